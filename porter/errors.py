@@ -1,0 +1,89 @@
+"""The one family of errors that porter raises on bad input."""
+
+from __future__ import annotations
+
+
+class PorterError(Exception):
+    """What is wrong, where, and what to do next.
+
+    Args:
+        message: what is wrong, with expected against got, on one line.
+        where: recipe file:line, tensor, node or file.
+        next: what the reader can do about it.
+    """
+
+    code = "error"
+    status = 2
+
+    def __init__(self, message: str, *, where: str | None = None, next: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.next = next
+
+    def __str__(self) -> str:
+        where = f"{self.where}: " if self.where else ""
+        following = f" ({self.next})" if self.next else ""
+        return f"{where}{self.message}{following}"
+
+
+class UsageError(PorterError):
+    """An argument names something that does not exist or cannot be combined."""
+
+    code = "usage"
+
+
+class RecipeError(PorterError):
+    """A recipe does not say what it has to say."""
+
+    code = "recipe"
+
+
+class FileError(PorterError):
+    """A file is missing, truncated, of another type, or cannot be written."""
+
+    code = "file"
+
+
+class ChecksumError(FileError):
+    """A file's digest is not the pinned one."""
+
+    code = "checksum"
+    status = 1
+
+
+class DownloadError(FileError):
+    """A file cannot be had from where the recipe says it is."""
+
+    code = "download"
+
+
+class MappingError(PorterError):
+    """Source tensors and graph do not cover each other."""
+
+    code = "mapping"
+
+
+class GraphError(PorterError):
+    """A graph whose shapes do not fit, or whose record cannot be read."""
+
+    code = "graph"
+
+
+class PaddingError(PorterError):
+    """A convention that the destination cannot realise exactly."""
+
+    code = "padding"
+
+
+class MissingFramework(PorterError):
+    """A framework is needed and is not installed."""
+
+    code = "framework"
+
+
+class CheckFailed(PorterError):
+    """The ported model does not compute the same function."""
+
+    code = "check"
+    status = 1

@@ -1,0 +1,86 @@
+"""The frameworks that porter reads, builds and runs. Each folder is the only place that knows its names, axis order and quirks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, Protocol, cast
+
+from porter.errors import UsageError
+from porter.frameworks.checkpoint import Array, Checkpoint
+from porter.graph import Graph, Node
+from porter.padding import Capabilities
+from porter.plan import Plan
+
+Dtype = Literal["float32", "float16", "bfloat16", "float64"]
+Tensors = Mapping[str, Mapping[str, Array]]
+"""Canonical tensors: path to role to array (porter.graph.tensor_shapes)."""
+
+
+class Framework(Protocol):
+    """What a framework's folder offers, as module-level names. Nothing here imports the framework before it is called."""
+
+    NAME: str
+    DEFAULT_ZOO: str
+    INPUT_LAYOUT: Literal["NCHW", "NHWC"]
+    MODEL_FILE: str
+    PACKAGE: str
+    """The Python package that runs models, for messages and for the record of versions."""
+    CAPABILITIES: Capabilities
+    REFERENCES: tuple[str, ...]
+    """Names that a recipe's `reference` may have: implementations that porter did not write."""
+
+    def tensor_names(self, graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
+        """Per role of a node's tensors, the names that a file may give it in `layer`, likeliest first."""
+
+    def to_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
+        """A file's array in porter's axis order (a view where possible).
+
+        Raises:
+            MappingError: an array of another rank.
+        """
+
+    def from_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
+        """The inverse of `to_canonical`."""
+
+    def write(self, folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype) -> None:
+        """Writes the port's model files. `layers` names the destination's layers by path where the default zoo has them."""
+
+    def read_port(self, folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+        """The canonical tensors of a port that `write` wrote."""
+
+    def build(self, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str) -> Any:
+        """A model of the framework's own kind, in inference mode."""
+
+    def run(self, model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+        """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W whatever the framework."""
+
+    def build_reference(
+        self, reference: str, variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype
+    ) -> Any:
+        """The zoo's own implementation with the weights of `checkpoint`, loaded by its own names.
+
+        Raises:
+            MissingFramework: a package it needs is not installed.
+        """
+
+    def run_reference(self, model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+        """As `run`, for a reference: `taps` is path to the source's layer name; layers it does not have are left out."""
+
+
+_FRAMEWORKS = {"tf": "porter.frameworks.tf", "torch": "porter.frameworks.torch"}
+FRAMEWORK_NAMES = tuple(_FRAMEWORKS)
+
+
+def get_framework(name: str) -> Framework:
+    """The folder of a framework, by its name on the command line.
+
+    Raises:
+        UsageError: no such framework.
+    """
+    if name not in _FRAMEWORKS:
+        raise UsageError(f"there is no framework '{name}'", next=f"frameworks are {', '.join(_FRAMEWORKS)}")
+    module: ModuleType = import_module(_FRAMEWORKS[name])
+    return cast(Framework, module)

@@ -1,0 +1,33 @@
+"""What every reader returns: the tensors of one weights file, under the names that the file gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The tensors of one file.
+
+    Attributes:
+        path: where it was read from.
+        format: one of the names that `porter inspect` prints, such as `keras-h5`.
+        framework: the framework that writes this format, or None where several do (safetensors).
+        tensors: name to array, in the file's own axis order. Keras names are `layer/variable` without the `:0`.
+        notes: what the reader looked past, one line each: a wrapping key, a `module.` prefix.
+        counted: names are `class_counter/variable` in Keras's topological order, since the file holds no layer names.
+    """
+
+    path: Path
+    format: str
+    framework: str | None
+    tensors: Mapping[str, Array]
+    notes: tuple[str, ...] = ()
+    counted: bool = False

@@ -1,0 +1,317 @@
+"""The framework-neutral form of a model: nodes with an op, inputs and a path, and the shapes that flow between them.
+
+Tensors are canonical here: convolution kernels are (filters, channels / groups, rows, columns), dense kernels (units, features),
+everything else a vector of channels. A framework folder turns its own names and axis order into these and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any
+
+from porter.errors import GraphError
+from porter.padding import LOWEST, Convention, Site, SiteKind, Size, Window, output_size
+
+INPUT = "input"
+Argument = int | float | bool | str | None
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolution; depthwise where `groups` equals its input's channels."""
+
+    filters: int
+    window: Window
+    convention: Convention
+    groups: int = 1
+    bias: bool = False
+
+
+@dataclass(frozen=True)
+class BatchNorm:
+    """Batch normalisation; `momentum` is the share that each new batch has (torch's sense: 1 - decay)."""
+
+    epsilon: float
+    momentum: float
+    scale: bool = True
+    center: bool = True
+
+
+@dataclass(frozen=True)
+class Relu:
+    """max(x, 0)."""
+
+
+@dataclass(frozen=True)
+class Relu6:
+    """min(max(x, 0), 6)."""
+
+
+@dataclass(frozen=True)
+class MaxPool:
+    window: Window
+    convention: Convention
+
+
+@dataclass(frozen=True)
+class AvgPool:
+    window: Window
+    convention: Convention
+
+
+@dataclass(frozen=True)
+class GlobalAvgPool:
+    """The mean over rows and columns: C×H×W to C."""
+
+
+@dataclass(frozen=True)
+class Dense:
+    units: int
+    bias: bool = True
+
+
+@dataclass(frozen=True)
+class Add:
+    """The sum of two or more inputs of one shape."""
+
+
+@dataclass(frozen=True)
+class Concat:
+    """Inputs joined along the channels."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Its input."""
+
+
+Op = Conv | BatchNorm | Relu | Relu6 | MaxPool | AvgPool | GlobalAvgPool | Dense | Add | Concat | Identity
+OPS: Mapping[str, type[Op]] = {
+    "conv": Conv,
+    "batch_norm": BatchNorm,
+    "relu": Relu,
+    "relu6": Relu6,
+    "max_pool": MaxPool,
+    "avg_pool": AvgPool,
+    "global_avg_pool": GlobalAvgPool,
+    "dense": Dense,
+    "add": Add,
+    "concat": Concat,
+    "identity": Identity,
+}
+OP_NAMES: Mapping[type[Op], str] = {op: name for name, op in OPS.items()}
+
+Shape = tuple[int | None, ...]
+"""(channels, rows, columns), rows and columns None where unknown, or (features,)."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One step of a graph. `path` is unique, such as `stage2/unit1/conv2`; `inputs` are paths, or `input`."""
+
+    path: str
+    op: Op
+    inputs: tuple[str, ...]
+
+    @property
+    def op_name(self) -> str:
+        return OP_NAMES[type(self.op)]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where a recipe's block was used: all nodes below `path` came from it, with these arguments."""
+
+    path: str
+    block: str
+    arguments: Mapping[str, Argument]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in topological order.
+
+    Attributes:
+        channels: of the input.
+        output: path of the node that gives the logits or features.
+        scopes: the blocks that the nodes came from, outermost first; they shape generated code, not the function.
+    """
+
+    nodes: tuple[Node, ...]
+    channels: int
+    output: str
+    scopes: tuple[Scope, ...] = ()
+
+    @cached_property
+    def by_path(self) -> Mapping[str, Node]:
+        return {node.path: node for node in self.nodes}
+
+
+def site_of(op: Op) -> Site | None:
+    """The padding site that an op is, if it is one."""
+    kinds: dict[type[Op], SiteKind] = {Conv: "conv", MaxPool: "max_pool", AvgPool: "avg_pool"}
+    if isinstance(op, Conv | MaxPool | AvgPool):
+        return Site(kinds[type(op)], op.window, op.convention)
+    return None
+
+
+def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
+    """The shape that every path has for an input of `size` (rows, columns; None where unknown), `input` included.
+
+    Raises:
+        GraphError: an input that does not exist, or shapes that do not fit at an add, a concat, a convolution or the head.
+    """
+    known: dict[str, Shape] = {INPUT: (graph.channels, *size)}
+    for node in graph.nodes:
+        missing = [path for path in node.inputs if path not in known]
+        if missing:
+            raise GraphError(f"input '{missing[0]}' is no earlier node", where=node.path)
+        if node.path in known:
+            raise GraphError("two nodes have this path", where=node.path)
+        known[node.path] = _shape(node, [known[path] for path in node.inputs])
+    if graph.output not in known:
+        raise GraphError(f"the output '{graph.output}' is no node")
+    return known
+
+
+def _shape(node: Node, inputs: list[Shape]) -> Shape:
+    op, first = node.op, inputs[0]
+    if isinstance(op, Add):
+        if any(shape != first for shape in inputs):
+            raise GraphError(f"cannot add shapes {', '.join(map(_shape_text, inputs))}", where=node.path)
+        return first
+    if isinstance(op, Concat):
+        if any(shape[1:] != first[1:] for shape in inputs):
+            raise GraphError(f"cannot join shapes {', '.join(map(_shape_text, inputs))}", where=node.path)
+        return (sum(shape[0] or 0 for shape in inputs), *first[1:])
+    if len(inputs) != 1:
+        raise GraphError(f"takes one input, got {len(inputs)}", where=node.path)
+    if isinstance(op, Dense):
+        _expect_rank(node, first, 1)
+        return (op.units,)
+    if isinstance(op, GlobalAvgPool):
+        _expect_rank(node, first, 3)
+        return first[:1]
+    site = site_of(op)
+    if site is None:
+        return first
+    _expect_rank(node, first, 3)
+    rows, columns = output_size(site.convention, site.window, (first[1], first[2]))
+    if rows == 0 or columns == 0:
+        raise GraphError(f"no window {site.window.kernel} fits into {_shape_text(first)}", where=node.path)
+    channels = first[0] or 0
+    if isinstance(op, Conv):
+        if channels % op.groups or op.filters % op.groups:
+            raise GraphError(f"{op.groups} groups divide neither {channels} channels nor {op.filters} filters", where=node.path)
+        channels = op.filters
+    return (channels, rows, columns)
+
+
+def _expect_rank(node: Node, shape: Shape, rank: int) -> None:
+    if len(shape) != rank:
+        raise GraphError(f"expected an input of rank {rank}, got {_shape_text(shape)}", where=node.path)
+
+
+def _shape_text(shape: Shape) -> str:
+    return "x".join("?" if n is None else str(n) for n in shape)
+
+
+def tensor_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
+    """The canonical tensors of every node that has any: path to role to shape.
+
+    Roles are `kernel` and `bias`; `gamma`, `beta`, `mean` and `variance`.
+    """
+    known = shapes(graph, (None, None))
+    found = {node.path: _tensor_shapes(node.op, known[node.inputs[0]][0] or 0) for node in graph.nodes}
+    return {path: tensors for path, tensors in found.items() if tensors}
+
+
+def _tensor_shapes(op: Op, channels: int) -> dict[str, tuple[int, ...]]:
+    tensors: dict[str, tuple[int, ...]] = {}
+    if isinstance(op, Conv):
+        tensors["kernel"] = (op.filters, channels // op.groups, *op.window.kernel)
+        if op.bias:
+            tensors["bias"] = (op.filters,)
+    elif isinstance(op, Dense):
+        tensors["kernel"] = (op.units, channels)
+        if op.bias:
+            tensors["bias"] = (op.units,)
+    elif isinstance(op, BatchNorm):
+        if op.scale:
+            tensors["gamma"] = (channels,)
+        if op.center:
+            tensors["beta"] = (channels,)
+        tensors["mean"] = tensors["variance"] = (channels,)
+    return tensors
+
+
+def nonnegative_paths(graph: Graph) -> frozenset[str]:
+    """Paths whose values are provably >= 0: after a ReLU, and what pools, sums and joins of such are."""
+    found: set[str] = set()
+    for node in graph.nodes:
+        keeps_sign = isinstance(node.op, MaxPool | AvgPool | GlobalAvgPool | Add | Concat | Identity)
+        if isinstance(node.op, Relu | Relu6) or (keeps_sign and found.issuperset(node.inputs)):
+            found.add(node.path)
+    return frozenset(found)
+
+
+def is_depthwise(graph: Graph, node: Node) -> bool:
+    """Whether a node is a depthwise convolution: one group for each of several input channels."""
+    if not isinstance(node.op, Conv) or node.op.groups == 1:
+        return False
+    return node.op.groups == channels_of(graph)[node.inputs[0]]
+
+
+def channels_of(graph: Graph) -> dict[str, int]:
+    """Channels (or features) of every path, `input` included."""
+    return {path: shape[0] or 0 for path, shape in shapes(graph, (None, None)).items()}
+
+
+def to_record(graph: Graph) -> dict[str, Any]:
+    """The graph as plain JSON values, for port.json."""
+    nodes = [
+        {"path": node.path, "op": node.op_name, "inputs": list(node.inputs), **_jsonable(asdict(node.op))} for node in graph.nodes
+    ]
+    scopes = [{"path": scope.path, "block": scope.block, "arguments": dict(scope.arguments)} for scope in graph.scopes]
+    return {"channels": graph.channels, "output": graph.output, "nodes": nodes, "scopes": scopes}
+
+
+def from_record(record: Mapping[str, Any]) -> Graph:
+    """The graph that `to_record` wrote.
+
+    Raises:
+        GraphError: the record is not of that form, or its shapes do not fit.
+    """
+    try:
+        nodes = tuple(_node(entry) for entry in record["nodes"])
+        scopes = tuple(Scope(s["path"], s["block"], dict(s["arguments"])) for s in record["scopes"])
+        graph = Graph(nodes, int(record["channels"]), str(record["output"]), scopes)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise GraphError(f"the graph's record cannot be read: {error!r}", where="port.json") from None
+    shapes(graph, (None, None))
+    return graph
+
+
+def _node(entry: Mapping[str, Any]) -> Node:
+    values = dict(entry)
+    path, name, inputs = str(values.pop("path")), values.pop("op"), tuple(map(str, values.pop("inputs")))
+    kind = OPS[name]
+    if set(values) != {field.name for field in fields(kind)}:
+        raise ValueError(f"{path}: attributes of {name} are {sorted(values)}")
+    if "window" in values:
+        values["window"] = Window(**{key: (int(rows), int(columns)) for key, (rows, columns) in values["window"].items()})
+        convention = dict(values["convention"])
+        convention["pads"] = tuple(map(int, convention["pads"]))
+        convention["fill"] = LOWEST if convention["fill"] == "-inf" else float(convention["fill"])
+        values["convention"] = Convention(**convention)
+    return Node(path, kind(**values), inputs)
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _jsonable(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_jsonable(item) for item in value]
+    return "-inf" if value == LOWEST else value
