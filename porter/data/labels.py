@@ -6,14 +6,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import NamedTuple
 
+IMAGENET = "imagenet-1000"
+"""What a recipe's `labels` says where the logits are these classes."""
+
 
 class ImageNetClass(NamedTuple):
     wnid: str
+    name: str
+
+
+class Label(NamedTuple):
+    """What a row of logits stands for; slim's background class has no wnid."""
+
+    wnid: str | None
     name: str
 
 
@@ -24,12 +33,14 @@ def imagenet_classes() -> tuple[ImageNetClass, ...]:
     return tuple(ImageNetClass(*line.split("\t")) for line in text.splitlines())
 
 
-def class_name(index: int, labels: Sequence[ImageNetClass], background: bool = False) -> str:
-    """The name of a row of logits; with `background`, row 0 is slim's background class and every label stands one later.
+def class_label(index: int, labels: str | None, background: bool = False) -> Label | None:
+    """What row `index` of a port's logits stands for; None where the label map is unknown or has no such row.
 
-    Rows that no label names, as in a head of another data set, are called by their number.
+    With `background`, row 0 is slim's background class and every label stands one row later.
     """
+    if labels != IMAGENET:
+        return None
     if background and index == 0:
-        return "background"
-    position = index - background
-    return labels[position].name if 0 <= position < len(labels) else f"class {index}"
+        return Label(None, "background")
+    position, classes = index - background, imagenet_classes()
+    return Label(*classes[position]) if 0 <= position < len(classes) else None

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from porter.data.labels import class_name, imagenet_classes
+from porter.data.labels import IMAGENET, class_label, imagenet_classes
 
 
 def test_there_are_1000_classes_sorted_by_wnid() -> None:
@@ -19,26 +19,25 @@ def test_there_are_1000_classes_sorted_by_wnid() -> None:
     ("index", "wnid", "name"),
     [
         (0, "n01440764", "tench"),
-        (134, "n02012849", "crane"),
+        (134, "n02012849", "crane bird"),
         (207, "n02099601", "golden retriever"),
         (281, "n02123045", "tabby"),
         (517, "n03126707", "crane"),
-        (639, "n03710721", "maillot"),
+        (639, "n03710721", "maillot tank suit"),
         (999, "n15075141", "toilet tissue"),
     ],
 )
 def test_known_classes(index: int, wnid: str, name: str) -> None:
-    assert imagenet_classes()[index].wnid == wnid
-    assert class_name(index, imagenet_classes()).startswith(name)
+    assert imagenet_classes()[index] == (wnid, name)
+    assert class_label(index, IMAGENET) == (wnid, name)
 
 
 def test_a_background_row_shifts_every_label_by_one() -> None:
-    labels = imagenet_classes()
-    assert class_name(0, labels, background=True) == "background"
-    assert class_name(1, labels, background=True) == "tench"
-    assert class_name(1000, labels, background=True) == class_name(999, labels)
+    assert class_label(0, IMAGENET, background=True) == (None, "background")
+    assert class_label(1, IMAGENET, background=True) == class_label(0, IMAGENET)
+    assert class_label(1000, IMAGENET, background=True) == class_label(999, IMAGENET)
 
 
-@pytest.mark.parametrize("index", [-1, 1000, 5000])
-def test_a_row_without_a_label_is_called_by_its_number(index: int) -> None:
-    assert class_name(index, imagenet_classes()) == f"class {index}"
+@pytest.mark.parametrize(("index", "labels"), [(-1, IMAGENET), (1000, IMAGENET), (5, None), (5, "cifar-10")])
+def test_a_row_that_no_known_map_names_has_no_label(index: int, labels: str | None) -> None:
+    assert class_label(index, labels) is None
