@@ -14,6 +14,7 @@ included, and is reproduced exactly:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -30,7 +31,8 @@ Channels = Literal["rgb", "bgr"]
 Triple = tuple[float, float, float]
 
 # Containers whose decoders are Pillow's own or a codec's; EPS, which runs Ghostscript, is not among them.
-FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+_MAX_RESIZED_PIXELS = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,12 @@ class Preprocess:
             raise RecipeError(f"'crop' is from 1 to the size {self.size}, got {self.crop}")
         if self.central_fraction is not None and not 0 < self.central_fraction <= 1:
             raise RecipeError(f"'central_fraction' is above 0 and at most 1, got {self.central_fraction}")
-        if not self.divide > 0:
+        if not 0 < self.divide < inf:
             raise RecipeError(f"'divide' is above 0, got {self.divide}")
-        if len(self.mean) != 3 or len(self.std) != 3 or not all(value > 0 for value in self.std):
-            raise RecipeError(f"'mean' and 'std' have three values, those of 'std' above 0; got {self.mean} and {self.std}")
+        if len(self.mean) != 3 or not all(map(isfinite, self.mean)):
+            raise RecipeError(f"'mean' has three values, got {self.mean}")
+        if len(self.std) != 3 or not all(0 < value < inf for value in self.std):
+            raise RecipeError(f"'std' has three values above 0, got {self.std}")
 
 
 def open_image(path: Path) -> Image:
@@ -97,7 +101,7 @@ def open_image(path: Path) -> Image:
     from PIL import Image
 
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with Image.open(path, formats=_FORMATS) as image:
             width, height = image.size
             if Image.MAX_IMAGE_PIXELS is not None and width * height > Image.MAX_IMAGE_PIXELS:
                 raise FileError(f"the image has {width}x{height} pixels, at most {Image.MAX_IMAGE_PIXELS} are read")
@@ -127,7 +131,11 @@ def _to_rgb(image: Image) -> Image:
 
 
 def prepare(image: Image, protocol: Preprocess) -> NDArray[np.float32]:
-    """An image as the array 3 x H x W that a model takes."""
+    """An image as the array 3 x H x W that a model takes.
+
+    Raises:
+        FileError: the image is so narrow that it would be enlarged beyond any use.
+    """
     values = _resized(image, protocol)
     if protocol.crop is not None:
         top, left = _centre(values.shape[0], values.shape[1], protocol.crop, protocol.interpolation)
@@ -143,6 +151,7 @@ def prepare_ten(image: Image, protocol: Preprocess) -> NDArray[np.float32]:
 
     Raises:
         UsageError: the protocol does not crop.
+        FileError: as `prepare`.
     """
     import numpy as np
 
@@ -215,6 +224,8 @@ def _target_size(height: int, width: int, protocol: Preprocess) -> tuple[int, in
         longer = int(np.rint(np.float32(long) * (np.float32(protocol.size) / np.float32(short))))
     else:
         longer = int(protocol.size * long / short)
+    if longer * protocol.size > _MAX_RESIZED_PIXELS:
+        raise FileError(f"an image of {width}x{height} pixels would be enlarged to {longer}x{protocol.size}", next="crop it")
     return (longer, protocol.size) if height > width else (protocol.size, longer)
 
 

@@ -132,6 +132,8 @@ def test_ten_crops_without_a_crop_are_refused() -> None:
         ({"central_fraction": 0.0}, "'central_fraction'"),
         ({"central_fraction": 1.5}, "'central_fraction'"),
         ({"divide": 0.0}, "'divide'"),
+        ({"divide": float("inf")}, "'divide'"),
+        ({"mean": (0.5, float("nan"), 0.5)}, "'mean'"),
         ({"std": (1.0, 0.0, 1.0)}, "'std'"),
         ({"mean": (1.0,)}, "'mean'"),
     ],
@@ -139,6 +141,12 @@ def test_ten_crops_without_a_crop_are_refused() -> None:
 def test_values_that_make_no_protocol(change: dict[str, object], message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         replace(TORCHVISION, **change)
+
+
+@pytest.mark.parametrize("interpolation", ["pil_bilinear", "opencv_cubic", "tf1_bilinear"])
+def test_a_strip_is_refused_before_it_is_enlarged(interpolation: str) -> None:
+    with pytest.raises(FileError, match="1x600000"):
+        prepare(Image.new("RGB", (1, 600_000)), replace(TORCHVISION, interpolation=interpolation))
 
 
 def test_grey_palette_alpha_and_cmyk_become_rgb(tmp_path: Path) -> None:

@@ -309,6 +309,22 @@ def test_a_redirect_from_https_to_http_is_refused() -> None:
     assert onwards.full_url == "https://example.net/weights.h5"
 
 
+def test_progress_shows_on_a_terminal_and_nowhere_else(
+    server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    fetch(WeightsFile("weights.h5", server.url))
+    assert capfd.readouterr() == ("", "")
+    (cache / "weights.h5").unlink()
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    fetch(WeightsFile("weights.h5", server.url))
+    assert "weights.h5:" in terminal.getvalue()
+
+
 def test_threads_that_fetch_one_file_download_it_once(server: Server) -> None:
     found: list[str] = []
     source = WeightsFile("weights.h5", server.url, sha256=SHA256)
