@@ -1,0 +1,118 @@
+"""porter moves trained weights of vision models between frameworks so that the port computes the same function, and proves it.
+
+The functions below are the whole API; each imports what it needs when it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from porter.conversion import Conversion
+    from porter.matching import Inspection
+    from porter.prediction import Prediction
+    from porter.verification.check import Verdict
+
+__all__ = ["convert", "inspect", "load", "predict", "verify"]
+
+AnyPath = str | PathLike[str]
+
+
+def convert(
+    variant: str,
+    source: str,
+    destination: str,
+    *,
+    weights: AnyPath | None = None,
+    out: AnyPath | None = None,
+    overwrite: bool = False,
+    input_size: str | None = None,
+    dtype: str = "float32",
+    allow_overflow: bool = False,
+    keep_background: bool = False,
+    check: bool | None = None,
+    recipes: AnyPath | None = None,
+) -> Conversion:
+    """Ports a variant from a zoo to a framework, and proves the port against its source.
+
+    Args:
+        variant: such as `resnet50v2`.
+        source: a zoo (`slim`), or a framework for its default zoo (`tf` is keras, `torch` is torchvision).
+        destination: a framework.
+        weights: a weights file, or a port; None for the zoo's published file.
+        out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` here. It appears whole or not at all.
+        input_size: `224`, `225x201` (rows x columns) or `any`; None for the recipe's.
+        dtype: of storage: float32, float16, bfloat16 or float64.
+        allow_overflow: lets values that `dtype` cannot hold become infinite.
+        keep_background: keeps the background row of a 1001-class head.
+        check: compares the port with its source; None does so where the frameworks it needs are installed.
+        recipes: a folder of recipes to use instead of porter's.
+
+    Raises:
+        PorterError: bad input, or a port that does not compute its source's function (CheckFailed).
+    """
+    from porter.conversion import convert as run
+
+    return run(
+        variant,
+        source,
+        destination,
+        weights=_path(weights),
+        out=_path(out),
+        overwrite=overwrite,
+        input_size=input_size,
+        dtype=dtype,
+        allow_overflow=allow_overflow,
+        keep_background=keep_background,
+        checked=check,
+        recipes=_path(recipes),
+    )
+
+
+def load(folder: AnyPath, device: str = "cpu") -> Any:
+    """The model of a port, built from port.json and never from model.py: an `nn.Module` in eval mode, or a Keras model."""
+    from porter.port import read_port
+
+    return read_port(Path(folder)).build(device=device)
+
+
+def verify(
+    folder: AnyPath,
+    *,
+    weights: AnyPath | None = None,
+    float64: bool = False,
+    device: str = "cpu",
+    tolerance: float | None = None,
+    recipes: AnyPath | None = None,
+) -> Verdict:
+    """Compares a port with its source again, node by node: in float32 and, with `float64`, in double precision too.
+
+    Args:
+        weights: the file that the port was made from; None for the zoo's published one.
+        tolerance: the limit on relative L2 distance; None for 1e-10 in float64 and for float32 the larger of 1e-5 and four
+            times the source's own rounding.
+    """
+    from porter.verification.reverify import verify as run
+
+    return run(Path(folder), weights=_path(weights), float64=float64, device=device, tolerance=tolerance, recipes=_path(recipes))
+
+
+def predict(folder: AnyPath, images: Sequence[AnyPath]) -> tuple[Prediction, ...]:
+    """The five likeliest classes of each photo, which is prepared by the recipe's own protocol."""
+    from porter.prediction import predict as run
+
+    return run(Path(folder), [Path(image) for image in images])
+
+
+def inspect(file: AnyPath, recipes: AnyPath | None = None) -> Inspection:
+    """What a weights file is: its format, its tensors, and the variants and zoos that it fits, best first."""
+    from porter.matching import inspect as run
+
+    return run(Path(file), _path(recipes))
+
+
+def _path(path: AnyPath | None) -> Path | None:
+    return None if path is None else Path(path)

@@ -8,13 +8,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, Protocol, cast
 
+from porter.dtypes import Array, Dtype
 from porter.errors import UsageError
-from porter.frameworks.checkpoint import Array, Checkpoint
+from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Graph, Node
 from porter.padding import Capabilities
 from porter.plan import Plan
 
-Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 Tensors = Mapping[str, Mapping[str, Array]]
 """Canonical tensors: path to role to array (porter.graph.tensor_shapes)."""
 
@@ -31,9 +31,17 @@ class Framework(Protocol):
     CAPABILITIES: Capabilities
     REFERENCES: tuple[str, ...]
     """Names that a recipe's `reference` may have: implementations that porter did not write."""
+    NAMES_LAYERS: bool
+    """Whether the layers of a model carry names of their own, which a port takes from the default zoo."""
 
     def tensor_names(self, graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
-        """Per role of a node's tensors, the names that a file may give it in `layer`, likeliest first."""
+        """Per role of a node's tensors, the names that a file may give it in `layer`, likeliest first.
+
+        Beyond the canonical roles there may be `batches`, how many batches a normalisation has seen: carried along, never needed.
+        """
+
+    def counted_layers(self, graph: Graph) -> Mapping[str, str]:
+        """Layer names by path for files that hold class counters instead (Checkpoint.counted); empty where none do."""
 
     def to_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
         """A file's array in porter's axis order (a view where possible).

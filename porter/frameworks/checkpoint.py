@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.generic]
+from porter.dtypes import Array
 
 
 @dataclass(frozen=True)

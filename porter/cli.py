@@ -1,0 +1,194 @@
+"""The command line: parses, calls the API, prints."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.exceptions import Abort, TyperException
+
+import porter
+from porter import printing
+from porter.errors import PorterError
+
+# Plain help: rich would triple the time that `porter --help` takes.
+app = typer.Typer(
+    help="Moves trained weights of vision models between frameworks so that the port computes the same function, and proves it.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+recipe_app = typer.Typer(help="The recipes: one YAML file per architecture.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(recipe_app, name="recipe")
+
+Variant = Annotated[str, typer.Argument(metavar="VARIANT", help="such as mobilenet_v2; see porter recipe list")]
+From = Annotated[str, typer.Option("--from", metavar="ZOO|FRAMEWORK", help="where the weights come from")]
+To = Annotated[str, typer.Option("--to", metavar="FRAMEWORK", help="what the port is for: tf or torch")]
+Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="instead of the zoo's published file")]
+InputSize = Annotated[str | None, typer.Option("--input-size", metavar="N|HxW|any", help="default: the recipe's own")]
+Recipes = Annotated[Path | None, typer.Option("--recipes", metavar="DIR", help="recipes to use instead of porter's")]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
+PortFolder = Annotated[Path, typer.Argument(metavar="DIR", help="a port's folder")]
+
+
+@app.command()
+def convert(
+    variant: Variant,
+    source: From,
+    to: To,
+    weights: Weights = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="default: ./VARIANT-ZOO-FRAMEWORK")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an existing port")] = False,
+    input_size: InputSize = None,
+    dtype: Annotated[str, typer.Option(help="float32, float16, bfloat16 or float64")] = "float32",
+    allow_overflow: Annotated[bool, typer.Option("--allow-overflow", help="let values too large become infinite")] = False,
+    keep_background: Annotated[bool, typer.Option("--keep-background", help="keep row 0 of a 1001-class head")] = False,
+    check: Annotated[bool | None, typer.Option("--check/--no-check", help="compare port and source; default: if it can")] = None,
+    trusted: Annotated[bool, typer.Option("--trusted", help="skip the isolation of readers written in C (none yet)")] = False,
+    recipes: Recipes = None,
+    as_json: Json = False,
+) -> None:
+    """Port a variant's weights to another framework and prove the port."""
+    conversion = porter.convert(
+        variant,
+        source,
+        to,
+        weights=weights,
+        out=out,
+        overwrite=overwrite,
+        input_size=input_size,
+        dtype=dtype,
+        allow_overflow=allow_overflow,
+        keep_background=keep_background,
+        check=check,
+        recipes=recipes,
+    )
+    _print(conversion.record() if as_json else printing.conversion(conversion))
+
+
+@app.command()
+def verify(
+    folder: PortFolder,
+    weights: Weights = None,
+    float64: Annotated[bool, typer.Option("--float64", help="compare in double precision too: the proof")] = False,
+    layers: Annotated[bool, typer.Option("--layers", help="print every compared node")] = False,
+    device: Annotated[str, typer.Option(help="where the port runs: cpu or cuda")] = "cpu",
+    tolerance: Annotated[float | None, typer.Option(help="limit on relative L2 distance")] = None,
+    recipes: Recipes = None,
+    as_json: Json = False,
+) -> None:
+    """Compare a port with its source again, node by node. Exit status 1 if they differ."""
+    verdict = porter.verify(folder, weights=weights, float64=float64, device=device, tolerance=tolerance, recipes=recipes)
+    _print(verdict.record() if as_json else printing.verdict(verdict, layers))
+    if not verdict.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def predict(
+    folder: PortFolder,
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="photos")],
+    as_json: Json = False,
+) -> None:
+    """Print the five likeliest classes of photos."""
+    predictions = porter.predict(folder, images)
+    if as_json:
+        _print({"predictions": [prediction.record() for prediction in predictions]})
+    else:
+        _print(printing.predictions(predictions))
+
+
+@app.command()
+def inspect(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="a weights file of any readable format")],
+    recipes: Recipes = None,
+    as_json: Json = False,
+) -> None:
+    """Say what a weights file is and which variants it fits."""
+    inspection = porter.inspect(file, recipes)
+    _print(inspection.record() if as_json else printing.inspection(inspection))
+
+
+@app.command()
+def pads(
+    variant: Variant,
+    source: From,
+    to: To,
+    input_size: InputSize = None,
+    recipes: Recipes = None,
+    as_json: Json = False,
+) -> None:
+    """Print every padding site: the source's convention, how the destination says it, and why."""
+    from porter.conversion import pads as table
+
+    sites = table(variant, source, to, input_size, recipes)
+    _print({"sites": [pad.model_dump() for pad in sites]} if as_json else printing.pads(sites))
+
+
+@app.command()
+def fetch(variant: Variant, source: From, recipes: Recipes = None, as_json: Json = False) -> None:
+    """Download a variant's published weights into the cache, check them and print their path."""
+    from porter.sources import fetch_weights
+
+    fetched = fetch_weights(variant, source, recipes)
+    if as_json:
+        _print({"path": str(fetched.path), "sha256": fetched.sha256, "warnings": list(fetched.warnings)})
+    else:
+        _warn(fetched.warnings)
+        _print(str(fetched.path))
+
+
+@recipe_app.command("list")
+def recipe_list(recipes: Recipes = None, as_json: Json = False) -> None:
+    """List architectures, their variants and zoos."""
+    from porter.recipe import all_recipes
+
+    found = all_recipes(recipes)
+    _print({"recipes": [printing.recipe_record(recipe) for recipe in found]} if as_json else printing.recipe_list(found))
+
+
+@recipe_app.command("show")
+def recipe_show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="an architecture or a variant")],
+    recipes: Recipes = None,
+    as_json: Json = False,
+) -> None:
+    """Print a recipe; for a variant, its graph and zoos."""
+    from porter.recipe import find_recipe
+
+    recipe = find_recipe(name, recipes)
+    _print(printing.recipe_record(recipe) if as_json else printing.recipe(recipe, name))
+
+
+def _print(what: str | dict[str, Any]) -> None:
+    typer.echo(what if isinstance(what, str) else json.dumps(what, indent=1))
+
+
+def _warn(warnings: tuple[str, ...]) -> None:
+    for warning in warnings:
+        typer.echo(f"warning: {warning}", err=True)
+
+
+def _fail(code: str, message: str, where: str | None, next: str | None, status: int) -> NoReturn:
+    """Reports one error, as JSON where the arguments ask for it."""
+    if "--json" in sys.argv:
+        _print({"error": {"code": code, "message": message, "where": where, "next": next}})
+    else:
+        typer.echo(f"error: {PorterError(message, where=where, next=next)}", err=True)
+    sys.exit(status)
+
+
+def main() -> NoReturn:
+    """The `porter` command."""
+    try:
+        sys.exit(app(standalone_mode=False))
+    except PorterError as error:
+        _fail(error.code, error.message, error.where, error.next, error.status)
+    except TyperException as error:
+        _fail("usage", error.format_message(), None, "see porter --help", 2)
+    except (Abort, KeyboardInterrupt):
+        _fail("interrupted", "interrupted", None, None, 130)

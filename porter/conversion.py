@@ -1,0 +1,208 @@
+"""The one road: read, match names, change layout, realise padding, write, check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from porter.dtypes import DTYPES, Array, Dtype, cast
+from porter.errors import CheckFailed, MissingFramework, UsageError
+from porter.files import digest, new_folder
+from porter.frameworks import Framework, get_framework
+from porter.graph import to_record
+from porter.padding import Size
+from porter.plan import ANY, Plan, make_plan
+from porter.port import Input, Pad, Port, Record, pads_of, read_port, write_record
+from porter.recipe import Recipe, expand, find_recipe, layer_names
+from porter.sources import Opened, open_source
+from porter.verification.check import Verdict, check
+
+CHECKED_DTYPES: tuple[Dtype, ...] = ("float32", "float64")
+MAX_SIDE = 8192
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A finished port, what was said about it on the way, and the comparison with its source, if one was made."""
+
+    port: Port
+    verdict: Verdict | None
+    warnings: tuple[str, ...]
+
+    def record(self) -> dict[str, Any]:
+        """As `porter convert --json` prints it."""
+        record = self.port.record
+        lists = record.tensors
+        return {
+            "port": str(self.port.folder),
+            "variant": record.variant,
+            "zoo": record.zoo,
+            "framework": record.framework,
+            "classes": record.classes,
+            "source_classes": record.source_classes,
+            "tensors": {"used": len(lists.used), "ignored": len(lists.ignored), "filled": len(lists.filled)},
+            "pads": [pad.model_dump() for pad in record.pads],
+            "parity": record.parity,
+            "check": record.check,
+            "warnings": list(self.warnings),
+        }
+
+
+def convert(
+    variant: str,
+    source: str,
+    destination: str,
+    *,
+    weights: Path | None = None,
+    out: Path | None = None,
+    overwrite: bool = False,
+    input_size: str | None = None,
+    dtype: str = "float32",
+    allow_overflow: bool = False,
+    keep_background: bool = False,
+    checked: bool | None = None,
+    recipes: Path | None = None,
+) -> Conversion:
+    """Ports `variant` from the zoo or framework `source` to the framework `destination`. See porter.convert."""
+    recipe = find_recipe(variant, recipes)
+    zoo, framework, stored_as = recipe.zoo(source, variant), get_framework(destination), parse_dtype(dtype)
+    size = parse_size(input_size) if input_size else recipe.native_size(variant)
+    folder = out or Path(f"{variant}-{zoo.name}-{framework.NAME}")
+    with new_folder(folder, overwrite) as building:
+        opened = open_source(recipe, variant, zoo, weights, keep_background)
+        plan = make_plan(opened.graph, size, framework.CAPABILITIES)
+        tensors = _cast_all(opened.tensors, stored_as, allow_overflow)
+        layers = destination_layers(recipe, variant, framework, opened)
+        framework.write(building, plan, tensors, layers, stored_as)
+        record = _record(recipe, framework, plan, opened, layers, stored_as, building)
+        write_record(building, record)
+        verdict, said, warnings = _check(read_port(building), opened, checked)
+        write_record(building, record.model_copy(update={"parity": verdict.record() if verdict else None, "check": said}))
+    return Conversion(read_port(folder), verdict, (*opened.warnings, *_licence_warnings(record), *warnings))
+
+
+def parse_size(text: str) -> Size:
+    """`224`, `225x201` (rows x columns) or `any`."""
+    if text == "any":
+        return ANY
+    sides = text.lower().split("x")
+    if len(sides) in (1, 2) and all(side.isdecimal() and 0 < int(side) <= MAX_SIDE for side in sides):
+        return int(sides[0]), int(sides[-1])
+    raise UsageError(f"'{text}' is no input size", where="--input-size", next="write 224, 225x201 (rows x columns) or any")
+
+
+def parse_dtype(text: str) -> Dtype:
+    """One of porter.dtypes.DTYPES."""
+    for dtype in DTYPES:
+        if dtype == text:
+            return dtype
+    raise UsageError(f"'{text}' is no storage type", where="--dtype", next=f"write one of {', '.join(DTYPES)}")
+
+
+def destination_layers(recipe: Recipe, variant: str, framework: Framework, opened: Opened) -> dict[str, str]:
+    """Layer names by path from the destination framework's default zoo, for destinations whose layers carry names."""
+    zoo = recipe.zoos.get(framework.DEFAULT_ZOO)
+    if zoo is None or not framework.NAMES_LAYERS:
+        return {}
+    return {path: layer.name for path, layer in layer_names(recipe, variant, zoo, opened.graph).items()}
+
+
+def _cast_all(tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype, allow_overflow: bool) -> dict[str, dict[str, Array]]:
+    return {
+        path: {role: cast(array, dtype, f"{path}:{role}", allow_overflow) for role, array in roles.items()}
+        for path, roles in tensors.items()
+    }
+
+
+def _record(
+    recipe: Recipe, framework: Framework, plan: Plan, opened: Opened, layers: dict[str, str], dtype: Dtype, building: Path
+) -> Record:
+    zoo, variant = opened.zoo, opened.variant
+    rows, columns = recipe.native_size(variant)
+    return Record(
+        format=1,
+        architecture=recipe.architecture,
+        variant=variant,
+        zoo=zoo.name,
+        framework=framework.NAME,
+        graph=to_record(opened.graph),
+        input=Input(layout=framework.INPUT_LAYOUT, size=plan.size, native_size=(rows, columns), channels=opened.graph.channels),
+        source=opened.file,
+        model={path.name: digest(path) for path in sorted(building.iterdir())},
+        pads=pads_of(plan),
+        options=dict(opened.options),
+        layers=layers,
+        batches={path: int(roles["batches"]) for path, roles in opened.tensors.items() if "batches" in roles},
+        tensors=opened.lists,
+        dtype=dtype,
+        preprocess=zoo.preprocess,
+        labels=zoo.labels,
+        classes=int(opened.options["classes"]),
+        source_classes=opened.source_classes,
+        background=opened.background,
+        output="logits",
+        activation=zoo.activation,
+        licence=zoo.files[variant].licence if variant in zoo.files else None,
+        stock_class=None,
+        parity=None,
+        check="not made",
+        versions=_versions(framework),
+    )
+
+
+def _versions(framework: Framework) -> dict[str, str]:
+    found = {}
+    for name, package in {"porter": "zoo-porter", "numpy": "numpy", framework.NAME: framework.PACKAGE}.items():
+        try:
+            found[name] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _check(port: Port, opened: Opened, asked: bool | None) -> tuple[Verdict | None, str, tuple[str, ...]]:
+    """The comparison, what became of it in a few words, and warnings. `asked` is --check, --no-check or neither."""
+    if asked is False:
+        return None, "not made: --no-check", ()
+    warnings: tuple[str, ...] = ()
+    for source in (opened.reference(port.record.dtype), opened.own(port.record.dtype)):
+        if source is None:
+            continue
+        try:
+            verdict = check(port, source, CHECKED_DTYPES)
+        except MissingFramework as error:
+            if asked:
+                raise
+            warnings = (*warnings, str(error))
+            continue
+        if not verdict.ok:
+            raise CheckFailed(verdict.failure(), where=port.record.variant, next="no port was written")
+        return verdict, "passed", (*warnings, *_self_warnings(verdict))
+    return None, f"skipped: {warnings[-1]}", warnings
+
+
+def _self_warnings(verdict: Verdict) -> tuple[str, ...]:
+    if verdict.proof.reference != "self":
+        return ()
+    return ("compared with porter's own build of the source only: two frameworks agree, but that is no proof of the graph",)
+
+
+def _licence_warnings(record: Record) -> tuple[str, ...]:
+    if record.licence is None or "NC" not in record.licence:
+        return ()
+    return (f"the weights are licensed {record.licence}: not for commercial use",)
+
+
+def pads(variant: str, source: str, destination: str, input_size: str | None, recipes: Path | None) -> tuple[Pad, ...]:
+    """The table of padding sites of a port, without weights.
+
+    Raises:
+        PaddingError: a site that has no exact form in the destination at this size.
+    """
+    recipe = find_recipe(variant, recipes)
+    graph = expand(recipe, variant, recipe.zoo(source, variant), {})
+    size = parse_size(input_size) if input_size else recipe.native_size(variant)
+    return pads_of(make_plan(graph, size, get_framework(destination).CAPABILITIES))

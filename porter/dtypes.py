@@ -1,0 +1,52 @@
+"""The number types that a port may be stored in."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.errors import PorterError
+
+Array = NDArray[np.generic]
+Dtype = Literal["float32", "float16", "bfloat16", "float64"]
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+
+
+class OverflowsError(PorterError):
+    """A value does not fit into the storage type asked for."""
+
+    code = "overflow"
+
+
+def storage_type(dtype: Dtype) -> np.dtype[np.generic]:
+    """The numpy type; bfloat16 is ml_dtypes'."""
+    return np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+
+
+def is_floating(array: Array) -> bool:
+    """Whether an array holds floating numbers, ml_dtypes' included."""
+    return np.issubdtype(array.dtype, np.floating) or array.dtype == ml_dtypes.bfloat16
+
+
+def cast(array: Array, dtype: Dtype, name: str, allow_overflow: bool = False) -> Array:
+    """`array` in the storage type; integers stay as they are.
+
+    Raises:
+        OverflowsError: a finite value would become infinite, unless `allow_overflow`.
+    """
+    if not is_floating(array) or array.dtype == storage_type(dtype):
+        return array
+    with np.errstate(over="ignore"):
+        found = array.astype(storage_type(dtype))
+    if not allow_overflow and array.dtype.itemsize > found.dtype.itemsize:
+        lost = int(np.count_nonzero(np.isfinite(array) & ~np.isfinite(found)))
+        if lost:
+            raise OverflowsError(
+                f"{lost} of {array.size} values do not fit into {dtype}",
+                where=name,
+                next="choose --dtype bfloat16 or float32, or let them become infinite with --allow-overflow",
+            )
+    return found

@@ -1,0 +1,100 @@
+"""Which variant of which zoo a weights file holds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from porter.errors import MappingError
+from porter.frameworks import Framework, get_framework
+from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.reading import read_checkpoint
+from porter.graph import Graph, tensor_shapes
+from porter.mapping import Located, canonical, head_classes, locate, source_layers
+from porter.recipe import LayerName, Recipe, Zoo, all_recipes, expand
+
+
+@dataclass(frozen=True)
+class Match:
+    """How well a file fits a variant of a zoo.
+
+    Attributes:
+        score: tensors that fit by name and shape, over all that the variant needs and all that the file has besides.
+        missing: tensors that the variant needs and the file lacks, or holds in another shape.
+        unexpected: tensors that the file has besides.
+    """
+
+    variant: str
+    zoo: str
+    score: float
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+
+
+def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> tuple[Match, ...]:
+    """Every variant and zoo of which the file has at least one tensor, best first."""
+    matches = [
+        _match(recipe, variant, zoo, checkpoint)
+        for recipe in all_recipes(recipes)
+        for variant in recipe.variants
+        for zoo in recipe.zoos.values()
+        if checkpoint.framework in (None, zoo.framework)
+    ]
+    return tuple(sorted((match for match in matches if match.score > 0), key=lambda match: -match.score))
+
+
+def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Match:
+    framework = get_framework(zoo.framework)
+    draft = expand(recipe, variant, zoo, {})
+    layers = source_layers(recipe, variant, zoo, draft, checkpoint)
+    try:
+        graph = expand(recipe, variant, zoo, {"classes": head_classes(draft, framework, layers, checkpoint)})
+    except MappingError:
+        graph = draft
+    located = locate(graph, framework, layers, zoo, checkpoint)
+    misfits = _misfits(graph, framework, layers, located, checkpoint)
+    missing, needed = (*located.missing, *misfits), len(located.found) + len(located.missing)
+    score = (len(located.found) - len(misfits)) / (needed + len(located.unexpected))
+    return Match(variant, zoo.name, score, missing, located.unexpected)
+
+
+def _misfits(
+    graph: Graph, framework: Framework, layers: dict[str, LayerName], located: Located, checkpoint: Checkpoint
+) -> list[str]:
+    shapes = tensor_shapes(graph)
+    misfits = []
+    for (path, role), name in located.found.items():
+        try:
+            array = canonical(graph, framework, graph.by_path[path], role, layers[path], checkpoint.tensors[name], True)
+        except MappingError:
+            misfits.append(name)
+            continue
+        if role in shapes[path] and array.shape != shapes[path][role]:
+            misfits.append(name)
+    return misfits
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a weights file is."""
+
+    checkpoint: Checkpoint
+    matches: tuple[Match, ...]
+
+    def record(self) -> dict[str, Any]:
+        """As `porter inspect --json` prints it."""
+        tensors = {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in self.checkpoint.tensors.items()}
+        return {
+            "format": self.checkpoint.format,
+            "framework": self.checkpoint.framework,
+            "notes": list(self.checkpoint.notes),
+            "tensors": tensors,
+            "matches": [asdict(match) for match in self.matches],
+        }
+
+
+def inspect(file: Path, recipes: Path | None = None) -> Inspection:
+    """See porter.inspect."""
+    checkpoint = read_checkpoint(file)
+    return Inspection(checkpoint, rank(checkpoint, recipes))

@@ -1,0 +1,172 @@
+"""The port: a folder with the destination model, and port.json, the record of how it was made and what it takes and gives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from porter.data.preprocess import Preprocess
+from porter.dtypes import Array, Dtype
+from porter.errors import FileError, UsageError
+from porter.files import sha256_of
+from porter.frameworks import Framework, get_framework
+from porter.graph import Graph, from_record
+from porter.plan import ANY, Plan, make_plan
+
+RECORD = "port.json"
+MAX_RECORD_BYTES = 64 << 20
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SourceFile(_Strict):
+    """The weights file that a port was made from."""
+
+    file: str
+    format: str
+    sha256: str
+    notes: tuple[str, ...] = ()
+
+
+class Input(_Strict):
+    """What the model takes. `size` is the one size (rows, columns) at which it is right, or None where it is at every size."""
+
+    layout: Literal["NCHW", "NHWC"]
+    size: tuple[int, int] | None
+    native_size: tuple[int, int]
+    channels: int
+
+
+class Pad(_Strict):
+    """The decision at one padding site."""
+
+    site: str
+    source: str
+    realised: str
+    kind: str
+    why: str
+
+
+class TensorLists(_Strict):
+    """Source tensor names: those used, to `path:role`; those ignored, to the reason; and what was filled in, with what."""
+
+    used: Mapping[str, str]
+    ignored: Mapping[str, str]
+    filled: Mapping[str, str]
+
+
+class Record(_Strict):
+    """What port.json holds."""
+
+    format: Literal[1]
+    architecture: str
+    variant: str
+    zoo: str
+    framework: str
+    graph: dict[str, Any]
+    input: Input
+    source: SourceFile
+    model: dict[str, str]
+    pads: tuple[Pad, ...]
+    options: dict[str, int | float | bool | str]
+    layers: dict[str, str]
+    batches: dict[str, int]
+    tensors: TensorLists
+    dtype: Dtype
+    preprocess: Preprocess | None
+    labels: str | None
+    classes: int
+    source_classes: int
+    background: bool
+    output: Literal["logits", "features"]
+    activation: str | None
+    licence: str | None
+    stock_class: str | None
+    parity: dict[str, Any] | None
+    check: str
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port on disk, read and validated."""
+
+    folder: Path
+    record: Record
+    graph: Graph
+    plan: Plan
+    framework: Framework
+
+    def tensors(self) -> dict[str, dict[str, Array]]:
+        """The port's canonical tensors as stored (porter.graph.tensor_shapes).
+
+        Raises:
+            FileError: the model file is not the one that port.json describes.
+        """
+        path = self.folder / self.framework.MODEL_FILE
+        found = sha256_of(path)
+        if found != self.record.model.get(path.name):
+            raise FileError(
+                f"the model's sha256 is {found[:12]}..., port.json says {self.record.model.get(path.name, 'nothing')[:12]}...",
+                where=str(path),
+                next="convert again, or restore the file",
+            )
+        return self.framework.read_port(self.folder, self.plan, self.record.layers)
+
+    def build(self, dtype: Dtype | None = None, device: str = "cpu") -> Any:
+        """The model, built from port.json's graph (never from model.py), in the port's type or in `dtype`."""
+        return self.framework.build(self.plan, self.tensors(), self.record.layers, dtype or self.record.dtype, device)
+
+
+def is_port(path: Path) -> bool:
+    """Whether `path` is a port's folder."""
+    return (path / RECORD).is_file()
+
+
+def read_port(folder: Path) -> Port:
+    """Reads a port's record; its model file is read when it is needed.
+
+    Raises:
+        UsageError: no port there. FileError: a record that is damaged, too large or of another format.
+    """
+    path = folder / RECORD
+    if not path.is_file():
+        raise UsageError("this is no port: it has no port.json", where=str(folder), next="porter convert makes one")
+    if path.stat().st_size > MAX_RECORD_BYTES:
+        raise FileError("this record is too large to be porter's", where=str(path))
+    try:
+        record = Record.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise FileError(
+            f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the top'}", where=str(path), next="convert again"
+        ) from None
+    framework, graph = get_framework(record.framework), from_record(record.graph)
+    return Port(folder, record, graph, make_plan(graph, record.input.size or ANY, framework.CAPABILITIES), framework)
+
+
+def write_record(folder: Path, record: Record) -> None:
+    """Writes port.json into a port's folder."""
+    text = json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False)
+    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
+
+
+def pads_of(plan: Plan) -> tuple[Pad, ...]:
+    """The table of padding sites: the source's convention, how the destination says it, and why."""
+    return tuple(
+        Pad(
+            site=path,
+            source=str(getattr(plan.graph.by_path[path].op, "convention", "")),
+            realised=str(realisation),
+            kind=realisation.kind,
+            why=realisation.why,
+        )
+        for path, realisation in plan.realisations.items()
+    )

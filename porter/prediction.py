@@ -1,0 +1,64 @@
+"""What a port sees in photos."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from porter.data.labels import class_label
+from porter.data.preprocess import open_image, prepare
+from porter.dtypes import Array
+from porter.errors import UsageError
+from porter.port import Port, read_port
+
+TOP = 5
+
+
+@dataclass(frozen=True)
+class Guess:
+    """One class of a photo. `wnid` and `name` are None where the port's classes carry no names."""
+
+    index: int
+    wnid: str | None
+    name: str | None
+    probability: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The likeliest classes of a photo, best first, and all of its logits."""
+
+    image: Path
+    top5: tuple[Guess, ...]
+    logits: Array
+
+    def record(self) -> dict[str, Any]:
+        """As `porter predict --json` prints it."""
+        return {"image": str(self.image), "top5": [asdict(guess) for guess in self.top5]}
+
+
+def predict(folder: Path, images: Sequence[Path]) -> tuple[Prediction, ...]:
+    """Runs a port over photos, prepared by the recipe's protocol. See porter.predict."""
+    port = read_port(folder)
+    protocol = port.record.preprocess
+    if protocol is None:
+        raise UsageError("this port's recipe declares no preprocessing", where=str(folder))
+    batches = [prepare(open_image(path), protocol)[np.newaxis] for path in images]
+    model = port.build()
+    return tuple(_predict(port, model, path, batch) for path, batch in zip(images, batches, strict=True))
+
+
+def _predict(port: Port, model: Any, image: Path, batch: Array) -> Prediction:
+    logits = port.framework.run(model, batch, [port.graph.output])[port.graph.output][0].astype(np.float64)
+    shares = np.exp(logits - logits.max())
+    shares /= shares.sum()
+    best = np.argsort(-shares, kind="stable")[:TOP]
+    guesses = []
+    for index in map(int, best):
+        label = class_label(index, port.record.labels, port.record.background)
+        guesses.append(Guess(index, label.wnid if label else None, label.name if label else None, probability=float(shares[index])))
+    return Prediction(image, tuple(guesses), logits)

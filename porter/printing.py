@@ -1,0 +1,117 @@
+"""What the commands print for people: plain text, one table at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from porter.conversion import Conversion
+    from porter.matching import Inspection
+    from porter.port import Pad
+    from porter.prediction import Prediction
+    from porter.recipe import Recipe
+    from porter.verification.check import Verdict
+    from porter.verification.parity import Parity
+
+SHOWN_MATCHES = 5
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Left-aligned columns, two spaces apart."""
+    lines = [header, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+def conversion(made: Conversion) -> str:
+    record = made.port.record
+    lists = record.tensors
+    size = "any input size" if record.input.size is None else "input {}x{} only".format(*record.input.size)
+    lines = [
+        f"{record.variant} from {record.zoo} to {record.framework}: {made.port.folder}",
+        f"  tensors  {len(lists.used)} used, {len(lists.ignored)} ignored, {len(lists.filled)} filled",
+        f"  classes  {record.classes}" + (f" of the file's {record.source_classes}" if _differ(record) else ""),
+        f"  padding  {_pads_summary(record.pads)}; {size}",
+    ]
+    if made.verdict is None:
+        lines.append(f"  check    {record.check}")
+    else:
+        lines += [f"  check    {_parity_line(parity)}" for parity in made.verdict.parities]
+    return "\n".join([*lines, *(f"  warning  {warning}" for warning in made.warnings)])
+
+
+def _differ(record: Any) -> bool:
+    return bool(record.classes != record.source_classes)
+
+
+def _pads_summary(pads: Sequence[Pad]) -> str:
+    kinds: dict[str, int] = {}
+    for pad in pads:
+        kinds[pad.kind] = kinds.get(pad.kind, 0) + 1
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+
+
+def _parity_line(parity: Parity) -> str:
+    outcome = "same function as" if parity.ok else "DIFFERS from"
+    sizes = ", ".join(f"{rows}x{columns}" for rows, columns in parity.sizes)
+    worst = max(node.rel_l2 for node in parity.nodes)
+    return (
+        f"{parity.dtype}: {outcome} {parity.reference} at {sizes}; {len(parity.nodes)} nodes, the worst {worst:.1e}; logits "
+        f"{parity.logits.rel_l2:.1e} (limit {parity.limit:.1e}), max {parity.logits.max_abs:.1e}, "
+        f"argmax {'equal' if parity.logits.argmax_equal else 'DIFFERS'}"
+    )
+
+
+def verdict(found: Verdict, layers: bool) -> str:
+    lines = [_parity_line(parity) for parity in found.parities]
+    if not found.ok:
+        lines.append(found.failure())
+    if layers:
+        rows = [
+            (node.path, f"{node.rel_l2:.1e}", f"{node.max_abs:.1e}", "" if node.ok else "<-- beyond the limit")
+            for node in found.proof.nodes
+        ]
+        lines += ["", table(("node", "relative L2", "max abs", ""), rows)]
+    if found.proof.uncompared:
+        lines.append(f"not compared, since the source does not show them: {', '.join(found.proof.uncompared)}")
+    return "\n".join(lines)
+
+
+def predictions(found: Sequence[Prediction]) -> str:
+    blocks = []
+    for prediction in found:
+        rows = [f"  {guess.probability:7.2%}  {guess.name or f'class {guess.index}'}" for guess in prediction.top5]
+        blocks.append("\n".join([str(prediction.image), *rows]))
+    return "\n".join(blocks)
+
+
+def inspection(found: Inspection) -> str:
+    checkpoint = found.checkpoint
+    lines = [f"{checkpoint.path}: {checkpoint.format}, {len(checkpoint.tensors)} tensors", *checkpoint.notes]
+    rows = [
+        (match.variant, match.zoo, f"{match.score:.1%}", str(len(match.missing)), str(len(match.unexpected)))
+        for match in found.matches[:SHOWN_MATCHES]
+    ]
+    if rows:
+        lines += [table(("variant", "zoo", "fits", "missing", "unexpected"), rows)]
+        best = found.matches[0]
+        other = "torch" if checkpoint.framework == "tf" else "tf"
+        lines += ["to port it:", f"  porter convert {best.variant} --from {best.zoo} --to {other} --weights {checkpoint.path}"]
+    else:
+        lines.append("fits none of the variants that porter knows")
+    listed = [(name, "x".join(map(str, array.shape)) or "scalar", str(array.dtype)) for name, array in checkpoint.tensors.items()]
+    return "\n".join([*lines, "", table(("tensor", "shape", "type"), listed)])
+
+
+def pads(sites: Sequence[Pad]) -> str:
+    return table(("site", "source", "destination", "why"), [(pad.site, pad.source, pad.realised, pad.why) for pad in sites])
+
+
+def recipe_record(found: Recipe) -> dict[str, Any]:
+    return {"architecture": found.architecture, "variants": list(found.variants), "zoos": list(found.zoos), "file": str(found.path)}
+
+
+def recipe_list(found: Sequence[Recipe]) -> str:
+    rows = [(recipe.architecture, ", ".join(recipe.variants), ", ".join(recipe.zoos)) for recipe in found]
+    return table(("architecture", "variants", "zoos"), rows)

@@ -1,0 +1,71 @@
+"""How far apart two arrays are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.frameworks.checkpoint import Array
+
+
+@dataclass(frozen=True)
+class Distance:
+    """The distance of a port's values from its source's.
+
+    Attributes:
+        max_abs: the largest absolute difference.
+        l1: the mean absolute difference.
+        rel_l2: the norm of the difference over the norm of the source's values.
+        snr_db: 20 log10 of the inverse of `rel_l2`; None where the values are equal.
+        psnr_db: as `snr_db`, but from the source's largest absolute value and the root mean square difference.
+        argmax_equal: whether the last axis has its maximum at the same place everywhere.
+    """
+
+    max_abs: float
+    l1: float
+    rel_l2: float
+    snr_db: float | None
+    psnr_db: float | None
+    argmax_equal: bool
+
+
+def distance(source: Array, port: Array) -> Distance:
+    """The distance between two arrays of one shape, computed in float64.
+
+    Non-finite values count as infinitely far apart unless both sides hold the same ones.
+    """
+    wanted, got = np.asarray(source, np.float64), np.asarray(port, np.float64)
+    both = np.isfinite(wanted) & np.isfinite(got)
+    if not np.array_equal(wanted[~both], got[~both], equal_nan=True):
+        return Distance(np.inf, np.inf, np.inf, None, None, False)
+    wanted, got = np.where(both, wanted, 0.0), np.where(both, got, 0.0)
+    difference = np.abs(wanted - got)
+    rms = float(np.sqrt(np.mean(difference**2)))
+    norm, peak = float(np.linalg.norm(wanted)), float(np.max(np.abs(wanted)))
+    rel_l2 = _ratio(float(np.linalg.norm(difference)), norm)
+    return Distance(
+        max_abs=float(np.max(difference)),
+        l1=float(np.mean(difference)),
+        rel_l2=rel_l2,
+        snr_db=_decibels(1.0, rel_l2),
+        psnr_db=_decibels(peak, rms),
+        argmax_equal=bool(np.array_equal(_argmax(wanted), _argmax(got))),
+    )
+
+
+def _ratio(part: float, whole: float) -> float:
+    if whole == 0.0:
+        return 0.0 if part == 0.0 else np.inf
+    return part / whole
+
+
+def _decibels(signal: float, noise: float) -> float | None:
+    if noise == 0.0 or signal == 0.0 or not np.isfinite(noise):
+        return None
+    return float(20 * np.log10(signal / noise))
+
+
+def _argmax(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.argmax(values, axis=-1)

@@ -1,0 +1,149 @@
+"""Whether a port computes its source's function: node by node in float64, and at the logits in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from porter.dtypes import Array, Dtype
+from porter.errors import CheckFailed
+from porter.graph import Graph, site_of
+from porter.plan import Plan
+from porter.verification.numbers import Distance, distance
+from porter.verification.source import Source
+
+FLOAT64_LIMIT = 1e-10
+"""Separates a wrong function from rounding: equal functions stay below 1e-13 here, the mildest wrong pad is above 1e-4."""
+FLOAT32_LIMIT = 1e-5
+OWN_ROUNDING = 4.0
+"""In float32 a port may be this many times as far from its source as the source is from itself in float64."""
+
+Run = Callable[[Array, Dtype], Mapping[str, Array]]
+
+
+@dataclass(frozen=True)
+class NodeDistance:
+    """A compared node. `limit` is what `rel_l2` must not exceed there."""
+
+    path: str
+    rel_l2: float
+    max_abs: float
+    limit: float
+
+    @property
+    def ok(self) -> bool:
+        return self.rel_l2 <= self.limit
+
+
+@dataclass(frozen=True)
+class FirstBad:
+    """The first node, in the order of computation, at which the port leaves its source.
+
+    `site` is that node, or the nearest padding site that feeds it, with the decision that was made there.
+    """
+
+    path: str
+    rel_l2: float
+    site: str | None
+    source: str | None
+    realised: str | None
+
+
+@dataclass(frozen=True)
+class Parity:
+    """What was compared, and how far apart it was.
+
+    Attributes:
+        reference: what computed the source's values; `self` is porter's own build and counts as no proof.
+        dtype: in which both sides ran.
+        limit: for `logits.rel_l2`.
+        source_rounding: how far the source in this dtype is from itself in float64, at the logits.
+        logits: the worst over `sizes`.
+        nodes: the worst of each compared node over `sizes`, in order of computation.
+        uncompared: nodes whose values the source does not show.
+    """
+
+    ok: bool
+    reference: str
+    dtype: Dtype
+    sizes: tuple[tuple[int, int], ...]
+    inputs: int
+    limit: float
+    source_rounding: float
+    logits: Distance
+    first_bad: FirstBad | None
+    nodes: tuple[NodeDistance, ...]
+    uncompared: tuple[str, ...]
+
+
+def compare(
+    plan: Plan, source: Source, port: Run, batches: Sequence[Array], dtype: Dtype, tolerance: float | None = None
+) -> Parity:
+    """Runs both sides over `batches` (N x C x H x W, one input size each) and compares every node that both show.
+
+    Args:
+        tolerance: the limit on relative L2 distance; None for DESIGN's: 1e-10 in float64; in float32 the larger of 1e-5 and
+            four times the source's own rounding at that node.
+    """
+    rows: dict[str, NodeDistance] = {}
+    logits: Distance | None = None
+    limit = rounding = 0.0
+    for batch in batches:
+        wanted, got = source.run(batch, dtype), port(batch, dtype)
+        exact = wanted if dtype == "float64" else source.run(batch, "float64")
+        for path in _compared(plan.graph, wanted, got):
+            reference = _flattened(wanted[path], got[path])
+            found = distance(reference, got[path])
+            own = distance(_flattened(exact[path], got[path]), reference).rel_l2
+            node = NodeDistance(path, found.rel_l2, found.max_abs, _limit(dtype, own, tolerance))
+            rows[path] = max(rows.get(path, node), node, key=lambda row: row.rel_l2 / row.limit)
+            if path == plan.graph.output:
+                logits = max(logits or found, found, key=lambda at: at.rel_l2)
+                limit, rounding = max(limit, node.limit), max(rounding, own)
+    if logits is None:
+        raise CheckFailed("the source does not show its logits, so nothing is proved", where=plan.graph.output)
+    nodes = tuple(rows[node.path] for node in plan.graph.nodes if node.path in rows)
+    bad = next((node for node in nodes if not node.ok), None)
+    return Parity(
+        ok=bad is None and logits.argmax_equal,
+        reference=source.name,
+        dtype=dtype,
+        sizes=tuple((batch.shape[2], batch.shape[3]) for batch in batches),
+        inputs=sum(batch.shape[0] for batch in batches),
+        limit=limit,
+        source_rounding=rounding,
+        logits=logits,
+        first_bad=_blame(plan, bad) if bad else None,
+        nodes=nodes,
+        uncompared=tuple(node.path for node in plan.graph.nodes if node.path not in rows),
+    )
+
+
+def _compared(graph: Graph, wanted: Mapping[str, Array], got: Mapping[str, Array]) -> list[str]:
+    return [node.path for node in graph.nodes if node.path in wanted and node.path in got]
+
+
+def _flattened(wanted: Array, got: Array) -> Array:
+    """The source's values in the port's shape: a head that is a 1x1 convolution there gives N x C x 1 x 1 for N x C.
+
+    A map of another extent cannot be compared cell by cell; NaN makes it infinitely far from whatever the port gives.
+    """
+    return wanted.reshape(got.shape) if wanted.size == got.size else np.full(got.shape, np.nan)
+
+
+def _limit(dtype: Dtype, own: float, tolerance: float | None) -> float:
+    if tolerance is not None:
+        return tolerance
+    return FLOAT64_LIMIT if dtype == "float64" else max(FLOAT32_LIMIT, OWN_ROUNDING * own)
+
+
+def _blame(plan: Plan, bad: NodeDistance) -> FirstBad:
+    node = plan.graph.by_path[bad.path]
+    while node.path not in plan.realisations and node.inputs[0] in plan.graph.by_path:
+        node = plan.graph.by_path[node.inputs[0]]
+    site = site_of(node.op)
+    if site is None:
+        return FirstBad(bad.path, bad.rel_l2, None, None, None)
+    return FirstBad(bad.path, bad.rel_l2, node.path, str(site.convention), str(plan.realisations[node.path]))

@@ -1,0 +1,66 @@
+"""What several tests need: calibrated stand-in weights as the files that people have, and graphs with one pad put in wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from porter.dtypes import Array
+from porter.frameworks import get_framework
+from porter.frameworks.checkpoint import Checkpoint
+from porter.graph import AvgPool, Conv, Graph, MaxPool, Node, site_of
+from porter.padding import Convention
+from porter.recipe import expand, find_recipe, layer_names
+from tests.standin import calibrated_tensors
+
+CALIBRATION_SIZE = (96, 96)
+
+
+@cache
+def standin_graph(variant: str, zoo: str, classes: int = 1000) -> Graph:
+    recipe = find_recipe(variant)
+    return expand(recipe, variant, recipe.zoo(zoo, variant), {"classes": classes})
+
+
+@cache
+def standin_tensors(variant: str, zoo: str, classes: int = 1000) -> Mapping[str, Mapping[str, Array]]:
+    """Calibrated random weights: logits depend on the image, so that a wrong pad shows (DESIGN: what "exact" means)."""
+    return calibrated_tensors(standin_graph(variant, zoo, classes), CALIBRATION_SIZE, seed=len(variant))
+
+
+def source_checkpoint(variant: str, zoo_name: str, classes: int = 1000) -> Checkpoint:
+    """The stand-in weights under the zoo's own names and in its framework's axis order."""
+    recipe = find_recipe(variant)
+    zoo = recipe.zoo(zoo_name, variant)
+    framework, graph = get_framework(zoo.framework), standin_graph(variant, zoo_name, classes)
+    layers = layer_names(recipe, variant, zoo, graph)
+    tensors: dict[str, Array] = {}
+    for path, roles in standin_tensors(variant, zoo_name, classes).items():
+        node = graph.by_path[path]
+        names = framework.tensor_names(graph, node, layers[path].name)
+        for role, array in roles.items():
+            tensors[names[role][0]] = np.ascontiguousarray(framework.from_canonical(graph, node, role, array))
+    return Checkpoint(Path("stand-in"), "memory", zoo.framework, tensors)
+
+
+def with_convention(graph: Graph, path: str, convention: Convention) -> Graph:
+    """The graph with one site padded otherwise."""
+    return replace(graph, nodes=tuple(_padded(node, convention) if node.path == path else node for node in graph.nodes))
+
+
+def _padded(node: Node, convention: Convention) -> Node:
+    assert isinstance(node.op, Conv | MaxPool | AvgPool)
+    return replace(node, op=replace(node.op, convention=convention))
+
+
+def strided_sites(graph: Graph) -> list[str]:
+    """Paths of the padding sites at which conventions part: kernels above 1 at strides above 1."""
+    return [
+        node.path
+        for node in graph.nodes
+        if (site := site_of(node.op)) and max(site.window.stride) > 1 and max(site.window.kernel) > 1
+    ]

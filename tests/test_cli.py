@@ -1,0 +1,243 @@
+"""The command line as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from porter.cli import main
+from tests.conftest import WeightsMaker
+
+
+@dataclass(frozen=True)
+class Ran:
+    status: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Ran]
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Cli:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PORTER_CACHE", str(tmp_path / "cache"))
+
+    def run(*arguments: str | Path) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["porter", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        captured = capsys.readouterr()
+        return Ran(int(exited.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def torch_file(weights_file: WeightsMaker) -> Path:
+    return weights_file("mobilenet_v2_0.35", "keras", ".h5")
+
+
+def refused(ran: Ran, *words: str, status: int = 2) -> None:
+    assert ran.status == status
+    assert ran.out == "" and ran.err.startswith("error: ") and ran.err.count("\n") == 1 and "Traceback" not in ran.err
+    for word in words:
+        assert word in ran.err
+
+
+def tensors_of(path: Path) -> dict[str, np.ndarray]:
+    import torch
+
+    return {name: tensor.numpy() for name, tensor in torch.load(path, weights_only=True).items()}
+
+
+@pytest.fixture(scope="session")
+def state(weights_file: WeightsMaker) -> dict[str, np.ndarray]:
+    return tensors_of(weights_file("mobilenet_v2", "torchvision", ".pth"))
+
+
+CONVERT = ("convert", "mobilenet_v2", "--from", "torchvision", "--to", "torch", "--no-check", "--out", "port", "--weights")
+
+
+def test_wrong_file_type(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "weights.pth").write_bytes(b"\xff\xd8\xff\xe0" + bytes(1000))
+    refused(cli(*CONVERT, "weights.pth"), "weights.pth")
+    assert not (tmp_path / "port").exists()
+
+
+def test_truncated_file(cli: Cli, tmp_path: Path, weights_file: WeightsMaker) -> None:
+    whole = weights_file("mobilenet_v2", "torchvision", ".pth").read_bytes()
+    (tmp_path / "cut.pth").write_bytes(whole[: len(whole) // 2])
+    refused(cli(*CONVERT, "cut.pth"), "cut.pth")
+    assert not (tmp_path / "port").exists()
+
+
+def test_missing_and_extra_tensors_are_listed_together(cli: Cli, tmp_path: Path, state: dict[str, np.ndarray]) -> None:
+    changed = {name: value for name, value in state.items() if name != "features.1.conv.0.0.weight"}
+    save_file({**changed, "stray.weight": np.zeros(3, np.float32)}, "changed.safetensors")
+    refused(cli(*CONVERT, "changed.safetensors"), "features.1.conv.0.0.weight 32x1x3x3", "stray.weight")
+    assert not (tmp_path / "port").exists()
+
+
+def test_wrong_shape(cli: Cli, tmp_path: Path, state: dict[str, np.ndarray]) -> None:
+    save_file({**state, "features.0.0.weight": np.zeros((32, 3, 5, 5), np.float32)}, "shape.safetensors")
+    refused(cli(*CONVERT, "shape.safetensors"), "features.0.0.weight is 32x3x5x5", "32x3x3x3")
+    assert not (tmp_path / "port").exists()
+
+
+def test_weights_of_another_variant_say_which(cli: Cli, weights_file: WeightsMaker, tmp_path: Path) -> None:
+    other = weights_file("mobilenet_v1_0.25", "keras", ".h5")
+    ran = cli("convert", "mobilenet_v2", "--from", "keras", "--to", "torch", "--no-check", "--weights", other, "--out", "port")
+    refused(ran, "mobilenet_v1_0.25", "keras")
+    assert not (tmp_path / "port").exists()
+
+
+def test_weights_of_another_framework_say_which(cli: Cli, weights_file: WeightsMaker) -> None:
+    other = weights_file("mobilenet_v2", "torchvision", ".pth")
+    refused(cli("convert", "mobilenet_v2", "--from", "keras", "--to", "tf", "--weights", other), "--from torchvision")
+
+
+def test_an_unknown_variant_gets_the_nearest(cli: Cli) -> None:
+    refused(cli("convert", "mobilnet_v2", "--from", "tf", "--to", "torch"), "mobilnet_v2", "mobilenet_v2")
+
+
+@pytest.mark.parametrize(("option", "value"), [("--to", "tourch"), ("--from", "kerras"), ("--input-size", "big"), ("--dtype", "int8")])
+def test_unknown_values(cli: Cli, option: str, value: str) -> None:
+    arguments = {"--from": "tf", "--to": "torch", option: value}
+    refused(cli("convert", "mobilenet_v2", *(word for pair in arguments.items() for word in pair)), value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_an_unwritable_folder(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
+    (tmp_path / "locked").mkdir(mode=0o500)
+    refused(
+        cli("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--weights", torch_file, "--out", "locked/port"),
+        "locked",
+    )
+
+
+def test_a_file_where_the_folder_should_be(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for out in ("file", "file/port"):
+        refused(cli("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--weights", torch_file, "--out", out), "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_an_existing_port_stays_without_overwrite(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
+    arguments = ("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--no-check", "--weights", torch_file, "--out", "p")
+    assert cli(*arguments).status == 0
+    before = (tmp_path / "p" / "port.json").read_bytes()
+    refused(cli(*arguments), "--overwrite")
+    assert (tmp_path / "p" / "port.json").read_bytes() == before
+    assert cli(*arguments, "--overwrite").status == 0
+
+
+def test_no_network_says_where_to_put_the_file(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PORTER_MIRROR", "http://127.0.0.1:9")
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    ran = cli("fetch", "mobilenet_v2_1.4", "--from", "keras")
+    refused(ran, "mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.4_224.h5", str(tmp_path / "cache"))
+
+
+def test_a_whole_module_pickle_is_refused_unexecuted(cli: Cli, tmp_path: Path) -> None:
+    import torch
+
+    torch.save(torch.nn.Linear(2, 2), "module.pth")
+    refused(cli(*CONVERT, "module.pth"), "model.state_dict()")
+    assert not (tmp_path / "port").exists()
+
+
+def test_errors_as_json(cli: Cli) -> None:
+    ran = cli("convert", "mobilnet_v2", "--from", "tf", "--to", "torch", "--json")
+    error = json.loads(ran.out)["error"]
+    assert ran.status == 2 and set(error) == {"code", "message", "where", "next"}
+    assert json.loads(cli("convert", "--json").out)["error"]["code"] == "usage"
+
+
+def test_convert_json_has_the_fixed_fields(cli: Cli, torch_file: Path) -> None:
+    ran = cli(
+        "convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--no-check", "--weights", torch_file, "--out", "p", "--json"
+    )
+    found = json.loads(ran.out)
+    fields = "port variant zoo framework classes source_classes tensors pads parity check warnings".split()
+    assert ran.status == 0 and set(fields) <= set(found)
+    assert found["classes"] == found["source_classes"] == 1000
+    assert set(found["tensors"]) == {"used", "ignored", "filled"} and found["tensors"]["used"] == 262
+    assert all({"site", "source", "realised", "why"} <= set(pad) for pad in found["pads"])
+
+
+def test_pads_inspect_and_recipes_as_json(cli: Cli, torch_file: Path) -> None:
+    pads = json.loads(cli("pads", "mobilenet_v2", "--from", "tf", "--to", "torch", "--json").out)["sites"]
+    stem = next(pad for pad in pads if pad["site"] == "stem/conv")
+    assert stem["source"] == "same" and "(0,1)" in stem["realised"]
+    inspected = json.loads(cli("inspect", torch_file, "--json").out)
+    assert {"format", "framework", "tensors", "matches"} <= set(inspected)
+    assert (inspected["matches"][0]["variant"], inspected["matches"][0]["zoo"]) == ("mobilenet_v2_0.35", "keras")
+    assert inspected["matches"][0]["score"] == 1.0
+    listed = json.loads(cli("recipe", "list", "--json").out)["recipes"]
+    assert {"mobilenet_v1", "mobilenet_v2"} <= {recipe["architecture"] for recipe in listed}
+
+
+def test_inspect_prints_the_line_to_type(cli: Cli, torch_file: Path) -> None:
+    assert f"porter convert mobilenet_v2_0.35 --from keras --to torch --weights {torch_file}" in cli("inspect", torch_file).out
+
+
+def test_verify_passes_and_fails_by_status(cli: Cli, torch_file: Path, tmp_path: Path) -> None:
+    arguments = ("--from", "tf", "--to", "torch", "--no-check", "--weights", torch_file, "--out", "p")
+    assert cli("convert", "mobilenet_v2_0.35", *arguments).status == 0
+    good = cli("verify", "p", "--weights", torch_file, "--float64", "--layers", "--json")
+    found = json.loads(good.out)
+    assert good.status == 0 and found["ok"] and found["reference"] == "keras" and found["dtype"] == "float64"
+    assert {"max_abs", "l1", "rel_l2", "snr_db", "psnr_db", "argmax_equal"} <= set(found["logits"])
+    damage(tmp_path / "p", "stem.conv.weight")
+    bad = cli("verify", "p", "--weights", torch_file, "--json")
+    found = json.loads(bad.out)
+    assert bad.status == 1 and not found["ok"] and found["first_bad"]["path"] == "stem/conv"
+
+
+def damage(port: Path, key: str) -> None:
+    """Changes one weight and signs it, as a port made with another weight would be."""
+    tensors = load_file(port / "model.safetensors")
+    tensors[key] = tensors[key] * np.float32(1.01)
+    save_file(tensors, port / "model.safetensors")
+    from porter.files import digest
+
+    record = json.loads((port / "port.json").read_text())
+    record["model"]["model.safetensors"] = digest(port / "model.safetensors")
+    (port / "port.json").write_text(json.dumps(record))
+
+
+def test_verify_wants_the_file_that_the_port_was_made_from(cli: Cli, torch_file: Path, weights_file: WeightsMaker) -> None:
+    cli("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--no-check", "--weights", torch_file, "--out", "p")
+    keras3 = weights_file("mobilenet_v2_0.35", "keras", ".keras")
+    refused(cli("verify", "p", "--weights", keras3), torch_file.name)
+
+
+def imported_by(*arguments: str | Path) -> set[str]:
+    code = "import sys\nfrom porter.cli import main\ntry:\n main()\nfinally:\n print('\\n'.join(sys.modules), file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    return set(ran.stderr.split())
+
+
+def test_help_imports_no_framework_and_nothing_heavy() -> None:
+    assert not imported_by("--help") & {"torch", "tensorflow", "keras", "numpy", "pydantic", "yaml", "h5py"}
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".keras", ".weights.h5"])
+def test_converting_to_torch_without_a_check_imports_no_framework(suffix: str, weights_file: WeightsMaker, tmp_path: Path) -> None:
+    weights = weights_file("mobilenet_v2_0.35", "keras", suffix)
+    arguments = ("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--no-check", "--weights", weights)
+    assert not imported_by(*arguments, "--out", tmp_path / "p") & {"torch", "tensorflow", "keras"}
+    assert (tmp_path / "p" / "model.safetensors").exists()

@@ -1,0 +1,55 @@
+"""Every known wrong pad, put in on purpose, must show: it moves the logits and is named."""
+
+from functools import cache
+
+import pytest
+
+from porter.data.preprocess import Preprocess
+from porter.frameworks import get_framework
+from porter.padding import Convention
+from porter.plan import make_plan
+from porter.recipe import find_recipe
+from porter.verification.inputs import test_batch as make_batch
+from porter.verification.parity import Parity, compare
+from porter.verification.source import OwnBuild
+from tests.support import standin_graph, standin_tensors, strided_sites, with_convention
+
+SAME, SYMMETRIC = Convention("same"), Convention("explicit", (1, 1, 1, 1))
+WRONG = [("mobilenet_v1", "keras", SYMMETRIC), ("mobilenet_v2", "keras", SYMMETRIC), ("mobilenet_v2", "torchvision", SAME)]
+# Keras v1 pads its strided depthwise convs (0,1) at every size, which only an odd map tells from SAME.
+ODD = [("mobilenet_v1", "keras", SAME)]
+
+
+def cases() -> list[tuple[str, str, str, Convention, tuple[int, int]]]:
+    found = []
+    for size, wrongs in (((224, 224), WRONG), ((225, 201), ODD)):
+        for variant, zoo, convention in wrongs:
+            graph = standin_graph(variant, zoo)
+            for path in strided_sites(graph):
+                if graph.by_path[path].op.convention != convention and (path != "stem/conv" or convention != SAME or zoo != "keras"):
+                    found.append((variant, zoo, path, convention, size))
+    return found
+
+
+@cache
+def protocol(variant: str, zoo: str) -> Preprocess | None:
+    return find_recipe(variant).zoo(zoo, variant).preprocess
+
+
+def put_in(variant: str, zoo: str, path: str, convention: Convention, size: tuple[int, int]) -> Parity:
+    torch = get_framework("torch")
+    right, tensors = standin_graph(variant, zoo), standin_tensors(variant, zoo)
+    plan = make_plan(with_convention(right, path, convention), size, torch.CAPABILITIES)
+    model = torch.build(plan, tensors, {}, "float64", "cpu")
+    batch = make_batch(size, 2, 3, protocol(variant, zoo))
+    paths = [node.path for node in right.nodes]
+    return compare(plan, OwnBuild(torch, right, tensors), lambda b, d: torch.run(model, b, paths), [batch], "float64")
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}-{case[3]}".replace("/", "."))
+def test_a_wrong_pad_moves_the_logits_and_is_named(case: tuple[str, str, str, Convention, tuple[int, int]]) -> None:
+    found = put_in(*case)
+    assert found.logits.rel_l2 >= 1e-3
+    assert not found.ok and found.first_bad is not None
+    assert found.first_bad.path == found.first_bad.site == case[2]
+    assert found.first_bad.source == str(case[3])

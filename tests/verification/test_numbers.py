@@ -1,0 +1,44 @@
+import numpy as np
+import pytest
+
+from porter.verification.numbers import distance
+
+
+def test_equal_arrays_are_no_distance_apart() -> None:
+    values = np.array([[1.0, -2.0], [3.0, 4.0]])
+    found = distance(values, values.copy())
+    assert (found.max_abs, found.l1, found.rel_l2, found.argmax_equal) == (0.0, 0.0, 0.0, True)
+    assert found.snr_db is None and found.psnr_db is None
+
+
+def test_figures_by_hand() -> None:
+    found = distance(np.array([[3.0, 4.0]]), np.array([[3.0, 4.5]]))
+    assert found.max_abs == 0.5
+    assert found.l1 == 0.25
+    assert found.rel_l2 == pytest.approx(0.1)
+    assert found.snr_db == pytest.approx(20.0)
+    assert found.psnr_db == pytest.approx(20 * np.log10(4 / np.sqrt(0.125)))
+
+
+def test_argmax_is_compared_along_the_last_axis() -> None:
+    assert not distance(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [0.0, 1.0]])).argmax_equal
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_value_that_is_not_finite_on_one_side_is_infinitely_far(bad: float) -> None:
+    found = distance(np.array([1.0, 2.0]), np.array([1.0, bad]))
+    assert found.rel_l2 == np.inf and not found.argmax_equal
+
+
+def test_the_same_infinities_on_both_sides_are_equal() -> None:
+    assert distance(np.array([1.0, -np.inf]), np.array([1.0, -np.inf])).rel_l2 == 0.0
+
+
+def test_a_source_of_zeros() -> None:
+    assert distance(np.zeros(3), np.zeros(3)).rel_l2 == 0.0
+    assert distance(np.zeros(3), np.ones(3)).rel_l2 == np.inf
+
+
+def test_half_precision_is_compared_in_double() -> None:
+    big = np.array([60000.0, 60000.0], np.float16)
+    assert distance(big, big).rel_l2 == 0.0

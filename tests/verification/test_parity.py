@@ -1,0 +1,91 @@
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from porter.dtypes import Array, Dtype
+from porter.errors import CheckFailed
+from porter.graph import AvgPool, Conv, Graph, Node, Relu
+from porter.padding import Capabilities, Convention, Window
+from porter.plan import Plan, make_plan
+from porter.verification.parity import FLOAT32_LIMIT, compare
+
+NATIVE = Capabilities(True, True, True, False, ("floor",), ("real_cells",), (), (), True)
+
+
+@dataclass
+class Fake:
+    values: Callable[[Dtype], dict[str, Array]]
+    name: str = "fake"
+
+    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+        return self.values(dtype)
+
+
+def plan() -> Plan:
+    nodes = (
+        Node("stem/conv", Conv(4, Window((3, 3), (2, 2)), Convention("same")), ("input",)),
+        Node("stem/relu", Relu(), ("stem/conv",)),
+        Node("pool", AvgPool(Window((2, 2)), Convention()), ("stem/relu",)),
+    )
+    return make_plan(Graph(nodes, 3, "pool"), (8, 8), NATIVE)
+
+
+def values(**changes: float) -> dict[str, Array]:
+    base = {path: np.arange(1.0, 9.0).reshape(1, 8) for path in ("stem/conv", "stem/relu", "pool")}
+    return {path: array + changes.get(path.replace("/", "_"), 0.0) for path, array in base.items()}
+
+
+BATCH = np.zeros((1, 3, 8, 8))
+
+
+def test_equal_models_pass_at_the_double_limit() -> None:
+    found = compare(plan(), Fake(lambda dtype: values()), lambda batch, dtype: values(), [BATCH], "float64")
+    assert found.ok and found.first_bad is None and found.limit == 1e-10
+    assert [node.path for node in found.nodes] == ["stem/conv", "stem/relu", "pool"]
+
+
+def test_the_first_node_that_stands_out_is_named_with_its_padding_decision() -> None:
+    found = compare(plan(), Fake(lambda dtype: values()), lambda b, d: values(stem_relu=1e-6, pool=1e-3), [BATCH], "float64")
+    assert not found.ok and found.first_bad is not None
+    assert (found.first_bad.path, found.first_bad.site) == ("stem/relu", "stem/conv")
+    assert (found.first_bad.source, found.first_bad.realised) == ("same", "same")
+
+
+def test_in_single_precision_the_sources_own_rounding_sets_the_limit() -> None:
+    def source(dtype: Dtype) -> dict[str, Array]:
+        return values() if dtype == "float64" else values(pool=1e-3)
+
+    found = compare(plan(), Fake(source), lambda b, d: values(pool=3e-3), [BATCH], "float32")
+    assert found.limit == pytest.approx(4 * found.source_rounding) and found.limit > FLOAT32_LIMIT
+    assert found.ok
+    assert not compare(plan(), Fake(source), lambda b, d: values(pool=7e-3), [BATCH], "float32").ok
+
+
+def test_another_extent_is_infinitely_far() -> None:
+    smaller = {**values(), "stem/conv": np.zeros((1, 6))}
+    found = compare(plan(), Fake(lambda dtype: values()), lambda b, d: smaller, [BATCH], "float64")
+    assert found.first_bad is not None and found.first_bad.path == "stem/conv" and found.first_bad.rel_l2 == np.inf
+
+
+def test_nodes_that_the_source_does_not_show_are_listed() -> None:
+    shown = {"pool": values()["pool"]}
+    found = compare(plan(), Fake(lambda dtype: shown), lambda b, d: values(), [BATCH], "float64")
+    assert found.uncompared == ("stem/conv", "stem/relu")
+
+
+def test_without_logits_nothing_is_proved() -> None:
+    hidden = {"stem/conv": values()["stem/conv"]}
+    with pytest.raises(CheckFailed, match="nothing is proved"):
+        compare(plan(), Fake(lambda dtype: hidden), lambda b, d: values(), [BATCH], "float64")
+
+
+def test_the_worst_of_several_sizes_counts() -> None:
+    calls: list[float] = []
+
+    def port(batch: Array, dtype: Dtype) -> dict[str, Array]:
+        calls.append(1.0)
+        return values(pool=1.0 if len(calls) == 1 else 0.0)
+
+    assert not compare(plan(), Fake(lambda dtype: values()), port, [BATCH, BATCH], "float64").ok
