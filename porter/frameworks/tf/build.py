@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import ml_dtypes
-import numpy as np
-
+from porter.dtypes import Dtype, cast
 from porter.errors import GraphError, MappingError
-from porter.frameworks import Dtype, Tensors
-from porter.frameworks.checkpoint import Array
+from porter.frameworks import Tensors
 from porter.frameworks.tf.layout import expect_cover, from_canonical, keras_class, layer_names
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
@@ -24,7 +21,6 @@ from porter.graph import (
     Conv,
     Dense,
     GlobalAvgPool,
-    Graph,
     Identity,
     MaxPool,
     Node,
@@ -44,11 +40,11 @@ _VARIABLES = {
 }
 
 
-def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> Any:
+def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str) -> Any:
     """A `keras.Model` from N×H×W×C to N×classes, of built-in layers alone.
 
     With a `plan.size` its input has that size and Keras refuses any other; without, rows and columns are free. Weights are cast
-    to `dtype`; whether they fit its range is the caller's to check.
+    to `dtype`; whether they fit its range is the caller's to check. `batches`, a count that Keras does not keep, is left out.
 
     Raises:
         MappingError: `tensors` and the graph do not cover each other, or a shape differs.
@@ -56,31 +52,26 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
         MissingFramework: TensorFlow or Keras is not installed.
         UsageError: no such device.
     """
-    _expect_cover(plan.graph, tensors)
+    shapes = tensor_shapes(plan.graph)
+    _expect_cover(shapes, tensors)
     with import_tensorflow().device(tensorflow_device(device)):
         model, values, holders = _connect(plan, layers, dtype)
         for path, layer in holders.items():
             node = plan.graph.by_path[path]
-            for role, array in tensors[path].items():
-                variable = getattr(layer, _VARIABLES[role])
-                variable.assign(_cast(from_canonical(plan.graph, node, role, array), dtype))
+            for role in shapes[path]:
+                array = cast(tensors[path][role], dtype, f"{path}:{role}", allow_overflow=True)
+                getattr(layer, _VARIABLES[role]).assign(from_canonical(plan.graph, node, role, array))
     attach_runner(model, values, device)
     return model
 
 
-def _expect_cover(graph: Graph, tensors: Tensors) -> None:
-    wanted = {(path, role): shape for path, roles in tensor_shapes(graph).items() for role, shape in roles.items()}
-    given = {(path, role): array.shape for path, roles in tensors.items() for role, array in roles.items()}
-    expect_cover([" ".join(key) for key in wanted.keys() - given.keys()], [" ".join(key) for key in given.keys() - wanted.keys()])
-    for (path, role), shape in wanted.items():
-        if given[path, role] != shape:
-            raise MappingError(f"expected {role} of shape {shape}, got {given[path, role]}", where=path)
-
-
-def _cast(array: Array, dtype: Dtype) -> Array:
-    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
-    with np.errstate(over="ignore"):
-        return array.astype(kind)
+def _expect_cover(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors: Tensors) -> None:
+    wanted = {f"{path}:{role}": shape for path, roles in shapes.items() for role, shape in roles.items()}
+    given = {f"{path}:{role}": array.shape for path, roles in tensors.items() for role, array in roles.items() if role != "batches"}
+    expect_cover(wanted.keys() - given.keys(), given.keys() - wanted.keys())
+    for name, shape in wanted.items():
+        if given[name] != shape:
+            raise MappingError(f"expected shape {shape}, got {given[name]}", where=name)
 
 
 def _connect(plan: Plan, layers: Mapping[str, str], dtype: Dtype) -> tuple[Any, dict[str, Any], dict[str, Any]]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
+from porter.dtypes import Array
 from porter.errors import MappingError
-from porter.frameworks.checkpoint import Array
 from porter.graph import BatchNorm, Conv, Dense, Graph, Node, channels_of, is_depthwise
 from porter.padding import Capabilities
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from porter.dtypes import Dtype
 from porter.errors import MappingError, UsageError
-from porter.frameworks import Dtype
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
 
-REFERENCES = ("keras",)
+REFERENCES: tuple[str, ...] = ("keras",)
 
 _CONSTRUCTORS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "mobilenet_v1": ("MobileNet", {"alpha": 1.0}),

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from porter.dtypes import Array
 from porter.errors import UsageError
-from porter.frameworks.checkpoint import Array
 from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
 
 _RUNNER = "porter_runner"
