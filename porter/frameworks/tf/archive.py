@@ -33,7 +33,7 @@ def read_archive(path: Path) -> dict[str, Array]:
                 return _tensors(layers, weights, path)
     except FileNotFoundError:
         raise FileError("there is no such file", where=str(path)) from None
-    except (OSError, BadZipFile, KeyError, IndexError, TypeError, ValueError) as error:
+    except (OSError, EOFError, BadZipFile, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise FileError(f"this is no readable .keras file: {error}", where=str(path)) from None
 
 
@@ -46,7 +46,7 @@ def _tensors(layers: list[Mapping[str, Any]], weights: h5py.File, path: Path) ->
             continue
         count = counts.get(kind, 0)
         counts[kind] = count + 1
-        group = weights["layers"][kind + (f"_{count}" if count else "")]["vars"]
+        group = _child(_child(_child(weights, "layers"), kind + (f"_{count}" if count else "")), "vars")
         for index, variable in enumerate(_variables(layer["class_name"], layer["config"])):
             found[f"{layer['name']}/{variable}"] = _array(group, str(index), path)
     return found
@@ -61,8 +61,17 @@ def _variables(kind: str, config: Mapping[str, Any]) -> list[str]:
 
 
 def _array(group: h5py.Group, name: str, path: Path) -> Array:
-    dataset = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
-    if not isinstance(dataset, h5py.Dataset) or dataset.chunks is not None or dataset.external:
+    dataset = _child(group, name)
+    # Contiguous and complete, as Keras stores it: a few bytes can declare a dataset of any size.
+    stored = isinstance(dataset, h5py.Dataset) and dataset.chunks is None and not dataset.external
+    if not stored or dataset.id.get_storage_size() != dataset.nbytes:
         raise FileError(f"{group.name}/{name} is not stored as Keras stores a variable", where=str(path))
     array: Array = dataset[()]
     return array.view(ml_dtypes.bfloat16) if dataset.attrs.get("dtype") == "bfloat16" else array
+
+
+def _child(group: Any, name: str) -> Any:
+    """A member of an HDF5 group; links, which may lead to other files, are not followed."""
+    if not isinstance(group, h5py.Group) or not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        raise KeyError(f"no group or dataset '{name}'")
+    return group[name]

@@ -34,7 +34,7 @@ def import_keras() -> Any:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     try:
-        if "tensorflow" not in sys.modules:
+        if sys.modules.get("tensorflow") is None:
             with _quiet_stderr():
                 import_module("tensorflow")
         keras = import_module("keras")

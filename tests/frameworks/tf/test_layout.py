@@ -10,7 +10,7 @@ import pytest
 from porter.errors import MappingError
 from porter.frameworks import tf
 from porter.frameworks.tf.layout import layer_names, pad_name
-from porter.graph import INPUT, Add, BatchNorm, Concat, Conv, Dense, GlobalAvgPool, Graph, Node, Relu, tensor_shapes
+from porter.graph import INPUT, Add, BatchNorm, Concat, Conv, Dense, GlobalAvgPool, Graph, Node, tensor_shapes
 from porter.padding import Convention, Window
 from tests.frameworks.tf.models import ONE, SAME, every_op, explicit, mobilenet_v2, random_tensors
 
@@ -58,7 +58,7 @@ def test_canonical_axis_order() -> None:
     array = np.arange(1 * 3 * 4 * 2).reshape(1, 3, 4, 2)
     canonical = tf.to_canonical(graph, node, "kernel", array)
     assert canonical.shape == (8, 1, 1, 3)
-    assert canonical[2 * 3 + 1, 0, 0, 2] == array[0, 2, 3, 1]  # filters count the multiplier fastest
+    assert canonical[2 * 1 + 0, 0, 0, 2] == array[0, 2, 1, 0]  # filters count the multiplier fastest
     grouped = canonical.transpose(2, 3, 1, 0)  # as a grouped Conv2D keeps it
     assert np.array_equal(tf.to_canonical(graph, node, "kernel", grouped), canonical)
 
@@ -131,18 +131,17 @@ def test_counted_layers_of_mobilenet_v2() -> None:
 
 
 def _branches() -> Graph:
-    """Branches of unequal length, one of them lengthened by a pad layer, and a shortcut that ties with another branch's end."""
+    """Branches of one, three and three convolutions; of the last two, a pad layer makes one the longer."""
     convs = {
         "short": (INPUT, SAME),
         "long1": (INPUT, SAME),
-        "long2": ("long1_relu", explicit(1, 1, 1, 1)),
+        "long2": ("long1", explicit(1, 1, 1, 1)),
         "long3": ("long2", SAME),
         "middle1": (INPUT, SAME),
         "middle2": ("middle1", SAME),
         "middle3": ("middle2", SAME),
     }
     nodes = [Node(name, Conv(4, THREE, convention), (source,)) for name, (source, convention) in convs.items()]
-    nodes.insert(2, Node("long1_relu", Relu(), ("long1",)))
     nodes += [Node("join", Concat(), ("short", "middle3", "long3")), Node("sum", Add(), ("join", "join"))]
     nodes += [Node("norm", BatchNorm(1e-3, 0.01), ("sum",)), Node("pool", GlobalAvgPool(), ("norm",))]
     return Graph((*nodes, Node("logits", Dense(3), ("pool",))), 3, "logits")
@@ -163,7 +162,7 @@ def test_counted_layers_go_by_depth_then_by_first_visit_as_in_keras() -> None:
         else:
             kinds = {"join": "Concatenate", "sum": "Add", "norm": "BatchNormalization", "pool": "GlobalAveragePooling2D"}
             layer = keras.layers.Dense(3, name="logits") if node.path == "logits" else None
-            layer = layer or getattr(keras.layers, kinds.get(node.path, "ReLU"))(name=node.path)
+            layer = layer or getattr(keras.layers, kinds[node.path])(name=node.path)
             values[node.path] = layer(inputs if len(inputs) > 1 else inputs[0])
     expected = _keras_counters(keras.Model(values[INPUT], values["logits"]))
     assert tf.counted_layers(graph) == expected
