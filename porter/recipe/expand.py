@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Iterator
+from typing import Any
 
 from porter.errors import GraphError, RecipeError
 from porter.graph import INPUT, OPS, Add, AvgPool, BatchNorm, Concat, Conv, Dense, Graph, MaxPool, Node, Op, Scope, shapes
@@ -123,7 +123,9 @@ class _Expansion:
         known = [kind, *_COMMON, *(_ATTRIBUTES[kind] if block is None else [*block.parameters, *_CONTROL])]
         for key in step:
             if key not in known:
-                raise RecipeError(f"unknown key '{key}' of {kind}", where=self._at(step.lines[key]), next=did_you_mean(key, known[1:]))
+                raise RecipeError(
+                    f"unknown key '{key}' of {kind}", where=self._at(step.lines[key]), next=did_you_mean(key, known[1:])
+                )
         if not self._evaluated(step, "when", True, frame.scope):
             return before
         sources = self._sources(step, frame, before)
@@ -141,9 +143,9 @@ class _Expansion:
         known = [*_ATTRIBUTES, *self.recipe.blocks]
         found = [key for key in step if key in known]
         if len(found) != 1:
-            first = next(iter(step), "")
+            hint = did_you_mean(next(iter(step), ""), known)
             raise RecipeError(
-                f"a step is one op or block and its path, got {', '.join(step)}", where=self._at(step.line), next=did_you_mean(first, known)
+                f"a step is one op or block and its path, got {', '.join(step)}", where=self._at(step.line), next=hint
             )
         return found[0]
 
@@ -152,9 +154,8 @@ class _Expansion:
         found = []
         for name in names if isinstance(names, list) else [names]:
             if name != INPUT and name not in frame.names:
-                raise RecipeError(
-                    f"there is no earlier step '{name}'", where=self._at(step.lines["from"]), next=did_you_mean(str(name), [*frame.names, INPUT])
-                )
+                hint = did_you_mean(str(name), [*frame.names, INPUT])
+                raise RecipeError(f"there is no earlier step '{name}'", where=self._at(step.lines["from"]), next=hint)
             found.append(frame.start if name == INPUT else frame.names[name])
         return found or [before]
 
@@ -176,7 +177,11 @@ class _Expansion:
                     raise RecipeError(f"'{end}' is a mapping of parameters", where=self._at(step.lines[end]))
                 for key in over:
                     if key not in block.parameters:
-                        raise RecipeError(f"{kind} has no parameter '{key}'", where=self._at(over.lines[key]), next=did_you_mean(key, block.parameters))
+                        raise RecipeError(
+                            f"{kind} has no parameter '{key}'",
+                            where=self._at(over.lines[key]),
+                            next=did_you_mean(key, block.parameters),
+                        )
                 given.update(over if applies else {})
             arguments = {key: self._resolved(value, frame.scope) for key, value in given.items()}
             missing = [key for key, value in arguments.items() if value is None]
@@ -204,7 +209,9 @@ class _Expansion:
 
     def _add(self, node: Node, line: int) -> None:
         if node.path in self.channels:
-            raise RecipeError(f"two steps give '{node.path}' at once", where=self._at(line), next="let their 'when' exclude each other")
+            raise RecipeError(
+                f"two steps give '{node.path}' at once", where=self._at(line), next="let their 'when' exclude each other"
+            )
         if len(self.nodes) >= MAX_NODES:
             raise RecipeError(f"a graph has at most {MAX_NODES} nodes", where=self._at(line))
         inputs = [self.channels[path] for path in node.inputs]

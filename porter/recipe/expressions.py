@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from porter.recipe.errors import did_you_mean
@@ -88,7 +89,7 @@ def _value(node: ast.AST, scope: Mapping[str, Any]) -> Any:
             return any(_value(value, scope) for value in values)
         case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _OPERATORS for op in ops):
             values = [_value(value, scope) for value in (left, *others)]
-            return all(_OPERATORS[type(op)](*pair) for op, pair in zip(ops, zip(values, values[1:], strict=False), strict=True))
+            return all(_OPERATORS[type(op)](*pair) for op, pair in zip(ops, pairwise(values), strict=True))
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return _value(body if _value(test, scope) else orelse, scope)
         case ast.Subscript(value=value, slice=index):

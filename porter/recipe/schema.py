@@ -118,9 +118,8 @@ class Recipe(_Strict):
         if name not in self.zoos and name in FRAMEWORK_NAMES:
             wanted = get_framework(name).DEFAULT_ZOO
         if wanted not in self.zoos:
-            raise UsageError(
-                f"{self.architecture} has no zoo '{name}'", where=str(self.path), next=did_you_mean(name, [*self.zoos, *FRAMEWORK_NAMES])
-            )
+            hint = did_you_mean(name, [*self.zoos, *FRAMEWORK_NAMES])
+            raise UsageError(f"{self.architecture} has no zoo '{name}'", where=str(self.path), next=hint)
         found = self.zoos[wanted]
         override = self.document["zoos"][wanted].get("variants", {}).get(variant)
         return found if override is None else _zoo(self.path, self.document, wanted, variant)
@@ -147,7 +146,7 @@ def load_recipe(path: Path) -> Recipe:
     if not isinstance(zoos, YamlBlock) or not zoos:
         raise RecipeError("a recipe has at least one zoo under 'zoos'", where=f"{path}:{line_of(document, ('zoos',))}")
     fields = {**written, "path": path, "document": document, "zoos": {}}
-    recipe = _validated(Recipe, fields, path, document, ())
+    recipe: Recipe = _validated(Recipe, fields, path, document, ())
     for name, zoo in zoos.items():
         for variant in {**_table(zoo, "files"), **_table(zoo, "published"), **_table(zoo, "variants")}:
             if variant not in recipe.variants:
@@ -162,7 +161,8 @@ def _table(zoo: Any, key: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-INHERITED = ("framework", "reference", "options", "padding", "padding_as_trained", "names", "generations", "ignore", "activation", "labels")
+OWN = ("preprocess", "files", "published", "variants")
+"""What a zoo that extends another does not inherit: these belong to a set of weights."""
 
 
 def _zoo(path: Path, document: YamlBlock, name: str, variant: str | None) -> Zoo:
@@ -177,7 +177,7 @@ def _zoo(path: Path, document: YamlBlock, name: str, variant: str | None) -> Zoo
         if parent not in document["zoos"] or "extends" in document["zoos"][parent]:
             where = f"{path}:{line_of(document, (*location, 'extends'))}"
             raise RecipeError(f"'{parent}' is no zoo to extend", where=where, next=did_you_mean(str(parent), document["zoos"]))
-        fields = {key: value for key, value in document["zoos"][parent].items() if key in INHERITED}
+        fields = {key: value for key, value in document["zoos"][parent].items() if key not in OWN}
     _overlay(fields, {key: value for key, value in written.items() if key not in ("extends", "variants")})
     if variant is not None:
         _overlay(fields, written["variants"][variant])
@@ -189,7 +189,7 @@ def _zoo(path: Path, document: YamlBlock, name: str, variant: str | None) -> Zoo
     files = fields.get("files")
     if isinstance(files, dict):
         fields["files"] = {key: _file(value) for key, value in files.items()}
-    zoo = _validated(Zoo, {**fields, "name": name}, path, document, location)
+    zoo: Zoo = _validated(Zoo, {**fields, "name": name}, path, document, location)
     for table in ("names", *(f"generations/{label}" for label in zoo.generations)):
         entries = zoo.names if table == "names" else zoo.generations[table.removeprefix("generations/")]
         for pattern, entry in entries.items():

@@ -68,7 +68,7 @@ def _convert(node: yaml.Node, path: Path, seen: set[int], depth: int) -> Any:
 
 def _scalar(node: yaml.Node, where: str) -> Any:
     try:
-        value = yaml.SafeLoader("").construct_object(node)  # type: ignore[no-untyped-call]
+        value = yaml.SafeLoader("").construct_object(node)
     except (yaml.YAMLError, ValueError) as error:
         raise RecipeError(f"malformed value: {error}", where=where) from None
     if value is not None and not isinstance(value, bool | int | float | str):
