@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
-
-from porter.dtypes import Array
+from porter.dtypes import Array, storage_type
 from porter.errors import FileError, MissingFramework
 from porter.frameworks.checkpoint import Checkpoint
 
@@ -133,7 +131,7 @@ def _array(name: str, tensor: torch.Tensor, path: Path) -> Array:
         )
     tensor = tensor.detach()
     if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        return tensor.view(torch.int16).numpy().view(storage_type("bfloat16"))
     if tensor.dtype.is_complex or (tensor.dtype.itemsize == 1 and tensor.dtype.is_floating_point):
         raise FileError(f"tensor '{name}' is {tensor.dtype}; porter reads real numbers of 16 bits and more", where=str(path))
     return tensor.numpy()
