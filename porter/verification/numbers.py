@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from porter.frameworks.checkpoint import Array
+from porter.dtypes import Array
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def distance(source: Array, port: Array) -> Distance:
         rel_l2=rel_l2,
         snr_db=_decibels(1.0, rel_l2),
         psnr_db=_decibels(peak, rms),
-        argmax_equal=bool(np.array_equal(_argmax(wanted), _argmax(got))),
+        argmax_equal=bool(np.array_equal(wanted.argmax(axis=-1), got.argmax(axis=-1))),
     )
 
 
@@ -65,7 +64,3 @@ def _decibels(signal: float, noise: float) -> float | None:
     if noise == 0.0 or signal == 0.0 or not np.isfinite(noise):
         return None
     return float(20 * np.log10(signal / noise))
-
-
-def _argmax(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    return np.argmax(values, axis=-1)

@@ -1,0 +1,1 @@
+"""Images, the preprocessing protocols that published accuracies were measured with, and class names."""

@@ -1,0 +1,9 @@
+"""Files from elsewhere and folders put in place: download, checksums, the cache, atomic writes.
+
+Importing this costs next to nothing: what talks to a server or opens an archive is imported when it has to.
+"""
+
+from porter.files.folders import new_folder, recover_folder
+from porter.files.weights import Fetched, WeightsFile, cache_dir, digest, fetch
+
+__all__ = ["Fetched", "WeightsFile", "cache_dir", "digest", "fetch", "new_folder", "recover_folder"]

@@ -1,0 +1,214 @@
+"""Downloads over http(s) that continue where they were cut, stay within bounds and never leave https."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPException, HTTPMessage, HTTPResponse
+from pathlib import Path
+from typing import IO, Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener, url2pathname
+
+from porter.errors import DownloadError, FileError
+
+MAX_BYTES = 4 << 30
+"""No published file of a vision model comes near it (the largest known are below 1 GiB)."""
+
+ATTEMPTS = 4
+BACKOFF_S = 1.0
+TIMEOUT_S = 30.0
+_CHUNK = 1 << 18
+_TRANSIENT_STATUS = {408, 425, 429}
+
+
+class _Interrupted(Exception):
+    """An attempt failed in a way that another may not."""
+
+
+class _SafeRedirects(HTTPRedirectHandler):
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        scheme = urlsplit(newurl).scheme
+        if scheme != "https" and not (scheme == req.type == "http"):
+            raise DownloadError(f"redirects from {req.type} to {newurl}, which is refused", where=req.full_url)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def copy_or_download(location: str, partial: Path) -> None:
+    """Fetches a path, a file:// or an http(s):// address to `partial`; an http download that was cut is continued.
+
+    Raises:
+        DownloadError: it cannot be had from there, or is larger than the disk or `MAX_BYTES` allow.
+        FileError: `partial` cannot be written.
+    """
+    address = urlsplit(location)
+    if address.scheme in ("http", "https"):
+        _download(location, partial)
+    elif address.scheme == "file":
+        _copy(Path(url2pathname(address.path)), partial)
+    elif "://" not in location:
+        _copy(Path(location), partial)
+    else:
+        raise DownloadError(f"addresses begin with https, http or file, not {address.scheme}", where=location)
+
+
+def discard(partial: Path) -> None:
+    """Removes a begun download."""
+    partial.unlink(missing_ok=True)
+    _note_of(partial).unlink(missing_ok=True)
+
+
+def require_room(size: int, folder: Path, where: str) -> None:
+    """Refuses to begin what cannot end well.
+
+    Raises:
+        DownloadError: `size` bytes exceed `MAX_BYTES` or the free disk under `folder`.
+    """
+    if size > MAX_BYTES:
+        raise DownloadError(f"has {size:,} bytes, at most {MAX_BYTES:,} are read", where=where)
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise DownloadError(
+            f"needs {size:,} bytes, {free:,} are free in {folder}", where=where, next="make room or set PORTER_CACHE"
+        )
+
+
+def _copy(path: Path, partial: Path) -> None:
+    discard(partial)
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise DownloadError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    require_room(size, partial.parent, str(path))
+    try:
+        shutil.copyfile(path, partial)
+    except OSError as error:
+        raise DownloadError(f"cannot be copied: {error.strerror}", where=str(path)) from None
+
+
+def _download(url: str, partial: Path) -> None:
+    failures, furthest = 0, _size(partial)
+    while True:
+        try:
+            _attempt(url, partial)
+            return
+        except _Interrupted as error:
+            failures = 1 if _size(partial) > furthest else failures + 1  # a connection that is cut often still gets there
+            furthest = max(furthest, _size(partial))
+            if failures == ATTEMPTS:
+                raise DownloadError(f"{error} ({ATTEMPTS} attempts)", where=url) from None
+        time.sleep(BACKOFF_S * 2 ** (failures - 1))
+
+
+def _attempt(url: str, partial: Path) -> None:
+    # Content codings are declined, or the bytes on disk would not be the file whose digest is published.
+    request = Request(url, headers={"User-Agent": "porter", "Accept-Encoding": "identity"})
+    validator = _validator(partial, url)
+    offset = _size(partial) if validator else 0
+    if validator and offset:
+        request.add_header("Range", f"bytes={offset}-")
+        request.add_header("If-Range", validator)
+    try:
+        with build_opener(_SafeRedirects).open(request, timeout=TIMEOUT_S) as response:
+            _receive(response, url, partial, offset)
+    except HTTPError as error:
+        error.close()
+        if error.code == 416:  # what was begun is no beginning of what is there now
+            discard(partial)
+        if error.code in {416, *_TRANSIENT_STATUS} or error.code >= 500:
+            raise _Interrupted(f"the server answers {error.code} {error.reason}") from None
+        raise DownloadError(f"the server answers {error.code} {error.reason}", where=url) from None
+    except (OSError, HTTPException, ValueError) as error:
+        cause = error.reason if isinstance(error, URLError) else error
+        if isinstance(cause, socket.gaierror | ssl.SSLCertVerificationError | ConnectionRefusedError | ValueError):
+            raise DownloadError(f"cannot be reached: {cause}", where=url) from None
+        raise _Interrupted(f"the connection failed: {cause or type(cause).__name__}") from None
+
+
+def _receive(response: HTTPResponse, url: str, partial: Path, offset: int) -> None:
+    if response.status == 206:
+        start = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+        if start is None or int(start[1]) != offset:
+            discard(partial)
+            raise _Interrupted("the server continues at another byte than asked for")
+    else:
+        offset = 0
+    length = response.headers.get("Content-Length", "")
+    total = offset + int(length) if length.isascii() and length.isdigit() else None
+    if total is not None:
+        require_room(total - offset, partial.parent, url)
+    done = offset
+    with _writing(partial, "ab" if offset else "wb", url, response) as write, _progress(url, total, offset) as advance:
+        while chunk := response.read(_CHUNK):
+            done += len(chunk)
+            if done > MAX_BYTES:
+                raise DownloadError(f"has more than {MAX_BYTES:,} bytes", where=url)
+            write(chunk)
+            advance(len(chunk))
+    if total is not None and done != total:
+        raise _Interrupted(f"the connection ended after {done:,} of {total:,} bytes")
+
+
+@contextmanager
+def _writing(partial: Path, mode: str, url: str, response: HTTPResponse) -> Iterator[Callable[[bytes], None]]:
+    """A write to `partial` whose failures are the disk's, not the connection's, to report."""
+
+    def write(chunk: bytes) -> None:
+        try:
+            file.write(chunk)
+            file.flush()
+        except OSError as error:
+            raise FileError(f"cannot be written: {error.strerror}", where=str(partial)) from None
+
+    try:
+        if mode == "wb":
+            _note_of(partial).write_text(json.dumps({"url": url, "validator": _strong_validator(response)}))
+        file: IO[Any] = partial.open(mode)
+    except OSError as error:
+        raise FileError(f"cannot be written: {error.strerror}", where=str(partial)) from None
+    with file:
+        yield write
+
+
+def _strong_validator(response: HTTPResponse) -> str | None:
+    """What If-Range may name (RFC 9110, 13.1.5): a strong ETag, else the date of the last change."""
+    tag = response.headers.get("ETag")
+    return tag if tag and tag.startswith('"') else response.headers.get("Last-Modified")
+
+
+def _validator(partial: Path, url: str) -> str | None:
+    try:
+        note = json.loads(_note_of(partial).read_text())
+        return str(note["validator"]) if note["url"] == url and note["validator"] else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _note_of(partial: Path) -> Path:
+    return partial.with_name(partial.name + ".json")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+@contextmanager
+def _progress(url: str, total: int | None, done: int) -> Iterator[Callable[[int], object]]:
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from tqdm import tqdm
+
+    name = urlsplit(url).path.rpartition("/")[2]
+    with tqdm(total=total, initial=done, unit="B", unit_scale=True, desc=name, leave=False) as bar:
+        yield bar.update

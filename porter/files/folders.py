@@ -1,0 +1,138 @@
+"""Folders that appear complete or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from porter.errors import FileError, UsageError
+from porter.files.locks import locked
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+
+
+@contextmanager
+def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
+    """Gives an empty folder to fill, which takes the place of `target` when the block ends without an exception.
+
+    It is filled beside its place and exchanged into it, so that after a failure or a kill the old port or the new one stands,
+    complete. What a killed run left beside it goes with the next one. (A power cut is the file system's affair: nothing is
+    synced here.)
+
+    Raises:
+        UsageError: before any work: `target` exists and `overwrite` is false, or it is no folder that porter wrote.
+        FileError: nothing can be written there, or another process is writing to the same target.
+    """
+    target = target.resolve()  # through a link: the folder is exchanged, the link stays
+    _refuse(target, overwrite)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(target, error) from None
+    fresh = _beside(target, "new")
+    with locked(_beside(target, "lock"), wait=False):
+        try:
+            _recover(target)
+            _refuse(target, overwrite)
+            _remove(fresh)
+            fresh.mkdir()
+        except OSError as error:
+            raise _unwritable(target, error) from None
+        try:
+            yield fresh
+            _refuse(target, overwrite)  # somebody else's folder may have come meanwhile
+            try:
+                _put(fresh, target)
+            except OSError as error:
+                raise _unwritable(target, error) from None
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)  # after an exchange this is the old folder
+
+
+def recover_folder(target: Path) -> None:
+    """Puts back the folder that a killed `new_folder` had moved aside, where folders cannot be exchanged in one step.
+
+    Readers call it when `target` is missing; it does nothing where there is nothing to put back.
+
+    Raises:
+        FileError: another process is writing to the same target.
+    """
+    target = target.resolve()
+    if not target.exists() and _beside(target, "old").exists():
+        with locked(_beside(target, "lock"), wait=False):
+            _recover(target)
+
+
+def _beside(target: Path, role: str) -> Path:
+    return target.with_name(f".{target.name}.porter-{role}")
+
+
+def _refuse(target: Path, overwrite: bool) -> None:
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise UsageError("a file stands where the folder should go", where=str(target), next="choose another --out")
+    if not overwrite:
+        raise UsageError("the folder exists", where=str(target), next="give --overwrite, or another --out")
+    try:
+        is_free = (target / "port.json").is_file() or not any(target.iterdir())
+    except OSError as error:
+        raise _unwritable(target, error) from None
+    if not is_free:
+        raise UsageError(
+            "the folder is no port (it has no port.json) and is never replaced",
+            where=str(target),
+            next="choose another --out, or move it away",
+        )
+
+
+def _put(fresh: Path, target: Path) -> None:
+    if not target.exists():
+        fresh.rename(target)
+    elif not _exchange(fresh, target):
+        old = _beside(target, "old")
+        target.rename(old)
+        fresh.rename(target)  # killed before this line, the next run puts the old one back
+        _remove(old)
+
+
+def _recover(target: Path) -> None:
+    old = _beside(target, "old")
+    if target.exists():
+        _remove(old)
+    elif old.exists():
+        old.rename(target)
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swaps two folders in one step (renameat2(2)); False where the system, its C library or the file system cannot."""
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:  # glibc before 2.28
+        return False
+    if renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _NO_EXCHANGE:
+        return False
+    raise OSError(code, os.strerror(code))
+
+
+def _unwritable(target: Path, error: OSError) -> FileError:
+    return FileError(f"cannot be written: {error.strerror}", where=str(target), next="choose another --out")

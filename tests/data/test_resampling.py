@@ -1,0 +1,92 @@
+"""The two resamplings against what they reproduce: TensorFlow, OpenCV where installed, else its arithmetic cell by cell."""
+
+import math
+
+import numpy as np
+import pytest
+
+from porter.data.resampling import opencv_cubic, tf1_bilinear
+
+SIZES = [((37, 50), (25, 34)), ((50, 33), (38, 25)), ((12, 17), (29, 30)), ((7, 5), (3, 4)), ((16, 16), (16, 16)), ((1, 9), (3, 2))]
+
+
+def photo(height: int, width: int) -> np.ndarray:
+    """Noise over a ramp, with black and white cells so that a cubic overshoots at both ends."""
+    random = np.random.default_rng(height * 1000 + width)
+    pixels = random.integers(0, 256, (height, width, 3), dtype=np.uint8)
+    pixels[random.random((height, width)) < 0.3] = 0
+    pixels[random.random((height, width)) < 0.3] = 255
+    return pixels
+
+
+def cubic_weights(x: float) -> list[int]:
+    """Keys' cubic with a = -0.75 at distances 1+x, x, 1-x, 2-x, in units of 1/2048."""
+    a = -0.75
+
+    def kernel(distance: float) -> float:
+        if distance <= 1:
+            return (a + 2) * distance**3 - (a + 3) * distance**2 + 1
+        return a * distance**3 - 5 * a * distance**2 + 8 * a * distance - 4 * a
+
+    return [round(kernel(distance) * 2048) for distance in (1 + x, x, 1 - x, 2 - x)]
+
+
+def cubic_cell_by_cell(pixels: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    height, width, channels = pixels.shape
+    result = np.empty((rows, columns, channels), np.uint8)
+    for row in range(rows):
+        y = (row + 0.5) * height / rows - 0.5
+        for column in range(columns):
+            x = (column + 0.5) * width / columns - 0.5
+            for channel in range(channels):
+                total = 0
+                for i, down in enumerate(cubic_weights(y - math.floor(y))):
+                    for j, across in enumerate(cubic_weights(x - math.floor(x))):
+                        cell_y = min(max(math.floor(y) - 1 + i, 0), height - 1)
+                        cell_x = min(max(math.floor(x) - 1 + j, 0), width - 1)
+                        total += down * across * int(pixels[cell_y, cell_x, channel])
+                result[row, column, channel] = min(max((total + (1 << 21)) >> 22, 0), 255)
+    return result
+
+
+def levels_apart(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    return np.abs(found.astype(int) - wanted.astype(int))
+
+
+@pytest.mark.parametrize(("size", "target"), SIZES)
+def test_opencv_cubic_is_the_fixed_point_cubic_cell_by_cell(size: tuple[int, int], target: tuple[int, int]) -> None:
+    pixels = photo(*size)
+    apart = levels_apart(opencv_cubic(pixels, *target), cubic_cell_by_cell(pixels, *target))
+    assert apart.max() <= 1  # float32 positions may round a weight the other way
+    assert (apart > 0).mean() < 0.01
+
+
+@pytest.mark.parametrize(("size", "target"), [((375, 500), (256, 341)), ((500, 333), (384, 256)), ((60, 50), (307, 256))])
+def test_opencv_cubic_is_within_a_level_of_opencv(size: tuple[int, int], target: tuple[int, int]) -> None:
+    cv2 = pytest.importorskip("cv2")
+    pixels = photo(*size)
+    apart = levels_apart(opencv_cubic(pixels, *target), cv2.resize(pixels, target[::-1], interpolation=cv2.INTER_CUBIC))
+    assert apart.max() <= 1
+    assert (apart > 0).mean() < 0.06
+
+
+def test_opencv_cubic_saturates_and_does_not_wrap() -> None:
+    pixels = np.zeros((8, 8, 3), np.uint8)
+    pixels[:, 4:] = 255
+    enlarged = opencv_cubic(pixels, 32, 32)
+    assert (enlarged[:, :12] == 0).all()
+    assert (enlarged[:, 20:] == 255).all()
+
+
+@pytest.mark.parametrize(("size", "target"), [*SIZES, ((375, 500), (299, 299)), ((300, 451), (256, 385))])
+def test_tf1_bilinear_is_tensorflows_bit_for_bit(size: tuple[int, int], target: tuple[int, int]) -> None:
+    tf = pytest.importorskip("tensorflow")
+    values = photo(*size).astype(np.float32) * np.float32(1 / 255)
+    wanted = tf.raw_ops.ResizeBilinear(images=values[None], size=target, align_corners=False, half_pixel_centers=False)[0].numpy()
+    np.testing.assert_array_equal(tf1_bilinear(values, *target), wanted)
+
+
+def test_tf1_bilinear_has_no_half_pixel_centres_and_no_antialiasing() -> None:
+    ramp = np.arange(8, dtype=np.float32)[None, :, None].repeat(3, 2)
+    assert tf1_bilinear(ramp, 1, 4)[0, :, 0].tolist() == [0, 2, 4, 6]
+    assert tf1_bilinear(ramp, 1, 16)[0, :4, 0].tolist() == [0, 0.5, 1, 1.5]

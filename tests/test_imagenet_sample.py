@@ -1,0 +1,95 @@
+"""Real weights on real photos: 500 labelled ones that stand beside the checkout on some machines and are never part of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import porter
+from porter.data.labels import imagenet_classes
+from porter.data.preprocess import open_image, prepare
+from porter.errors import DownloadError
+from porter.frameworks import get_framework
+from porter.padding import Convention
+from porter.plan import make_plan
+from porter.port import read_port
+from porter.recipe import find_recipe
+from porter.sources import open_source
+from tests.support import strided_sites, with_convention
+
+PHOTOS = Path(__file__).parents[2] / "shared" / "imagenet-sample" / "val"
+BATCH = 25
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(not PHOTOS.is_dir(), reason="the sample photos do not stand beside this checkout"),
+]
+
+
+@dataclass(frozen=True)
+class Sample:
+    images: NDArray[np.float32]
+    labels: NDArray[np.int64]
+
+
+@pytest.fixture(scope="module")
+def sample() -> Sample:
+    protocol = find_recipe("mobilenet_v2").zoo("torchvision", "mobilenet_v2").preprocess
+    assert protocol is not None
+    index = {entry.wnid: number for number, entry in enumerate(imagenet_classes())}
+    paths = sorted(PHOTOS.glob("*/*.JPEG"))
+    images = np.stack([prepare(open_image(path), protocol) for path in paths])
+    return Sample(images, np.array([index[path.parent.name] for path in paths]))
+
+
+@pytest.fixture(scope="module")
+def torchvision_logits(sample: Sample) -> NDArray[np.float64]:
+    """Torchvision's own class with its own weights: the source itself, without porter's graph."""
+    recipe = find_recipe("mobilenet_v2")
+    try:
+        opened = open_source(recipe, "mobilenet_v2", recipe.zoo("torchvision", "mobilenet_v2"), None)
+    except DownloadError as error:
+        pytest.skip(f"the weights cannot be had: {error}")
+    reference = opened.reference("float32")
+    assert reference is not None
+    parts = [reference.run(batch, "float32")[opened.graph.output] for batch in np.split(sample.images, len(sample.images) // BATCH)]
+    return np.concatenate(parts).astype(np.float64)
+
+
+def run(framework: str, model: object, path: str, sample: Sample) -> NDArray[np.float64]:
+    batches = np.split(sample.images, len(sample.images) // BATCH)
+    return np.concatenate([get_framework(framework).run(model, batch, [path])[path] for batch in batches]).astype(np.float64)
+
+
+def correct(logits: NDArray[np.float64], sample: Sample) -> int:
+    return int((logits.argmax(axis=1) == sample.labels).sum())
+
+
+@pytest.mark.parametrize("destination", ["tf", "torch"])
+def test_torchvision_mobilenet_v2_sees_the_same_in_the_port(
+    destination: str, sample: Sample, torchvision_logits: NDArray[np.float64], tmp_path: Path
+) -> None:
+    porter.convert("mobilenet_v2", "torchvision", destination, out=tmp_path / "port")
+    port = read_port(tmp_path / "port")
+    logits = run(destination, port.build(), port.graph.output, sample)
+    print(f"\n{destination}: {correct(logits, sample)} of {len(sample.labels)} right, source {correct(torchvision_logits, sample)}")
+    print(f"largest difference of a logit {np.abs(logits - torchvision_logits).max():.2e}")
+    assert np.array_equal(logits.argmax(axis=1), torchvision_logits.argmax(axis=1))
+    assert np.abs(logits - torchvision_logits).max() <= 1e-4
+    assert correct(logits, sample) == correct(torchvision_logits, sample) == 414
+
+
+def test_same_padding_would_cost_it_eight_points(sample: Sample, torchvision_logits: NDArray[np.float64]) -> None:
+    recipe = find_recipe("mobilenet_v2")
+    opened = open_source(recipe, "mobilenet_v2", recipe.zoo("torchvision", "mobilenet_v2"), None)
+    graph, torch = opened.graph, get_framework("torch")
+    for path in strided_sites(graph):
+        graph = with_convention(graph, path, Convention("same"))
+    model = torch.build(make_plan(graph, (224, 224), torch.CAPABILITIES), opened.tensors, {}, "float32", "cpu")
+    wrong = correct(run("torch", model, graph.output, sample), sample)
+    print(f"\nSAME everywhere: {wrong} of {len(sample.labels)} right, as trained {correct(torchvision_logits, sample)}")
+    assert wrong == 375
