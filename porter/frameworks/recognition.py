@@ -19,7 +19,6 @@ OTHERS = {
     "torch-tar": ("a PyTorch file from before 0.2", "load and save its state_dict in a later PyTorch"),
     "pickle": ("a Python pickle, which could run any code", "save model.state_dict() with torch.save, or a .safetensors"),
     "tf-checkpoint": ("a TensorFlow checkpoint", None),
-    "tf-checkpoint-data": ("the data half of a TensorFlow checkpoint", None),
     "saved-model": ("a TensorFlow SavedModel", None),
     "frozen-graph": ("a frozen TensorFlow graph", None),
     "onnx": ("an ONNX model", None),
@@ -110,8 +109,6 @@ def _format(path: Path, head: bytes, tail: bytes) -> str:
         return "safetensors"
     if tail == _TABLE_MAGIC:
         return "tf-checkpoint"
-    if re.search(r"\.data-\d{5}-of-\d{5}$", path.name):
-        return "tf-checkpoint-data"
     if re.match(rb"\x80[\x02-\x05][\x8a\x95c}\](X]", head):
         return "pickle"
     return _protobuf(head) or _text(head) or "unknown"
