@@ -49,7 +49,7 @@ def put_in(variant: str, zoo: str, path: str, convention: Convention, size: tupl
     model = torch.build(plan, tensors, {}, "float64", "cpu")
     batch = make_batch(size, 2, 3, protocol(variant, zoo))
     paths = [node.path for node in right.nodes]
-    return compare(plan, OwnBuild(torch, right, tensors), lambda b, d: torch.run(model, b, paths), [batch], "float64")
+    return compare(plan, OwnBuild(torch, right, tensors), lambda b, d: torch.run(model, b, paths), [batch], ["float64"])[0]
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}-{case[3]}".replace("/", "."))
