@@ -121,8 +121,8 @@ def test_other_formats_are_named(tmp_path: Path, format: str) -> None:
     path.write_bytes(CONTENTS[format])
     assert sniff(path) == format
     what, next = OTHERS[format]
-    assert f"this is {what}, which porter does not read" in message(path)
-    assert (next or "porter reads Keras") in message(path)
+    assert f"expected weights, got {what}" in message(path)
+    assert (next or "porter reads Keras .h5") in message(path)
 
 
 @pytest.mark.parametrize(("format", "names"), [("wheel", WHEEL), ("npz", NPZ), ("zip", ZIP)])
