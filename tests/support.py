@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from tests.standin import calibrated_tensors
 
 from porter.dtypes import Array
 from porter.frameworks import get_framework
@@ -16,6 +15,7 @@ from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import AvgPool, Conv, Graph, MaxPool, Node, site_of
 from porter.padding import Convention
 from porter.recipe import expand, find_recipe, layer_names
+from tests.standin import calibrated_tensors
 
 CALIBRATION_SIZE = (96, 96)
 
