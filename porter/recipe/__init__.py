@@ -1,0 +1,23 @@
+"""Recipes: one YAML file per architecture, from which the graph of every variant and every zoo's names are derived."""
+
+from porter.recipe.expand import expand
+from porter.recipe.find import all_recipes, find_recipe, recipes_folder
+from porter.recipe.load import load_recipe
+from porter.recipe.model import IgnoreRule, LayerName, Recipe, Zoo
+from porter.recipe.names import layer_names, tap_names
+from porter.recipe.schema import Published
+
+__all__ = [
+    "IgnoreRule",
+    "LayerName",
+    "Published",
+    "Recipe",
+    "Zoo",
+    "all_recipes",
+    "expand",
+    "find_recipe",
+    "layer_names",
+    "load_recipe",
+    "recipes_folder",
+    "tap_names",
+]

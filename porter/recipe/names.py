@@ -1,0 +1,74 @@
+"""The names that a zoo gives the nodes of a graph: patterns evaluated forwards, first match wins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from porter.errors import RecipeError, UsageError
+from porter.graph import Graph
+from porter.recipe.expand import graphs_of_others
+from porter.recipe.expressions import fill_in
+from porter.recipe.model import LayerName, NameRule, Recipe, Zoo
+from porter.recipe.patterns import match_path
+from porter.recipe.spelling import hint
+
+
+def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation: str | None = None) -> Mapping[str, LayerName]:
+    """The name that `zoo` gives each node that it names, by path; distinct, so that the inverse is a dictionary.
+
+    Args:
+        graph: as `expand` gave it for this variant and zoo.
+        generation: label of an older table of names, or None for the zoo's own.
+
+    Raises:
+        UsageError: no such generation.
+        RecipeError: two nodes of one name, or a pattern that matches no node of any variant.
+    """
+    if generation is None:
+        return _named(recipe, variant, zoo, graph, zoo.names)
+    if generation not in zoo.generations:
+        raise UsageError(f"zoo '{zoo.name}' has no generation '{generation}' of names", next=hint(generation, zoo.generations))
+    return _named(recipe, variant, zoo, graph, zoo.generations[generation])
+
+
+def tap_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> Mapping[str, str]:
+    """By path, the source's layers whose output can be read: those that `taps` names, else those of `layer_names`.
+
+    Raises:
+        RecipeError: as `layer_names`.
+    """
+    layers = {**layer_names(recipe, variant, zoo, graph), **_named(recipe, variant, zoo, graph, zoo.taps)}
+    return {path: layer.name for path, layer in layers.items()}
+
+
+def _named(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence[NameRule]) -> dict[str, LayerName]:
+    variables = {**recipe.options, **zoo.options, **recipe.parameters(variant), "variant": variant}
+    found: dict[str, LayerName] = {}
+    owners: dict[str, str] = {}
+    for node in graph.nodes:
+        matches = ((rule, match_path(rule.pattern, node.path)) for rule in rules)
+        rule, captured = next(((rule, captured) for rule, captured in matches if captured is not None), (None, None))
+        if rule is None or captured is None:
+            continue
+        with recipe.source.at(rule.location):
+            name = fill_in(rule.name, {**variables, **captured})
+            if name in owners:
+                raise RecipeError(f"'{owners[name]}' and '{node.path}' both have the name '{name}'")
+        owners[name] = node.path
+        found[node.path] = LayerName(name, rule.transforms)
+    _expect_matches(recipe, variant, zoo, graph, rules)
+    return found
+
+
+def _expect_matches(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence[NameRule]) -> None:
+    unmatched = _unmatched(rules, graph)
+    if unmatched:
+        for other in graphs_of_others(recipe, variant, zoo):
+            unmatched = _unmatched(unmatched, other)
+    if unmatched:
+        where, paths = recipe.source.where(unmatched[0].location), (node.path for node in graph.nodes)
+        raise RecipeError(f"'{unmatched[0].pattern}' matches no node", where=where, next=hint(unmatched[0].pattern, paths))
+
+
+def _unmatched(rules: Sequence[NameRule], graph: Graph) -> list[NameRule]:
+    return [rule for rule in rules if not any(match_path(rule.pattern, node.path) is not None for node in graph.nodes)]

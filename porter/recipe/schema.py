@@ -1,0 +1,148 @@
+"""The sections of a recipe file, each with its keys. Unknown keys are refused with their line and the nearest valid spelling."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from porter.errors import RecipeError
+from porter.recipe.source import Location, Source
+from porter.recipe.spelling import hint
+
+T = TypeVar("T")
+Word = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.+-]*$", max_length=64)]
+Values = dict[str, Any]
+
+
+class Section(BaseModel):
+    """A mapping of a recipe."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Document(Section):
+    """A whole recipe."""
+
+    architecture: Word
+    paper: str | None = None
+    variants: Annotated[dict[Word, Values], Field(min_length=1)]
+    options: Values = {}
+    input: Values
+    graph: Annotated[tuple[Values, ...], Field(min_length=1)]
+    blocks: dict[Word, Values] = {}
+    zoos: Annotated[dict[Word, Values], Field(min_length=1)]
+
+
+class InputSection(Section):
+    """What the network takes: a side or [rows, columns], which may be an expression, and channels."""
+
+    size: Any
+    channels: Annotated[int, Field(ge=1, le=4096)] = 3
+
+
+class BlockSection(Section):
+    """Steps with parameters; a parameter whose default is null has to be given."""
+
+    parameters: Values = {}
+    steps: Annotated[tuple[Values, ...], Field(min_length=1)]
+
+
+class ZooSection(Section):
+    """What one zoo does otherwise than the graph says, and what it publishes.
+
+    From the zoo named by `extends` everything is taken over but `files`, `licence`, `preprocess`, `published` and `variants`.
+    """
+
+    extends: str | None = None
+    framework: Literal["tf", "torch", "onnx", "caffe", "mxnet"] | None = None
+    reference: Word | None = None
+    options: Values = {}
+    padding: Values = {}
+    padding_as_trained: Values = {}
+    names: Values = {}
+    generations: dict[str, Values] = {}
+    taps: Values = {}
+    ignore: Values = {}
+    preprocess: Values | None = None
+    labels: Word | None = None
+    activation: Literal["softmax", "sigmoid"] | None = None
+    licence: str | None = None
+    files: dict[str, Values] = {}
+    published: dict[str, Values] = {}
+    variants: dict[str, Values] = {}
+
+
+class OverrideSection(Section):
+    """What a zoo does otherwise for one variant."""
+
+    options: Values = {}
+    padding: Values = {}
+    preprocess: Values | None = None
+    labels: Word | None = None
+
+
+class NameSection(Section):
+    """A tensor name with what has to be done to its arrays (porter.transforms)."""
+
+    name: str
+    transforms: tuple[str, ...] = ()
+
+
+class IgnoreSection(Section):
+    """Why a source tensor is left unused, and what it has to equal for that."""
+
+    reason: str
+    equals: float | None = None
+
+
+class Published(Section):
+    """Accuracy on the ImageNet validation images as published, in percent, at an input of `size`."""
+
+    top1: Annotated[float, Field(ge=0, le=100)]
+    top5: Annotated[float, Field(ge=0, le=100)] | None = None
+    size: Annotated[int, Field(ge=1)]
+    source: str
+    note: str | None = None
+
+
+def parse_section(kind: type[T], source: Source, location: Location, values: Any) -> T:
+    """`values`, which stand at `location`, as a section or one of porter's dataclasses.
+
+    Raises:
+        RecipeError: an unknown or missing key, or a value of the wrong kind, with its line.
+    """
+    try:
+        with source.at(location):
+            for key in values if isinstance(values, dict) else ():
+                if key not in keys_of(kind):
+                    raise RecipeError(
+                        f"there is no key '{key}' here", where=source.where((*location, key)), next=hint(key, keys_of(kind))
+                    )
+            section: T = _adapter(kind).validate_python(values)
+            return section
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise _explained(source, location, first["type"], first["loc"], first["msg"]) from None
+
+
+def _explained(source: Source, location: Location, what: str, inner: Location, message: str) -> RecipeError:
+    where = source.where((*location, *inner))
+    key = ".".join(str(part) for part in inner if part != "[key]")
+    if what in ("missing", "missing_argument"):
+        return RecipeError(f"the key '{key}' is missing", where=where)
+    return RecipeError(f"'{key}': {message}" if key else message, where=where)
+
+
+@lru_cache(maxsize=32)
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def keys_of(kind: type[Any]) -> tuple[str, ...]:
+    """The keys that a section or dataclass has."""
+    if is_dataclass(kind):
+        return tuple(field.name for field in fields(kind))
+    return tuple(kind.model_fields)
