@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -121,8 +120,7 @@ def parse_section(kind: type[T], source: Source, location: Location, values: Any
                     raise RecipeError(
                         f"there is no key '{key}' here", where=source.where((*location, key)), next=hint(key, keys_of(kind))
                     )
-            section: T = _adapter(kind).validate_python(values)
-            return section
+            return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise _explained(source, location, first["type"], first["loc"], first["msg"]) from None
@@ -134,11 +132,6 @@ def _explained(source: Source, location: Location, what: str, inner: Location, m
     if what in ("missing", "missing_argument"):
         return RecipeError(f"the key '{key}' is missing", where=where)
     return RecipeError(f"'{key}': {message}" if key else message, where=where)
-
-
-@lru_cache(maxsize=32)
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 def keys_of(kind: type[Any]) -> tuple[str, ...]:
