@@ -158,10 +158,12 @@ def recipe_show(
     as_json: Json = False,
 ) -> None:
     """Print a recipe; for a variant, its graph and zoos."""
-    from porter.recipe import find_recipe
+    from porter.recipe import expand, find_recipe
 
     recipe = find_recipe(name, recipes)
-    _print(printing.recipe_record(recipe) if as_json else printing.recipe(recipe, name))
+    variant = name if name in recipe.variants else next(iter(recipe.variants))
+    graph = expand(recipe, variant, next(iter(recipe.zoos.values())), {})
+    _print(printing.recipe_record(recipe) if as_json else printing.recipe(recipe, variant, graph))
 
 
 def _print(what: str | dict[str, Any]) -> None:

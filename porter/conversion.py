@@ -69,7 +69,7 @@ def convert(
     """Ports `variant` from the zoo or framework `source` to the framework `destination`. See porter.convert."""
     recipe = find_recipe(variant, recipes)
     zoo, framework, stored_as = recipe.zoo(source, variant), get_framework(destination), parse_dtype(dtype)
-    size = parse_size(input_size) if input_size else recipe.native_size(variant)
+    size = parse_size(input_size) if input_size else recipe.native_size()
     folder = out or Path(f"{variant}-{zoo.name}-{framework.NAME}")
     with new_folder(folder, overwrite) as building:
         opened = open_source(recipe, variant, zoo, weights, keep_background)
@@ -121,7 +121,6 @@ def _record(
     recipe: Recipe, framework: Framework, plan: Plan, opened: Opened, layers: dict[str, str], dtype: Dtype, building: Path
 ) -> Record:
     zoo, variant = opened.zoo, opened.variant
-    rows, columns = recipe.native_size(variant)
     return Record(
         format=1,
         architecture=recipe.architecture,
@@ -129,7 +128,9 @@ def _record(
         zoo=zoo.name,
         framework=framework.NAME,
         graph=to_record(opened.graph),
-        input=Input(layout=framework.INPUT_LAYOUT, size=plan.size, native_size=(rows, columns), channels=opened.graph.channels),
+        input=Input(
+            layout=framework.INPUT_LAYOUT, size=plan.size, native_size=recipe.native_size(), channels=opened.graph.channels
+        ),
         source=opened.file,
         model={path.name: digest(path) for path in sorted(building.iterdir())},
         pads=pads_of(plan),
@@ -204,5 +205,5 @@ def pads(variant: str, source: str, destination: str, input_size: str | None, re
     """
     recipe = find_recipe(variant, recipes)
     graph = expand(recipe, variant, recipe.zoo(source, variant), {})
-    size = parse_size(input_size) if input_size else recipe.native_size(variant)
+    size = parse_size(input_size) if input_size else recipe.native_size()
     return pads_of(make_plan(graph, size, get_framework(destination).CAPABILITIES))

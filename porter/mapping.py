@@ -56,7 +56,8 @@ def source_layers(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, checkpoi
     layers = layer_names(recipe, variant, zoo, graph)
     if not checkpoint.counted:
         return layers
-    counted = get_framework(zoo.framework).counted_layers(graph)
+    convolutions = [path for path, layer in layers.items() if "conv1x1_to_dense" in layer.transforms]
+    counted = get_framework(zoo.framework).counted_layers(graph, convolutions)
     return {path: replace(layer, name=counted[path]) for path, layer in layers.items() if path in counted}
 
 

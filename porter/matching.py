@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Ma
 
 
 def _misfits(
-    graph: Graph, framework: Framework, layers: dict[str, LayerName], located: Located, checkpoint: Checkpoint
+    graph: Graph, framework: Framework, layers: Mapping[str, LayerName], located: Located, checkpoint: Checkpoint
 ) -> list[str]:
     shapes = tensor_shapes(graph)
     misfits = []

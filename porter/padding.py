@@ -126,7 +126,7 @@ class Capabilities:
         symmetric: pads that are equal on both sides.
         explicit: any four pads.
         same: TensorFlow's rule, from the input size at run time.
-        half_kernel: a pool's pad may not exceed half its window.
+        half_kernel: a pool's pad may not exceed half its kernel, the dilation not counted.
         roundings: how pools may round; convolutions always floor.
         averages: divisors that its average pool knows.
         dynamic: rules that a pad layer can compute at run time.
@@ -390,7 +390,7 @@ def _natives(site: Site, axis_sizes: list[list[int]], capabilities: Capabilities
 
 
 def _exceeds_half(pads: Pads, window: Window) -> bool:
-    return any(max(pads[2 * axis : 2 * axis + 2]) > window.extent(axis) // 2 for axis in (0, 1))
+    return any(max(pads[2 * axis : 2 * axis + 2]) > window.kernel[axis] // 2 for axis in (0, 1))
 
 
 def _starts(site: Site, axis_sizes: list[list[int]]) -> list[list[int]]:

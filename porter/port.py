@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
 from porter.errors import FileError, UsageError
-from porter.files import sha256_of
+from porter.files import digest, recover_folder
 from porter.frameworks import Framework, get_framework
 from porter.graph import Graph, from_record
 from porter.plan import ANY, Plan, make_plan
@@ -111,7 +111,7 @@ class Port:
             FileError: the model file is not the one that port.json describes.
         """
         path = self.folder / self.framework.MODEL_FILE
-        found = sha256_of(path)
+        found = digest(path)
         if found != self.record.model.get(path.name):
             raise FileError(
                 f"the model's sha256 is {found[:12]}..., port.json says {self.record.model.get(path.name, 'nothing')[:12]}...",
@@ -136,6 +136,7 @@ def read_port(folder: Path) -> Port:
     Raises:
         UsageError: no port there. FileError: a record that is damaged, too large or of another format.
     """
+    recover_folder(folder)
     path = folder / RECORD
     if not path.is_file():
         raise UsageError("this is no port: it has no port.json", where=str(folder), next="porter convert makes one")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from porter.conversion import Conversion
+    from porter.graph import Graph, Node
     from porter.matching import Inspection
     from porter.port import Pad
     from porter.prediction import Prediction
-    from porter.recipe import Recipe
+    from porter.recipe import Recipe, Zoo
     from porter.verification.check import Verdict
     from porter.verification.parity import Parity
 
@@ -115,3 +116,36 @@ def recipe_record(found: Recipe) -> dict[str, Any]:
 def recipe_list(found: Sequence[Recipe]) -> str:
     rows = [(recipe.architecture, ", ".join(recipe.variants), ", ".join(recipe.zoos)) for recipe in found]
     return table(("architecture", "variants", "zoos"), rows)
+
+
+def recipe(found: Recipe, variant: str, graph: Graph) -> str:
+    from porter.graph import shapes
+
+    known = shapes(graph, found.native_size())
+    steps = [(node.path, node.op_name, _window(node), "x".join(map(str, known[node.path]))) for node in graph.nodes]
+    zoos = [(zoo.name, zoo.framework, *_published(zoo, variant)) for zoo in found.zoos.values()]
+    lines = [f"{found.architecture} ({found.paper}), {found.path}", f"variants: {', '.join(found.variants)}", ""]
+    return "\n".join(
+        [
+            *lines,
+            table(("zoo", "framework", "top-1", "top-5", "file"), zoos),
+            "",
+            f"{variant}:",
+            table(("node", "op", "window", "output"), steps),
+        ]
+    )
+
+
+def _published(zoo: Zoo, variant: str) -> tuple[str, str, str]:
+    figures, file = zoo.published.get(variant), zoo.files.get(variant)
+    return (f"{figures.top1:.3f}" if figures else "", f"{figures.top5:.3f}" if figures else "", file.name if file else "none")
+
+
+def _window(node: Node) -> str:
+    from porter.graph import site_of
+
+    site = site_of(node.op)
+    if site is None:
+        return ""
+    (rows, columns), stride = site.window.kernel, site.window.stride[0]
+    return f"{rows}x{columns}" + (f" /{stride}" if stride > 1 else "")

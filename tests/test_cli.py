@@ -111,7 +111,9 @@ def test_an_unknown_variant_gets_the_nearest(cli: Cli) -> None:
     refused(cli("convert", "mobilnet_v2", "--from", "tf", "--to", "torch"), "mobilnet_v2", "mobilenet_v2")
 
 
-@pytest.mark.parametrize(("option", "value"), [("--to", "tourch"), ("--from", "kerras"), ("--input-size", "big"), ("--dtype", "int8")])
+@pytest.mark.parametrize(
+    ("option", "value"), [("--to", "tourch"), ("--from", "kerras"), ("--input-size", "big"), ("--dtype", "int8")]
+)
 def test_unknown_values(cli: Cli, option: str, value: str) -> None:
     arguments = {"--from": "tf", "--to": "torch", option: value}
     refused(cli("convert", "mobilenet_v2", *(word for pair in arguments.items() for word in pair)), value)
@@ -134,7 +136,19 @@ def test_a_file_where_the_folder_should_be(cli: Cli, tmp_path: Path, torch_file:
 
 
 def test_an_existing_port_stays_without_overwrite(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
-    arguments = ("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--no-check", "--weights", torch_file, "--out", "p")
+    arguments = (
+        "convert",
+        "mobilenet_v2_0.35",
+        "--from",
+        "tf",
+        "--to",
+        "torch",
+        "--no-check",
+        "--weights",
+        torch_file,
+        "--out",
+        "p",
+    )
     assert cli(*arguments).status == 0
     before = (tmp_path / "p" / "port.json").read_bytes()
     refused(cli(*arguments), "--overwrite")
@@ -167,10 +181,21 @@ def test_errors_as_json(cli: Cli) -> None:
 
 def test_convert_json_has_the_fixed_fields(cli: Cli, torch_file: Path) -> None:
     ran = cli(
-        "convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--no-check", "--weights", torch_file, "--out", "p", "--json"
+        "convert",
+        "mobilenet_v2_0.35",
+        "--from",
+        "tf",
+        "--to",
+        "torch",
+        "--no-check",
+        "--weights",
+        torch_file,
+        "--out",
+        "p",
+        "--json",
     )
     found = json.loads(ran.out)
-    fields = "port variant zoo framework classes source_classes tensors pads parity check warnings".split()
+    fields = ["port", "variant", "zoo", "framework", "classes", "source_classes", "tensors", "pads", "parity", "check", "warnings"]
     assert ran.status == 0 and set(fields) <= set(found)
     assert found["classes"] == found["source_classes"] == 1000
     assert set(found["tensors"]) == {"used", "ignored", "filled"} and found["tensors"]["used"] == 262

@@ -9,8 +9,8 @@ from porter.recipe import find_recipe
 from tests.conftest import WeightsMaker
 
 SIZES = ("224", "160", "225x201")
-V1 = [name for name in find_recipe("mobilenet_v1").variants]
-V2 = [name for name in find_recipe("mobilenet_v2").variants]
+V1 = list(find_recipe("mobilenet_v1").variants)
+V2 = list(find_recipe("mobilenet_v2").variants)
 ALL = [(variant, "keras", ".h5") for variant in V1 + V2] + [("mobilenet_v2", "torchvision", ".pth")]
 CASES = [(*case, framework, size) for case in ALL for framework in ("torch", "tf") for size in (*SIZES, "any")]
 # In CI: the full-width nets to torch at every size; every other width and the way to tf at the size where pads part most.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -40,8 +40,11 @@ class Framework(Protocol):
         Beyond the canonical roles there may be `batches`, how many batches a normalisation has seen: carried along, never needed.
         """
 
-    def counted_layers(self, graph: Graph) -> Mapping[str, str]:
-        """Layer names by path for files that hold class counters instead (Checkpoint.counted); empty where none do."""
+    def counted_layers(self, graph: Graph, convolutions: Collection[str]) -> Mapping[str, str]:
+        """Layer names by path for files that hold class counters instead (Checkpoint.counted); empty where none do.
+
+        `convolutions` are dense nodes that the source has as 1x1 convolutions.
+        """
 
     def to_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
         """A file's array in porter's axis order (a view where possible).

@@ -64,7 +64,7 @@ def _expanded(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Valu
     output = expansion.run(recipe.graph, "", INPUT, variables, 0)
     graph = Graph(tuple(expansion.nodes.values()), recipe.channels, output, tuple(expansion.scopes))
     try:
-        shapes(graph, recipe.native_size(variant))
+        shapes(graph, recipe.native_size())
     except GraphError as error:
         location = expansion.locations.get(error.where or "", ("graph",))
         message = f"{error.where}: {error.message}" if error.where else error.message

@@ -54,7 +54,7 @@ def load_recipe(path: Path) -> Recipe:
 def _load(path: Path, modified: int, size: int) -> Recipe:
     source = read_source(path)
     document = parse_section(Document, source, (), source.data)
-    check_expressions(source, (), {key: source.data[key] for key in ("input", "zoos")})
+    check_expressions(source, (), {"zoos": document.zoos})
     for variant, parameters in document.variants.items():
         _check_variables(source, ("variants", variant), parameters, {*STANDARD_OPTIONS, *document.options})
     _check_variables(source, ("options",), document.options, ())
@@ -69,7 +69,7 @@ def _load(path: Path, modified: int, size: int) -> Recipe:
         path=path,
         variants=document.variants,
         options={**STANDARD_OPTIONS, **document.options},
-        input_size=sizes.size,
+        input_size=sizes.size if isinstance(sizes.size, tuple) else (sizes.size, sizes.size),
         channels=sizes.channels,
         graph=parse_steps(source, ("graph",), document.graph, parameters),
         blocks={

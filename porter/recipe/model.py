@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from porter.data.preprocess import Preprocess
-from porter.errors import RecipeError, UsageError
+from porter.errors import UsageError
 from porter.files import WeightsFile
 from porter.frameworks import FRAMEWORK_NAMES, get_framework
-from porter.recipe.expressions import Value, evaluate
+from porter.recipe.expressions import Value
 from porter.recipe.paddings import PadRule
 from porter.recipe.schema import Published
 from porter.recipe.source import Location, Source
@@ -118,7 +118,7 @@ class Recipe:
         path: the file.
         variants: name to parameters.
         options: name to default; a zoo's and a caller's go before.
-        input_size: a side or (rows, columns); may be an expression of the variant's parameters.
+        input_size: rows and columns that it was designed for.
         channels: of the input.
         graph: the steps, not expanded; see porter.recipe.expand.
         source: the file's text with its lines.
@@ -129,7 +129,7 @@ class Recipe:
     path: Path
     variants: Mapping[str, Mapping[str, Value]]
     options: Mapping[str, Value]
-    input_size: Value
+    input_size: tuple[int, int]
     channels: int
     graph: tuple[Step, ...]
     blocks: Mapping[str, Block]
@@ -164,17 +164,6 @@ class Recipe:
             raise UsageError(f"'{self.architecture}' has no zoo '{default}', the default of '{name}'", next=hint(name, self.zoos))
         return self.zoos[default].of(variant)
 
-    def native_size(self, variant: str) -> tuple[int, int]:
-        """Rows and columns that the variant was designed for.
-
-        Raises:
-            UsageError: there is no such variant. RecipeError: the size is no size.
-        """
-        with self.source.at(("input", "size")):
-            size = evaluate(self.input_size, self.parameters(variant))
-            sides = size if isinstance(size, tuple) else (size, size)
-            if len(sides) == 2:
-                rows, columns = sides
-                if type(rows) is int and type(columns) is int and 0 < min(rows, columns) <= max(rows, columns) <= 8192:
-                    return rows, columns
-            raise RecipeError(f"an input size is a side or [rows, columns], got {size!r}")
+    def native_size(self) -> tuple[int, int]:
+        """Rows and columns of the input that the architecture was designed for."""
+        return self.input_size

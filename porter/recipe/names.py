@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from porter.errors import RecipeError, UsageError
-from porter.graph import Graph
+from porter.graph import Graph, tensor_shapes
 from porter.recipe.expand import graphs_of_others
 from porter.recipe.expressions import fill_in
 from porter.recipe.model import LayerName, NameRule, Recipe, Zoo
@@ -13,7 +13,7 @@ from porter.recipe.patterns import match_path
 from porter.recipe.spelling import hint
 
 
-def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation: str | None = None) -> Mapping[str, LayerName]:
+def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation: str | None = None) -> dict[str, LayerName]:
     """The name that `zoo` gives each node that it names, by path; distinct, so that the inverse is a dictionary.
 
     Args:
@@ -22,13 +22,16 @@ def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation
 
     Raises:
         UsageError: no such generation.
-        RecipeError: two nodes of one name, or a pattern that matches no node of any variant.
+        RecipeError: a node with tensors that has no name, two nodes of one name, or a pattern that matches no node of any variant.
     """
-    if generation is None:
-        return _named(recipe, variant, zoo, graph, zoo.names)
-    if generation not in zoo.generations:
+    if generation is not None and generation not in zoo.generations:
         raise UsageError(f"zoo '{zoo.name}' has no generation '{generation}' of names", next=hint(generation, zoo.generations))
-    return _named(recipe, variant, zoo, graph, zoo.generations[generation])
+    found = _named(recipe, variant, zoo, graph, zoo.names if generation is None else zoo.generations[generation])
+    for path in tensor_shapes(graph):
+        if path not in found:
+            location = ("zoos", zoo.name, *(("names",) if generation is None else ("generations", generation)))
+            raise RecipeError(f"zoo '{zoo.name}' does not name '{path}'", where=recipe.source.where(location))
+    return found
 
 
 def tap_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> Mapping[str, str]:
@@ -37,7 +40,7 @@ def tap_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> Mapping[s
     Raises:
         RecipeError: as `layer_names`.
     """
-    layers = {**layer_names(recipe, variant, zoo, graph), **_named(recipe, variant, zoo, graph, zoo.taps)}
+    layers = layer_names(recipe, variant, zoo, graph) | _named(recipe, variant, zoo, graph, zoo.taps)
     return {path: layer.name for path, layer in layers.items()}
 
 

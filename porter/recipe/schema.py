@@ -14,6 +14,7 @@ from porter.recipe.spelling import hint
 T = TypeVar("T")
 Word = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.+-]*$", max_length=64)]
 Values = dict[str, Any]
+Side = Annotated[int, Field(ge=1, le=8192)]
 
 
 class Section(BaseModel):
@@ -36,9 +37,9 @@ class Document(Section):
 
 
 class InputSection(Section):
-    """What the network takes: a side or [rows, columns], which may be an expression, and channels."""
+    """What the network was designed for: a side or [rows, columns], and channels."""
 
-    size: Any
+    size: Side | tuple[Side, Side]
     channels: Annotated[int, Field(ge=1, le=4096)] = 3
 
 
@@ -101,7 +102,7 @@ class Published(Section):
     """Accuracy on the ImageNet validation images as published, in percent, at an input of `size`."""
 
     top1: Annotated[float, Field(ge=0, le=100)]
-    top5: Annotated[float, Field(ge=0, le=100)] | None = None
+    top5: Annotated[float, Field(ge=0, le=100)]
     size: Annotated[int, Field(ge=1)]
     source: str
     note: str | None = None
@@ -128,9 +129,10 @@ def parse_section(kind: type[T], source: Source, location: Location, values: Any
 
 def _explained(source: Source, location: Location, what: str, inner: Location, message: str) -> RecipeError:
     where = source.where((*location, *inner))
-    key = ".".join(str(part) for part in inner if part != "[key]")
     if what in ("missing", "missing_argument"):
-        return RecipeError(f"the key '{key}' is missing", where=where)
+        return RecipeError(f"the key '{inner[-1]}' is missing", where=where)
+    # pydantic also names the branch of a union that it tried, which stands nowhere in the file.
+    key = ".".join(str(part) for end, part in enumerate(inner, 1) if (*location, *inner[:end]) in source.lines)
     return RecipeError(f"'{key}': {message}" if key else message, where=where)
 
 

@@ -49,7 +49,8 @@ class Verdict:
         """As `porter verify --json` prints it: the proof, and every comparison's logits by number type."""
         fields = asdict(self.proof)
         summaries = {parity.dtype: _summary(parity) for parity in self.parities}
-        return _finite({**fields, "ok": self.ok, "dtypes": summaries})
+        record: dict[str, Any] = _finite({**fields, "ok": self.ok, "dtypes": summaries})
+        return record
 
 
 def check(port: Port, source: Source, dtypes: Sequence[Dtype], tolerance: float | None = None, device: str = "cpu") -> Verdict:
@@ -69,7 +70,7 @@ def check(port: Port, source: Source, dtypes: Sequence[Dtype], tolerance: float 
         taps = [node.path for node in port.graph.nodes]
         return port.framework.run(models[dtype], batch.astype(np.dtype(dtype)), taps)
 
-    return Verdict(tuple(compare(port.plan, source, run, batches, dtype, tolerance) for dtype in dtypes))
+    return Verdict(compare(port.plan, source, run, batches, dtypes, tolerance))
 
 
 def check_sizes(plan: Plan, native: tuple[int, int]) -> list[tuple[int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
 from porter.data.preprocess import Preprocess
 
 OCTAVES = 6
@@ -25,6 +26,6 @@ def test_batch(size: tuple[int, int], count: int, channels: int, protocol: Prepr
     low, high = pixels.min(axis=(1, 2, 3), keepdims=True), pixels.max(axis=(1, 2, 3), keepdims=True)
     unit = (pixels - low) / (high - low)
     if protocol is None:
-        return 2 * unit - 1
+        return np.asarray(2 * unit - 1)
     mean, std = (np.asarray(value).reshape(1, 3, 1, 1) for value in (protocol.mean, protocol.std))
     return np.asarray((255 * unit / protocol.divide - mean) / std)

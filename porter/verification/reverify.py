@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from porter.recipe import find_recipe
-
 from porter.dtypes import Dtype
 from porter.errors import UsageError
 from porter.port import read_port
+from porter.recipe import find_recipe
 from porter.sources import open_source
 from porter.verification.check import Verdict, check
 

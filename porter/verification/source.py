@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
-from porter.recipe import LayerName, Zoo
 
 from porter.dtypes import Array, Dtype, is_floating, storage_type
 from porter.frameworks import Framework, Tensors
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Graph
 from porter.plan import make_plan
+from porter.recipe import LayerName, Zoo
 
 
 class Source(Protocol):

@@ -1,0 +1,71 @@
+"""The one door to weights files: the format is found by content, and only its own reader is imported."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from porter.dtypes import is_floating
+from porter.errors import FileError
+from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.limits import most_bytes
+from porter.frameworks.recognition import OTHERS, READABLE, sniff
+
+__all__ = ["read_checkpoint", "sniff"]
+
+_REAL = re.compile(r"(?:.*[./])?(?:weight|bias|running_mean|running_var|(?:\w+_)?kernel|gamma|beta|moving_mean|moving_variance)")
+"""Names of tensors that only make sense as real numbers, in PyTorch and in Keras."""
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """The tensors of a weights file, whatever it is called: Keras .h5, .weights.h5 and .keras, PyTorch, safetensors.
+
+    Reading imports torch for PyTorch's own formats alone, and TensorFlow never.
+
+    Raises:
+        FileError: no such file, damaged, of a format that porter does not read, or without tensors it can use.
+        MissingFramework: a PyTorch file, and torch is not installed.
+    """
+    format = sniff(path)
+    if format not in READABLE:
+        what, next = OTHERS[format]
+        readable = "porter reads Keras .h5, .weights.h5 and .keras, PyTorch .pth and .safetensors"
+        raise FileError(f"expected weights, got {what}", where=str(path), next=next or readable)
+    checkpoint = _read(path, format)
+    if not checkpoint.tensors:
+        raise FileError(f"this {checkpoint.format} file holds no tensors", where=str(path), next="save the weights into it")
+    total, limit = (
+        sum(array.nbytes for array in checkpoint.tensors.values()),
+        most_bytes(path.stat().st_size),
+    )
+    if total > limit:
+        raise FileError(f"the file declares {total} bytes of tensors, more than the {limit} it can hold", where=str(path))
+    for name, array in checkpoint.tensors.items():
+        if _REAL.fullmatch(name) and not is_floating(array):
+            next = "save the model before it was quantised"
+            raise FileError(f"tensor '{name}' is {array.dtype}, expected real numbers", where=str(path), next=next)
+    return checkpoint
+
+
+def _read(path: Path, format: str) -> Checkpoint:
+    match format:
+        case "keras-h5":
+            from porter.frameworks.tf.read_h5 import read_h5
+
+            return read_h5(path)
+        case "keras-weights-h5":
+            from porter.frameworks.tf.read_keras import read_weights_h5
+
+            return read_weights_h5(path)
+        case "keras":
+            from porter.frameworks.tf.read_keras import read_keras
+
+            return read_keras(path)
+        case "safetensors":
+            from porter.frameworks.safetensors import read_safetensors
+
+            return read_safetensors(path)
+        case _:
+            from porter.frameworks.torch.read import read_torch
+
+            return read_torch(path, zipped=format == "torch")

@@ -1,0 +1,38 @@
+"""TensorFlow: Keras 3 models, and the files of Keras and TF-slim. See `porter.frameworks.Framework`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from porter.frameworks.tf.build import build
+from porter.frameworks.tf.layout import CAPABILITIES, counted_layers, from_canonical, tensor_names, to_canonical
+from porter.frameworks.tf.reference import REFERENCES, build_reference
+from porter.frameworks.tf.run import run, run_reference
+from porter.frameworks.tf.write import MODEL_FILE, read_port, write
+
+NAME = "tf"
+DEFAULT_ZOO = "keras"
+INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
+PACKAGE = "keras"
+NAMES_LAYERS = True
+
+__all__ = [
+    "CAPABILITIES",
+    "DEFAULT_ZOO",
+    "INPUT_LAYOUT",
+    "MODEL_FILE",
+    "NAME",
+    "NAMES_LAYERS",
+    "PACKAGE",
+    "REFERENCES",
+    "build",
+    "build_reference",
+    "counted_layers",
+    "from_canonical",
+    "read_port",
+    "run",
+    "run_reference",
+    "tensor_names",
+    "to_canonical",
+    "write",
+]

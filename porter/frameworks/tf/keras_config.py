@@ -1,0 +1,61 @@
+"""The layers that a .keras file's config.json describes, read as plain JSON: nothing in it is ever looked up or built."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from porter.errors import FileError
+
+LayerPath = tuple[str, ...]
+"""Where Keras 3 puts a layer's variables: one `class_counter` per level of nested models, such as `(functional, conv2d_3)`."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """What a config says of one layer: its own name, its class in Keras's snake case, and its arguments."""
+
+    name: str
+    kind: str
+    arguments: Mapping[str, Any]
+
+
+def snake_case(name: str) -> str:
+    """A class's name as Keras counts it (keras/src/utils/naming.py, to_snake_case): `Conv2D` is `conv2d`."""
+    name = re.sub(r"\W+", "", name)
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
+    """Every layer in the order of the config, which is topological; empty where the model is not made of a list of layers.
+
+    A layer's counter is how many layers of its class stand before it in its model (keras/src/saving/saving_lib.py,
+    _save_container_state).
+
+    Raises:
+        FileError: not JSON, or not a Keras model's config.
+    """
+    try:
+        described: dict[LayerPath, Described] = {}
+        _describe(json.loads(text), (), described)
+        return described
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        message = f"config.json is not a Keras model's config: {type(error).__name__} {error}"
+        raise FileError(message.splitlines()[0], where=str(path), next="save the model again") from None
+
+
+def _describe(model: Mapping[str, Any], path: LayerPath, described: dict[LayerPath, Described]) -> None:
+    counts: Counter[str] = Counter()
+    for layer in model["config"].get("layers", ()):
+        kind, arguments = snake_case(layer["class_name"]), layer["config"]
+        here = (*path, f"{kind}_{counts[kind]}" if counts[kind] else kind)
+        counts[kind] += 1
+        described[here] = Described(str(arguments["name"]), kind, arguments)
+        if isinstance(arguments.get("layers"), list):
+            _describe(layer, here, described)

@@ -1,0 +1,226 @@
+"""TensorFlow's names and axis order, for Keras and for TF-slim; nothing here imports a framework.
+
+Keras and slim keep convolution kernels as (rows, columns, channels / groups, filters), depthwise kernels as (rows, columns,
+channels, multiplier) and dense kernels as (features, units).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+from porter.dtypes import Array
+from porter.errors import MappingError
+from porter.graph import BatchNorm, Conv, Dense, Graph, Node, channels_of, is_depthwise
+from porter.padding import Capabilities
+
+CAPABILITIES = Capabilities(
+    symmetric=False,
+    explicit=False,
+    same=True,
+    half_kernel=False,
+    roundings=("floor",),
+    averages=("real_cells",),
+    dynamic=(),
+    dilated_pools=(),
+    dilated_strides=False,
+)
+"""Keras 3 layers: `valid` or `same` and nothing else; Conv2D refuses a stride together with a dilation."""
+
+COUNTER_NAMES: Mapping[str, str] = {
+    "Conv2D": "conv2d",
+    "DepthwiseConv2D": "depthwise_conv2d",
+    "BatchNormalization": "batch_normalization",
+    "Dense": "dense",
+}
+"""Keras classes that hold weights here, with the names that Keras 3 counts them under in a `.weights.h5`."""
+
+_KERNELS = ("kernel", "weights")
+_DEPTHWISE_KERNELS = ("depthwise_kernel", "kernel", "depthwise_weights", "weights")
+_BIASES = ("bias", "biases")
+
+
+def keras_class(graph: Graph, node: Node) -> str | None:
+    """The Keras class that holds a node's weights, or None where it has none.
+
+    TensorFlow's depthwise kernel refuses unequal strides ("Current implementation only supports equal length strides"), so such
+    a node is a grouped Conv2D.
+    """
+    if isinstance(node.op, Conv):
+        rows, columns = node.op.window.stride
+        return "DepthwiseConv2D" if is_depthwise(graph, node) and rows == columns else "Conv2D"
+    if isinstance(node.op, BatchNorm):
+        return "BatchNormalization"
+    return "Dense" if isinstance(node.op, Dense) else None
+
+
+def tensor_names(graph: Graph, node: Node, layer: str) -> dict[str, tuple[str, ...]]:
+    """Per role of a node's tensors, the names that a file may give it in `layer`: Keras 2, Keras 3 and slim, likeliest first."""
+    op = node.op
+    variables: dict[str, tuple[str, ...]] = {}
+    if isinstance(op, Conv | Dense):
+        variables["kernel"] = _DEPTHWISE_KERNELS if is_depthwise(graph, node) else _KERNELS
+        if op.bias:
+            variables["bias"] = _BIASES
+    elif isinstance(op, BatchNorm):
+        if op.scale:
+            variables["gamma"] = ("gamma",)
+        if op.center:
+            variables["beta"] = ("beta",)
+        variables |= {"mean": ("moving_mean",), "variance": ("moving_variance",)}
+    return {role: tuple(f"{layer}/{variable}" for variable in names) for role, names in variables.items()}
+
+
+def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
+    """A file's array in porter's axis order, as a view where possible.
+
+    A dense node also takes a 1x1 convolution's kernel (1, 1, features, units): the heads of slim and of Keras's MobileNet v1.
+    A depthwise node takes (rows, columns, channels, multiplier) and, from a grouped Conv2D, (rows, columns, 1, filters).
+
+    Raises:
+        MappingError: an array of another rank.
+    """
+    if role != "kernel":
+        return _expect_rank(node, role, array, (1,))
+    if isinstance(node.op, Dense):
+        if _expect_rank(node, role, array, (2, 4)).ndim == 4:
+            if array.shape[:2] != (1, 1):
+                raise MappingError(f"expected a 1x1 kernel for a dense node, got {array.shape}", where=node.path)
+            array = array[0, 0]
+        return array.T
+    _expect_rank(node, role, array, (4,))
+    if is_depthwise(graph, node) and array.shape[2] != 1:
+        rows, columns, channels, multiplier = array.shape
+        return array.transpose(2, 3, 0, 1).reshape(channels * multiplier, 1, rows, columns)
+    return array.transpose(3, 2, 0, 1)
+
+
+def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
+    """The inverse of `to_canonical`, for the layer that `keras_class` names.
+
+    Raises:
+        MappingError: an array of another rank.
+    """
+    if role != "kernel":
+        return _expect_rank(node, role, array, (1,))
+    if isinstance(node.op, Dense):
+        return _expect_rank(node, role, array, (2,)).T
+    _expect_rank(node, role, array, (4,))
+    if keras_class(graph, node) == "DepthwiseConv2D":
+        filters, _, rows, columns = array.shape
+        channels = channels_of(graph)[node.inputs[0]]
+        return array.reshape(channels, filters // channels, rows, columns).transpose(2, 3, 0, 1)
+    return array.transpose(2, 3, 1, 0)
+
+
+def _expect_rank(node: Node, role: str, array: Array, ranks: Collection[int]) -> Array:
+    if array.ndim not in ranks:
+        wanted = " or ".join(map(str, ranks))
+        raise MappingError(f"expected a {role} of rank {wanted}, got shape {array.shape}", where=node.path)
+    return array
+
+
+def expect_cover(missing: Collection[str], unexpected: Collection[str], where: str | None = None) -> None:
+    """Refuses a loading of weights that leaves anything over on either side.
+
+    Raises:
+        MappingError: it does; both lists are in the message.
+    """
+    if missing or unexpected:
+        raise MappingError(f"tensors and model differ: missing {_listed(missing)}; unexpected {_listed(unexpected)}", where=where)
+
+
+def _listed(names: Collection[str], most: int = 5) -> str:
+    shown = ", ".join(sorted(names)[:most]) or "none"
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def layer_names(graph: Graph, layers: Mapping[str, str]) -> dict[str, str]:
+    """The Keras layer name of every node: its name in `layers` where it has one, else its path, with `_` for `/`.
+
+    Raises:
+        MappingError: `layers` gives two nodes one name.
+    """
+    names: dict[str, str] = {}
+    for node in graph.nodes:
+        if node.path in layers:
+            name = layers[node.path].replace("/", "_")
+            if name in names.values():
+                raise MappingError(f"two nodes have the layer name '{name}'", where=node.path)
+            names[node.path] = name
+    for node in graph.nodes:
+        if node.path not in layers:
+            names[node.path] = unused_name(node.path.replace("/", "_"), names.values())
+    return names
+
+
+def unused_name(name: str, taken: Collection[str]) -> str:
+    """`name`, or `name_2`, `name_3`, ... where it is taken."""
+    candidate, count = name, 1
+    while candidate in taken:
+        count += 1
+        candidate = f"{name}_{count}"
+    return candidate
+
+
+def pad_name(layer: str) -> str:
+    """The name of the pad layer before `layer`, as keras.applications forms it.
+
+    `conv1_conv`, `pool1_pool`, `block_1_depthwise` and `conv_dw_2` have `conv1_pad`, `pool1_pad`, `block_1_pad` and `conv_pad_2`.
+    """
+    name, found = re.subn(r"_(conv|pool|depthwise|dw)(_\d+)?$", r"_pad\2", layer)
+    return name if found else f"{layer}_pad"
+
+
+def counted_layers(graph: Graph, convolutions: Collection[str] = ()) -> dict[str, str]:
+    """The names, such as `conv2d_3`, that Keras 3's `.weights.h5` gives the layers of the graph's Keras model.
+
+    Such a file holds no layer names: it counts layers by class in the order of `model.layers` (keras/src/saving/saving_lib.py,
+    `_save_container_state`). That order is by falling depth, the longest way to the output counted in layers, and within a
+    depth by the first visit of a search from the output, inputs from first to last (keras/src/ops/function.py, `map_graph`).
+    A site padded by explicit amounts is two layers deep, since Keras says it by a ZeroPadding2D.
+
+    Args:
+        graph: with the inputs of adds and concats in Keras's order.
+        convolutions: paths of dense nodes that the Keras model has as 1x1 convolutions, such as MobileNet v1's head.
+    """
+    depths = _depths(graph)
+    visits = {path: index for index, path in enumerate(_visits(graph))}
+    counts: dict[str, int] = {}
+    names: dict[str, str] = {}
+    for path in sorted(visits, key=lambda path: (-depths[path], visits[path])):
+        kind = "Conv2D" if path in convolutions else keras_class(graph, graph.by_path[path])
+        if kind is None:
+            continue
+        count = counts.get(kind, 0)
+        counts[kind] = count + 1
+        names[path] = COUNTER_NAMES[kind] + (f"_{count}" if count else "")
+    return names
+
+
+def _depths(graph: Graph) -> dict[str, int]:
+    depths: dict[str, int] = {graph.output: 0}
+    for node in reversed(graph.nodes):
+        if node.path in depths:
+            below = depths[node.path] + (2 if _has_pad_layer(node) else 1)
+            for path in node.inputs:
+                depths[path] = max(depths.get(path, 0), below)
+    return depths
+
+
+def _has_pad_layer(node: Node) -> bool:
+    convention = getattr(node.op, "convention", None)
+    return convention is not None and convention.rule == "explicit" and any(convention.pads)
+
+
+def _visits(graph: Graph) -> list[str]:
+    """Paths in the order in which a depth-first search from the output first meets them."""
+    found: dict[str, None] = {}
+    waiting = [graph.output]
+    while waiting:
+        path = waiting.pop()
+        if path in found or path not in graph.by_path:
+            continue
+        found[path] = None
+        waiting += reversed(graph.by_path[path].inputs)
+    return list(found)

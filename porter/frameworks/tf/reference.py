@@ -1,0 +1,140 @@
+"""The zoo's own implementations: keras.applications, loaded by its own layer names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from porter.dtypes import Dtype
+from porter.errors import MappingError, UsageError
+from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
+from porter.frameworks.tf.run import attach_runner
+from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
+
+REFERENCES: tuple[str, ...] = ("keras",)
+
+_CONSTRUCTORS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "mobilenet_v1": ("MobileNet", {"alpha": 1.0}),
+    "mobilenet_v1_0.75": ("MobileNet", {"alpha": 0.75}),
+    "mobilenet_v1_0.5": ("MobileNet", {"alpha": 0.5}),
+    "mobilenet_v1_0.25": ("MobileNet", {"alpha": 0.25}),
+    "mobilenet_v2": ("MobileNetV2", {"alpha": 1.0}),
+    "mobilenet_v2_1.4": ("MobileNetV2", {"alpha": 1.4}),
+    "mobilenet_v2_1.3": ("MobileNetV2", {"alpha": 1.3}),
+    "mobilenet_v2_0.75": ("MobileNetV2", {"alpha": 0.75}),
+    "mobilenet_v2_0.5": ("MobileNetV2", {"alpha": 0.5}),
+    "mobilenet_v2_0.35": ("MobileNetV2", {"alpha": 0.35}),
+}
+"""Variant to the constructor in keras.applications and the arguments that make it that variant."""
+
+
+def build_reference(reference: str, variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
+    """keras.applications' model of a variant, built at `size` (rows, columns), giving logits, with the checkpoint's weights.
+
+    Weights go by the model's own layer names (or, in a counted checkpoint, by Keras's counters) and in the file's own axis
+    order, so that nothing of porter's mapping stands between the file and the reference.
+
+    Raises:
+        UsageError: no such reference or variant, or a size that the constructor refuses.
+        MappingError: checkpoint and model do not cover each other, or a shape differs.
+        MissingFramework: TensorFlow or Keras is not installed.
+    """
+    if reference not in REFERENCES:
+        raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(REFERENCES)}")
+    if variant not in _CONSTRUCTORS:
+        raise UsageError(f"reference 'keras' has no variant '{variant}'", next=f"it has {', '.join(_CONSTRUCTORS)}")
+    name, arguments = _CONSTRUCTORS[variant]
+    keras = import_keras()
+    with import_tensorflow().device(tensorflow_device("cpu")), _settings(keras, dtype):
+        try:
+            model = getattr(keras.applications, name)(
+                weights=None, classes=classes, classifier_activation=None, input_shape=(*size, 3), **arguments
+            )
+        except ValueError as error:
+            raise UsageError(f"keras.applications.{name} cannot be built at {size[0]}x{size[1]}: {error}") from None
+        layers = _by_counter(model) if checkpoint.counted else _by_name(model)
+        _assign(layers, checkpoint)
+    attach_runner(model, {layer: found.output for layer, found in _by_name(model).items()}, "cpu")
+    return model
+
+
+@contextmanager
+def _settings(keras: Any, dtype: Dtype) -> Iterator[None]:
+    """keras.applications takes its dtype and axis order from Keras's global state alone; it is put back as it was."""
+    config = keras.config
+    policy, floats, layout = config.dtype_policy(), config.floatx(), config.image_data_format()
+    config.set_floatx(dtype)  # of the input layer, which no policy reaches
+    config.set_dtype_policy(dtype)
+    config.set_image_data_format("channels_last")
+    try:
+        yield
+    finally:
+        config.set_floatx(floats)
+        config.set_dtype_policy(policy)
+        config.set_image_data_format(layout)
+
+
+def _by_name(model: Any) -> dict[str, Any]:
+    """Layers by the names that they have in the first model of a process.
+
+    Layers that keras.applications does not name count on through the process (`conv2d_94` in a second InceptionV3); files hold
+    the first model's count.
+    """
+    numbers = {layer.name: _automatic_number(layer) for layer in model.layers}
+    first: dict[str, int] = {}
+    for layer in model.layers:
+        number = numbers[layer.name]
+        if number is not None:
+            kind = type(layer).__name__
+            first[kind] = min(first.get(kind, number), number)
+    found: dict[str, Any] = {}
+    for layer in model.layers:
+        number = numbers[layer.name]
+        name = layer.name
+        if number is not None:
+            count = number - first[type(layer).__name__]
+            name = re.sub(r"_\d+$", "", name) + (f"_{count}" if count else "")
+        found[name] = layer
+    return found
+
+
+def _automatic_number(layer: Any) -> int | None:
+    """The count in a name that Keras made from the layer's class (`conv2d` is 0), None for a name that someone chose."""
+    found = re.fullmatch(r"([a-z0-9_]*?)(?:_(\d+))?", layer.name)
+    if found is None or found[1].replace("_", "") != type(layer).__name__.lower():
+        return None
+    return int(found[2] or 0)
+
+
+def _by_counter(model: Any) -> dict[str, Any]:
+    """Layers by class and place in `model.layers`, as `.weights.h5` names them."""
+    counts: dict[str, int] = {}
+    found: dict[str, Any] = {}
+    for layer in model.layers:
+        if layer.weights:
+            kind = COUNTER_NAMES[type(layer).__name__]
+            count = counts.get(kind, 0)
+            counts[kind] = count + 1
+            found[kind + (f"_{count}" if count else "")] = layer
+    return found
+
+
+def _assign(layers: Mapping[str, Any], checkpoint: Checkpoint) -> None:
+    unused = dict(checkpoint.tensors)
+    missing: list[str] = []
+    for name, layer in layers.items():
+        for variable in layer.weights:
+            # Keras 2 called the kernel of a DepthwiseConv2D `depthwise_kernel`.
+            spellings = [f"{name}/{variable.name}", f"{name}/depthwise_{variable.name}"]
+            key = next((spelling for spelling in spellings if spelling in unused), None)
+            if key is None:
+                missing.append(spellings[0])
+                continue
+            array = unused.pop(key)
+            if array.shape != tuple(variable.shape):
+                raise MappingError(f"{key}: expected shape {tuple(variable.shape)}, got {array.shape}", where=str(checkpoint.path))
+            variable.assign(array)
+    expect_cover(missing, unused, where=str(checkpoint.path))

@@ -1,0 +1,121 @@
+"""Running Keras models, with taps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from porter.dtypes import Array
+from porter.errors import UsageError
+from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
+
+_RUNNER = "porter_runner"
+
+
+class Runner:
+    """Evaluates named values of one Keras model, compiled once for every choice of them.
+
+    Compiled, since Keras runs a grouped convolution on a CPU through XLA, which an eager call would compile at every call
+    (keras/src/backend/tensorflow/nn.py, `conv`).
+    """
+
+    def __init__(self, model: Any, values: Mapping[str, Any], device: str) -> None:
+        self.values = values
+        self._model = model
+        self._device = device
+        self._functions: dict[tuple[str, ...], Any] = {}
+
+    def __call__(self, batch: Array, names: tuple[str, ...]) -> dict[str, Array]:
+        """The values called `names` for a batch N×C×H×W; maps come back as N×C×H×W.
+
+        Raises:
+            UsageError: a name that the model does not have, or a batch that does not fit its input.
+        """
+        unknown = [name for name in names if name not in self.values]
+        if unknown:
+            raise UsageError(f"the model has no node '{unknown[0]}'")
+        if not names:
+            return {}
+        tensorflow, source = import_tensorflow(), self._model.inputs[0]
+        self._expect_fit(batch.shape)
+        with tensorflow.device(tensorflow_device(self._device)), _full_precision(tensorflow):
+            feed = tensorflow.cast(np.ascontiguousarray(batch.transpose(0, 2, 3, 1)), source.dtype)
+            if names not in self._functions:
+                self._functions[names] = self._compile(names)
+            results = self._functions[names](feed)
+        return {name: _channels_first(results[name].numpy()) for name in names}
+
+    def _compile(self, names: tuple[str, ...]) -> Any:
+        tensorflow, source = import_tensorflow(), self._model.inputs[0]
+        tapped = import_keras().Model(self._model.inputs, {name: self.values[name] for name in names})
+        function = tensorflow.function(lambda batch: tapped(batch, training=False))
+        with _quiet_logger(tensorflow):
+            return function.get_concrete_function(tensorflow.TensorSpec(source.shape, source.dtype))
+
+    def _expect_fit(self, shape: tuple[int, ...]) -> None:
+        _, rows, columns, channels = self._model.inputs[0].shape
+        wanted = (None, channels, rows, columns)
+        if len(shape) != 4 or any(w is not None and w != n for w, n in zip(wanted, shape, strict=True)):
+            text = "x".join("?" if n is None else str(n) for n in wanted[1:])
+            raise UsageError(f"the model takes a batch of {text}, got one of shape {shape}")
+
+
+def attach_runner(model: Any, values: Mapping[str, Any], device: str) -> None:
+    """Gives a model what `run` needs; it is not saved with the model."""
+    setattr(model, _RUNNER, Runner(model, values, device))
+
+
+def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+    """Values at `taps` (paths of the graph) of a model that `build` made, for a batch N×C×H×W; maps come back as N×C×H×W.
+
+    Raises:
+        UsageError: a tap that the model does not have, or a batch that does not fit its input.
+    """
+    runner: Runner = getattr(model, _RUNNER)
+    return runner(batch, tuple(taps))
+
+
+def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+    """The outputs of a reference's layers, for a batch N×C×H×W; maps come back as N×C×H×W.
+
+    Args:
+        taps: path to the reference's layer name; layers that it does not have are left out.
+
+    Raises:
+        UsageError: a batch that does not fit the model's input.
+    """
+    runner: Runner = getattr(model, _RUNNER)
+    found = {path: layer for path, layer in taps.items() if layer in runner.values}
+    results = runner(batch, tuple(dict.fromkeys(found.values())))
+    return {path: results[layer] for path, layer in found.items()}
+
+
+def _channels_first(value: Array) -> Array:
+    return value.transpose(0, 3, 1, 2) if value.ndim == 4 else value
+
+
+@contextmanager
+def _full_precision(tensorflow: Any) -> Iterator[None]:
+    """Without TF32, in which an NVIDIA GPU keeps 10 of float32's 23 bits."""
+    config = tensorflow.config.experimental
+    before = config.tensor_float_32_execution_enabled()
+    config.enable_tensor_float_32_execution(False)
+    try:
+        yield
+    finally:
+        config.enable_tensor_float_32_execution(before)
+
+
+@contextmanager
+def _quiet_logger(tensorflow: Any) -> Iterator[None]:
+    """TensorFlow warns of retracing where several grouped convolutions are compiled: to it, they are one function of Keras's."""
+    logger = tensorflow.get_logger()
+    before = logger.level
+    logger.setLevel("ERROR")
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,75 @@
+"""The port's `model.keras`: written by Keras, read back without it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from zipfile import ZipFile, ZipInfo
+
+from porter.dtypes import Array, Dtype
+from porter.frameworks import Tensors
+from porter.frameworks.tf.build import build
+from porter.frameworks.tf.layout import expect_cover, layer_names, tensor_names, to_canonical
+from porter.frameworks.tf.read_keras import read_keras
+from porter.graph import tensor_shapes
+from porter.plan import Plan
+
+MODEL_FILE = "model.keras"
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The earliest time that a zip archive can state."""
+
+
+def write(folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype) -> None:
+    """Writes `model.keras` into `folder`; plain `keras.models.load_model` opens it, without custom objects.
+
+    The same plan and tensors give the same bytes, under one version of Keras and HDF5.
+
+    Raises:
+        MappingError: `tensors` and the graph do not cover each other, or a shape differs.
+        MissingFramework: TensorFlow or Keras is not installed.
+    """
+    dated = folder / f"dated-{MODEL_FILE}"
+    try:
+        build(plan, tensors, layers, dtype, "cpu").save(dated)
+        _undate(dated, folder / MODEL_FILE)
+    finally:
+        dated.unlink(missing_ok=True)
+
+
+def _undate(dated: Path, target: Path) -> None:
+    """Copies Keras's archive without the two times it states: of its members, and `date_saved` in its metadata."""
+    with ZipFile(dated) as source, ZipFile(target, "w") as copy:
+        for member in source.infolist():
+            content = source.read(member)
+            if member.filename == "metadata.json":
+                content = json.dumps({**json.loads(content), "date_saved": "1980-01-01@00:00:00"}).encode()
+            plain = ZipInfo(member.filename, _EPOCH)
+            plain.external_attr = 0o644 << 16
+            copy.writestr(plain, content)
+
+
+def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+    """The canonical tensors of a port that `write` wrote; neither TensorFlow nor Keras is imported.
+
+    Raises:
+        FileError: `model.keras` is missing or cannot be read.
+        MappingError: the file and the graph do not cover each other.
+    """
+    path = folder / MODEL_FILE
+    unused = dict(read_keras(path).tensors)
+    names = layer_names(plan.graph, layers)
+    found: dict[str, dict[str, Array]] = {}
+    missing: list[str] = []
+    for node_path in tensor_shapes(plan.graph):
+        node = plan.graph.by_path[node_path]
+        found[node_path] = {}
+        for role, spellings in tensor_names(plan.graph, node, names[node_path]).items():
+            name = next((spelling for spelling in spellings if spelling in unused), None)
+            if name is None:
+                missing.append(spellings[0])
+            else:
+                found[node_path][role] = to_canonical(plan.graph, node, role, unused.pop(name))
+    expect_cover(missing, unused, where=str(path))
+    return found

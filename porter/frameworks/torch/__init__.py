@@ -1,0 +1,79 @@
+"""PyTorch: ports as a state_dict and a module that reads it, checked against torchvision. Torch is imported to run things alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from porter.dtypes import Array, Dtype
+from porter.errors import MissingFramework
+from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.torch.layout import CAPABILITIES, from_canonical, tensor_names, to_canonical
+from porter.frameworks.torch.port_files import WEIGHTS_FILE, read_weights, write_port
+from porter.graph import Graph
+from porter.plan import Plan
+
+__all__ = ["CAPABILITIES", "from_canonical", "tensor_names", "to_canonical"]
+
+NAME = "torch"
+DEFAULT_ZOO = "torchvision"
+INPUT_LAYOUT: Literal["NCHW"] = "NCHW"
+MODEL_FILE = WEIGHTS_FILE
+PACKAGE = "torch"
+REFERENCES = ("torchvision",)
+NAMES_LAYERS = False
+
+
+def counted_layers(graph: Graph) -> Mapping[str, str]:
+    """Empty: a state_dict holds names."""
+    return {}
+
+
+def write(folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], layers: Mapping[str, str], dtype: Dtype) -> None:
+    """Writes `model.safetensors` and `model.py`; see porter.frameworks.torch.port_files."""
+    write_port(folder, plan, tensors, dtype)
+
+
+def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+    """The canonical tensors of a port that `write` wrote."""
+    return read_weights(folder, plan.graph)
+
+
+def build(
+    plan: Plan, tensors: Mapping[str, Mapping[str, Array]], layers: Mapping[str, str], dtype: Dtype, device: str = "cpu"
+) -> Any:
+    """The plan as a torch.nn.Module in eval mode; see porter.frameworks.torch.graph_module."""
+    _require("torch")
+    from porter.frameworks.torch.graph_module import build_model
+
+    return build_model(plan, tensors, dtype, device)
+
+
+def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+    """Values at `taps` for a batch N×C×H×W; see porter.frameworks.torch.running."""
+    from porter.frameworks.torch.running import run_model
+
+    return run_model(model, batch, taps)
+
+
+def build_reference(reference: str, variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
+    """Torchvision's own model with the tensors of `checkpoint`, loaded by its own names; see porter.frameworks.torch.reference."""
+    _require("torch")
+    _require("torchvision")
+    from porter.frameworks.torch.reference import build_torchvision
+
+    return build_torchvision(variant, classes, checkpoint, dtype)
+
+
+def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+    """As `run`, for a reference: `taps` is path to module name; modules that it does not have are left out."""
+    from porter.frameworks.torch.running import run_stock
+
+    return run_stock(model, batch, taps)
+
+
+def _require(package: str) -> None:
+    if find_spec(package) is None:
+        raise MissingFramework(f"{package} is not installed", next="pip install 'zoo-porter[torch]'")

@@ -1,0 +1,130 @@
+"""The graph of a plan as a torch module, in inference mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import ml_dtypes
+import numpy as np
+import torch
+from torch import nn
+
+from porter.dtypes import Array, Dtype, storage_type
+from porter.errors import GraphError, UsageError
+from porter.frameworks.torch import layers
+from porter.frameworks.torch.layout import module_name
+from porter.frameworks.torch.state import state_arrays
+from porter.frameworks.torch.steps import GLOBAL_POOL, Layer, make_steps
+from porter.graph import INPUT
+from porter.plan import Plan
+
+
+class Add(nn.Module):
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        total = inputs[0]
+        for x in inputs[1:]:
+            total = total + x
+        return total
+
+
+class Concat(nn.Module):
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return torch.cat(inputs, 1)
+
+
+class GraphModule(nn.Module):
+    """A plan's layers, as submodules at the paths of their nodes (`block3/expand/conv` is `block3.expand.conv`).
+
+    Takes N×C×H×W. Where the plan is right at one size alone, another raises UsageError; a trace of it raises there too.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        steps = make_steps(plan)
+        for step in sorted(steps, key=lambda step: step.path):  # a node ahead of those below its path
+            _add_module(self, step.path, _make_module(step.layer))
+        last_use = {path: index for index, step in enumerate(steps) for path in step.inputs}
+        self.size = plan.size
+        self.output = plan.graph.output
+        # Module name, path, inputs, and the values that nothing reads afterwards.
+        self.steps = tuple(
+            (
+                module_name(step.path),
+                step.path,
+                step.inputs,
+                tuple(p for p in set(step.inputs) - {self.output} if last_use[p] == index),
+            )
+            for index, step in enumerate(steps)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        values = {INPUT: self._checked(x)}
+        for name, path, inputs, finished in self.steps:
+            values[path] = self.get_submodule(name)(*(values[source] for source in inputs))
+            for source in finished:
+                del values[source]
+        return values[self.output]
+
+    def _checked(self, x: torch.Tensor) -> torch.Tensor:
+        if self.size is None:
+            return x
+        rows, columns = self.size
+        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+            # A trace would drop the `if` below. These are no-ops that it keeps, and that fail at any other size.
+            checked: torch.Tensor = x.unflatten(2, (rows,)).unflatten(3, (columns,))  # type: ignore[no-untyped-call]
+            return checked
+        if (x.shape[2], x.shape[3]) != self.size:
+            raise UsageError(
+                f"the pads of this model are right for an input of {rows}x{columns} alone, got {x.shape[2]}x{x.shape[3]}",
+                next="convert with --input-size any, or with this size",
+            )
+        return x
+
+
+def build_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype, device: str) -> GraphModule:
+    """The module of a plan with canonical `tensors`, in `dtype` on `device`, in eval mode.
+
+    Raises:
+        UsageError: no such device. GraphError: a path that no submodule can have. MappingError: tensors that do not fit.
+    """
+    arrays = state_arrays(plan.graph, tensors, storage_type(dtype))
+    with torch.device("meta"):
+        model = GraphModule(plan)
+    state = {name: to_tensor(array) for name, array in arrays.items()}
+    model.load_state_dict(state, assign=True)
+    try:
+        return model.to(device).eval()
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"torch cannot use the device '{device}': {str(error).splitlines()[0]}") from None
+
+
+def to_tensor(array: Array) -> torch.Tensor:
+    """A torch tensor with a copy of `array`, which may be ml_dtypes' bfloat16."""
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), order="C", copy=True))
+
+
+def _add_module(root: nn.Module, path: str, module: nn.Module) -> None:
+    *parents, name = path.split("/")
+    parent = root
+    try:
+        for part in parents:
+            if part not in parent._modules:
+                parent.add_module(part, nn.Module())
+            parent = parent.get_submodule(part)
+        parent.add_module(name, module)
+    except KeyError as error:
+        raise GraphError(f"no torch submodule can have this path: {error.args[0]}", where=path) from None
+
+
+def _make_module(layer: Layer) -> nn.Module:
+    if layer.kind == "add":
+        return Add()
+    if layer.kind == "concat":
+        return Concat()
+    if layer.kind == GLOBAL_POOL:
+        return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    kind = getattr(layers, layer.kind, None) or getattr(nn, layer.kind)
+    module: nn.Module = kind(**layer.arguments)
+    return module

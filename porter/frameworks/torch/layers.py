@@ -1,0 +1,82 @@
+"""The layers that torch.nn lacks. Generated model.py files carry copies of them, so they use torch and the standard library alone.
+
+Sizes are computed so that a traced or exported program computes them again at run time: no `max`, and no division of a negative
+number, which such programs get wrong (`-(-n // s)` gives 28 for 29 at odd sizes in torch.onnx.export).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def pair(value: int | tuple[int, int]) -> tuple[int, int]:
+    return value if isinstance(value, tuple) else (value, value)
+
+
+class SamePad2d(nn.Module):
+    """Pads by TensorFlow's SAME rule from the input's size: the odd cell at the end, or, where `lower`, at the beginning."""
+
+    def __init__(
+        self,
+        kernel_size: int | tuple[int, int],
+        stride: int | tuple[int, int],
+        dilation: int | tuple[int, int] = 1,
+        lower: bool = False,
+        value: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.reach = [(k - 1) * d for k, d in zip(pair(kernel_size), pair(dilation), strict=True)]
+        self.stride = pair(stride)
+        self.lower = lower
+        self.value = value
+
+    def amounts(self, size: int, axis: int) -> tuple[int, int]:
+        reach, stride = self.reach[axis], self.stride[axis]
+        total = reach - (size - 1) % stride
+        if reach + 1 < stride:  # then total may be negative, where nothing is added: the factor is 0 there and 1 elsewhere
+            total = total * ((total + stride - 1) // stride)
+        less = total // 2
+        return (total - less, less) if self.lower else (less, total - less)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        top, bottom = self.amounts(x.shape[2], 0)
+        left, right = self.amounts(x.shape[3], 1)
+        return F.pad(x, (left, right, top, bottom), value=self.value)
+
+
+class SameAvgPool2d(nn.Module):
+    """Average pool under SAME: each window's sum over the number of its cells that lie in the input."""
+
+    def __init__(self, kernel_size: int | tuple[int, int], stride: int | tuple[int, int], lower: bool = False) -> None:
+        super().__init__()
+        self.pad = SamePad2d(kernel_size, stride, lower=lower)
+        self.sum = nn.AvgPool2d(kernel_size, stride, divisor_override=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        cells = torch.ones_like(x[:1, :1])
+        mean: torch.Tensor = self.sum(self.pad(x)) / self.sum(self.pad(cells))
+        return mean
+
+
+class PaddedAvgPool2d(nn.Module):
+    """Average pool over (left, right, top, bottom) zeros, of which the divisor counts `counted` besides the input."""
+
+    def __init__(
+        self,
+        kernel_size: int | tuple[int, int],
+        stride: int | tuple[int, int],
+        padding: tuple[int, int, int, int],
+        counted: tuple[int, int, int, int] = (0, 0, 0, 0),
+    ) -> None:
+        super().__init__()
+        self.padding = padding
+        self.counted = counted
+        self.rest = tuple(all_cells - some for all_cells, some in zip(padding, counted, strict=True))
+        self.sum = nn.AvgPool2d(kernel_size, stride, divisor_override=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        cells = F.pad(torch.ones_like(x[:1, :1]), self.counted, value=1.0)
+        mean: torch.Tensor = self.sum(F.pad(x, self.padding)) / self.sum(F.pad(cells, self.rest))
+        return mean

@@ -1,0 +1,97 @@
+"""Torch's tensor names and axis order, and what its own layers can express. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from porter.dtypes import Array
+from porter.errors import MappingError
+from porter.graph import BatchNorm, Conv, Dense, Graph, Node
+from porter.padding import Capabilities
+
+# Checked against torch's own layers in tests/frameworks/torch/test_layout.py. In torch's words `real_cells` is count_include_pad
+# off, `clipped_window` is on; and a pool's pad "should be smaller than or equal to half of kernel size".
+CAPABILITIES = Capabilities(
+    symmetric=True,
+    explicit=False,
+    same=False,
+    half_kernel=True,
+    roundings=("floor", "ceil"),
+    averages=("real_cells", "clipped_window"),
+    dynamic=("same", "same_lower"),
+    dilated_pools=("max_pool",),
+    dilated_strides=True,
+)
+
+_WEIGHT_ROLES = {"kernel": "weight", "bias": "bias"}
+_NORM_ROLES = {
+    "gamma": "weight",
+    "beta": "bias",
+    "mean": "running_mean",
+    "variance": "running_var",
+    "batches": "num_batches_tracked",
+}
+_VECTOR_RANKS = {"bias": 1, "gamma": 1, "beta": 1, "mean": 1, "variance": 1, "batches": 0}
+
+
+def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
+    """The state_dict keys that `node` has in the module `layer`, by role; a batch norm's counter of batches is `batches`."""
+    op = node.op
+    left_out: set[str] = set()
+    if isinstance(op, BatchNorm):
+        roles = _NORM_ROLES
+        left_out = {role for role, present in (("gamma", op.scale), ("beta", op.center)) if not present}
+    elif isinstance(op, Conv | Dense):
+        roles = _WEIGHT_ROLES
+        left_out = set() if op.bias else {"bias"}
+    else:
+        return {}
+    return {role: (f"{layer}.{name}",) for role, name in roles.items() if role not in left_out}
+
+
+def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
+    """The same axes: torch's order is the canonical one. A dense kernel stored as a 1x1 convolution, (O, I, 1, 1), becomes
+    (O, I), and the other way round.
+
+    Raises:
+        MappingError: an array of another rank.
+    """
+    if role != "kernel":
+        return _of_rank(node, role, array, _VECTOR_RANKS[role])
+    if isinstance(node.op, Dense):
+        if array.ndim == 4 and array.shape[2:] == (1, 1):
+            return array[:, :, 0, 0]
+        return _of_rank(node, role, array, 2)
+    if array.ndim == 2 and isinstance(node.op, Conv) and node.op.window.kernel == (1, 1):
+        return array[:, :, None, None]
+    return _of_rank(node, role, array, 4)
+
+
+def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
+    """The same array: the modules that porter writes have torch's own axis order."""
+    return array
+
+
+def state_keys(node: Node) -> Mapping[str, str]:
+    """The state_dict keys of a node in a port, by role: its path with dots.
+
+    A `BatchNorm2d` has weight and bias together or not at all, so both are listed when the node has either.
+    """
+    layer = module_name(node.path)
+    if isinstance(node.op, BatchNorm):
+        affine = node.op.scale or node.op.center
+        return {role: f"{layer}.{name}" for role, name in _NORM_ROLES.items() if affine or role not in ("gamma", "beta")}
+    if isinstance(node.op, Conv | Dense):
+        return {role: f"{layer}.{name}" for role, name in _WEIGHT_ROLES.items() if role == "kernel" or node.op.bias}
+    return {}
+
+
+def module_name(path: str) -> str:
+    """The name of a node's module in a port: `block3/expand/conv` is `block3.expand.conv`."""
+    return path.replace("/", ".")
+
+
+def _of_rank(node: Node, role: str, array: Array, rank: int) -> Array:
+    if array.ndim != rank:
+        raise MappingError(f"expected a {role} of rank {rank}, got shape {array.shape}", where=node.path)
+    return array

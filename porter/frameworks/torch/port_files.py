@@ -1,0 +1,54 @@
+"""The files of a torch port, written and read without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from porter.dtypes import Array, Dtype, storage_type
+from porter.errors import FileError
+from porter.frameworks.torch.source import model_source
+from porter.frameworks.torch.state import canonical_tensors, state_arrays
+from porter.graph import Graph
+from porter.plan import Plan
+
+WEIGHTS_FILE = "model.safetensors"
+SOURCE_FILE = "model.py"
+
+
+def write_port(folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype) -> None:
+    """Writes `model.safetensors`, a plain state_dict in `dtype`, and `model.py`, its module, into `folder`.
+
+    Raises:
+        MappingError: tensors that do not fit the graph. GraphError: a path that no attribute can have.
+    """
+    source = model_source(plan)
+    arrays = state_arrays(plan.graph, tensors, storage_type(dtype))
+    # safetensors writes the memory as it lies, so that a transposed view would be stored in the wrong order.
+    save_file({name: _dense(array) for name, array in arrays.items()}, folder / WEIGHTS_FILE)
+    (folder / SOURCE_FILE).write_text(source, encoding="utf-8")
+
+
+def read_weights(folder: Path, graph: Graph) -> dict[str, dict[str, Array]]:
+    """The canonical tensors of the port in `folder`.
+
+    Raises:
+        FileError: no such file, or not a safetensors file. MappingError: tensors that do not fit the graph.
+    """
+    path = folder / WEIGHTS_FILE
+    try:
+        with safe_open(path, framework="np") as file:
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (a file, not a dict)
+    except FileNotFoundError:
+        raise FileError("the port has no weights", where=str(path), next="convert again") from None
+    except (SafetensorError, OSError) as error:
+        raise FileError(f"not a safetensors file: {error}", where=str(path), next="convert again") from None
+    return canonical_tensors(graph, state)
+
+
+def _dense(array: Array) -> Array:
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)

@@ -1,0 +1,143 @@
+"""PyTorch's .pth and .pt: a state_dict, alone or in a training checkpoint. Nothing but tensors is ever unpickled."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from porter.dtypes import Array, storage_type
+from porter.errors import FileError, MissingFramework
+from porter.frameworks.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    import torch
+
+_WRAPPERS = ("state_dict", "model_state_dict", "model")
+"""Where training scripts put the state_dict, likeliest first."""
+_PREFIXES = ("module.", "_orig_mod.")
+"""What DataParallel and torch.compile put before every key."""
+_LISTED = 8
+_MOST_REASON = 200
+_SAVE = "where it was made, save model.state_dict() instead of the model"
+
+
+def read_torch(path: Path, zipped: bool) -> Checkpoint:
+    """Reads a state_dict; `zipped` tells the archive that torch ≥ 1.6 writes from the older stream.
+
+    An archive is mapped, not copied: its arrays are pages of the file.
+
+    Raises:
+        MissingFramework: torch is not installed.
+        FileError: damaged, a whole module, a pickle of anything else than tensors, or tensors that are not plain arrays.
+    """
+    loaded = _load(path, zipped)
+    notes: list[str] = []
+    state = _unwrap(loaded, path, notes)
+    tensors = {name: value for name, value in state.items() if isinstance(name, str) and _is_tensor(value)}
+    if not tensors:
+        raise FileError(f"expected a state_dict, found no tensor among {_listed(state)}", where=str(path), next=_SAVE)
+    if len(tensors) < len(state):
+        notes.append(f"looked past {_listed(key for key in state if key not in tensors)}, which are not tensors")
+    for prefix in _PREFIXES:
+        if all(name.startswith(prefix) for name in tensors):
+            tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
+            notes.append(f"prefix '{prefix}' removed")
+    return Checkpoint(path, "torch", "torch", {name: _array(name, value, path) for name, value in tensors.items()}, tuple(notes))
+
+
+def _load(path: Path, zipped: bool) -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise MissingFramework(
+            "this PyTorch file needs torch, which is not installed", where=str(path), next="install torch"
+        ) from None
+    if zipped:
+        _expect_stored(path)
+    # torch 2.13 hands a path of this suffix to safetensors, whatever is in it; a stream cannot be mapped.
+    mapped = zipped and path.suffix != ".safetensors"
+    try:
+        with path.open("rb") as stream:
+            return torch.load(path if mapped else stream, map_location="cpu", weights_only=True, mmap=mapped)
+    # A stranger's pickle may fail in any way that Python can; none of them is a bug of porter's.
+    except Exception as error:
+        raise _refusal(path, error) from None
+
+
+def _expect_stored(path: Path) -> None:
+    """Mapping needs records as they are; torch never compresses them."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            packed = [member.filename for member in archive.infolist() if member.compress_type != zipfile.ZIP_STORED]
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise FileError(f"this PyTorch archive is cut short or damaged: {error}", where=str(path), next="fetch it again") from None
+    if packed:
+        raise FileError(f"'{packed[0]}' in this archive is compressed, which torch never writes", where=str(path), next=_SAVE)
+
+
+def _refusal(path: Path, error: Exception) -> FileError:
+    """A class or function outside torch's list of safe ones is named; torch refuses it before it is looked up or called.
+
+    Of torch's own message only its reason is passed on: the rest advises to load the file unsafely.
+    """
+    foreign = re.search(r"GLOBAL (\S+) (?:was not an allowed global|whose module)", str(error))
+    if foreign:
+        return FileError(
+            f"the file pickles '{foreign[1]}', not tensors alone; porter runs no code from files", where=str(path), next=_SAVE
+        )
+    reason = re.sub(r"(?s)^Weights only load failed\..*?(?:WeightsUnpickler error:|$)", "", str(error)).strip()
+    reason = reason.splitlines()[0][:_MOST_REASON] if reason else type(error).__name__
+    return FileError(
+        f"torch cannot read this file; it is cut short, damaged or not a state_dict: {reason}",
+        where=str(path),
+        next="fetch it again",
+    )
+
+
+def _unwrap(loaded: Any, path: Path, notes: list[str]) -> Mapping[Any, Any]:
+    """The state_dict in whatever a training script saved around it."""
+    if not isinstance(loaded, Mapping):
+        raise FileError(f"expected a state_dict, got a {type(loaded).__name__}", where=str(path), next=_SAVE)
+    key = next((key for key in _WRAPPERS if isinstance(loaded.get(key), Mapping)), None)
+    if key is None:
+        return loaded
+    beside = [other for other in loaded if other != key]
+    notes.append(f"read under '{key}'" + (f"; looked past {_listed(beside)}" if beside else ""))
+    return _unwrap(loaded[key], path, notes)
+
+
+def _listed(keys: Any) -> str:
+    names = sorted(f"'{key}'"[:80] for key in keys)
+    return (
+        ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "") if names else "nothing"
+    )
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
+
+
+def _array(name: str, tensor: torch.Tensor, path: Path) -> Array:
+    """The tensor's own memory as an array, bit for bit."""
+    import torch
+
+    plain = tensor.layout == torch.strided and not tensor.is_quantized and not tensor.is_nested and not tensor.is_meta
+    if not plain:
+        kind = "quantised" if tensor.is_quantized else str(tensor.layout).removeprefix("torch.")
+        raise FileError(f"tensor '{name}' is {kind}; porter reads dense tensors", where=str(path), next="save it dense, as float")
+    # Strides of zero declare any size over a few bytes.
+    if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+        raise FileError(
+            f"tensor '{name}' declares {tuple(tensor.shape)} over fewer bytes", where=str(path), next="save it contiguous"
+        )
+    tensor = tensor.detach()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(storage_type("bfloat16"))
+    if tensor.dtype.is_complex or (tensor.dtype.itemsize == 1 and tensor.dtype.is_floating_point):
+        raise FileError(f"tensor '{name}' is {tensor.dtype}; porter reads real numbers of 16 bits and more", where=str(path))
+    return tensor.numpy()

@@ -1,0 +1,80 @@
+"""Running a torch module and reading values inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from porter.dtypes import Array
+from porter.errors import UsageError
+from porter.frameworks.torch.graph_module import to_tensor
+from porter.frameworks.torch.layout import module_name
+
+
+def run_model(model: nn.Module, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+    """Values at the nodes `taps` of a model from graph_module.py, for a batch N×C×H×W.
+
+    Raises:
+        UsageError: a tap that is no node of the model.
+    """
+    modules = {path: module_name(path) for path in taps}
+    missing = [path for path, name in modules.items() if not _has_module(model, name)]
+    if missing:
+        raise UsageError("the model has no such node", where=missing[0])
+    return _capture(model, batch, modules)
+
+
+def run_stock(model: nn.Module, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+    """As `run_model`, for any module: `taps` is path to module name, and those that the module lacks are left out."""
+    return _capture(model, batch, {path: name for path, name in taps.items() if name and _has_module(model, name)})
+
+
+def _has_module(model: nn.Module, name: str) -> bool:
+    try:
+        model.get_submodule(name)
+    except AttributeError:
+        return False
+    return True
+
+
+def _capture(model: nn.Module, batch: Array, modules: Mapping[str, str]) -> dict[str, Array]:
+    """Runs `model` in its own dtype and on its own device; bfloat16, which numpy lacks, comes back as float32."""
+    values: dict[str, torch.Tensor] = {}
+
+    def keep(path: str) -> Any:
+        def hook(_module: nn.Module, _inputs: Any, output: torch.Tensor) -> None:
+            values[path] = output.clone()  # the stock ReLUs that follow work in place
+
+        return hook
+
+    with ExitStack() as stack:
+        for path, name in modules.items():
+            handle = model.get_submodule(name).register_forward_hook(keep(path))
+            stack.callback(handle.remove)
+        stack.enter_context(torch.inference_mode())
+        stack.enter_context(_full_precision())
+        like = next(model.parameters(), None)
+        inputs = to_tensor(batch)
+        model(inputs if like is None else inputs.to(like.device, like.dtype))
+    return {path: _to_array(value) for path, value in values.items()}
+
+
+def _to_array(value: torch.Tensor) -> Array:
+    found: Array = (value.float() if value.dtype == torch.bfloat16 else value).cpu().numpy()
+    return found
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """Switches TF32 off: it keeps 10 bits of the mantissa, so that a GPU would hide or fake differences."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
+    matmul.allow_tf32 = cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32 = before

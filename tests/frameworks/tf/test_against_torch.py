@@ -1,0 +1,38 @@
+"""The same plan's graph built by both frameworks, in float64 and at every node."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from porter.dtypes import Array
+from porter.frameworks import get_framework
+from porter.graph import Graph
+from porter.padding import Size
+from porter.plan import ANY, make_plan
+from tests.frameworks.tf.models import every_op, mobilenet_v2, random_tensors
+
+
+def _values(framework_name: str, graph: Graph, size: Size, batch: Array) -> dict[str, Array]:
+    framework = get_framework(framework_name)
+    model = framework.build(make_plan(graph, size, framework.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
+    return framework.run(model, batch, [node.path for node in graph.nodes])
+
+
+@pytest.mark.parametrize(
+    ("graph", "size", "shape"),
+    [
+        (every_op(), ANY, (15, 18)),
+        (every_op(), ANY, (22, 13)),
+        (mobilenet_v2(0.35, 7), ANY, (33, 47)),
+        (mobilenet_v2(0.35, 7), (48, 34), (48, 34)),
+    ],
+    ids=["every op 15x18", "every op 22x13", "mobilenet_v2 at any size", "mobilenet_v2 at its size"],
+)
+def test_tensorflow_and_torch_agree_at_every_node(graph: Graph, size: Size, shape: tuple[int, int]) -> None:
+    batch = np.random.default_rng(6).normal(size=(2, 3, *shape))
+    ours, theirs = _values("tf", graph, size, batch), _values("torch", graph, size, batch)
+    for node in graph.nodes:
+        assert ours[node.path].shape == theirs[node.path].shape, node.path
+        distance = np.linalg.norm(ours[node.path] - theirs[node.path])
+        assert distance <= 1e-12 * np.linalg.norm(ours[node.path]), node.path

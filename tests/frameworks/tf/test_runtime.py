@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from porter.errors import MissingFramework, UsageError
+from porter.frameworks import tf
+from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
+from porter.plan import ANY, make_plan
+from tests.frameworks.tf.models import every_op, random_tensors
+
+OTHER_BACKEND = """
+import os
+os.environ["KERAS_BACKEND"] = "torch"
+from porter.errors import MissingFramework
+from porter.frameworks.tf.runtime import import_keras
+try:
+    import_keras()
+except MissingFramework as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("absent", ["tensorflow", "keras"])
+def test_an_absent_package_is_named_with_the_way_to_get_it(absent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import_keras()
+    monkeypatch.setitem(sys.modules, absent, None)
+    with pytest.raises(MissingFramework, match=rf"cannot be imported: .*{absent}.*pip install 'zoo-porter\[tf\]'"):
+        import_tensorflow()
+    graph = every_op()
+    with pytest.raises(MissingFramework):
+        tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
+
+
+def test_keras_on_another_backend_is_refused() -> None:
+    done = subprocess.run([sys.executable, "-c", OTHER_BACKEND], capture_output=True, text=True, check=True)
+    assert done.stdout == "Keras runs on its 'torch' backend in this process (set KERAS_BACKEND=tensorflow)\n"
+
+
+def test_devices() -> None:
+    assert tensorflow_device("cpu") == "/CPU:0"
+    with pytest.raises(UsageError, match="there is no device 'tpu'"):
+        tensorflow_device("tpu")
+    if import_tensorflow().config.list_physical_devices("GPU"):
+        assert tensorflow_device("cuda") == "/GPU:0"
+    else:
+        with pytest.raises(UsageError, match="sees no GPU"):
+            tensorflow_device("cuda")

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+
+from porter.dtypes import Dtype
+from porter.errors import MappingError
+from porter.frameworks import tf
+from porter.graph import Graph
+from porter.plan import ANY, make_plan
+from tests.frameworks.tf.models import every_op, random_tensors
+
+LAYERS = {"stem/conv": "conv1_conv", "logits": "predictions"}
+
+LOAD = """
+import sys
+import keras, numpy as np
+model = keras.models.load_model(sys.argv[1])
+np.save(sys.argv[3], model.predict_on_batch(np.load(sys.argv[2])))
+"""
+
+WRITE = """
+import sys
+from pathlib import Path
+from porter.frameworks import tf
+from porter.plan import ANY, make_plan
+from tests.frameworks.tf.models import every_op, random_tensors
+graph = every_op()
+tf.write(Path(sys.argv[1]), make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32")
+"""
+
+
+def _write(folder: Path, graph: Graph, dtype: Dtype) -> None:
+    tf.write(folder, make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), LAYERS, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_plain_keras_opens_the_port_in_a_process_without_porter_and_computes_the_same(tmp_path: Path, dtype: Dtype) -> None:
+    graph = every_op()
+    _write(tmp_path, graph, dtype)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.keras"]
+    batch = np.random.default_rng(3).normal(size=(2, 3, 15, 18)).astype(dtype)
+    np.save(tmp_path / "batch.npy", batch.transpose(0, 2, 3, 1))
+    arguments = [str(tmp_path / name) for name in ("model.keras", "batch.npy", "logits.npy")]
+    subprocess.run([sys.executable, "-c", LOAD, *arguments], check=True, cwd=tmp_path, capture_output=True)
+    model = tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), LAYERS, dtype, "cpu")
+    found, wanted = np.load(tmp_path / "logits.npy"), tf.run(model, batch, ["logits"])["logits"]
+    assert found.dtype == dtype
+    assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_tensors_come_back_as_they_were_written(tmp_path: Path, dtype: Dtype) -> None:
+    graph = every_op()
+    _write(tmp_path, graph, dtype)
+    found = tf.read_port(tmp_path, make_plan(graph, ANY, tf.CAPABILITIES), LAYERS)
+    written = random_tensors(graph)
+    assert {path: set(roles) for path, roles in found.items()} == {path: set(roles) for path, roles in written.items()}
+    for path, roles in written.items():
+        for role, array in roles.items():
+            assert found[path][role].dtype == dtype
+            assert np.array_equal(found[path][role], array.astype(found[path][role].dtype))
+
+
+def test_a_port_read_with_other_names_is_refused(tmp_path: Path) -> None:
+    graph = every_op()
+    _write(tmp_path, graph, "float32")
+    with pytest.raises(MappingError, match="missing logits/bias, logits/kernel; unexpected predictions/bias, predictions/kernel"):
+        tf.read_port(tmp_path, make_plan(graph, ANY, tf.CAPABILITIES), {"stem/conv": "conv1_conv"})
+
+
+def test_only_built_in_layers_and_operations_stand_in_the_file(tmp_path: Path) -> None:
+    _write(tmp_path, every_op(), "float32")
+    with ZipFile(tmp_path / "model.keras") as archive:
+        layers = json.loads(archive.read("config.json"))["config"]["layers"]
+    modules = {layer["module"] for layer in layers}
+    assert modules <= {"keras.layers", "keras.src.ops.numpy"}
+    assert not any(layer["class_name"] == "Lambda" for layer in layers)
+
+
+def test_the_same_port_has_the_same_bytes_in_another_process(tmp_path: Path) -> None:
+    files = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        subprocess.run([sys.executable, "-c", WRITE, str(tmp_path / name)], check=True, capture_output=True)
+        files.append((tmp_path / name / "model.keras").read_bytes())
+    assert files[0] == files[1]

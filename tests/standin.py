@@ -1,0 +1,79 @@
+"""Random weights that behave like trained ones, for tests of whole models.
+
+Uncalibrated random weights give logits that do not depend on the input, so that every wrong pad passes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from porter.dtypes import Array
+from porter.frameworks.torch.graph_module import build_model
+from porter.frameworks.torch.layout import CAPABILITIES, module_name
+from porter.graph import BatchNorm, Graph, tensor_shapes
+from porter.plan import make_plan
+
+IMAGES = 8
+
+
+def smooth_images(channels: int, size: tuple[int, int], seed: int, count: int = IMAGES) -> Array:
+    """Random images N×C×H×W about 1 in size, smooth over an eighth of their extent, each with a mean of its own."""
+    random = np.random.default_rng(seed)
+    coarse = random.standard_normal((count, channels, 8, 8)) + random.standard_normal((count, channels, 1, 1))
+    fine = F.interpolate(torch.from_numpy(coarse), size=size, mode="bicubic", align_corners=False)
+    return fine.numpy().astype(np.float32)
+
+
+def calibrated_tensors(graph: Graph, size: tuple[int, int], seed: int, bias: float = 0.05) -> dict[str, dict[str, Array]]:
+    """Canonical float32 tensors: He-like kernels, and norms whose statistics are those of what arrives, then jittered.
+
+    Args:
+        size: rows and columns of the images that calibrate.
+        bias: the size of convolution and dense biases.
+
+    Raises:
+        AssertionError: the logits vary across images by less than 1 % of their size.
+    """
+    random = np.random.default_rng(seed)
+    tensors = {
+        path: {role: _initial(random, role, shape, bias) for role, shape in roles.items()}
+        for path, roles in tensor_shapes(graph).items()
+    }
+    model = build_model(make_plan(graph, size, CAPABILITIES), tensors, "float64", "cpu")
+    norms = {node.path: model.get_submodule(module_name(node.path)) for node in graph.nodes if isinstance(node.op, BatchNorm)}
+    for norm in norms.values():
+        norm.register_forward_pre_hook(_calibrate(random))
+    images = torch.from_numpy(smooth_images(graph.channels, size, seed)).double()
+    with torch.no_grad():
+        logits = model(images).numpy()
+    for path, norm in norms.items():
+        tensors[path]["mean"] = norm.running_mean.numpy().astype(np.float32)
+        tensors[path]["variance"] = norm.running_var.numpy().astype(np.float32)
+    assert logits.std(axis=0).mean() >= 0.01 * np.abs(logits).mean(), "the logits hardly depend on the image"
+    return tensors
+
+
+def _initial(random: np.random.Generator, role: str, shape: tuple[int, ...], bias: float) -> Array:
+    noise = random.standard_normal(shape)
+    if role == "kernel":
+        values = noise * np.sqrt(2.0 / np.prod(shape[1:]))
+    elif role in ("gamma", "variance"):
+        values = 1.0 + 0.1 * np.clip(noise, -3, 3)
+    else:
+        values = (bias if role == "bias" else 0.1) * noise
+    return values.astype(np.float32)
+
+
+def _calibrate(random: np.random.Generator):
+    def set_statistics(norm: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        (x,) = inputs
+        axes = [axis for axis in range(x.ndim) if axis != 1]
+        deviation = x.std(axes)
+        jitter = torch.from_numpy(random.uniform(-0.1, 0.1, (2, x.shape[1])))
+        norm.running_mean.copy_(x.mean(axes) + jitter[0] * deviation)
+        norm.running_var.copy_((deviation**2 * (1 + jitter[1])).clamp_min(1e-6))
+
+    return set_statistics
