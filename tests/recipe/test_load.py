@@ -1,8 +1,11 @@
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from porter.errors import RecipeError, UsageError
 from porter.recipe import expand, load_recipe
@@ -176,6 +179,50 @@ def test_arguments_that_name_nothing(tmp_path: Path) -> None:
         with pytest.raises(UsageError) as caught:
             call()
         assert caught.value.next == f"did you mean '{nearest}'?"
+
+
+PIECES = [
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    "=",
+    '"',
+    "-",
+    "*",
+    "&",
+    "!",
+    "null",
+    "1.0e+9",
+    "-1",
+    "true",
+    "[]",
+    "{}",
+    "\n",
+    "=9**9",
+    "{i}",
+    ".inf",
+    "\0",
+    "#",
+]
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_damaged_the_error_says_where(tmp_path: Path, random: Random) -> None:
+    text = VALID + "    files: {tiny: {url: 'https://x.org/tiny.pth'}}\n"
+    for _ in range(random.randint(1, 3)):
+        start = random.randrange(len(text))
+        text = text[:start] + random.choice([*PIECES, ""]) + text[start + random.choice([0, 1, 1, 3, 10]) :]
+    path = write(tmp_path, text)
+    try:
+        recipe = load_recipe(path)
+        for variant in recipe.variants:
+            for zoo in recipe.zoos:
+                use(recipe, variant, zoo)
+    except RecipeError as error:
+        assert str(error.where).startswith(str(path))
 
 
 def test_importing_it_imports_no_framework() -> None:
