@@ -142,7 +142,7 @@ class _Expansion:
                 raise RecipeError(f"'when' is a condition, got {holds!r}")
         if not holds:
             return current
-        path = self._path(step, prefix, {**local, **place})
+        path = self._path(step, prefix, {**place, **local})
         inputs = self._inputs(step, prefix, entry, current, local, depth)
         arguments = self._arguments(step, local, place)
         if step.kind in OPERATIONS:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import urlsplit
 
 from porter.data.preprocess import Preprocess
 from porter.errors import RecipeError
@@ -238,4 +237,4 @@ def _inherit(own: Zoo, parent: Zoo) -> Zoo:
 def _file_name(values: Mapping[str, Any]) -> str:
     """The last part of where a file is."""
     where = str(values.get("url") or str(values.get("pypi", "")).rpartition("!")[2])
-    return PurePosixPath(urlsplit(where).path).name
+    return PurePosixPath(where.partition("?")[0]).name

@@ -31,7 +31,7 @@ class Document(Section):
     variants: Annotated[dict[Word, Values], Field(min_length=1)]
     options: Values = {}
     input: Values
-    graph: Annotated[tuple[Values, ...], Field(min_length=1)]
+    graph: Annotated[tuple[Any, ...], Field(min_length=1)]
     blocks: dict[Word, Values] = {}
     zoos: Annotated[dict[Word, Values], Field(min_length=1)]
 
@@ -47,7 +47,7 @@ class BlockSection(Section):
     """Steps with parameters; a parameter whose default is null has to be given."""
 
     parameters: Values = {}
-    steps: Annotated[tuple[Values, ...], Field(min_length=1)]
+    steps: Annotated[tuple[Any, ...], Field(min_length=1)]
 
 
 class ZooSection(Section):

@@ -131,7 +131,7 @@ def _value(path: Path, node: yaml.Node, location: Location, lines: dict[Location
 def _scalar(path: Path, node: yaml.ScalarNode, kind: str) -> Any:
     try:
         if kind == "str":
-            return float(node.value) if node.style is None and _FLOAT.fullmatch(node.value) else node.value
+            return float(node.value) if not node.style and _FLOAT.fullmatch(node.value) else node.value
         if kind == "null":
             return None
         if kind == "bool":
