@@ -101,7 +101,7 @@ def _why(op: Op, realisation: Realisation) -> str:
         return f"{asked} and divides by other cells than AvgPool2d"
     if realisation.front is not None and realisation.front.rule != "explicit":
         return f"{asked}, which depends on the input's size"
-    return f"{asked}, which is no padding that the next layer has"
+    return f"{asked}, which the layer's own padding cannot"
 
 
 def _refuse_foreign(node: Node, realisation: Realisation) -> None:

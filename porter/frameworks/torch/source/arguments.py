@@ -95,18 +95,20 @@ class Arguments:
         numbers = [name for name in names if all(type(value) is int for value in known[name].values())]
         for name in names:
             yield name, (name,), known[name]
-        products = [(f"{one} * {other}", (one, other)) for one, other in combinations([name for name in known if name in numbers], 2)]
+        products = [
+            (f"{one} * {other}", (one, other)) for one, other in combinations([name for name in known if name in numbers], 2)
+        ]
         for text, pair in products:
             if text in self.products:
                 yield text, pair, _product(known, pair)
         if slot == "padding":
             for name in numbers:
                 yield f"{name} // 2", (name,), {use: int(value) // 2 for use, value in _numbers(known[name])}
-        for factor in (2, 3, 4, 6, 8):
-            for name in numbers:
+        for name in numbers:
+            for factor in (2, 3, 4, 6, 8):
                 yield f"{factor} * {name}", (name,), {use: factor * value for use, value in _numbers(known[name])}
-        for factor in (2, 4, 8):
-            for name in numbers:
+        for name in numbers:
+            for factor in (2, 4, 8):
                 whole = all(value % factor == 0 for _, value in _numbers(known[name]))
                 if whole:
                     yield f"{name} // {factor}", (name,), {use: value // factor for use, value in _numbers(known[name])}
@@ -136,12 +138,12 @@ class Arguments:
             yield f"{name} > 1", (name,), {use: value > 1 for use, value in counts.items()}
             yield f"{name} == 1", (name,), {use: value == 1 for use, value in counts.items()}
         for one, other in combinations(sorted(numbers, key=lambda name: name != "channels"), 2):
-            for factor in (1, 2, 4):
+            for factor in (1, 4, 2):
                 for left, right in ((one, other), (other, one))[: 1 if factor == 1 else 2]:
                     text = right if factor == 1 else f"{factor} * {right}"
                     equal = {use: value == factor * numbers[right][use] for use, value in numbers[left].items()}
-                    yield f"{left} == {text}", (left, right), equal
                     yield f"{left} != {text}", (left, right), {use: not value for use, value in equal.items()}
+                    yield f"{left} == {text}", (left, right), equal
         for name, vector in known.items():
             for value in dict.fromkeys(vector.values()):
                 yield f"{name} == {literal(value)}", (name,), {use: other == value for use, other in vector.items()}
@@ -171,4 +173,6 @@ def _numbers(vector: Vector) -> list[tuple[int, int]]:
 
 
 def _covers(candidate: Mapping[int, object], vector: Mapping[int, object]) -> bool:
-    return all(use in candidate and candidate[use] == value and type(candidate[use]) is type(value) for use, value in vector.items())
+    return all(
+        use in candidate and candidate[use] == value and type(candidate[use]) is type(value) for use, value in vector.items()
+    )

@@ -80,7 +80,7 @@ def write_class(
     product = writer.arguments.shared_product()
     if product is not None:
         taken = {*given, *writer.arguments.derived}
-        local = "hidden" if "hidden" not in taken else "hidden_"
+        local = next(name for name in ("width", "hidden", "hidden_") if name not in taken)
         writer = _Writer(template, given, classes, {product: local})
         writer.body.insert(0, f"{INDENT * 2}{local} = {product}")
     parameters = _parameters(writer.arguments.used(), defaults)
@@ -99,11 +99,23 @@ def write_class(
     return Class(name, parameters, tuple(written))
 
 
+def _owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
+    """The parts in order, but none ahead of a part that its name puts it inside: `a.norm` is set on the layer `a`."""
+    places = {part.name: place for place, part in enumerate(parts)}
+
+    def place(part: TemplatePart) -> tuple[int, int]:
+        names = part.name.split(".")
+        around = [".".join(names[:depth]) for depth in range(1, len(names))]
+        return max(places[name] for name in [*(name for name in around if name in places), part.name]), len(around)
+
+    return sorted(parts, key=place)
+
+
 def _parameters(used: Mapping[str, Vector], defaults: bool) -> tuple[Parameter, ...]:
     found = []
     for name, values in used.items():
         value, count = Counter(values.values()).most_common(1)[0]
-        usual = defaults and name != "channels" and 2 * count > len(values)
+        usual = defaults and value in (0, 1) and 2 * count > len(values)
         found.append(Parameter(name, values, literal(value) if usual else None))
     return tuple(sorted(found, key=lambda parameter: parameter.default is not None))
 
@@ -122,7 +134,7 @@ class _Writer:
         self.runs = list(root_runs)
         inside = {name: run for run in root_runs for name in run.names}
         containers: set[str] = set()
-        for part in template.parts:
+        for part in _owners_first(template.parts):
             self._containers(part.name, containers)
             run = inside.get(part.name)
             if run is None:
@@ -227,8 +239,8 @@ class _Writer:
             return call(kind, *positional, **{p.name: texts[p.name] for p in parameters if p.default not in (None, texts[p.name])})
         defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
         first = _POSITIONAL.get(kind, ())
+        if texts.get("stride") == "stride" and first[-1:] == ("kernel_size",):
+            first = (*first, "stride")
         named = {slot: text for slot, text in texts.items() if slot not in first and defaults.get(slot) != text}
         head = kind if kind in OWN_LAYERS else f"nn.{kind}"
         return call(head, *(texts[slot] for slot in first), **named)
-
-

@@ -25,7 +25,10 @@ class Forward:
     """
 
     def __init__(
-        self, template: Template, flags: Mapping[tuple[str | None, int | None], str], runs: Mapping[str, tuple[Sequence[str], str, str]]
+        self,
+        template: Template,
+        flags: Mapping[tuple[str | None, int | None], str],
+        runs: Mapping[str, tuple[Sequence[str], str, str]],
     ) -> None:
         self.template, self.flags, self.runs = template, flags, runs
         self.joins = any(_function(part) == "concat" for part in template.parts)
@@ -55,7 +58,8 @@ class Forward:
                 continue
             live = {variables[name] for name, last in last_read.items() if last > number and name in variables}
             variable = variables[source]
-            if variable in live or len(part.inputs[0].sources) > 1:
+            beside = self.joins and variable == "x" and bool(live)
+            if variable in live or beside or len(part.inputs[0].sources) > 1:
                 variable = self._fresh(part, live)
             nests = pending is not None and _is_module(part) and len(part.inputs) == 1 and part.inputs[0].other is None
             if nests and pending is not None and variables[source] == pending[0] == variable and pending[2] < _NESTED:
@@ -83,7 +87,7 @@ class Forward:
             self.written += lines(f"{pending[0]} = ", pending[1], depth=2)
 
     def _fresh(self, part: TemplatePart, live: set[str]) -> str:
-        short = re.sub(r"_?\d+[a-z]?$", "", part.name.replace(".", "_"))
+        short = re.sub(r"_\d+[a-z]?$", "", part.name.replace(".", "_"))
         full = part.name.replace(".", "_")
         ordinary = [] if self.joins or len(part.inputs[0].sources) > 1 else ["out"]
         candidates = [name for name in [*ordinary, short, full] if name.isidentifier() and name not in _KEPT | live | {"x"}]

@@ -12,7 +12,7 @@ DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat1
 
 
 def read_safetensors(path):
-    """The tensors of a file: the length of its header in 8 bytes, the header in JSON, the numbers."""
+    """The tensors of a file: the length of its header in 8 bytes, the header, the numbers."""
     data = bytearray(path.read_bytes())
     start = 8 + int.from_bytes(data[:8], "little")
     if not 8 < start <= len(data):

@@ -90,7 +90,13 @@ class Run:
             *lines("settings = ", Call("", tuple(map(Item, rows)), "[]"), depth=2),
             f"{margin}for {', '.join([*varying, 'repeats'])} in settings:",
             f"{margin}{INDENT}for {'repeat' if special else '_'} in range(repeats):",
-            *_added(target, self.pattern, call(self.kind, texts), ["index += 1" if step is None else f"channels, index = {step}, index + 1"], 4),
+            *_added(
+                target,
+                self.pattern,
+                call(self.kind, texts),
+                ["index += 1" if step is None else f"channels, index = {step}, index + 1"],
+                4,
+            ),
         ]
 
     def _next_channels(self, varying: Sequence[str]) -> str | None:
@@ -100,7 +106,7 @@ class Run:
         pairs = list(zip(self.arguments[:-1], self.arguments[1:], strict=True))
         for name in self.own:
             for factor in (1, 2, 4):
-                if name != "channels" and all(after["channels"] == factor * _number(before[name]) for before, after in pairs):
+                if name != "channels" and all(_is_multiple(after["channels"], factor, before[name]) for before, after in pairs):
                     # The last use is never followed, so that nothing stands against the loop's last assignment.
                     text = name if name in varying else literal(self.arguments[0][name])
                     return text if factor == 1 else f"{factor} * {text}"
@@ -153,9 +159,7 @@ def _counter(name: str) -> tuple[str, int]:
     return (match[1], int(match[2])) if match else (name, -1)
 
 
-def _rows_by_first(
-    values: Sequence[tuple[Value, ...]], place: int, usual: Value
-) -> Iterator[tuple[tuple[Value, ...], int]]:
+def _rows_by_first(values: Sequence[tuple[Value, ...]], place: int, usual: Value) -> Iterator[tuple[tuple[Value, ...], int]]:
     """Rows within which the value at `place` is free in the first use and `usual` in the others."""
     start = 0
     for end in range(1, len(values) + 1):
@@ -168,13 +172,17 @@ def _rows_by_first(
 def _added(target: str, pattern: str, use: Call, after: Sequence[str], depth: int) -> list[str]:
     added = lines(f"{target}.add_module", Call("", (Item(f'f"{pattern}"'), Item(use))), depth=depth)
     if len(added) > 1:
-        added = [*lines("block = ", use, depth=depth), *lines(f"{target}.add_module", Call("", (Item(f'f"{pattern}"'), Item("block"))), depth=depth)]
+        added = [
+            *lines("block = ", use, depth=depth),
+            *lines(f"{target}.add_module", Call("", (Item(f'f"{pattern}"'), Item("block"))), depth=depth),
+        ]
     return [*added, *(INDENT * depth + text for text in after)]
 
 
 def _row(values: tuple[Value, ...]) -> str:
-    return literal(values) if len(values) > 1 else literal(values[0])
+    texts = [literal(value) for value in values]
+    return f"({', '.join(texts)})" if len(texts) > 1 else texts[0]
 
 
-def _number(value: Value) -> int | None:
-    return value if type(value) is int else None
+def _is_multiple(value: Value, factor: int, of: Value) -> bool:
+    return type(of) is int and value == factor * of

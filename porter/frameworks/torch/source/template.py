@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from porter.frameworks.torch.source.tree import ENTRY, Body, Part
-from porter.frameworks.torch.steps import Layer, Value
+from porter.frameworks.torch.steps import FUNCTIONS, Layer, Value
 
 CHAIN = "chain"
 
@@ -98,14 +98,15 @@ def signature(body: Body, classes: ClassUses) -> tuple[object, ...]:
     return (
         body.output,
         *(
-            (part.name, _kind(part, classes), part.inputs, signature(part.content, classes) if _is_chain(part) else ())
+            (part.name, _kind(part, classes), part.inputs, () if chain is None else signature(chain, classes))
             for part in body.parts
+            for chain in [_chain(part)]
         ),
     )
 
 
-def _is_chain(part: Part) -> bool:
-    return isinstance(part.content, Body) and part.content.block is None
+def _chain(part: Part) -> Body | None:
+    return part.content if isinstance(part.content, Body) and part.content.block is None else None
 
 
 def _kind(part: Part, classes: ClassUses) -> str:
@@ -116,7 +117,8 @@ def _kind(part: Part, classes: ClassUses) -> str:
 
 
 def _merged_order(orders: Sequence[Sequence[str]]) -> list[str]:
-    merged = list(max(orders, key=len))
+    longest: Sequence[str] = max(orders, key=len)
+    merged = list(longest)
     for order in orders:
         place = 0
         for name in order:
@@ -135,13 +137,15 @@ def _alternatives(parts: Mapping[int, Part], classes: ClassUses) -> tuple[Altern
     kinds: dict[str, list[int]] = {}
     for use, part in parts.items():
         kinds.setdefault(_kind(part, classes), []).append(use)
+    if len(kinds) > 1 and not kinds.keys().isdisjoint(FUNCTIONS):
+        raise NoTemplate
     return tuple(_alternative(kind, {use: parts[use] for use in uses}, classes) for kind, uses in kinds.items())
 
 
 def _alternative(kind: str, parts: Mapping[int, Part], classes: ClassUses) -> Alternative:
     at, why = tuple(parts), next((part.why for part in parts.values() if part.why), "")
     if kind == CHAIN:
-        bodies = {use: part.content for use, part in parts.items() if isinstance(part.content, Body)}
+        bodies = {use: chain for use, part in parts.items() if (chain := _chain(part)) is not None}
         return Alternative(kind, at, {}, unify(bodies, classes).parts, why)
     values: dict[str, dict[int, Value]] = {}
     for use, part in parts.items():
