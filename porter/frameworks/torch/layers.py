@@ -16,7 +16,7 @@ def pair(value: int | tuple[int, int]) -> tuple[int, int]:
 
 
 class SamePad2d(nn.Module):
-    """Pads by TensorFlow's SAME rule from the input's size: the odd cell at the end, or, where `lower`, at the beginning."""
+    """Pads by TensorFlow's SAME rule: the odd cell at the end, or, where `lower`, at the start."""
 
     def __init__(
         self,
@@ -35,7 +35,8 @@ class SamePad2d(nn.Module):
     def amounts(self, size: int, axis: int) -> tuple[int, int]:
         reach, stride = self.reach[axis], self.stride[axis]
         total = reach - (size - 1) % stride
-        if reach + 1 < stride:  # then total may be negative, where nothing is added: the factor is 0 there and 1 elsewhere
+        if reach + 1 < stride:
+            # Then total may be negative, and nothing is added: the factor is 0 there, 1 elsewhere.
             total = total * ((total + stride - 1) // stride)
         less = total // 2
         return (total - less, less) if self.lower else (less, total - less)
