@@ -140,7 +140,7 @@ def _record(
         tensors=opened.lists,
         dtype=dtype,
         preprocess=zoo.preprocess,
-        labels=zoo.labels,
+        labels=opened.labels,
         classes=int(opened.options["classes"]),
         source_classes=opened.source_classes,
         background=opened.background,

@@ -25,6 +25,7 @@ class Guess:
     index: int
     wnid: str | None
     name: str | None
+    logit: float
     probability: float
 
 
@@ -60,5 +61,6 @@ def _predict(port: Port, model: Any, image: Path, batch: Array) -> Prediction:
     guesses = []
     for index in map(int, best):
         label = class_label(index, port.record.labels, port.record.background)
-        guesses.append(Guess(index, label.wnid if label else None, label.name if label else None, probability=float(shares[index])))
+        wnid, name = (label.wnid, label.name) if label else (None, None)
+        guesses.append(Guess(index, wnid, name, logit=float(logits[index]), probability=float(shares[index])))
     return Prediction(image, tuple(guesses), logits)

@@ -82,7 +82,10 @@ def verdict(found: Verdict, layers: bool) -> str:
 def predictions(found: Sequence[Prediction]) -> str:
     blocks = []
     for prediction in found:
-        rows = [f"  {guess.probability:7.2%}  {guess.name or f'class {guess.index}'}" for guess in prediction.top5]
+        rows = [
+            f"  {guess.probability:7.2%}  logit {guess.logit:8.4f}  {guess.name or f'class {guess.index}'}"
+            for guess in prediction.top5
+        ]
         blocks.append("\n".join([str(prediction.image), *rows]))
     return "\n".join(blocks)
 

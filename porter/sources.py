@@ -15,7 +15,7 @@ from porter.files import Fetched, WeightsFile, digest, fetch
 from porter.frameworks import get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.reading import read_checkpoint
-from porter.graph import Graph
+from porter.graph import Graph, tensor_shapes
 from porter.mapping import head_classes, map_tensors, source_layers
 from porter.matching import rank
 from porter.port import SourceFile, TensorLists, is_port, read_port
@@ -30,6 +30,7 @@ class Opened:
     Attributes:
         options: the options that the recipe was expanded with beyond the zoo's own, `classes` among them.
         source_classes: rows of the file's head.
+        labels: the map of the classes; None where the file's head is not the zoo's own.
         background: the first row of the port's head is ImageNet's background class.
         layers: the source's layer names by path; empty where the source is a port.
         checkpoint: the file as read; None where the source is a port.
@@ -43,6 +44,7 @@ class Opened:
     options: Mapping[str, Any]
     file: SourceFile
     source_classes: int
+    labels: str | None
     background: bool
     warnings: tuple[str, ...]
     layers: Mapping[str, LayerName]
@@ -53,8 +55,8 @@ class Opened:
         framework = get_framework(self.zoo.framework)
         if self.checkpoint is None or self.zoo.reference not in framework.REFERENCES:
             return None
-        checkpoint = rounded(self.checkpoint, dtype)
-        return Reference(framework, self.zoo, self.variant, self.source_classes, checkpoint, self.layers, self.background)
+        checkpoint, keep_background = rounded(self.checkpoint, dtype), self.source_classes == self.options["classes"]
+        return Reference(framework, self.zoo, self.variant, self.source_classes, checkpoint, self.layers, keep_background)
 
     def own(self, dtype: Dtype) -> Source:
         """Porter's own build of the same graph in the source's framework."""
@@ -100,6 +102,7 @@ def _open_port(folder: Path, variant: str, zoo: Zoo) -> Opened:
         options=record.options,
         file=SourceFile(file=port.framework.MODEL_FILE, format="port", sha256=digest(folder / port.framework.MODEL_FILE)),
         source_classes=record.classes,
+        labels=record.labels,
         background=record.background,
         warnings=(),
         layers={},
@@ -118,13 +121,14 @@ def _open_file(recipe: Recipe, variant: str, zoo: Zoo, weights: Path, keep_backg
     draft = expand(recipe, variant, zoo, {})
     source_classes = head_classes(draft, framework, source_layers(recipe, variant, zoo, draft, checkpoint), checkpoint)
     head = source_layers(recipe, variant, zoo, draft, checkpoint)[draft.output]
-    background = "drop_background" in head.transforms
+    own_head = source_classes == tensor_shapes(draft)[draft.output]["kernel"][0]
+    background = own_head and "drop_background" in head.transforms
     drops = background and not keep_background
     options = {"classes": source_classes - 1 if drops else source_classes}
     graph = expand(recipe, variant, zoo, options)
     layers = source_layers(recipe, variant, zoo, graph, checkpoint)
     try:
-        mapped = map_tensors(graph, framework, layers, zoo, checkpoint, keep_background)
+        mapped = map_tensors(graph, framework, layers, zoo, checkpoint, keep_background=not drops)
     except MappingError as error:
         raise MappingError(error.message, where=error.where, next=_looks_like(checkpoint, recipe)) from None
     return Opened(
@@ -136,6 +140,7 @@ def _open_file(recipe: Recipe, variant: str, zoo: Zoo, weights: Path, keep_backg
         options=options,
         file=SourceFile(file=weights.name, format=checkpoint.format, sha256=digest(weights), notes=checkpoint.notes),
         source_classes=source_classes,
+        labels=zoo.labels if own_head else None,
         background=background and not drops,
         warnings=warnings,
         layers=layers,

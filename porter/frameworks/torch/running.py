@@ -59,13 +59,30 @@ def _capture(model: nn.Module, batch: Array, modules: Mapping[str, str]) -> dict
         stack.enter_context(_full_precision())
         like = next(model.parameters(), None)
         inputs = to_tensor(batch)
-        model(inputs if like is None else inputs.to(like.device, like.dtype))
+        if like is not None:
+            inputs = inputs.to(like.device, like.dtype)
+        if inputs.dtype == torch.float64:
+            stack.enter_context(_one_thread())
+        model(inputs)
     return {path: _to_array(value) for path, value in values.items()}
 
 
 def _to_array(value: torch.Tensor) -> Array:
     found: Array = (value.float() if value.dtype == torch.bfloat16 else value).cpu().numpy()
     return found
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Torch's double-precision convolutions wait for all threads once per group: on a busy machine a depthwise one takes a
+    hundred times as long on two threads as on one.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager
