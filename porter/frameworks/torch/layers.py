@@ -1,4 +1,4 @@
-"""The layers that torch.nn lacks. Generated model.py files carry copies of them, so they use torch and the standard library alone.
+"""The layers that torch.nn lacks. Generated model.py files carry copies: they use torch and the standard library alone.
 
 Sizes are computed so that a traced or exported program computes them again at run time: no `max`, and no division of a negative
 number, which such programs get wrong (`-(-n // s)` gives 28 for 29 at odd sizes in torch.onnx.export).
@@ -16,7 +16,7 @@ def pair(value: int | tuple[int, int]) -> tuple[int, int]:
 
 
 class SamePad2d(nn.Module):
-    """Pads by TensorFlow's SAME rule from the input's size: the odd cell at the end, or, where `lower`, at the beginning."""
+    """Pads by TensorFlow's SAME rule: the odd cell at the end, or, where `lower`, at the start."""
 
     def __init__(
         self,
@@ -35,7 +35,8 @@ class SamePad2d(nn.Module):
     def amounts(self, size: int, axis: int) -> tuple[int, int]:
         reach, stride = self.reach[axis], self.stride[axis]
         total = reach - (size - 1) % stride
-        if reach + 1 < stride:  # then total may be negative, where nothing is added: the factor is 0 there and 1 elsewhere
+        if reach + 1 < stride:
+            # Then total may be negative, and nothing is added: the factor is 0 there, 1 elsewhere.
             total = total * ((total + stride - 1) // stride)
         less = total // 2
         return (total - less, less) if self.lower else (less, total - less)
@@ -47,9 +48,14 @@ class SamePad2d(nn.Module):
 
 
 class SameAvgPool2d(nn.Module):
-    """Average pool under SAME: each window's sum over the number of its cells that lie in the input."""
+    """Average pool under SAME: the sum of a window over how many of its cells are input."""
 
-    def __init__(self, kernel_size: int | tuple[int, int], stride: int | tuple[int, int], lower: bool = False) -> None:
+    def __init__(
+        self,
+        kernel_size: int | tuple[int, int],
+        stride: int | tuple[int, int],
+        lower: bool = False,
+    ) -> None:
         super().__init__()
         self.pad = SamePad2d(kernel_size, stride, lower=lower)
         self.sum = nn.AvgPool2d(kernel_size, stride, divisor_override=1)
@@ -61,7 +67,7 @@ class SameAvgPool2d(nn.Module):
 
 
 class PaddedAvgPool2d(nn.Module):
-    """Average pool over (left, right, top, bottom) zeros, of which the divisor counts `counted` besides the input."""
+    """Average pool over zeros (left, right, top, bottom), of which the divisor counts `counted`."""
 
     def __init__(
         self,
@@ -73,7 +79,7 @@ class PaddedAvgPool2d(nn.Module):
         super().__init__()
         self.padding = padding
         self.counted = counted
-        self.rest = tuple(all_cells - some for all_cells, some in zip(padding, counted, strict=True))
+        self.rest = [pad - some for pad, some in zip(padding, counted, strict=True)]
         self.sum = nn.AvgPool2d(kernel_size, stride, divisor_override=1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from porter.dtypes import Array, Dtype, storage_type
 from porter.errors import FileError
+from porter.frameworks.safetensors import read_safetensors
 from porter.frameworks.torch.source import model_source
 from porter.frameworks.torch.state import canonical_tensors, state_arrays
 from porter.graph import Graph
@@ -40,14 +40,9 @@ def read_weights(folder: Path, graph: Graph) -> dict[str, dict[str, Array]]:
         FileError: no such file, or not a safetensors file. MappingError: tensors that do not fit the graph.
     """
     path = folder / WEIGHTS_FILE
-    try:
-        with safe_open(path, framework="np") as file:
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (a file, not a dict)
-    except FileNotFoundError:
-        raise FileError("the port has no weights", where=str(path), next="convert again") from None
-    except (SafetensorError, OSError) as error:
-        raise FileError(f"not a safetensors file: {error}", where=str(path), next="convert again") from None
-    return canonical_tensors(graph, state)
+    if not path.is_file():
+        raise FileError("the port has no weights", where=str(path), next="convert again")
+    return canonical_tensors(graph, read_safetensors(path).tensors)
 
 
 def _dense(array: Array) -> Array:

@@ -1,3 +1,148 @@
-def model_source(plan: object) -> str:
-    return ""
-    return ""
+"""`model.py` of a port: the plan as a person would write it, with torch and the standard library alone. Imports no torch.
+
+It is made from the same steps as the built module. Uses of one block are unified into one class, whose arguments are what differs
+between them; every expression is checked against the values of every use before it is written.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from keyword import iskeyword
+
+from porter.frameworks.torch.source.arguments import Vector
+from porter.frameworks.torch.source.classes import OWN_LAYERS, Class, write_class
+from porter.frameworks.torch.source.loader import CHAIN_FUNCTION, LOADER, fixed_size
+from porter.frameworks.torch.source.runs import SHORTEST
+from porter.frameworks.torch.source.template import ClassUse, NoTemplate, signature, unify
+from porter.frameworks.torch.source.tree import Body, make_tree
+from porter.frameworks.torch.steps import Value, make_steps
+from porter.graph import channels_of
+from porter.plan import Plan
+
+# Names that the generated text gives a meaning of its own.
+_TAKEN = {
+    "Model",
+    "Path",
+    "F",
+    "DTYPES",
+    "self",
+    "torch",
+    "nn",
+    "chain",
+    "index",
+    "repeat",
+    "repeats",
+    "settings",
+    "block",
+    *OWN_LAYERS,
+}
+
+
+def model_source(plan: Plan) -> str:
+    """The text of model.py.
+
+    Raises:
+        GraphError: part of a path that is no Python name. PaddingError: a realisation that torch's layers do not have.
+    """
+    steps = make_steps(plan)
+    tree = make_tree(plan.graph, steps)
+    channels = channels_of(plan.graph)
+    pads = {step.path: channels[step.inputs[0]] for step in steps if step.path not in channels}
+    classes = _Classes(tree, channels | pads)
+    model = classes.model(fixed_size(plan.size))
+    body = "\n\n\n".join(["\n".join(found.lines) for found in [*classes.by_name.values(), model]])
+    own = _own_layers(body)
+    size = "any size" if plan.size is None else f"{plan.size[0]}x{plan.size[1]}"
+    parts = [
+        _head(plan.graph.channels, size, own + body),
+        *([CHAIN_FUNCTION] if "chain(" in body else []),
+        *([own] if own else []),
+        body,
+        LOADER,
+    ]
+    return "\n\n\n".join(parts) + "\n"
+
+
+def _head(channels: int, size: str, body: str) -> str:
+    functional = "from torch.nn import functional as F\n" if "F." in body else ""
+    ordered = "from collections import OrderedDict\n" if "chain(" in body else ""
+    return (
+        f'"""Input: N x {channels} x H x W, {size}. Written by porter; `load()` reads the weights beside it."""\n\n'
+        f"import json\nimport math\n{ordered}from pathlib import Path\n\nimport torch\nfrom torch import nn\n{functional}"
+    ).rstrip()
+
+
+def _own_layers(body: str) -> str:
+    """The text of the layers that torch.nn lacks, as far as `body` and they themselves need them."""
+    text = files("porter.frameworks.torch").joinpath("layers.py").read_text(encoding="utf-8")
+    found: list[str] = []
+    for node in reversed(ast.parse(text).body):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and f"{node.name}(" in "\n".join([body, *found]):
+            found.insert(0, ast.get_source_segment(text, node) or "")
+    return "\n\n\n".join(found)
+
+
+@dataclass
+class _Classes:
+    """The classes of a model's blocks, innermost first."""
+
+    tree: Body
+    channels: Mapping[str, int]
+    by_name: dict[str, Class] = field(default_factory=dict)
+    uses: dict[str, ClassUse] = field(default_factory=dict)
+
+    def model(self, entry: list[str]) -> Class:
+        for block in dict.fromkeys(body.block for body in self.tree.bodies() if body is not self.tree):
+            if block is not None:
+                self._define(block, ())
+        return write_class("Model", unify({0: self.tree}, self.uses), {}, self.by_name, entry)
+
+    def _define(self, block: str, outer: tuple[str, ...]) -> None:
+        uses = [body for body in self.tree.bodies() if body.block == block and body is not self.tree]
+        if block in outer or uses[0].path in self.uses:
+            return
+        for inner in dict.fromkeys(body.block for use in uses for body in use.bodies()):
+            if inner is not None and inner != block:
+                self._define(inner, (*outer, block))
+        try:
+            self._write(block, uses)
+        except NoTemplate:
+            alike: dict[object, list[Body]] = {}
+            for use in uses:
+                alike.setdefault(signature(use, self.uses), []).append(use)
+            for group in alike.values():
+                self._write(block, group)
+
+    def _write(self, block: str, uses: list[Body]) -> None:
+        bodies = dict(enumerate(uses))
+        template = unify(bodies, self.uses)
+        names = [
+            name
+            for name in uses[0].arguments or {}
+            if name.isidentifier()
+            and not iskeyword(name)
+            and name not in _TAKEN
+            and all(name in (use.arguments or {}) for use in uses)
+        ]
+        given: dict[str, Vector] = {name: {i: _value((use.arguments or {})[name]) for i, use in bodies.items()} for name in names}
+        given["channels"] = {i: self.channels[use.source] for i, use in bodies.items()}
+        in_a_row = len(uses) >= SHORTEST and all("/" not in use.path for use in uses)
+        found = write_class(self._name(block), template, given, self.by_name, defaults=not in_a_row)
+        self.by_name[found.name] = found
+        for number, use in bodies.items():
+            self.uses[use.path] = ClassUse(found.name, {p.name: p.values[number] for p in found.parameters})
+
+    def _name(self, block: str) -> str:
+        name = base = "".join(word[:1].upper() + word[1:] for word in block.split("_"))
+        number = 2
+        while name in _TAKEN | self.by_name.keys():
+            name, number = f"{base}{number}", number + 1
+        return name
+
+
+def _value(value: object) -> Value:
+    """A recipe's argument as something that compares and hashes."""
+    return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]

@@ -1,0 +1,121 @@
+"""The body of a generated `forward`: what feeds what, as statements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from porter.frameworks.torch.source.template import Edge, Template, TemplatePart
+from porter.frameworks.torch.source.text import WIDTH, Call, Choice, Expression, Item, call, flat, lines
+from porter.frameworks.torch.source.tree import ENTRY
+from porter.frameworks.torch.steps import FUNCTIONS
+
+_NESTED = 3
+"""How many calls are written inside one another."""
+_KEPT = frozenset({"self", "torch", "nn", "F", "index"})
+
+
+class Forward:
+    """Writes one `forward`.
+
+    Args:
+        flags: attribute names of conditions: of a part that some uses lack, by its name; of an input that differs, by
+            (part's name, number of the input), or the part `None` for the output.
+        runs: first part of a loop to its names, `block{index}` and the range.
+    """
+
+    def __init__(
+        self,
+        template: Template,
+        flags: Mapping[tuple[str | None, int | None], str],
+        runs: Mapping[str, tuple[Sequence[str], str, str]],
+    ) -> None:
+        self.template, self.flags, self.runs = template, flags, runs
+        self.joins = any(_function(part) == "concat" for part in template.parts)
+        self.written: list[str] = []
+
+    def statements(self) -> list[str]:
+        """The lines, at the indentation of a method's body."""
+        parts = self.template.parts
+        last_read = {source: number for number, part in enumerate(parts) for edge in part.inputs for source in edge.sources}
+        last_read |= dict.fromkeys(self.template.output.sources, len(parts))
+        variables = {ENTRY: "x"}
+        skipped: set[str] = set()
+        pending: tuple[str, Expression, int] | None = None  # of the statement not written yet: variable, expression, depth
+        for number, part in enumerate(parts):
+            if part.name in skipped:
+                continue
+            source = part.inputs[0].source
+            if part.name in self.runs:
+                names, template_name, numbers = self.runs[part.name]
+                skipped.update(names)
+                self._write(pending)
+                pending = None
+                variable = variables[source]
+                self.written.append(f"        for index in {numbers}:")
+                self.written.append(f'            {variable} = self.get_submodule(f"{template_name}")({variable})')
+                variables[names[-1]] = variable
+                continue
+            live = {variables[name] for name, last in last_read.items() if last > number and name in variables}
+            variable = variables[source]
+            beside = self.joins and variable == "x" and bool(live)
+            if variable in live or beside or len(part.inputs[0].sources) > 1:
+                variable = self._fresh(part, live)
+            nests = pending is not None and _is_module(part) and len(part.inputs) == 1 and part.inputs[0].other is None
+            if nests and pending is not None and variables[source] == pending[0] == variable and pending[2] < _NESTED:
+                nested = call(f"self.{part.name}", pending[1])
+                if len(f"        return {flat(nested)}") <= WIDTH:
+                    pending = variable, nested, pending[2] + 1
+                    variables[part.name] = variable
+                    continue
+            self._write(pending)
+            pending = variable, self._expression(part, variables), 1
+            variables[part.name] = variable
+        self._finish(pending, variables)
+        return self.written
+
+    def _finish(self, pending: tuple[str, Expression, int] | None, variables: Mapping[str, str]) -> None:
+        output = self._edge(self.template.output, (None, 0), variables)
+        if pending is not None and output == pending[0]:
+            self.written += lines("return ", pending[1], depth=2)
+            return
+        self._write(pending)
+        self.written += lines("return ", output, depth=2)
+
+    def _write(self, pending: tuple[str, Expression, int] | None) -> None:
+        if pending is not None and pending[1] != pending[0]:
+            self.written += lines(f"{pending[0]} = ", pending[1], depth=2)
+
+    def _fresh(self, part: TemplatePart, live: set[str]) -> str:
+        short = re.sub(r"_\d+[a-z]?$", "", part.name.replace(".", "_"))
+        full = part.name.replace(".", "_")
+        ordinary = [] if self.joins or len(part.inputs[0].sources) > 1 else ["out"]
+        candidates = [name for name in [*ordinary, short, full] if name.isidentifier() and name not in _KEPT | live | {"x"}]
+        name = candidates[0] if candidates else f"{full}_"
+        while name in live:
+            name += "_"
+        return name
+
+    def _expression(self, part: TemplatePart, variables: Mapping[str, str]) -> Expression:
+        inputs = [self._edge(edge, (part.name, number), variables) for number, edge in enumerate(part.inputs)]
+        function = _function(part)
+        if function is None:
+            return call(f"self.{part.name}", *inputs)
+        joined: Expression = " + ".join(f"({flat(value)})" if isinstance(value, Choice) else str(value) for value in inputs)
+        if function == "concat":
+            joined = Call("torch.cat", (Item(Call("", tuple(map(Item, inputs)), "[]")), Item("1")))
+        flag = self.flags.get((part.name, None))
+        return joined if flag is None else Choice(joined, f"self.{flag}", inputs[part.through or 0])
+
+    def _edge(self, edge: Edge, key: tuple[str | None, int], variables: Mapping[str, str]) -> Expression:
+        if edge.other is None:
+            return variables[edge.source]
+        return Choice(variables[edge.source], f"self.{self.flags[key]}", variables[edge.other])
+
+
+def _function(part: TemplatePart) -> str | None:
+    return next((alternative.kind for alternative in part.alternatives if alternative.kind in FUNCTIONS), None)
+
+
+def _is_module(part: TemplatePart) -> bool:
+    return _function(part) is None

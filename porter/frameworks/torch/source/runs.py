@@ -1,0 +1,191 @@
+"""Uses of one class in a row, as a loop over a short table, the way papers print them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Protocol
+
+from porter.frameworks.torch.source.template import TemplatePart
+from porter.frameworks.torch.source.text import INDENT, Call, Item, lines, literal
+from porter.frameworks.torch.steps import Value
+
+SHORTEST = 5
+"""From how many uses on a loop reads better than lines."""
+
+
+class _HasParameters(Protocol):
+    @property
+    def parameters(self) -> Sequence[_HasName]: ...
+
+
+class _HasName(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def default(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive parts `prefix` + a number from `start` on, all of the class `kind`, each fed by the one before.
+
+    Attributes:
+        names: of the parts.
+        arguments: of each use, by argument.
+        own: the class's arguments, in its order.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    start: int
+    arguments: tuple[Mapping[str, Value], ...]
+    own: tuple[str, ...]
+
+    @property
+    def pattern(self) -> str:
+        """The parts' names as the inside of an f-string."""
+        return re.sub(r"\d+$", "", self.names[0]) + "{index}"
+
+    @property
+    def numbers(self) -> str:
+        stop = self.start + len(self.names)
+        return f"range({stop})" if self.start == 0 else f"range({self.start}, {stop})"
+
+    def lines(self, target: str, call: Callable[[str, Mapping[str, str]], Call]) -> list[str]:
+        """The loop that adds the parts to `target`; `call` writes a use of the class from the text of its arguments."""
+        varying = [name for name in self.own if len({use[name] for use in self.arguments}) > 1]
+        texts = {name: name if name in varying else literal(self.arguments[0][name]) for name in self.own}
+        step = self._next_channels(varying)
+        if step is not None:
+            varying.remove("channels")
+        table, special = self._table(varying, step or "")
+        margin, first = INDENT * 2, self.arguments[0].get("channels")
+        before = [] if step is None else [f"{margin}channels = {first}"]
+        after = [] if step is None else [f"channels = {step}"]
+        if not varying:
+            body = _added(target, self.pattern, call(self.kind, texts), after, 3)
+            return [*before, f"{margin}for index in {self.numbers}:", *body]
+        if all(repeats == 1 for _, repeats in table):
+            rows = [_row(row) for row, _ in table]
+            names = f"({', '.join(varying)})" if len(varying) > 1 else varying[0]
+            return [
+                *before,
+                *lines("settings = ", Call("", tuple(map(Item, rows)), "[]"), depth=2),
+                f"{margin}for index, {names} in enumerate(settings{f', start={self.start}' if self.start else ''}):",
+                *_added(target, self.pattern, call(self.kind, texts), after, 3),
+            ]
+        if special is not None:
+            name, usual = special
+            texts[name] = f"{name} if repeat == 0 else {literal(usual)}"
+        rows = [_row((*row, repeats)) for row, repeats in table]
+        note = f"{margin}# {', '.join([*varying, 'repeats'])}" + (f"; {special[0]} of the first alone" if special else "")
+        return [
+            f"{margin}index = {self.start}" if step is None else f"{margin}channels, index = {first}, {self.start}",
+            note,
+            *lines("settings = ", Call("", tuple(map(Item, rows)), "[]"), depth=2),
+            f"{margin}for {', '.join([*varying, 'repeats'])} in settings:",
+            f"{margin}{INDENT}for {'repeat' if special else '_'} in range(repeats):",
+            *_added(
+                target,
+                self.pattern,
+                call(self.kind, texts),
+                ["index += 1" if step is None else f"channels, index = {step}, index + 1"],
+                4,
+            ),
+        ]
+
+    def _next_channels(self, varying: Sequence[str]) -> str | None:
+        """What the channels of the next use are, in the arguments of this one, if they always are."""
+        if "channels" not in varying:
+            return None
+        pairs = list(zip(self.arguments[:-1], self.arguments[1:], strict=True))
+        for name in self.own:
+            for factor in (1, 2, 4):
+                if name != "channels" and all(_is_multiple(after["channels"], factor, before[name]) for before, after in pairs):
+                    # The last use is never followed, so that nothing stands against the loop's last assignment.
+                    text = name if name in varying else literal(self.arguments[0][name])
+                    return text if factor == 1 else f"{factor} * {text}"
+        return None
+
+    def _table(self, varying: Sequence[str], step: str) -> tuple[list[tuple[tuple[Value, ...], int]], tuple[str, Value] | None]:
+        """Rows of the varying arguments with how often each is repeated, and the argument that only a row's first use has.
+
+        That argument cannot be one that the next use's channels are made from.
+        """
+        values = [tuple(use[name] for name in varying) for use in self.arguments]
+        best = [(row, len(list(group))) for row, group in groupby(values)]
+        found: tuple[list[tuple[tuple[Value, ...], int]], tuple[str, Value] | None] = (best, None)
+        for place, name in enumerate(varying):
+            usual = Counter(row[place] for row in values).most_common(1)[0][0]
+            rows = list(_rows_by_first(values, place, usual))
+            if name not in step.split() and len(rows) < len(found[0]):
+                found = rows, (name, usual)
+        return found
+
+
+def find_runs(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> list[Run]:
+    """The runs among the parts of a module that is used once."""
+    found: list[Run] = []
+    for row in _rows(parts, classes):
+        if len(row) >= SHORTEST:
+            kind = row[0].alternatives[0].kind
+            arguments = tuple({name: vector[0] for name, vector in part.alternatives[0].arguments.items()} for part in row)
+            own = tuple(parameter.name for parameter in classes[kind].parameters)
+            found.append(Run(kind, tuple(part.name for part in row), _counter(row[0].name)[1], arguments, own))
+    return found
+
+
+def _rows(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> Iterator[list[TemplatePart]]:
+    row: list[TemplatePart] = []
+    for part in parts:
+        if row and not _follows(row[-1], part):
+            yield row
+            row = []
+        row = [*row, part] if part.alternatives[0].kind in classes and "." not in part.name else []
+    if row:
+        yield row
+
+
+def _follows(before: TemplatePart, part: TemplatePart) -> bool:
+    (prefix, number), (other, next_number) = _counter(before.name), _counter(part.name)
+    same = before.alternatives[0].kind == part.alternatives[0].kind and prefix == other and next_number == number + 1
+    return same and [edge.source for edge in part.inputs] == [before.name]
+
+
+def _counter(name: str) -> tuple[str, int]:
+    match = re.fullmatch(r"(.*?)(0|[1-9]\d*)", name)
+    return (match[1], int(match[2])) if match else (name, -1)
+
+
+def _rows_by_first(values: Sequence[tuple[Value, ...]], place: int, usual: Value) -> Iterator[tuple[tuple[Value, ...], int]]:
+    """Rows within which the value at `place` is free in the first use and `usual` in the others."""
+    start = 0
+    for end in range(1, len(values) + 1):
+        rest = [(*row[:place], *row[place + 1 :]) for row in values[start : end + 1]]
+        if end == len(values) or rest[0] != rest[-1] or values[end][place] != usual:
+            yield values[start], end - start
+            start = end
+
+
+def _added(target: str, pattern: str, use: Call, after: Sequence[str], depth: int) -> list[str]:
+    added = lines(f"{target}.add_module", Call("", (Item(f'f"{pattern}"'), Item(use))), depth=depth)
+    if len(added) > 1:
+        added = [
+            *lines("block = ", use, depth=depth),
+            *lines(f"{target}.add_module", Call("", (Item(f'f"{pattern}"'), Item("block"))), depth=depth),
+        ]
+    return [*added, *(INDENT * depth + text for text in after)]
+
+
+def _row(values: tuple[Value, ...]) -> str:
+    texts = [literal(value) for value in values]
+    return f"({', '.join(texts)})" if len(texts) > 1 else texts[0]
+
+
+def _is_multiple(value: Value, factor: int, of: Value) -> bool:
+    return type(of) is int and value == factor * of

@@ -1,0 +1,250 @@
+"""model.py says the same as the built module, with nothing but torch and the standard library."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from porter.errors import GraphError
+from porter.frameworks import torch as framework
+from porter.frameworks.torch.source import model_source
+from porter.graph import INPUT, Add, AvgPool, BatchNorm, Concat, Conv, Graph, MaxPool, Node, Relu, Scope, tensor_shapes
+from porter.padding import LOWEST, Convention, Window
+from porter.plan import ANY, make_plan
+from porter.recipe import expand, find_recipe
+from tests.frameworks.torch.graphs import Writer, inception, mobilenet_v2, resnet_v2, small_mobilenet
+from tests.standin import calibrated_tensors, smooth_images
+
+SIZE = (33, 31)
+
+
+def slim_mobilenet():
+    return small_mobilenet(alpha=0.35)
+
+
+def lower_mobilenet():
+    return small_mobilenet(Convention("same_lower"))
+
+
+def deep_resnet():
+    """Stages long enough to become loops."""
+    return resnet_v2((3, 6, 5), Convention("same", fill=LOWEST))
+
+
+def odd_pools():
+    """Averages that torch lacks, a container with two outputs, a sum of three, a join at the root."""
+    w = Writer()
+    w.conv("stem/conv", 4, 3, 2, bias=True)
+    left = w.add("stem/left", AvgPool(Window((3, 3), (2, 2)), Convention("same")))
+    right = w.add("stem/right", AvgPool(Window((2, 2), (2, 2)), Convention(rounding="ceil")), "stem/conv")
+    valid = w.add("middle", MaxPool(Window((3, 3), (2, 2)), Convention("same", fill=LOWEST)), "stem/conv")
+    w.add("sum", Add(), left, right, valid)
+    caffe = Convention("explicit", (0, 2, 0, 2), average="clipped_window", rounding="ceil")
+    w.add("counted", AvgPool(Window((3, 3), (2, 2)), caffe))
+    other = w.add("rounded", AvgPool(Window((3, 3), (2, 2)), Convention("explicit", (0, 2, 0, 2))), "sum")
+    w.add("join", Concat(), "counted", other)
+    return w.graph()
+
+
+def unlike_uses():
+    """Uses of one block that no condition on its arguments tells apart: one adds, one joins."""
+    w = Writer()
+    for path, op in (("a", Add()), ("b", Concat()), ("c", Add())):
+        w.scope(path, "mix")
+        source = w.last
+        w.conv(f"{path}/conv", w.width[source], 3)
+        w.add(f"{path}/out", op, source, f"{path}/conv")
+    return w.graph()
+
+
+MAKERS = [small_mobilenet, slim_mobilenet, lower_mobilenet, resnet_v2, deep_resnet, inception, odd_pools, unlike_uses]
+
+
+@cache
+def tensors_of(make):
+    if make in (odd_pools, unlike_uses):
+        random = np.random.default_rng(0)
+        return {p: {r: random.standard_normal(s) for r, s in roles.items()} for p, roles in tensor_shapes(make()).items()}
+    return calibrated_tensors(make(), (32, 32), 1)
+
+
+def written(folder, make, size=ANY, dtype="float32"):
+    plan = make_plan(make(), size, framework.CAPABILITIES)
+    framework.write(folder, plan, tensors_of(make), {}, dtype)
+    spec = importlib.util.spec_from_file_location("model", folder / "model.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module, plan
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("size", [ANY, SIZE], ids=["any", "fixed"])
+def test_the_same_keys_and_the_same_bits_as_the_built_module(tmp_path, make, size):
+    module, plan = written(tmp_path, make, size)
+    loaded, built = module.load(), framework.build(plan, tensors_of(make), {}, "float32")
+    assert set(loaded.state_dict()) == set(built.state_dict())
+    assert not loaded.training
+    for rows, columns in [SIZE] if plan.size else [SIZE, (32, 32), (47, 34)]:
+        x = torch.from_numpy(smooth_images(3, (rows, columns), 3, 2))
+        with torch.inference_mode():
+            found = loaded(x)
+            assert torch.equal(found, built(x))
+        assert found.std() > 0
+
+
+@pytest.mark.parametrize("make", [*MAKERS, mobilenet_v2])
+@pytest.mark.parametrize("size", [ANY, SIZE], ids=["any", "fixed"])
+def test_formatted_as_ruff_would(tmp_path, make, size):
+    path = tmp_path / "model.py"
+    path.write_text(model_source(make_plan(make(), size, framework.CAPABILITIES)))
+    ruff = shutil.which("ruff", path=Path(sys.executable).parent)
+    for arguments in (["format", "--diff"], ["check", "--select", "E,F,W,I,B"]):
+        result = subprocess.run([ruff, *arguments, "--isolated", "--line-length", "100", path], capture_output=True, text=True)
+        assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_imports_torch_and_the_standard_library_alone(make):
+    tree = ast.parse(model_source(make_plan(make(), ANY, framework.CAPABILITIES)))
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in imported} - sys.stdlib_module_names == {"torch"}
+
+
+def test_mobilenet_v2_reads_like_the_paper():
+    source = model_source(make_plan(mobilenet_v2(), (224, 224), framework.CAPABILITIES))
+    assert "class InvertedResidual(nn.Module):\n    def __init__(self, channels, filters, stride, expansion):" in source
+    assert "self.residual = channels == filters" in source
+    assert "(24, 2, 6, 2),\n" in source, "a row of the paper's table: filters, stride, expansion, repeats"
+    assert "conv_pad=nn.ZeroPad2d((0, 1, 0, 1)) if stride > 1 else nn.Identity()," in source
+    assert source.count("\n") < 125
+
+
+def test_a_long_resnet_is_no_longer_than_a_short_one():
+    short, long = (model_source(make_plan(resnet_v2(d), ANY, framework.CAPABILITIES)) for d in ((6, 6), (8, 36)))
+    assert short.count("\n") == long.count("\n")
+
+
+@pytest.mark.parametrize("zoo", ["keras", "torchvision"])
+@pytest.mark.parametrize("size", [ANY, (224, 224), (225, 201)], ids=["any", "224", "odd"])
+def test_the_recipes_give_few_lines(zoo, size):
+    recipe = find_recipe("mobilenet_v2")
+    for variant in recipe.variants if zoo == "keras" else ["mobilenet_v2"]:
+        graph = expand(recipe, variant, recipe.zoo(zoo, variant), {})
+        source = model_source(make_plan(graph, size, framework.CAPABILITIES))
+        assert source.count("\n") < (165 if "SamePad2d" in source else 125)
+        assert source.count("class InvertedResidual(") == 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_stored_types_survive(tmp_path, dtype):
+    module, plan = written(tmp_path, small_mobilenet, dtype=dtype)
+    state = module.load().state_dict()
+    built = framework.build(plan, tensors_of(small_mobilenet), {}, dtype).state_dict()
+    back = framework.read_port(tmp_path, plan, {})
+    for name, value in state.items():
+        assert value.dtype == built[name].dtype
+        assert torch.equal(value, built[name])
+    assert state["stem.conv.weight"].dtype == getattr(torch, dtype)
+    assert back["stem/conv"]["kernel"].dtype.name == dtype
+    assert np.array_equal(back["stem/conv"]["kernel"].astype(np.float64), state["stem.conv.weight"].double().numpy())
+    assert set(back["stem/norm"]) == {"gamma", "beta", "mean", "variance", "batches"}
+
+
+def test_a_transposed_view_is_written_as_it_reads(tmp_path):
+    plan = make_plan(small_mobilenet(), ANY, framework.CAPABILITIES)
+    kernel = tensors_of(small_mobilenet)["stem/conv"]["kernel"]
+    view = np.ascontiguousarray(kernel.transpose(2, 3, 1, 0)).transpose(3, 2, 0, 1)
+    tensors = {**tensors_of(small_mobilenet), "stem/conv": {"kernel": view}}
+    framework.write(tmp_path, plan, tensors, {}, "float32")
+    assert np.array_equal(framework.read_port(tmp_path, plan, {})["stem/conv"]["kernel"], kernel)
+
+
+def test_the_counter_of_batches_may_be_absent(tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    module, _ = written(tmp_path, small_mobilenet)
+    path = tmp_path / "model.safetensors"
+    save_file({key: value for key, value in load_file(path).items() if not key.endswith("num_batches_tracked")}, path)
+    state = module.load(tmp_path).state_dict()
+    assert state["stem.norm.num_batches_tracked"] == 0
+    assert not any(value.is_meta for value in state.values())
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "beyond", "overlong"])
+def test_a_damaged_file_is_refused(tmp_path, damage):
+    module, _ = written(tmp_path, small_mobilenet)
+    path = tmp_path / "model.safetensors"
+    whole = path.read_bytes()
+    start = 8 + int.from_bytes(whole[:8], "little")
+    header = whole[8:start]
+    offsets = header[header.index(b'"data_offsets":[') :].split(b"]")[0]
+    first, last = offsets.split(b"[")[1].split(b",")
+    changed = b'"data_offsets":[%s,%d' % (first, int(last) + 4)
+    longer = header.replace(offsets, changed, 1)
+    damaged = {
+        "cut": whole[:-4],
+        "empty": b"",
+        "beyond": (10**12).to_bytes(8, "little") + whole[8:],
+        "overlong": len(longer).to_bytes(8, "little") + longer + whole[start:],
+    }
+    path.write_bytes(damaged[damage])
+    with pytest.raises(ValueError, match=r"cut short|does not lie within"):
+        module.load()
+
+
+def test_a_fixed_size_is_refused_elsewhere_and_in_a_trace(tmp_path):
+    module, plan = written(tmp_path, small_mobilenet, (32, 32))
+    assert plan.size == (32, 32)
+    model, x = module.load(), torch.ones(1, 3, 32, 32)
+    with pytest.raises(ValueError, match="32x32 alone, got"):
+        model(torch.ones(1, 3, 33, 31))
+    with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:
+        traced = torch.jit.trace(model, x, check_trace=False)
+    assert not [warning for warning in caught if issubclass(warning.category, torch.jit.TracerWarning)]
+    assert torch.equal(traced(x), model(x))
+    with pytest.raises(RuntimeError, match="unflatten"):
+        traced(torch.ones(1, 3, 33, 31))
+
+
+def test_any_size_traced_and_exported(tmp_path):
+    model = written(tmp_path, small_mobilenet)[0].load()
+    x = torch.from_numpy(smooth_images(3, (32, 32), 3, 2))
+    with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:
+        traced = torch.jit.trace(model, x, check_trace=False)
+    assert not [warning for warning in caught if issubclass(warning.category, torch.jit.TracerWarning)]
+    dynamic = ({2: torch.export.Dim("rows", min=24, max=512), 3: torch.export.Dim("columns", min=24, max=512)},)
+    exported = torch.export.export(model, (x,), dynamic_shapes=dynamic).module()
+    for size in [(32, 32), (33, 31), (47, 34)]:
+        x = torch.from_numpy(smooth_images(3, size, 3, 2))
+        with torch.inference_mode():
+            assert torch.equal(traced(x), model(x))
+            assert torch.equal(exported(x), model(x))
+
+
+def test_a_node_above_others(tmp_path):
+    conv = Conv(3, Window((1, 1)), Convention())
+    graph = Graph((Node("a/norm", BatchNorm(1e-3, 0.1), (INPUT,)), Node("a", conv, ("a/norm",))), 3, "a")
+    source = model_source(make_plan(graph, ANY, framework.CAPABILITIES))
+    namespace: dict[str, object] = {"__name__": "model"}
+    exec(compile(source, "model.py", "exec"), namespace)
+    assert {"a.weight", "a.norm.weight"} <= set(namespace["Model"]().state_dict())
+
+
+TAKEN = [f"a/{name}" for name in dir(torch.nn.Module()) if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("path", ["layers/0", "a/class", "a/b-c", *TAKEN])
+def test_a_path_that_is_no_free_python_name_is_refused(path):
+    graph = Graph((Node(path, Relu(), (INPUT,)),), 3, path, (Scope("a", "block", {}),))
+    with pytest.raises(GraphError, match="Python names"):
+        model_source(make_plan(graph, ANY, framework.CAPABILITIES))
