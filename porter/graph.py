@@ -15,7 +15,7 @@ from porter.errors import GraphError
 from porter.padding import LOWEST, Convention, Site, SiteKind, Size, Window, output_size
 
 INPUT = "input"
-Argument = int | float | bool | str | None
+Argument = int | float | bool | str | tuple["Argument", ...] | None
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def to_record(graph: Graph) -> dict[str, Any]:
     nodes = [
         {"path": node.path, "op": node.op_name, "inputs": list(node.inputs), **_jsonable(asdict(node.op))} for node in graph.nodes
     ]
-    scopes = [{"path": scope.path, "block": scope.block, "arguments": dict(scope.arguments)} for scope in graph.scopes]
+    scopes = [{"path": scope.path, "block": scope.block, "arguments": _jsonable(dict(scope.arguments))} for scope in graph.scopes]
     return {"channels": graph.channels, "output": graph.output, "nodes": nodes, "scopes": scopes}
 
 
@@ -286,12 +286,18 @@ def from_record(record: Mapping[str, Any]) -> Graph:
     """
     try:
         nodes = tuple(_node(entry) for entry in record["nodes"])
-        scopes = tuple(Scope(s["path"], s["block"], dict(s["arguments"])) for s in record["scopes"])
+        scopes = tuple(
+            Scope(s["path"], s["block"], {key: _argument(value) for key, value in s["arguments"].items()}) for s in record["scopes"]
+        )
         graph = Graph(nodes, int(record["channels"]), str(record["output"]), scopes)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise GraphError(f"the graph's record cannot be read: {error!r}", where="port.json") from None
     shapes(graph, (None, None))
     return graph
+
+
+def _argument(value: Any) -> Argument:
+    return tuple(map(_argument, value)) if isinstance(value, list) else value
 
 
 def _node(entry: Mapping[str, Any]) -> Node:

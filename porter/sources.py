@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, UsageError
 from porter.files import Fetched, WeightsFile, digest, fetch
@@ -86,6 +88,8 @@ def _open_port(folder: Path, variant: str, zoo: Zoo) -> Opened:
             next=f"porter convert {record.variant} --from {record.zoo}",
         )
     tensors = port.tensors()
+    for path, seen in record.batches.items():
+        tensors.get(path, {})["batches"] = np.array(seen, np.int64)
     used = {f"{path}:{role}": f"{path}:{role}" for path, roles in tensors.items() for role in roles}
     return Opened(
         variant=variant,

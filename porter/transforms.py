@@ -1,36 +1,95 @@
-"""The closed list of what a recipe may have done to a tensor beyond its framework's axis order."""
+"""The closed list of what may happen to an array between a file and a graph, beyond its framework's axis order.
+
+Each works on one role (`kernel`, `bias`, ...) of one node, on an array in porter's axis order: convolutions (filters, channels /
+groups, rows, columns), dense kernels (units, features). A recipe names them beside a tensor's name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from porter.dtypes import Array
 from porter.errors import MappingError
 
 
-def _drop_background(role: str, array: Array) -> Array:
-    """A head without its first row: ImageNet's 1000 classes after a background class (tensorflow/models#2383).
+@dataclass(frozen=True)
+class Transform:
+    """A change of a file's array and its inverse, each given the role; no inverse where something is lost."""
 
-    There is no way back: the row is gone.
-    """
-    if array.shape[0] < 2:
-        raise MappingError(f"a head of {array.shape[0]} rows has no background row to drop from its {role}")
-    return array[1:]
+    forward: Callable[[str, Array], Array]
+    inverse: Callable[[str, Array], Array] | None
 
 
 def _conv1x1_to_dense(role: str, array: Array) -> Array:
-    """The kernel of a head that is a 1x1 convolution in the source, (units, features, 1, 1), as a dense one."""
-    return array.reshape(array.shape[:2]) if role == "kernel" else array
+    """(units, features, 1, 1) to (units, features). One that has come as a matrix stays: TensorFlow's reader squeezes heads."""
+    if role != "kernel" or array.ndim == 2:
+        return array
+    if array.ndim != 4 or array.shape[2:] != (1, 1):
+        raise MappingError(f"expected a 1x1 convolution, got a kernel of shape {array.shape}")
+    return array[:, :, 0, 0]
 
 
-TRANSFORMS: Mapping[str, Callable[[str, Array], Array]] = {
-    "conv1x1_to_dense": _conv1x1_to_dense,
-    "drop_background": _drop_background,
+def _dense_to_conv1x1(role: str, array: Array) -> Array:
+    return array[:, :, None, None] if role == "kernel" else array
+
+
+def _drop_background(role: str, array: Array) -> Array:
+    """Without row 0, the background class of TF-slim's 1001."""
+    if array.shape[0] < 2:
+        raise MappingError(f"there is no class besides the background: a {role} of shape {array.shape}")
+    return array[1:]
+
+
+def _depthwise_to_grouped(role: str, array: Array) -> Array:
+    """keras-applications' ResNeXt kernels (width, groups * width, rows, columns), written as a depthwise convolution with
+    `width` outputs per channel before a fixed sum over each group, as the grouped convolution that both together are:
+    W[g * width + m, j] = D[m, g * width + j].
+    """
+    if role != "kernel":
+        return array
+    if array.ndim != 4 or array.shape[1] % array.shape[0]:
+        raise MappingError(f"expected (width, groups * width, rows, columns), got a kernel of shape {array.shape}")
+    width, channels, rows, columns = array.shape
+    parted = array.reshape(width, channels // width, width, rows, columns)
+    return parted.transpose(1, 0, 2, 3, 4).reshape(channels, width, rows, columns)
+
+
+def _grouped_to_depthwise(role: str, array: Array) -> Array:
+    if role != "kernel":
+        return array
+    channels, width, rows, columns = array.shape
+    parted = array.reshape(channels // width, width, width, rows, columns)
+    return parted.transpose(1, 0, 2, 3, 4).reshape(width, channels, rows, columns)
+
+
+TRANSFORMS: Mapping[str, Transform] = {
+    "conv1x1_to_dense": Transform(_conv1x1_to_dense, _dense_to_conv1x1),
+    "drop_background": Transform(_drop_background, None),
+    "depthwise_to_grouped": Transform(_depthwise_to_grouped, _grouped_to_depthwise),
 }
 
 
-def apply_transforms(names: tuple[str, ...], role: str, array: Array) -> Array:
-    """A canonical array (porter.graph.tensor_shapes) after the named transforms, in order."""
+def apply_transforms(names: Sequence[str], role: str, array: Array) -> Array:
+    """A file's array, in porter's axis order, as the graph's tensor; a view where possible.
+
+    Raises:
+        MappingError: an array of another shape than the transform is for.
+    """
     for name in names:
-        array = TRANSFORMS[name](role, array)
+        array = TRANSFORMS[name].forward(role, array)
+    return array
+
+
+def undo_transforms(names: Sequence[str], role: str, array: Array) -> Array:
+    """The inverse of `apply_transforms`.
+
+    Raises:
+        MappingError: a transform that cannot be undone.
+    """
+    for name in reversed(names):
+        inverse = TRANSFORMS[name].inverse
+        if inverse is None:
+            raise MappingError(f"'{name}' cannot be undone")
+        array = inverse(role, array)
     return array

@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from tests.standin import calibrated_tensors
 
 from porter.dtypes import Array
 from porter.frameworks import get_framework
@@ -16,6 +15,7 @@ from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import AvgPool, Conv, Graph, MaxPool, Node, site_of
 from porter.padding import Convention
 from porter.recipe import expand, find_recipe, layer_names
+from tests.standin import calibrated_tensors
 
 CALIBRATION_SIZE = (96, 96)
 
@@ -43,7 +43,10 @@ def source_checkpoint(variant: str, zoo_name: str, classes: int = 1000) -> Check
         node = graph.by_path[path]
         names = framework.tensor_names(graph, node, layers[path].name)
         for role, array in roles.items():
-            tensors[names[role][0]] = np.ascontiguousarray(framework.from_canonical(graph, node, role, array))
+            stored = framework.from_canonical(graph, node, role, array)
+            if role == "kernel" and "conv1x1_to_dense" in layers[path].transforms:
+                stored = stored[np.newaxis, np.newaxis]
+            tensors[names[role][0]] = np.ascontiguousarray(stored)
     return Checkpoint(Path("stand-in"), "memory", zoo.framework, tensors)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -119,13 +118,10 @@ def test_unknown_values(cli: Cli, option: str, value: str) -> None:
     refused(cli("convert", "mobilenet_v2", *(word for pair in arguments.items() for word in pair)), value)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_an_unwritable_folder(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
-    (tmp_path / "locked").mkdir(mode=0o500)
-    refused(
-        cli("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--weights", torch_file, "--out", "locked/port"),
-        "locked",
-    )
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which even root cannot write")
+def test_an_unwritable_folder(cli: Cli, torch_file: Path) -> None:
+    arguments = ("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--weights", torch_file)
+    refused(cli(*arguments, "--out", "/proc/port"), "/proc")
 
 
 def test_a_file_where_the_folder_should_be(cli: Cli, tmp_path: Path, torch_file: Path) -> None:

@@ -92,4 +92,4 @@ def test_same_padding_would_cost_it_eight_points(sample: Sample, torchvision_log
     model = torch.build(make_plan(graph, (224, 224), torch.CAPABILITIES), opened.tensors, {}, "float32", "cpu")
     wrong = correct(run("torch", model, graph.output, sample), sample)
     print(f"\nSAME everywhere: {wrong} of {len(sample.labels)} right, as trained {correct(torchvision_logits, sample)}")
-    assert wrong == 375
+    assert wrong <= correct(torchvision_logits, sample) - 35  # another port of the same weights got 375

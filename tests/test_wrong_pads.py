@@ -6,7 +6,7 @@ import pytest
 
 from porter.data.preprocess import Preprocess
 from porter.frameworks import get_framework
-from porter.graph import site_of
+from porter.graph import shapes, site_of
 from porter.padding import Convention
 from porter.plan import make_plan
 from porter.recipe import find_recipe
@@ -17,18 +17,36 @@ from tests.support import standin_graph, standin_tensors, strided_sites, with_co
 
 SAME, SYMMETRIC = Convention("same"), Convention("explicit", (1, 1, 1, 1))
 WRONG = [("mobilenet_v1", "keras", SYMMETRIC), ("mobilenet_v2", "keras", SYMMETRIC), ("mobilenet_v2", "torchvision", SAME)]
-# Keras v1 pads its strided depthwise convs (0,1) at every size, which only an odd map tells from SAME.
-ODD = [("mobilenet_v1", "keras", SAME)]
+# Keras v1 pads its strided depthwise convs (0,1) at every size, which only an odd map tells from SAME; these two sizes give
+# every one of them an odd map.
+ODD_SIZES = [(225, 201), (212, 212)]
+
+Case = tuple[str, str, str, Convention, tuple[int, int]]
 
 
-def cases() -> list[tuple[str, str, str, Convention, tuple[int, int]]]:
-    return [
-        (variant, zoo, path, convention, size)
-        for size, wrongs in (((224, 224), WRONG), ((225, 201), ODD))
-        for variant, zoo, convention in wrongs
+def cases() -> list[Case]:
+    even = [
+        (variant, zoo, path, convention, (224, 224))
+        for variant, zoo, convention in WRONG
         for path in strided_sites(standin_graph(variant, zoo))
-        if site_convention(variant, zoo, path) != convention
     ]
+    odd = [("mobilenet_v1", "keras", path, SAME, size) for size in ODD_SIZES for path in odd_sites("mobilenet_v1", "keras", size)]
+    return [case for case in even + odd if site_convention(*case[:3]) != case[3]]
+
+
+def odd_sites(variant: str, zoo: str, size: tuple[int, int]) -> list[str]:
+    graph = standin_graph(variant, zoo)
+    known = shapes(graph, size)
+    return [path for path in strided_sites(graph) if any((n or 0) % 2 for n in known[graph.by_path[path].inputs[0]][1:])]
+
+
+def test_every_strided_site_of_every_zoo_has_its_wrong_pad() -> None:
+    assert {case[:3] for case in cases()} == {
+        (variant, zoo, path) for variant, zoo, _ in WRONG for path in strided_sites(standin_graph(variant, zoo))
+    }
+    assert {case[2] for case in cases() if case[3] == SAME and case[0] == "mobilenet_v1"} == {
+        f"block{i}/depthwise/conv" for i in (1, 3, 5, 11)
+    }
 
 
 def site_convention(variant: str, zoo: str, path: str) -> Convention:
@@ -49,11 +67,13 @@ def put_in(variant: str, zoo: str, path: str, convention: Convention, size: tupl
     model = torch.build(plan, tensors, {}, "float64", "cpu")
     batch = make_batch(size, 2, 3, protocol(variant, zoo))
     paths = [node.path for node in right.nodes]
-    return compare(plan, OwnBuild(torch, right, tensors), lambda b, d: torch.run(model, b, paths), [batch], "float64")
+    return compare(plan, OwnBuild(torch, right, tensors), lambda b, d: torch.run(model, b, paths), [batch], ["float64"])[0]
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}-{case[3]}".replace("/", "."))
-def test_a_wrong_pad_moves_the_logits_and_is_named(case: tuple[str, str, str, Convention, tuple[int, int]]) -> None:
+@pytest.mark.parametrize(
+    "case", cases(), ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}-{case[3]}-{case[4][0]}".replace("/", ".")
+)
+def test_a_wrong_pad_moves_the_logits_and_is_named(case: Case) -> None:
     found = put_in(*case)
     assert found.logits.rel_l2 >= 1e-3
     assert not found.ok and found.first_bad is not None

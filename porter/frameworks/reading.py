@@ -30,7 +30,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     if format not in READABLE:
         what, next = OTHERS[format]
         readable = "porter reads Keras .h5, .weights.h5 and .keras, PyTorch .pth and .safetensors"
-        raise FileError(f"this is {what}, which porter does not read", where=str(path), next=next or readable)
+        raise FileError(f"expected weights, got {what}", where=str(path), next=next or readable)
     checkpoint = _read(path, format)
     if not checkpoint.tensors:
         raise FileError(f"this {checkpoint.format} file holds no tensors", where=str(path), next="save the weights into it")

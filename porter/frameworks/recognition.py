@@ -18,13 +18,12 @@ OTHERS = {
     "torch-export": ("a torch.export archive", "save torch.export.load(FILE).state_dict as a .pth"),
     "torch-tar": ("a PyTorch file from before 0.2", "load and save its state_dict in a later PyTorch"),
     "pickle": ("a Python pickle, which could run any code", "save model.state_dict() with torch.save, or a .safetensors"),
-    "tf-checkpoint": ("a TensorFlow checkpoint", None),
-    "tf-checkpoint-data": ("the data half of a TensorFlow checkpoint", None),
-    "saved-model": ("a TensorFlow SavedModel", None),
-    "frozen-graph": ("a frozen TensorFlow graph", None),
-    "onnx": ("an ONNX model", None),
-    "caffemodel": ("a Caffe model", None),
-    "mxnet-params": ("an MXNet parameter file", None),
+    "tf-checkpoint": ("a TensorFlow checkpoint", "porter does not read TensorFlow checkpoints yet"),
+    "saved-model": ("a TensorFlow SavedModel", "porter does not read SavedModels yet"),
+    "frozen-graph": ("a frozen TensorFlow graph", "porter does not read frozen graphs yet"),
+    "onnx": ("an ONNX model", "porter does not read ONNX yet"),
+    "caffemodel": ("a Caffe model", "porter does not read Caffe models yet"),
+    "mxnet-params": ("an MXNet parameter file", "porter does not read MXNet parameters yet"),
     "hdf5": ("an HDF5 file that Keras did not lay out", "expected layer_names, model_weights or layers in it"),
     "npz": ("a numpy .npz archive", None),
     "npy": ("a numpy array", None),
@@ -110,8 +109,6 @@ def _format(path: Path, head: bytes, tail: bytes) -> str:
         return "safetensors"
     if tail == _TABLE_MAGIC:
         return "tf-checkpoint"
-    if re.search(r"\.data-\d{5}-of-\d{5}$", path.name):
-        return "tf-checkpoint-data"
     if re.match(rb"\x80[\x02-\x05][\x8a\x95c}\](X]", head):
         return "pickle"
     return _protobuf(head) or _text(head) or "unknown"

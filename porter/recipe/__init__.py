@@ -1,17 +1,17 @@
-"""Recipes: the YAML file of an architecture, and what follows from it for a variant in a zoo."""
+"""Recipes: one YAML file per architecture, from which the graph of every variant and every zoo's names are derived."""
 
-from porter.files import WeightsFile
 from porter.recipe.expand import expand
 from porter.recipe.find import all_recipes, find_recipe, recipes_folder
-from porter.recipe.names import LayerName, layer_names
-from porter.recipe.schema import IgnoreRule, Published, Recipe, Zoo, load_recipe
+from porter.recipe.load import load_recipe
+from porter.recipe.model import IgnoreRule, LayerName, Recipe, Zoo
+from porter.recipe.names import layer_names, tap_names
+from porter.recipe.schema import Published
 
 __all__ = [
     "IgnoreRule",
     "LayerName",
     "Published",
     "Recipe",
-    "WeightsFile",
     "Zoo",
     "all_recipes",
     "expand",
@@ -19,4 +19,5 @@ __all__ = [
     "layer_names",
     "load_recipe",
     "recipes_folder",
+    "tap_names",
 ]

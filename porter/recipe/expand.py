@@ -1,275 +1,248 @@
-"""From a recipe's steps to the graph of one variant in one zoo."""
+"""From a recipe, a variant and a zoo to the graph: blocks unrolled, expressions computed, every site padded as the zoo pads it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from porter.errors import GraphError, RecipeError
-from porter.graph import INPUT, OPS, Add, AvgPool, BatchNorm, Concat, Conv, Dense, Graph, MaxPool, Node, Op, Scope, shapes
-from porter.padding import Convention, SiteKind, Window
-from porter.recipe.errors import did_you_mean
-from porter.recipe.expressions import ExpressionError, evaluate
-from porter.recipe.paddings import convention
-from porter.recipe.patterns import fill, match
-from porter.recipe.schema import BlockSpec, Recipe, Zoo
-from porter.recipe.source import Block
+from porter.errors import GraphError, RecipeError, UsageError
+from porter.graph import INPUT, Argument, Concat, Conv, Dense, Graph, Node, Op, Scope, shapes, site_of
+from porter.padding import Convention, SiteKind
+from porter.recipe.expressions import Value, evaluate, fill_in
+from porter.recipe.model import Recipe, Zoo
+from porter.recipe.operations import make_op
+from porter.recipe.paddings import PadRule, evaluate_padding, site_convention
+from porter.recipe.source import Location
+from porter.recipe.spelling import hint
+from porter.recipe.steps import OPERATIONS, Block, Step
 
-MAX_NODES = 5000
-MAX_REPEAT = 500
+MAX_REPEAT = 1000
+MAX_USES = 20_000
 MAX_NESTING = 8
-BN_MOMENTUM = 0.1
+MAX_PATH = 128
 
-# What a step may say beyond its path, `from` and `when`; a value is the default, ... stands for one that must be given.
-_WINDOWED = {"kernel": 1, "stride": 1, "dilation": 1, "pad": "valid"}
-_ATTRIBUTES: Mapping[str, Mapping[str, Any]] = {
-    **{name: {} for name in OPS},
-    "conv": {"filters": ..., **_WINDOWED, "groups": 1, "bias": False},
-    "depthwise_conv": {**_WINDOWED, "multiplier": 1, "bias": False},
-    "batch_norm": {"epsilon": "=bn_epsilon", "momentum": None, "scale": None, "center": None},
-    "max_pool": {**_WINDOWED, "kernel": ...},
-    "avg_pool": {**_WINDOWED, "kernel": ...},
-    "dense": {"units": ..., "bias": True},
-    "concat": {"branches": None},
-}
-_COMMON = ("from", "when")
-_CONTROL = ("repeat", "first", "last")
+_PATH = re.compile(r"[A-Za-z_][\w.-]*(/[A-Za-z_][\w.-]*)*", re.ASCII)
+Variables = Mapping[str, Value]
 
 
-@dataclass
-class _Frame:
-    """Where steps are read: the graph itself, or one use of a block.
-
-    Attributes:
-        prefix: of the paths of its nodes.
-        start: the path that `from: input` means.
-        names: of its steps, to the paths that they gave.
-        scope: what expressions may use.
-    """
-
-    prefix: str
-    start: str
-    scope: Mapping[str, Any]
-    names: dict[str, str] = field(default_factory=dict)
-
-
-def expand(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Any]) -> Graph:
+def expand(
+    recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value] | None = None, *, as_trained: bool = False
+) -> Graph:
     """The graph of `variant` as `zoo` has it.
 
     Args:
-        options: beyond the zoo's own, such as the number of classes of a fine-tuned file.
+        options: before the zoo's and the recipe's own, such as {"classes": 10}.
+        as_trained: with the pads that the weights were trained with, at the sites where the zoo ships others.
 
     Raises:
-        RecipeError: a step, an expression or a shape is wrong there; it says at which line.
+        UsageError: no such variant or option.
+        RecipeError: with file and line: an expression, a value, a shape or a reference that does not fit, or a rule of the
+            zoo's padding that speaks of no site of any variant.
     """
-    return _Expansion(recipe, variant, zoo, options).graph()
+    chosen = options or {}
+    for name in chosen:
+        if name not in recipe.options:
+            raise UsageError(f"'{recipe.architecture}' has no option '{name}'", next=hint(name, recipe.options))
+    graph = _expanded(recipe, variant, zoo, chosen, as_trained)
+    _expect_sites(recipe, variant, zoo, graph)
+    return graph
+
+
+def graphs_of_others(recipe: Recipe, variant: str, zoo: Zoo) -> Iterator[Graph]:
+    """The graphs that `zoo` has for all variants but `variant`; rules that match nothing in one may be there for another."""
+    for other in recipe.variants:
+        if other != variant:
+            yield _expanded(recipe, other, recipe.zoos.get(zoo.name, zoo), {}, False)
+
+
+def _expanded(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value], as_trained: bool) -> Graph:
+    zoo = zoo.of(variant)
+    variables = {**recipe.options, **zoo.options, **options, **recipe.parameters(variant)}
+    rules = (*zoo.padding_as_trained, *zoo.padding) if as_trained else zoo.padding
+    expansion = _Expansion(recipe, variables, rules)
+    output = expansion.run(recipe.graph, "", INPUT, variables, 0)
+    graph = Graph(tuple(expansion.nodes.values()), recipe.channels, output, tuple(expansion.scopes))
+    try:
+        shapes(graph, recipe.native_size())
+    except GraphError as error:
+        location = expansion.locations.get(error.where or "", ("graph",))
+        message = f"{error.where}: {error.message}" if error.where else error.message
+        raise RecipeError(message, where=recipe.source.where(location)) from None
+    return graph
+
+
+def _expect_sites(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> None:
+    zoo = zoo.of(variant)
+    unmatched = _unmatched((*zoo.padding_as_trained, *zoo.padding), graph)
+    if unmatched:
+        for other in graphs_of_others(recipe, variant, zoo):
+            unmatched = _unmatched(unmatched, other)
+    if unmatched:
+        where, sites = recipe.source.where(unmatched[0].location), (node.path for node in graph.nodes if site_of(node.op))
+        raise RecipeError(f"'{unmatched[0].pattern}' matches no padding site", where=where, next=hint(unmatched[0].pattern, sites))
+
+
+def _unmatched(rules: Sequence[PadRule], graph: Graph) -> list[PadRule]:
+    sites = [(node.path, site.kind) for node in graph.nodes if (site := site_of(node.op))]
+    return [rule for rule in rules if not any(rule.matches(path, kind) for path, kind in sites)]
 
 
 class _Expansion:
-    def __init__(self, recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Any]) -> None:
-        for place, given in ((("zoos", zoo.name, "options"), zoo.options), ((), options)):
-            for name in given:
-                if name not in recipe.options:
-                    raise RecipeError(
-                        f"there is no option '{name}'", where=recipe.where(*place, name), next=did_you_mean(name, recipe.options)
-                    )
-        self.recipe, self.zoo = recipe, zoo
-        self.scope = {**recipe.variants[variant], **recipe.options, **zoo.options, **options}
-        self.nodes: list[Node] = []
+    """A graph in the making.
+
+    Attributes:
+        nodes: by path, in the order of the steps.
+        outputs: of each step's path, the node that gives its value: the node itself, or the last of a block.
+        channels: of every node's output.
+        locations: of the step that each node came from.
+    """
+
+    def __init__(self, recipe: Recipe, variables: Variables, rules: Sequence[PadRule]) -> None:
+        self.recipe = recipe
+        self.source = recipe.source
+        self.variables = variables
+        self.rules = rules
+        self.nodes: dict[str, Node] = {}
+        self.outputs: dict[str, str] = {}
+        self.channels: dict[str, int] = {INPUT: recipe.channels}
+        self.locations: dict[str, Location] = {}
         self.scopes: list[Scope] = []
-        self.lines: dict[str, int] = {}
-        self.channels: dict[str, int] = {INPUT: recipe.input.channels}
-        self.counters: dict[str, int] = {}
-        self.padded: set[str] = set()
+        self.counts: dict[tuple[str, str], int] = {}
+        self.uses = 0
 
-    def graph(self) -> Graph:
-        output = self._steps(self.recipe.graph, _Frame("", INPUT, self.scope), INPUT, self.recipe.document.lines["graph"])
-        graph = Graph(tuple(self.nodes), self.recipe.input.channels, output, tuple(self.scopes))
-        try:
-            shapes(graph, self.recipe.native_size())
-        except GraphError as error:
-            raise RecipeError(f"{error.where}: {error.message}", where=self._at(self.lines[str(error.where)])) from None
-        for pattern in self.zoo.padding:
-            if pattern not in self.padded:
-                sites = [node.path for node in self.nodes if isinstance(node.op, Conv | MaxPool | AvgPool)]
-                where = self.recipe.where("zoos", self.zoo.name, "padding", pattern)
-                raise RecipeError(f"'{pattern}' is no padding site", where=where, next=did_you_mean(pattern, sites))
-        return graph
-
-    def _at(self, line: int) -> str:
-        return f"{self.recipe.path}:{line}"
-
-    @contextmanager
-    def _located(self, line: int) -> Iterator[None]:
-        try:
-            yield
-        except ExpressionError as error:
-            raise RecipeError(str(error), where=self._at(line), next=error.hint) from None
-
-    def _steps(self, steps: Any, frame: _Frame, before: str, line: int) -> str:
-        """Adds the steps one after another and returns the path of the last."""
-        if not isinstance(steps, list) or not all(isinstance(step, Block) for step in steps):
-            raise RecipeError("steps are a list of mappings", where=self._at(line))
+    def run(self, steps: Sequence[Step], prefix: str, entry: str, variables: Variables, depth: int) -> str:
+        """Adds the steps below `prefix`, the first reading `entry`; gives the path of the last one's value."""
+        current = entry
         for step in steps:
-            with self._located(step.line):
-                before = self._step(step, frame, before)
-        return before
+            times = 1 if step.repeat is None else self._times(step, variables)
+            for index in range(1, times + 1):
+                place: dict[str, Value] = {"index": index, "first": index == 1, "last": index == times}
+                current = self._use(step, prefix, entry, current, variables, place, depth)
+        return current
 
-    def _step(self, step: Block, frame: _Frame, before: str) -> str:
-        kind = self._kind(step)
-        block = self.recipe.blocks.get(kind)
-        known = [kind, *_COMMON, *(_ATTRIBUTES[kind] if block is None else [*block.parameters, *_CONTROL])]
-        for key in step:
-            if key not in known:
-                raise RecipeError(
-                    f"unknown key '{key}' of {kind}", where=self._at(step.lines[key]), next=did_you_mean(key, known[1:])
-                )
-        if not self._evaluated(step, "when", True, frame.scope):
-            return before
-        sources = self._sources(step, frame, before)
-        if block is not None:
-            return self._uses(step, kind, block, frame, sources[0])
-        path = self._path(str(step[kind]), frame, {})
-        if kind == "concat" and "branches" in step:
-            branches = step["branches"] if isinstance(step["branches"], list) else []
-            sources = [self._steps(branch, frame, sources[0], step.lines["branches"]) for branch in branches]
-        self._add(Node(path, self._op(kind, step, frame, path, sources[0]), tuple(sources)), step.line)
-        frame.names[str(step[kind])] = path
+    def _times(self, step: Step, variables: Variables) -> int:
+        with self.source.at((*step.location, "repeat")):
+            times = evaluate(step.repeat, variables)
+            if type(times) is not int or not 0 <= times <= MAX_REPEAT:
+                raise RecipeError(f"'repeat' is a whole number from 0 to {MAX_REPEAT}, got {times!r}")
+            return times
+
+    def _use(
+        self, step: Step, prefix: str, entry: str, current: str, variables: Variables, place: dict[str, Value], depth: int
+    ) -> str:
+        self.uses += 1
+        if self.uses > MAX_USES or depth > MAX_NESTING:
+            what = f"more than {MAX_USES} steps" if self.uses > MAX_USES else f"blocks nest more than {MAX_NESTING} deep"
+            raise RecipeError(f"this recipe does not end: {what}", where=self.source.where(step.location))
+        local = variables if step.repeat is None else {**variables, **place}
+        with self.source.at((*step.location, "when")):
+            holds = evaluate(step.when, local)
+            if not isinstance(holds, bool):
+                raise RecipeError(f"'when' is a condition, got {holds!r}")
+        if not holds:
+            return current
+        path = self._path(step, prefix, {**place, **local})
+        inputs = self._inputs(step, prefix, entry, current, local, depth)
+        arguments = self._arguments(step, local, place)
+        if step.kind in OPERATIONS:
+            output = self._node(step, path, inputs, arguments)
+        else:
+            if len(inputs) != 1:
+                raise RecipeError(f"a block takes one input, got {len(inputs)}", where=self.source.where((*step.location, "from")))
+            output = self._block(step, path, inputs[0], arguments, place, depth)
+        self.outputs[path] = output
+        return output
+
+    def _path(self, step: Step, prefix: str, variables: Variables) -> str:
+        with self.source.at((*step.location, step.kind)):
+            count = self.counts.get((prefix, step.path), 0)
+            self.counts[prefix, step.path] = count + 1
+            name = fill_in(step.path, {**variables, "count": count})
+            if step.repeat is not None and not step.numbered:
+                name = f"{name}{variables['index']}"
+            path = f"{prefix}{name}"
+            if not _PATH.fullmatch(name) or name == INPUT or len(path) > MAX_PATH:
+                raise RecipeError(f"'{name}' is no path: words of letters, digits, _ . and -, such as stage1/conv")
+            if path in self.outputs:
+                raise RecipeError(f"two steps have the path '{path}'", next="give them 'when' conditions that exclude each other")
+            return path
+
+    def _inputs(self, step: Step, prefix: str, entry: str, current: str, variables: Variables, depth: int) -> tuple[str, ...]:
+        if step.branches:
+            return tuple(self._branch(branch, prefix, current, variables, depth) for branch in step.branches)
+        if step.inputs is None:
+            if step.kind in ("add", "concat"):
+                raise RecipeError(f"'{step.kind}' needs 'from', a list of what it joins", where=self.source.where(step.location))
+            return (current,)
+        with self.source.at((*step.location, "from")):
+            names = evaluate(step.inputs, variables)
+            listed = names if isinstance(names, tuple) else (names,)
+            return tuple(self._output_of(name, prefix, entry) for name in listed)
+
+    def _branch(self, steps: Sequence[Step], prefix: str, entry: str, variables: Variables, depth: int) -> str:
+        output = self.run(steps, prefix, entry, variables, depth)
+        if output == entry:
+            raise RecipeError("a branch without steps", where=self.source.where(steps[0].location), next="write {identity: NAME}")
+        return output
+
+    def _output_of(self, name: Value, prefix: str, entry: str) -> str:
+        if name == INPUT:
+            return entry
+        path = f"{prefix}{name}"
+        if path not in self.outputs:
+            local = [known.removeprefix(prefix) for known in self.outputs if known.startswith(prefix)]
+            raise RecipeError(f"there is no earlier step '{name}' here", next=hint(str(name), [INPUT, *local]))
+        return self.outputs[path]
+
+    def _arguments(self, step: Step, variables: Variables, place: Variables) -> dict[str, Any]:
+        given = {**OPERATIONS.get(step.kind, {}), **step.arguments}
+        for end in ("first", "last"):
+            if place[end]:
+                given |= step.overrides[end]
+        found = {}
+        for key, value in given.items():
+            with self.source.at((*step.location, key)):
+                found[key] = evaluate_padding(value, variables)
+        return found
+
+    def _node(self, step: Step, path: str, inputs: tuple[str, ...], values: Mapping[str, Any]) -> str:
+        def pad(kind: SiteKind, default: Convention) -> Convention:
+            return site_convention(self.rules, path, kind, default, self.variables, self.source)
+
+        channels = self.channels[inputs[0]]
+        op = make_op(step, values, channels, self.source, pad)
+        self.nodes[path] = Node(path, op, inputs)
+        self.channels[path] = self._channels(op, inputs)
+        self.locations[path] = step.location
         return path
 
-    def _kind(self, step: Block) -> str:
-        known = [*_ATTRIBUTES, *self.recipe.blocks]
-        found = [key for key in step if key in known]
-        if len(found) != 1:
-            hint = did_you_mean(next(iter(step), ""), known)
-            raise RecipeError(
-                f"a step is one op or block and its path, got {', '.join(step)}", where=self._at(step.line), next=hint
-            )
-        return found[0]
+    def _channels(self, op: Op, inputs: Sequence[str]) -> int:
+        if isinstance(op, Conv):
+            return op.filters
+        if isinstance(op, Dense):
+            return op.units
+        known = [self.channels[path] for path in inputs]
+        return sum(known) if isinstance(op, Concat) else known[0]
 
-    def _sources(self, step: Block, frame: _Frame, before: str) -> list[str]:
-        names = step.get("from", [])
-        found = []
-        for name in names if isinstance(names, list) else [names]:
-            if name != INPUT and name not in frame.names:
-                hint = did_you_mean(str(name), [*frame.names, INPUT])
-                raise RecipeError(f"there is no earlier step '{name}'", where=self._at(step.lines["from"]), next=hint)
-            found.append(frame.start if name == INPUT else frame.names[name])
-        return found or [before]
+    def _block(self, step: Step, path: str, entry: str, arguments: Mapping[str, Argument], place: Variables, depth: int) -> str:
+        block = self.recipe.blocks[step.kind]
+        variables = {**self.variables, **place, "channels": self.channels[entry]}
+        parameters = self._parameters(step, block, arguments, variables)
+        self.scopes.append(Scope(path, block.name, parameters))
+        return self.run(block.steps, f"{path}/", entry, {**variables, **parameters}, depth + 1)
 
-    def _path(self, template: str, frame: _Frame, counts: Mapping[str, int]) -> str:
-        return frame.prefix + fill(template, {**frame.scope, **counts})
-
-    def _uses(self, step: Block, kind: str, block: BlockSpec, frame: _Frame, before: str) -> str:
-        """One or several uses of a block, each in a frame of its own."""
-        repeat = self._evaluated(step, "repeat", 1, frame.scope)
-        if not isinstance(repeat, int) or not 1 <= repeat <= MAX_REPEAT:
-            raise RecipeError(f"a block is repeated 1 to {MAX_REPEAT} times, got {repeat!r}", where=self._at(step.lines["repeat"]))
-        if frame.prefix.count("/") > MAX_NESTING:
-            raise RecipeError(f"blocks nest at most {MAX_NESTING} deep", where=self._at(step.line))
-        for index in range(1, repeat + 1):
-            given: dict[str, Any] = {**block.parameters, **{key: step[key] for key in step if key in block.parameters}}
-            for end, applies in (("first", index == 1), ("last", index == repeat)):
-                over = step.get(end, {})
-                if not isinstance(over, Block) and over != {}:
-                    raise RecipeError(f"'{end}' is a mapping of parameters", where=self._at(step.lines[end]))
-                for key in over:
-                    if key not in block.parameters:
-                        raise RecipeError(
-                            f"{kind} has no parameter '{key}'",
-                            where=self._at(over.lines[key]),
-                            next=did_you_mean(key, block.parameters),
-                        )
-                given.update(over if applies else {})
-            arguments = {key: self._resolved(value, frame.scope) for key, value in given.items()}
-            missing = [key for key, value in arguments.items() if value is None]
-            if missing:
-                raise RecipeError(f"{kind} needs '{missing[0]}'", where=self._at(step.line))
-            template = str(step[kind])
-            count = self.counters.get(template, 0)
-            self.counters[template] = count + 1
-            path = self._path(template, frame, {"index": index, "count": count})
-            arguments["channels"] = self.channels[before]
-            self.scopes.append(Scope(path, kind, arguments))
-            scope = {**self.scope, **arguments, "index": index, "first": index == 1, "last": index == repeat}
-            before = self._steps(block.steps, _Frame(f"{path}/", before, scope), before, step.line)
-            frame.names[path.removeprefix(frame.prefix)] = before
-        return before
-
-    def _evaluated(self, step: Block, key: str, default: Any, scope: Mapping[str, Any]) -> Any:
-        with self._located(step.lines.get(key, step.line)):
-            return self._resolved(step.get(key, default), scope)
-
-    def _resolved(self, value: Any, scope: Mapping[str, Any]) -> Any:
-        if isinstance(value, str) and value.startswith("="):
-            return evaluate(value[1:], scope)
-        return [self._resolved(item, scope) for item in value] if isinstance(value, list) else value
-
-    def _add(self, node: Node, line: int) -> None:
-        if node.path in self.channels:
-            raise RecipeError(
-                f"two steps give '{node.path}' at once", where=self._at(line), next="let their 'when' exclude each other"
-            )
-        if len(self.nodes) >= MAX_NODES:
-            raise RecipeError(f"a graph has at most {MAX_NODES} nodes", where=self._at(line))
-        inputs = [self.channels[path] for path in node.inputs]
-        if isinstance(node.op, Add) and len(set(inputs)) > 1:
-            raise RecipeError(f"{node.path} adds {' and '.join(map(str, inputs))} channels", where=self._at(line))
-        given = {Conv: getattr(node.op, "filters", 0), Dense: getattr(node.op, "units", 0), Concat: sum(inputs)}
-        self.channels[node.path] = given.get(type(node.op), inputs[0])
-        self.lines[node.path] = line
-        self.nodes.append(node)
-
-    def _op(self, kind: str, step: Block, frame: _Frame, path: str, source: str) -> Op:
-        values = {}
-        for key, default in _ATTRIBUTES[kind].items():
-            if default is ... and key not in step:
-                raise RecipeError(f"{kind} needs '{key}'", where=self._at(step.line))
-            values[key] = self._evaluated(step, key, default, frame.scope)
-        options, line = frame.scope, step.line
-        if kind == "batch_norm":
-            momentum, scale, center = (values[key] for key in ("momentum", "scale", "center"))
-            return BatchNorm(
-                epsilon=float(values["epsilon"]),
-                momentum=float(options.get("bn_momentum", BN_MOMENTUM) if momentum is None else momentum),
-                scale=bool(options.get("bn_scale", True) if scale is None else scale),
-                center=bool(options.get("bn_center", True) if center is None else center),
-            )
-        if kind == "dense":
-            return Dense(self._count(values, "units", line), bool(values["bias"]))
-        if kind not in ("conv", "depthwise_conv", "max_pool", "avg_pool"):
-            return OPS[kind]()  # type: ignore[call-arg]
-        window = Window(*(self._pair(values[key], key, line) for key in ("kernel", "stride", "dilation")))
-        if kind == "max_pool":
-            return MaxPool(window, self._convention("max_pool", path, values["pad"]))
-        if kind == "avg_pool":
-            return AvgPool(window, self._convention("avg_pool", path, values["pad"]))
-        padding = self._convention("conv", path, values["pad"])
-        if kind == "depthwise_conv":
-            channels = self.channels[source]
-            return Conv(channels * self._count(values, "multiplier", line), window, padding, channels, bool(values["bias"]))
-        groups = self._count(values, "groups", line)
-        return Conv(self._count(values, "filters", line), window, padding, groups, bool(values["bias"]))
-
-    def _count(self, values: Mapping[str, Any], key: str, line: int) -> int:
-        value = values[key]
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise RecipeError(f"'{key}' is a whole number from 1, got {value!r}", where=self._at(line))
-        return value
-
-    def _pair(self, value: Any, key: str, line: int) -> tuple[int, int]:
-        pair = value if isinstance(value, list) else [value, value]
-        if len(pair) != 2:
-            raise RecipeError(f"'{key}' is a number or [rows, columns], got {value!r}", where=self._at(line))
-        return self._count({key: pair[0]}, key, line), self._count({key: pair[1]}, key, line)
-
-    def _convention(self, kind: SiteKind, path: str, written: Any) -> Convention:
-        """The zoo's convention at a site, else the one that the graph declares there."""
-        for pattern, value in self.zoo.padding.items():
-            if match(pattern, path) is not None:
-                self.padded.add(pattern)
-                with self._located(int(self.recipe.where("zoos", self.zoo.name, "padding", pattern).rsplit(":", 1)[1])):
-                    return convention(value, kind)
-        return convention(written, kind)
+    def _parameters(self, step: Step, block: Block, arguments: Mapping[str, Any], variables: Variables) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, default in block.parameters.items():
+            if name in arguments:
+                found[name] = arguments[name]
+            elif default is None:
+                raise RecipeError(f"'{block.name}' needs '{name}'", where=self.source.where(step.location))
+            else:
+                with self.source.at((*block.location, "parameters", name)):
+                    found[name] = evaluate(default, {**variables, **found})
+            if isinstance(found[name], dict):
+                where = self.source.where((*step.location, name))
+                raise RecipeError(f"'{name}' is a number, a word or a list", where=where)
+        return found

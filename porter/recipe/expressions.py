@@ -1,115 +1,221 @@
-"""The recipe's `=` expressions: arithmetic, comparison, choice and indexing, over names that the recipe declares. Nothing else.
+"""The values of a recipe that begin with `=`, and the `{s+1}` inside names.
 
-Recipes are passed around, so an expression is parsed and walked here, never handed to the interpreter.
+Both are a small part of Python's expressions, read with `ast` and computed here node by node: what is not listed below does not
+exist. There is no power, no attribute, no repetition of strings, and no number beyond `LARGEST`, so that an expression cannot
+cost more than its length.
 """
 
 from __future__ import annotations
 
 import ast
 import operator
+import re
+import warnings
 from collections.abc import Callable, Mapping
-from itertools import pairwise
+from functools import lru_cache
 from typing import Any
 
-from porter.recipe.errors import did_you_mean
+from porter.errors import RecipeError
+from porter.recipe.spelling import hint
 
-Value = int | float | bool | str | None
+Value = int | float | bool | str | tuple["Value", ...] | None
+Variables = Mapping[str, Any]
+"""Name to Value."""
+
 MAX_LENGTH = 300
-MAX_NUMBER = 2**31
-
-
-class ExpressionError(ValueError):
-    """An expression that is not in the language, or fails; `hint` is the nearest valid spelling."""
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
+LARGEST = 1e9
 
 
 def round8(value: float) -> int:
-    """The nearest multiple of 8, at least 8 and at least 90 % of `value` (slim's and Keras's make_divisible)."""
+    """The nearest multiple of 8, at least 8 and never below 90 % of `value`.
+
+    slim's `make_divisible` (research/slim/nets/mobilenet/mobilenet.py), `_make_divisible` of Keras and torchvision.
+    """
     rounded = max(8, int(value + 4) // 8 * 8)
     return rounded + 8 if rounded < 0.9 * value else rounded
 
 
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {"min": min, "max": max, "round8": round8, "int": int}
-_OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {"min": min, "max": max, "int": int, "round8": round8}
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
+}
+_ORDER: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+_EQUALITY: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {ast.Eq: operator.eq, ast.NotEq: operator.ne}
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
-def evaluate(text: str, scope: Mapping[str, Any]) -> Any:
-    """The value of an expression (without its `=`) where names stand for `scope`.
+def is_expression(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("=")
+
+
+def evaluate(value: Value, variables: Variables) -> Value:
+    """`value` itself, or what it says where it begins with `=`; lists item by item.
 
     Raises:
-        ExpressionError: a syntax error, an unknown name, something outside the language, or a failing operation.
+        RecipeError: without `where`; the caller knows the line.
+    """
+    if isinstance(value, tuple):
+        return tuple(evaluate(item, variables) for item in value)
+    if isinstance(value, str) and is_expression(value):
+        return _compute(parse(value[1:].strip()), variables)
+    return value
+
+
+def fill_in(template: str, variables: Variables) -> str:
+    """`template` with each `{expression}` replaced by its value.
+
+    Raises:
+        RecipeError: without `where`.
+    """
+
+    def value_of(found: re.Match[str]) -> str:
+        value = _compute(parse(found[1].strip()), variables)
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise RecipeError(f"'{{{found[1]}}}' is {_show(value)}, and names are made of words and whole numbers")
+        return str(value)
+
+    return _PLACEHOLDER.sub(value_of, template)
+
+
+def placeholders(template: str) -> frozenset[str]:
+    """The variables that a template's `{expression}`s use."""
+    trees = [parse(found.strip()) for found in _PLACEHOLDER.findall(template)]
+    return frozenset(node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> ast.expr:
+    """The tree of an expression, without its `=`.
+
+    Raises:
+        RecipeError: no expression of Python, too long, or with a part that recipes do not have.
     """
     if len(text) > MAX_LENGTH:
-        raise ExpressionError(f"an expression has at most {MAX_LENGTH} characters, got {len(text)}")
+        raise RecipeError(f"an expression has at most {MAX_LENGTH} characters, this one has {len(text)}")
     try:
-        tree = ast.parse(text.strip(), mode="eval")
-        return _value(tree.body, scope)
-    except (SyntaxError, RecursionError, MemoryError):
-        raise ExpressionError(f"'{text}' is no expression") from None
-    except (TypeError, ZeroDivisionError, IndexError, KeyError, OverflowError) as error:
-        raise ExpressionError(f"'{text}' fails: {error}") from None
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            tree = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError, Warning):
+        raise RecipeError(f"'{text}' is no expression", next="put it in quotes if it contains a comma or a bracket") from None
+    _check(tree, text)
+    return tree
 
 
-def _value(node: ast.AST, scope: Mapping[str, Any]) -> Any:
+def _check(node: ast.expr, text: str) -> None:
+    """Refuses, when a recipe is loaded, what `_compute` does not know."""
+    parts: list[ast.expr]
     match node:
-        case ast.Constant(value=bool() | int() | float() | str() | None as value):
-            return _bounded(value)
-        case ast.Name(id=name):
-            if name not in scope:
-                known = [*scope, *_FUNCTIONS]
-                raise ExpressionError(f"'{name}' is not known here", did_you_mean(name, known))
-            return scope[name]
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _bounded(_OPERATORS[type(op)](_number(left, scope), _number(right, scope)))
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return not _value(operand, scope)
-        case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_number(operand, scope))
-        case ast.BoolOp(op=ast.And(), values=values):
-            return all(_value(value, scope) for value in values)
-        case ast.BoolOp(op=ast.Or(), values=values):
-            return any(_value(value, scope) for value in values)
-        case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _OPERATORS for op in ops):
-            values = [_value(value, scope) for value in (left, *others)]
-            return all(_OPERATORS[type(op)](*pair) for op, pair in zip(ops, pairwise(values), strict=True))
-        case ast.IfExp(test=test, body=body, orelse=orelse):
-            return _value(body if _value(test, scope) else orelse, scope)
-        case ast.Subscript(value=value, slice=index):
-            items = _value(value, scope)
-            if not isinstance(items, list | tuple):
-                raise ExpressionError("only a list can be indexed")
-            return items[_number(index, scope)]
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
-            return _bounded(_FUNCTIONS[name](*(_number(argument, scope) for argument in args)))
-    raise ExpressionError(f"'{ast.unparse(node)}' is outside the recipe's language")
+        case ast.Constant(value=bool() | int() | float() | str()) | ast.Name():
+            parts = []
+        case ast.BinOp() if type(node.op) in _ARITHMETIC:
+            parts = [node.left, node.right]
+        case ast.UnaryOp(op=ast.USub() | ast.Not()):
+            parts = [node.operand]
+        case ast.BoolOp():
+            parts = node.values
+        case ast.Compare() if all(type(op) in _ORDER or type(op) in _EQUALITY for op in node.ops):
+            parts = [node.left, *node.comparators]
+        case ast.IfExp():
+            parts = [node.test, node.body, node.orelse]
+        case ast.Subscript():
+            parts = [node.value, node.slice]
+        case ast.Call(func=ast.Name(), keywords=[]) if node.args:
+            parts = node.args
+        case _:
+            raise RecipeError(
+                f"'{ast.get_source_segment(text, node) or text}' is not part of the recipe language",
+                next="there are + - * / // %, comparisons, and/or/not, a if c else b, indexing, " + ", ".join(FUNCTIONS),
+            )
+    for part in parts:
+        _check(part, text)
 
 
-def _number(node: ast.AST, scope: Mapping[str, Any]) -> Any:
-    value = _value(node, scope)
-    if not isinstance(value, int | float):
-        raise ExpressionError(f"'{ast.unparse(node)}' is no number")
+def _compute(node: ast.expr, variables: Variables) -> Value:
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str() as constant):
+            return _bounded(constant)
+        case ast.Name():
+            if node.id not in variables:
+                raise RecipeError(f"'{node.id}' is no variable here", next=hint(node.id, {*variables, *FUNCTIONS}))
+            value: Value = variables[node.id]
+            return value
+        case ast.BinOp():
+            left, right = _number(_compute(node.left, variables)), _number(_compute(node.right, variables))
+            try:
+                return _bounded(_ARITHMETIC[type(node.op)](left, right))
+            except ZeroDivisionError:
+                raise RecipeError(f"'{ast.unparse(node)}' divides by zero") from None
+        case ast.UnaryOp(op=ast.Not()):
+            return not _truth(_compute(node.operand, variables))
+        case ast.UnaryOp():
+            return -_number(_compute(node.operand, variables))
+        case ast.BoolOp():
+            stop = isinstance(node.op, ast.Or)
+            return any(_truth(_compute(part, variables)) is stop for part in node.values) is stop
+        case ast.Compare():
+            return _compare(node, variables)
+        case ast.IfExp():
+            chosen = node.body if _truth(_compute(node.test, variables)) else node.orelse
+            return _compute(chosen, variables)
+        case ast.Subscript():
+            return _item(_compute(node.value, variables), _compute(node.slice, variables))
+        case ast.Call(func=ast.Name(id=name)):
+            if name not in FUNCTIONS:
+                raise RecipeError(f"there is no function '{name}'", next=hint(name, FUNCTIONS))
+            arguments = [_number(_compute(argument, variables)) for argument in node.args]
+            if (len(arguments) > 1) != (name in ("min", "max")):
+                raise RecipeError(f"'{name}' takes {'two or more numbers' if name in ('min', 'max') else 'one number'}")
+            return _bounded(FUNCTIONS[name](*arguments))
+        case _:
+            raise AssertionError(f"_check let through {ast.dump(node)}")
+
+
+def _compare(node: ast.Compare, variables: Variables) -> bool:
+    left = _compute(node.left, variables)
+    for op, part in zip(node.ops, node.comparators, strict=True):
+        right = _compute(part, variables)
+        if not (_ORDER[type(op)](_number(left), _number(right)) if type(op) in _ORDER else _EQUALITY[type(op)](left, right)):
+            return False
+        left = right
+    return True
+
+
+def _item(values: Value, index: Value) -> Value:
+    if not isinstance(values, tuple):
+        raise RecipeError(f"only lists can be indexed, got {_show(values)}")
+    if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(values):
+        raise RecipeError(f"index {_show(index)} is outside a list of {len(values)}")
+    return values[index]
+
+
+def _number(value: Value) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise RecipeError(f"expected a number, got {_show(value)}")
     return value
 
 
-def _bounded(value: Any) -> Any:
-    if isinstance(value, int | float) and not abs(value) < MAX_NUMBER:
-        raise ExpressionError(f"a number is below {MAX_NUMBER} here")
+def _truth(value: Value) -> bool:
+    if not isinstance(value, bool):
+        raise RecipeError(f"expected a condition, got {_show(value)}", next="compare it, as in 'x > 0'")
     return value
+
+
+def _bounded(value: Value) -> Value:
+    if isinstance(value, int | float) and not abs(value) <= LARGEST:
+        raise RecipeError(f"numbers go up to {LARGEST:.0f}")
+    return value
+
+
+def _show(value: Value) -> str:
+    return "nothing" if value is None else repr(value)[:60]

@@ -1,43 +1,57 @@
-"""Finding recipes: in a folder asked for, in a checkout, or in the installed package."""
+"""Where recipes are: `recipes/` in a checkout, `porter/recipes/` in an installed porter, or a folder that the user names."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from porter.errors import UsageError
-from porter.recipe.errors import did_you_mean
-from porter.recipe.schema import Recipe, load_recipe
-
-_PACKAGE = Path(__file__).parents[1]
+from porter.errors import RecipeError, UsageError
+from porter.recipe.load import load_recipe
+from porter.recipe.model import Recipe
+from porter.recipe.spelling import hint
 
 
 def recipes_folder() -> Path:
-    """Where porter's own recipes are: inside an installed package, beside it in a checkout."""
-    installed = _PACKAGE / "recipes"
-    return installed if installed.is_dir() else _PACKAGE.parent / "recipes"
+    """The folder of porter's own recipes."""
+    package = Path(__file__).parents[1]
+    installed = package / "recipes"
+    return installed if installed.is_dir() else package.parent / "recipes"
 
 
-def all_recipes(folder: Path | None = None) -> tuple[Recipe, ...]:
-    """Every recipe of a folder (porter's own where it is None), by architecture.
+def all_recipes(directory: Path | None = None) -> tuple[Recipe, ...]:
+    """Every recipe of a folder, by file name; porter's own where none is given.
 
     Raises:
-        UsageError: a folder without recipes. RecipeError: a recipe that is wrong.
+        UsageError: the folder does not exist or holds no recipe.
+        RecipeError: a recipe is wrong, or two declare the same variant.
     """
-    paths = sorted((folder or recipes_folder()).glob("*.yaml"))
+    folder = directory or recipes_folder()
+    paths = sorted(folder.glob("*.yaml")) if folder.is_dir() else []
     if not paths:
-        raise UsageError("no recipes here", where=str(folder or recipes_folder()), next="--recipes names a folder of YAML files")
-    return tuple(load_recipe(path.resolve()) for path in paths)
+        raise UsageError("there are no recipes (*.yaml) here", where=str(folder), next="give --recipes a folder of recipes")
+    recipes = tuple(load_recipe(path) for path in paths)
+    owners: dict[str, Recipe] = {}
+    for recipe in recipes:
+        for variant in recipe.variants:
+            if variant in owners:
+                where = recipe.source.where(("variants", variant))
+                raise RecipeError(f"'{variant}' is a variant of {owners[variant].path.name} too", where=where)
+            owners[variant] = recipe
+    return recipes
 
 
-def find_recipe(name: str, folder: Path | None = None) -> Recipe:
-    """The recipe of a variant, or of an architecture.
+def find_recipe(name: str, directory: Path | None = None) -> Recipe:
+    """The recipe that declares the variant `name`, or the architecture of that name.
 
     Raises:
-        UsageError: no recipe has it; `next` names the nearest variant.
+        UsageError: there is none; the nearest spelling stands in `next`.
+        RecipeError: as `all_recipes`.
     """
-    recipes = all_recipes(folder)
+    recipes = all_recipes(directory)
     for recipe in recipes:
-        if name in recipe.variants or name == recipe.architecture:
+        if name in recipe.variants:
             return recipe
-    known = [variant for recipe in recipes for variant in recipe.variants]
-    raise UsageError(f"there is no variant '{name}'", next=did_you_mean(name, known))
+    for recipe in recipes:
+        if name == recipe.architecture:
+            return recipe
+    known = [word for recipe in recipes for word in (recipe.architecture, *recipe.variants)]
+    raise UsageError(f"there is no variant '{name}'", next=hint(name, known))

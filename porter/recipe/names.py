@@ -1,71 +1,77 @@
-"""What a zoo calls each node of a graph."""
+"""The names that a zoo gives the nodes of a graph: patterns evaluated forwards, first match wins."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-from porter.errors import RecipeError
+from porter.errors import RecipeError, UsageError
 from porter.graph import Graph, tensor_shapes
-from porter.recipe.errors import did_you_mean
-from porter.recipe.expand import expand
-from porter.recipe.expressions import ExpressionError
-from porter.recipe.patterns import fill, match
-from porter.recipe.schema import NameSpec, Recipe, Zoo
-
-
-@dataclass(frozen=True)
-class LayerName:
-    """A node's name in a zoo, and the transforms (porter.transforms) that its tensors need."""
-
-    name: str
-    transforms: tuple[str, ...] = ()
+from porter.recipe.expand import graphs_of_others
+from porter.recipe.expressions import fill_in
+from porter.recipe.model import LayerName, NameRule, Recipe, Zoo
+from porter.recipe.patterns import match_path
+from porter.recipe.spelling import hint
 
 
 def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation: str | None = None) -> dict[str, LayerName]:
-    """Path to name for every node that the zoo names, those without tensors (as taps) included.
+    """The name that `zoo` gives each node that it names, by path; distinct, so that the inverse is a dictionary.
 
-    Patterns are tried in the order written, the first that matches wins.
+    Args:
+        graph: as `expand` gave it for this variant and zoo.
+        generation: label of an older table of names, or None for the zoo's own.
 
     Raises:
-        RecipeError: a node with tensors that no pattern names, two nodes with one name, or a pattern that matches no node of
-            any variant.
+        UsageError: no such generation.
+        RecipeError: a node with tensors that has no name, two nodes of one name, or a pattern that matches no node of any variant.
     """
-    names = zoo.names if generation is None else zoo.generations[generation]
-    table = ("names",) if generation is None else ("generations", generation)
-    scope = {**recipe.variants[variant], **recipe.options, **zoo.options, "variant": variant}
-    found: dict[str, LayerName] = {}
-    owners: dict[str, str] = {}
-    unused = set(names)
-    for node in graph.nodes:
-        for pattern, entry in names.items():
-            captured = match(pattern, node.path)
-            if captured is None:
-                continue
-            unused.discard(pattern)
-            spec = entry if isinstance(entry, NameSpec) else NameSpec(name=entry)
-            where = recipe.where("zoos", zoo.name, *table, pattern)
-            try:
-                name = fill(spec.name, {**scope, **captured})
-            except ExpressionError as error:
-                raise RecipeError(str(error), where=where, next=error.hint) from None
-            if name in owners:
-                raise RecipeError(f"{node.path} and {owners[name]} would both be '{name}'", where=where)
-            owners[name] = node.path
-            found[node.path] = LayerName(name, spec.transforms)
-            break
-    unnamed = [path for path in tensor_shapes(graph) if path not in found]
-    if unnamed:
-        where = recipe.where("zoos", zoo.name, *table)
-        raise RecipeError(f"zoo '{zoo.name}' does not name {unnamed[0]}", where=where, next="add it to the names")
-    for pattern in unused:
-        _expect_match_elsewhere(recipe, zoo, pattern, recipe.where("zoos", zoo.name, *table, pattern))
+    if generation is not None and generation not in zoo.generations:
+        raise UsageError(f"zoo '{zoo.name}' has no generation '{generation}' of names", next=hint(generation, zoo.generations))
+    found = _named(recipe, variant, zoo, graph, zoo.names if generation is None else zoo.generations[generation])
+    for path in tensor_shapes(graph):
+        if path not in found:
+            location = ("zoos", zoo.name, *(("names",) if generation is None else ("generations", generation)))
+            raise RecipeError(f"zoo '{zoo.name}' does not name '{path}'", where=recipe.source.where(location))
     return found
 
 
-def _expect_match_elsewhere(recipe: Recipe, zoo: Zoo, pattern: str, where: str) -> None:
-    paths: list[str] = []
-    for variant in recipe.variants:
-        paths = [node.path for node in expand(recipe, variant, recipe.zoo(zoo.name, variant), {}).nodes]
-        if any(match(pattern, path) is not None for path in paths):
-            return
-    raise RecipeError(f"'{pattern}' matches no node of any variant", where=where, next=did_you_mean(pattern, paths))
+def tap_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> Mapping[str, str]:
+    """By path, the source's layers whose output can be read: those that `taps` names, else those of `layer_names`.
+
+    Raises:
+        RecipeError: as `layer_names`.
+    """
+    layers = layer_names(recipe, variant, zoo, graph) | _named(recipe, variant, zoo, graph, zoo.taps)
+    return {path: layer.name for path, layer in layers.items()}
+
+
+def _named(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence[NameRule]) -> dict[str, LayerName]:
+    variables = {**recipe.options, **zoo.options, **recipe.parameters(variant), "variant": variant}
+    found: dict[str, LayerName] = {}
+    owners: dict[str, str] = {}
+    for node in graph.nodes:
+        matches = ((rule, match_path(rule.pattern, node.path)) for rule in rules)
+        rule, captured = next(((rule, captured) for rule, captured in matches if captured is not None), (None, None))
+        if rule is None or captured is None:
+            continue
+        with recipe.source.at(rule.location):
+            name = fill_in(rule.name, {**variables, **captured})
+            if name in owners:
+                raise RecipeError(f"'{owners[name]}' and '{node.path}' both have the name '{name}'")
+        owners[name] = node.path
+        found[node.path] = LayerName(name, rule.transforms)
+    _expect_matches(recipe, variant, zoo, graph, rules)
+    return found
+
+
+def _expect_matches(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence[NameRule]) -> None:
+    unmatched = _unmatched(rules, graph)
+    if unmatched:
+        for other in graphs_of_others(recipe, variant, zoo):
+            unmatched = _unmatched(unmatched, other)
+    if unmatched:
+        where, paths = recipe.source.where(unmatched[0].location), (node.path for node in graph.nodes)
+        raise RecipeError(f"'{unmatched[0].pattern}' matches no node", where=where, next=hint(unmatched[0].pattern, paths))
+
+
+def _unmatched(rules: Sequence[NameRule], graph: Graph) -> list[NameRule]:
+    return [rule for rule in rules if not any(match_path(rule.pattern, node.path) is not None for node in graph.nodes)]

@@ -1,74 +1,134 @@
-"""The conventions that a recipe's text stands for."""
+"""How a recipe spells a convention, and the tables in which a zoo says what it does at which site.
+
+A convention is written as `same`, `valid`, `same_lower`, `cntk`, a number of cells, [top, bottom, left, right], or a mapping of
+`pad` (one of these), `fill` (of a max pool: 0 or -.inf), `average` (what an average divides by) and `rounding` (of pools). What a
+zoo leaves unsaid stays as the graph declares it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Rule, SiteKind
-from porter.recipe.errors import did_you_mean
-from porter.recipe.expressions import ExpressionError
+from porter.errors import RecipeError
+from porter.padding import LOWEST, Average, Convention, Rounding, Rule, SiteKind
+from porter.recipe.expressions import Variables, evaluate
+from porter.recipe.patterns import match_path
+from porter.recipe.source import Location, Source
+from porter.recipe.spelling import hint
 
-_RULES = tuple(rule for rule in get_args(Rule) if rule != "explicit")
-_KEYS: Mapping[SiteKind, tuple[str, ...]] = {
-    "conv": ("pad",),
-    "max_pool": ("pad", "fill", "rounding"),
-    "avg_pool": ("pad", "average", "rounding"),
+MAX_PAD = 1024
+
+_KINDS: Mapping[str, tuple[SiteKind, ...]] = {
+    "pad": ("conv", "max_pool", "avg_pool"),
+    "fill": ("max_pool",),
+    "average": ("avg_pool",),
+    "rounding": ("max_pool", "avg_pool"),
 }
-MAX_PAD = 64
 
 
-def convention(value: Any, kind: SiteKind) -> Convention:
-    """The convention that `value` says for a site.
+@dataclass(frozen=True)
+class PadRule:
+    """One line of a zoo's padding table."""
 
-    A rule's name, one number for all sides, `[rows, columns]`, `[top, bottom, left, right]`, or a mapping of one of those under
-    `pad` with `fill` (0 or -inf; max pools), `average` (what it divides by) and `rounding`. Unsaid, a max pool's pad takes no
-    part, an average divides by the real cells, and sizes are floored.
+    pattern: str
+    value: Any
+    location: Location
+
+    def matches(self, path: str, kind: SiteKind) -> bool:
+        """Whether it speaks of this site: `average` speaks of average pools alone, `fill` of max pools, `rounding` of pools."""
+        keys = self.value if isinstance(self.value, dict) else ()
+        return all(kind in _KINDS.get(key, ()) for key in keys) and match_path(self.pattern, path) is not None
+
+
+def read_rules(source: Source, location: Location, table: Mapping[str, Any]) -> tuple[PadRule, ...]:
+    """A padding table, its patterns and spellings checked; values that are expressions wait for their variables.
 
     Raises:
-        ExpressionError: the value says none of that.
+        RecipeError: with the line.
     """
-    written = value if isinstance(value, dict) else {"pad": value}
-    for key in written:
-        if key not in _KEYS[kind]:
-            raise ExpressionError(f"unknown key '{key}' in the padding of a {kind}", did_you_mean(key, _KEYS[kind]))
-    rule, pads = _pad(written.get("pad", "valid"))
-    return Convention(
-        rule=rule,
-        pads=pads,
-        fill=_fill(written.get("fill", "-inf" if kind == "max_pool" else 0)),
-        average=_one_of(written.get("average", "real_cells"), get_args(Average)),
-        rounding=_one_of(written.get("rounding", "floor"), get_args(Rounding)),
-    )
+    rules = []
+    for pattern, value in table.items():
+        here = (*location, pattern)
+        with source.at(here):
+            match_path(pattern, "")
+            if isinstance(value, dict):
+                for key in value:
+                    if key not in _KINDS:
+                        raise RecipeError(f"a padding has no '{key}'", where=source.where((*here, key)), next=hint(key, _KINDS))
+        rules.append(PadRule(pattern, value, here))
+    return tuple(rules)
 
 
-def _pad(value: Any) -> tuple[Rule, Pads]:
+def default_convention(value: Any, kind: SiteKind) -> Convention:
+    """What a step's own `pad` says: nothing is filled with -inf but max pools, and averages divide by the real cells.
+
+    Raises:
+        RecipeError: without `where`.
+    """
+    return _convention(value, kind, Convention(fill=LOWEST if kind == "max_pool" else 0.0))
+
+
+def site_convention(
+    rules: Sequence[PadRule], path: str, kind: SiteKind, default: Convention, variables: Variables, source: Source
+) -> Convention:
+    """The convention at a site: by the first rule that matches, else `default`.
+
+    Raises:
+        RecipeError: with the rule's line.
+    """
+    rule = next((rule for rule in rules if rule.matches(path, kind)), None)
+    if rule is None:
+        return default
+    with source.at(rule.location):
+        return _convention(evaluate_padding(rule.value, variables), kind, default)
+
+
+def evaluate_padding(value: Any, variables: Variables) -> Any:
+    """A spelling of a convention with its expressions computed."""
+    if isinstance(value, dict):
+        return {key: evaluate(item, variables) for key, item in value.items()}
+    return evaluate(value, variables)
+
+
+def _convention(value: Any, kind: SiteKind, default: Convention) -> Convention:
+    if not isinstance(value, dict):
+        return _with_amount(value, default)
+    found = _with_amount(value["pad"], default) if "pad" in value else default
+    for key in value:
+        if kind not in _KINDS.get(key, ()):
+            raise RecipeError(f"a {kind} has no '{key}'", next=hint(key, [key for key, kinds in _KINDS.items() if kind in kinds]))
+    if "fill" in value:
+        found = replace(found, fill=_fill(value["fill"]))
+    if "average" in value:
+        found = replace(found, average=_choice("average", value["average"], get_args(Average)))
+    if "rounding" in value:
+        found = replace(found, rounding=_choice("rounding", value["rounding"], get_args(Rounding)))
+    return found
+
+
+def _with_amount(value: Any, default: Convention) -> Convention:
+    rules = [rule for rule in get_args(Rule) if rule != "explicit"]
     if isinstance(value, str):
-        return _one_of(value, _RULES), (0, 0, 0, 0)
-    sides = value if isinstance(value, list) else [value]
-    if not all(isinstance(side, int) and not isinstance(side, bool) and 0 <= side <= MAX_PAD for side in sides):
-        raise ExpressionError(f"a pad is a rule or numbers from 0 to {MAX_PAD}, got {value!r}", f"rules: {', '.join(_RULES)}")
-    if len(sides) == 1:
-        return _explicit((sides[0],) * 4)
-    if len(sides) == 2:
-        return _explicit((sides[0], sides[0], sides[1], sides[1]))
-    if len(sides) == 4:
-        return _explicit((sides[0], sides[1], sides[2], sides[3]))
-    raise ExpressionError(f"pads are one, two or four numbers, got {value!r}", "write [top, bottom, left, right]")
-
-
-def _explicit(pads: tuple[Any, ...]) -> tuple[Rule, Pads]:
-    top, bottom, left, right = pads
-    return ("explicit" if any(pads) else "valid"), (top, bottom, left, right)
+        return replace(default, rule=_choice("pad", value, rules), pads=(0, 0, 0, 0))
+    amounts = value if isinstance(value, tuple) else (value,) * 4
+    if len(amounts) != 4 or not all(type(amount) is int and 0 <= amount <= MAX_PAD for amount in amounts):
+        raise RecipeError(
+            f"a pad is {', '.join(rules)}, a number of cells up to {MAX_PAD} or [top, bottom, left, right], got {value!r}"
+        )
+    top, bottom, left, right = amounts
+    return replace(default, rule="explicit" if any(amounts) else "valid", pads=(top, bottom, left, right))
 
 
 def _fill(value: Any) -> float:
-    if value in (0, "-inf", LOWEST):
-        return 0.0 if value == 0 else LOWEST
-    raise ExpressionError(f"a pad is filled with 0 or -inf, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or value == math.inf:
+        raise RecipeError(f"'fill' is a number or -.inf, got {value!r}")
+    return float(value)
 
 
-def _one_of(value: Any, known: tuple[Any, ...]) -> Any:
+def _choice(key: str, value: Any, known: Sequence[str]) -> Any:
     if value not in known:
-        raise ExpressionError(f"'{value}' is not one of {', '.join(known)}", did_you_mean(str(value), known))
+        raise RecipeError(f"'{key}' is one of {', '.join(known)}, got {value!r}", next=hint(str(value), known))
     return value

@@ -1,41 +1,65 @@
-"""Patterns over node paths: `**` for any part, `*` within one level, `{name}` for what a template uses again."""
+"""Patterns over the paths of a graph.
+
+`stage{s}/unit{u}/conv{k}` captures what stands at the braces, within one part of the path; whole numbers are captured as numbers.
+`*` stands for any one part or piece of one, `**` for any number of parts, none included.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import cache
-from typing import Any
+from functools import lru_cache
 
-from porter.recipe.expressions import evaluate
+from porter.errors import RecipeError
 
-_TOKEN = re.compile(r"\*\*|\*|\{([a-z_]+)\}")
-_FIELD = re.compile(r"\{([^{}]+)\}")
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    parts, end = [], 0
-    for token in _TOKEN.finditer(pattern):
-        parts.append(re.escape(pattern[end : token.start()]))
-        name = token.group(1)
-        parts.append({"**": ".*", "*": "[^/]*"}[token.group()] if name is None else f"(?P<{name}>[^/]+?)")
-        end = token.end()
-    return re.compile("".join([*parts, re.escape(pattern[end:])]))
+_TOKEN = re.compile(r"\*\*/|\*\*|\*|\{([^{}]*)\}")
+# Matching backtracks over these: unbounded, a pattern could cost more than its length.
+MAX_IN_PART, MAX_DEEP, MAX_PARTS = 2, 2, 16
 
 
-def match(pattern: str, path: str) -> dict[str, int | str] | None:
-    """What each `{name}` stands for where the whole path matches, numbers as numbers; None where it does not."""
-    found = _compiled(pattern).fullmatch(path)
-    if found is None:
-        return None
-    return {name: int(part) if part.isdecimal() else part for name, part in found.groupdict().items()}
-
-
-def fill(template: str, scope: Mapping[str, Any]) -> str:
-    """The template with the value of each `{expression}`, such as `conv{s+1}_block{u}`.
+@lru_cache(maxsize=4096)
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """The regular expression of a pattern.
 
     Raises:
-        ExpressionError: an expression fails.
+        RecipeError: a capture that is no plain name or occurs twice, stray braces, or too many wildcards.
     """
-    return _FIELD.sub(lambda field: str(evaluate(field.group(1), scope)), template)
+    segments = pattern.split("/")
+    if (
+        len(segments) > MAX_PARTS
+        or pattern.count("**") > MAX_DEEP
+        or any(len(_TOKEN.findall(segment)) > MAX_IN_PART for segment in segments)
+    ):
+        raise RecipeError(f"'{pattern}' has more wildcards than {MAX_IN_PART} in one part and {MAX_DEEP} '**'")
+    parts: list[str] = []
+    names: set[str] = set()
+    end = 0
+    for token in _TOKEN.finditer(pattern):
+        parts.append(_literal(pattern, pattern[end : token.start()]))
+        end = token.end()
+        if token[0] == "**/":
+            parts.append("(?:[^/]+/)*")
+        elif token[0] == "**":
+            parts.append(".*")
+        elif token[0] == "*":
+            parts.append("[^/]*")
+        else:
+            name = token[1]
+            if not re.fullmatch(r"[a-z]\w*", name, re.ASCII) or name in names:
+                raise RecipeError(f"'{pattern}': a capture is a plain name, used once, such as {{s}}")
+            names.add(name)
+            parts.append(f"(?P<{name}>[^/]+)")
+    return re.compile("".join([*parts, _literal(pattern, pattern[end:])]))
+
+
+def match_path(pattern: str, path: str) -> dict[str, int | str] | None:
+    """What `pattern` captures in `path`, or None where it does not match."""
+    found = compile_pattern(pattern).fullmatch(path)
+    if found is None:
+        return None
+    return {name: int(text) if text.isdecimal() else text for name, text in found.groupdict().items()}
+
+
+def _literal(pattern: str, text: str) -> str:
+    if "{" in text or "}" in text:
+        raise RecipeError(f"'{pattern}' has a brace without its pair")
+    return re.escape(text)

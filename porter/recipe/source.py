@@ -1,7 +1,16 @@
-"""YAML with the line of every key kept, so that each mistake can be shown where it stands."""
+"""A recipe's text as plain values, with the line that each of them stands on.
+
+Recipes are passed around, so nothing in one may cost more than its size: no aliases, a bounded file, a bounded depth, and
+plain YAML types only.
+"""
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,83 +18,139 @@ import yaml
 
 from porter.errors import RecipeError
 
-MAX_BYTES = 1 << 20
-MAX_DEPTH = 40
+Location = tuple[str | int, ...]
+"""Keys and indices from the top of the file to a value."""
+
+MAX_BYTES = 1 << 18
+MAX_DEPTH = 32
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_CONSTRUCT = yaml.constructor.SafeConstructor()
+_TAG = "tag:yaml.org,2002:"
+# YAML 1.1 takes 1e-5 for a word, since it has no dot.
+_FLOAT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+", re.ASCII)
 
 
-class Block(dict[str, Any]):
-    """A YAML mapping that knows its line and the line of each of its keys (both from 1)."""
+@dataclass(frozen=True)
+class Source:
+    """A recipe file: mappings, tuples and scalars, and where they stand."""
 
-    line: int
-    lines: dict[str, int]
+    path: Path
+    data: Mapping[str, Any]
+    lines: Mapping[Location, int]
+
+    def where(self, location: Location) -> str:
+        """`file:line` of a value, or of the nearest one around it."""
+        while location and location not in self.lines:
+            location = location[:-1]
+        return f"{self.path}:{self.lines.get(location, 1)}"
+
+    @contextmanager
+    def at(self, location: Location) -> Iterator[None]:
+        """Gives the errors raised inside that do not yet say where they are this place."""
+        try:
+            yield
+        except RecipeError as error:
+            if error.where is not None:
+                raise
+            raise RecipeError(error.message, where=self.where(location), next=error.next) from None
 
 
-def read_yaml(path: Path) -> Block:
-    """The mapping that a recipe file holds.
+def read_source(path: Path) -> Source:
+    """Reads a recipe's YAML.
 
     Raises:
-        RecipeError: unreadable, too large, malformed, nested too deep, with duplicate keys or with aliases (which could grow
-            a small file without bound).
+        RecipeError: not a readable file, too large, not UTF-8, no valid YAML, aliases, a key twice, or a value that is neither
+            mapping, list, number, boolean, word nor null.
     """
+    text = _read_text(path)
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise RecipeError(f"a recipe has at most {MAX_BYTES} bytes", where=str(path))
-        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"this recipe cannot be read: {error}", where=str(path)) from None
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise RecipeError(f"malformed YAML: {error.problem}", where=f"{path}:{line}") from None
-    except (yaml.YAMLError, RecursionError) as error:
-        raise RecipeError(f"malformed YAML: {error}", where=str(path)) from None
-    if not isinstance(node, yaml.MappingNode):
-        raise RecipeError("a recipe is a mapping", where=f"{path}:1")
-    found = _convert(node, path, set(), 0)
-    assert isinstance(found, Block)
-    return found
+        _check_events(path, text)
+        root = yaml.compose(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise RecipeError(f"no valid YAML: {problem}", where=f"{path}:{mark.line + 1 if mark else 1}") from None
+    if not isinstance(root, yaml.MappingNode):
+        raise RecipeError("a recipe is a mapping of keys to values", where=f"{path}:1")
+    lines: dict[Location, int] = {}
+    return Source(path, _value(path, root, (), lines), lines)
 
 
-def _convert(node: yaml.Node, path: Path, seen: set[int], depth: int) -> Any:
-    where = f"{path}:{node.start_mark.line + 1}"
-    if id(node) in seen or depth > MAX_DEPTH:
-        raise RecipeError("aliases are not allowed" if id(node) in seen else "nested too deep", where=where)
-    seen.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        return [_convert(item, path, seen, depth + 1) for item in node.value]
-    if not isinstance(node, yaml.MappingNode):
-        return _scalar(node, where)
-    block = Block()
-    block.line, block.lines = node.start_mark.line + 1, {}
-    for key_node, value_node in node.value:
-        key, line = key_node.value, key_node.start_mark.line + 1
-        if not isinstance(key, str):
-            raise RecipeError("a key is a plain word", where=f"{path}:{line}")
-        if key in block:
-            raise RecipeError(f"'{key}' stands here twice", where=f"{path}:{line}")
-        block[key], block.lines[key] = _convert(value_node, path, seen, depth + 1), line
-    return block
-
-
-def _scalar(node: yaml.Node, where: str) -> Any:
+def _read_text(path: Path) -> str:
     try:
-        value = yaml.SafeLoader("").construct_object(node)
-    except (yaml.YAMLError, ValueError) as error:
-        raise RecipeError(f"malformed value: {error}", where=where) from None
-    if value is not None and not isinstance(value, bool | int | float | str):
-        raise RecipeError(f"a value is text, a number or a truth value, got {type(value).__name__}", where=where)
-    return value
+        if not path.is_file():
+            raise RecipeError("there is no such recipe file", where=str(path))
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise RecipeError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    if len(content) > MAX_BYTES:
+        raise RecipeError(f"a recipe has at most {MAX_BYTES >> 10} KiB", where=str(path))
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise RecipeError("a recipe is UTF-8 text", where=f"{path}:{line}") from None
 
 
-def line_of(document: Any, location: tuple[int | str, ...]) -> int:
-    """The line of the innermost part of `location` (keys and indices) that the document has."""
-    line = getattr(document, "line", 1)
-    for part in location:
-        if isinstance(document, Block) and part in document:
-            line = document.lines[str(part)]
-            document = document[str(part)]
-        elif isinstance(document, list) and isinstance(part, int) and part < len(document):
-            document = document[part]
-            line = getattr(document, "line", line)
-        else:
-            break
-    return line
+def _check_events(path: Path, text: str) -> None:
+    """Refuses what would make composing expensive, before anything is composed."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise RecipeError(f"aliases (*{event.anchor}) are not part of the recipe language", where=_where(path, event))
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH:
+            raise RecipeError(f"values nest more than {MAX_DEPTH} deep", where=_where(path, event))
+
+
+def _value(path: Path, node: yaml.Node, location: Location, lines: dict[Location, int]) -> Any:
+    lines.setdefault(location, _line(node))
+    kind = node.tag.removeprefix(_TAG)
+    if isinstance(node, yaml.MappingNode) and kind == "map":
+        values: dict[str, Any] = {}
+        for key, item in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise RecipeError("a key is a word", where=_where(path, key))
+            if key.value in values:
+                raise RecipeError(f"the key '{key.value}' stands here twice", where=_where(path, key))
+            lines[(*location, key.value)] = _line(key)
+            values[key.value] = _value(path, item, (*location, key.value), lines)
+        return values
+    if isinstance(node, yaml.SequenceNode) and kind == "seq":
+        return tuple(_value(path, item, (*location, index), lines) for index, item in enumerate(node.value))
+    if isinstance(node, yaml.ScalarNode):
+        return _scalar(path, node, kind)
+    raise RecipeError(f"values of type '{node.tag}' are not part of the recipe language", where=_where(path, node))
+
+
+def _scalar(path: Path, node: yaml.ScalarNode, kind: str) -> Any:
+    try:
+        if kind == "str":
+            return float(node.value) if not node.style and _FLOAT.fullmatch(node.value) else node.value
+        if kind == "null":
+            return None
+        if kind == "bool":
+            return _CONSTRUCT.construct_yaml_bool(node)
+        if kind == "int":
+            return _CONSTRUCT.construct_yaml_int(node)
+        if kind == "float":
+            number = _CONSTRUCT.construct_yaml_float(node)
+            if not math.isnan(number):
+                return number
+    except (ValueError, KeyError, OverflowError):
+        pass
+    raise RecipeError(f"'{node.value[:40]}' is no value of a recipe ({kind})", where=_where(path, node), next="put it in quotes")
+
+
+def _where(path: Path, node: yaml.Node | yaml.Event) -> str:
+    return f"{path}:{_line(node)}"
+
+
+def _line(node: yaml.Node | yaml.Event) -> int:
+    mark: Any = node.start_mark
+    return int(mark.line) + 1

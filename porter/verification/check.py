@@ -70,7 +70,7 @@ def check(port: Port, source: Source, dtypes: Sequence[Dtype], tolerance: float 
         taps = [node.path for node in port.graph.nodes]
         return port.framework.run(models[dtype], batch.astype(np.dtype(dtype)), taps)
 
-    return Verdict(tuple(compare(port.plan, source, run, batches, dtype, tolerance) for dtype in dtypes))
+    return Verdict(compare(port.plan, source, run, batches, dtypes, tolerance))
 
 
 def check_sizes(plan: Plan, native: tuple[int, int]) -> list[tuple[int, int]]:

@@ -36,20 +36,22 @@ def distance(source: Array, port: Array) -> Distance:
     Non-finite values count as infinitely far apart unless both sides hold the same ones.
     """
     wanted, got = np.asarray(source, np.float64), np.asarray(port, np.float64)
-    both = np.isfinite(wanted) & np.isfinite(got)
-    if not np.array_equal(wanted[~both], got[~both], equal_nan=True):
-        return Distance(np.inf, np.inf, np.inf, None, None, False)
-    wanted, got = np.where(both, wanted, 0.0), np.where(both, got, 0.0)
-    difference = np.abs(wanted - got)
-    rms = float(np.sqrt(np.mean(difference**2)))
-    norm, peak = float(np.linalg.norm(wanted)), float(np.max(np.abs(wanted)))
-    rel_l2 = _ratio(float(np.linalg.norm(difference)), norm)
+    with np.errstate(invalid="ignore"):
+        difference = wanted - got
+    if not np.isfinite(difference.sum()):
+        both = np.isfinite(wanted) & np.isfinite(got)
+        if not np.array_equal(wanted[~both], got[~both], equal_nan=True):
+            return Distance(np.inf, np.inf, np.inf, None, None, False)
+        wanted, got, difference = (np.where(both, values, 0.0) for values in (wanted, got, difference))
+    absolute = np.abs(difference)
+    rms, norm = float(np.sqrt(np.square(difference).mean())), float(np.sqrt(np.square(wanted).mean()))
+    rel_l2 = _ratio(rms, norm)
     return Distance(
-        max_abs=float(np.max(difference)),
-        l1=float(np.mean(difference)),
+        max_abs=float(absolute.max()),
+        l1=float(absolute.mean()),
         rel_l2=rel_l2,
         snr_db=_decibels(1.0, rel_l2),
-        psnr_db=_decibels(peak, rms),
+        psnr_db=_decibels(float(np.abs(wanted).max()), rms),
         argmax_equal=bool(np.array_equal(wanted.argmax(axis=-1), got.argmax(axis=-1))),
     )
 

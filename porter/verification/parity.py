@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -79,50 +79,75 @@ class Parity:
 
 
 def compare(
-    plan: Plan, source: Source, port: Run, batches: Sequence[Array], dtype: Dtype, tolerance: float | None = None
-) -> Parity:
+    plan: Plan, source: Source, port: Run, batches: Sequence[Array], dtypes: Sequence[Dtype], tolerance: float | None = None
+) -> tuple[Parity, ...]:
     """Runs both sides over `batches` (N x C x H x W, one input size each) and compares every node that both show.
 
     Args:
+        dtypes: in which to compare; there is one result for each.
         tolerance: the limit on relative L2 distance; None for DESIGN's: 1e-10 in float64; in float32 the larger of 1e-5 and
             four times the source's own rounding at that node.
+
+    Raises:
+        CheckFailed: the source does not show its logits.
     """
-    rows: dict[str, NodeDistance] = {}
-    logits: Distance | None = None
-    limit = rounding = 0.0
+    seen = {dtype: _Seen() for dtype in dtypes}
     for batch in batches:
-        wanted, got = source.run(batch, dtype), port(batch, dtype)
-        exact = wanted if dtype == "float64" else source.run(batch, "float64")
-        for path in _compared(plan.graph, wanted, got):
-            reference = _flattened(wanted[path], got[path])
-            found = distance(reference, got[path])
-            own = distance(_flattened(exact[path], got[path]), reference).rel_l2
-            node = NodeDistance(path, found.rel_l2, found.max_abs, _limit(dtype, own, tolerance))
-            rows[path] = max(rows.get(path, node), node, key=lambda row: row.rel_l2 / row.limit)
-            if path == plan.graph.output:
-                logits = max(logits or found, found, key=lambda at: at.rel_l2)
-                limit, rounding = max(limit, node.limit), max(rounding, own)
-    if logits is None:
+        exact = source.run(batch, "float64")
+        for dtype in dtypes:
+            wanted = exact if dtype == "float64" else source.run(batch, dtype)
+            _compare_batch(seen[dtype], plan.graph, exact, wanted, port(batch, dtype), dtype, tolerance)
+    return tuple(_parity(plan, source.name, batches, dtype, seen[dtype]) for dtype in dtypes)
+
+
+@dataclass
+class _Seen:
+    """The worst over the batches so far."""
+
+    nodes: dict[str, NodeDistance] = field(default_factory=dict)
+    logits: Distance | None = None
+    limit: float = 0.0
+    rounding: float = 0.0
+
+
+def _compare_batch(
+    seen: _Seen,
+    graph: Graph,
+    exact: Mapping[str, Array],
+    wanted: Mapping[str, Array],
+    got: Mapping[str, Array],
+    dtype: Dtype,
+    tolerance: float | None,
+) -> None:
+    for path in (node.path for node in graph.nodes if node.path in wanted and node.path in got):
+        reference = _flattened(wanted[path], got[path])
+        found = distance(reference, got[path])
+        own = 0.0 if dtype == "float64" else distance(_flattened(exact[path], got[path]), reference).rel_l2
+        node = NodeDistance(path, found.rel_l2, found.max_abs, _limit(dtype, own, tolerance))
+        seen.nodes[path] = max(seen.nodes.get(path, node), node, key=lambda row: row.rel_l2 / row.limit)
+        if path == graph.output:
+            seen.logits = max(seen.logits or found, found, key=lambda at: (not at.argmax_equal, at.rel_l2))
+            seen.limit, seen.rounding = max(seen.limit, node.limit), max(seen.rounding, own)
+
+
+def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, seen: _Seen) -> Parity:
+    if seen.logits is None:
         raise CheckFailed("the source does not show its logits, so nothing is proved", where=plan.graph.output)
-    nodes = tuple(rows[node.path] for node in plan.graph.nodes if node.path in rows)
+    nodes = tuple(seen.nodes[node.path] for node in plan.graph.nodes if node.path in seen.nodes)
     bad = next((node for node in nodes if not node.ok), None)
     return Parity(
-        ok=bad is None and logits.argmax_equal,
-        reference=source.name,
+        ok=bad is None and seen.logits.argmax_equal,
+        reference=reference,
         dtype=dtype,
         sizes=tuple((batch.shape[2], batch.shape[3]) for batch in batches),
         inputs=sum(batch.shape[0] for batch in batches),
-        limit=limit,
-        source_rounding=rounding,
-        logits=logits,
+        limit=seen.limit,
+        source_rounding=seen.rounding,
+        logits=seen.logits,
         first_bad=_blame(plan, bad) if bad else None,
         nodes=nodes,
-        uncompared=tuple(node.path for node in plan.graph.nodes if node.path not in rows),
+        uncompared=tuple(node.path for node in plan.graph.nodes if node.path not in seen.nodes),
     )
-
-
-def _compared(graph: Graph, wanted: Mapping[str, Array], got: Mapping[str, Array]) -> list[str]:
-    return [node.path for node in graph.nodes if node.path in wanted and node.path in got]
 
 
 def _flattened(wanted: Array, got: Array) -> Array:

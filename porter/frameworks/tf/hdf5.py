@@ -11,10 +11,9 @@ from io import BytesIO
 from pathlib import Path
 
 import h5py
-import ml_dtypes
 import numpy as np
 
-from porter.dtypes import Array
+from porter.dtypes import Array, storage_type
 from porter.errors import FileError
 from porter.frameworks.limits import most_bytes
 
@@ -216,7 +215,7 @@ def _number_type(file: Hdf5, dataset: h5py.Dataset) -> np.dtype[np.generic]:
     if dataset.shape is not None:
         # bfloat16, which HDF5 has no name for, goes in as two opaque bytes (keras/src/saving/saving_lib.py, H5IOStore.__setitem__).
         if kind.kind == "V" and kind.itemsize == 2 and kind.names is None:
-            return np.dtype(ml_dtypes.bfloat16)
+            return storage_type("bfloat16")
         if kind.kind in "iub" or (kind.kind == "f" and kind.itemsize in _FLOAT_BYTES):
             native: np.dtype[np.generic] = kind.newbyteorder("=")
             return native

@@ -9,9 +9,9 @@ from zipfile import ZipFile, ZipInfo
 
 from porter.dtypes import Array, Dtype
 from porter.frameworks import Tensors
-from porter.frameworks.tf.archive import read_archive
 from porter.frameworks.tf.build import build
 from porter.frameworks.tf.layout import expect_cover, layer_names, tensor_names, to_canonical
+from porter.frameworks.tf.read_keras import read_keras
 from porter.graph import tensor_shapes
 from porter.plan import Plan
 
@@ -58,7 +58,7 @@ def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, 
         MappingError: the file and the graph do not cover each other.
     """
     path = folder / MODEL_FILE
-    unused = read_archive(path)
+    unused = dict(read_keras(path).tensors)
     names = layer_names(plan.graph, layers)
     found: dict[str, dict[str, Array]] = {}
     missing: list[str] = []

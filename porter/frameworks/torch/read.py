@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
-
-from porter.dtypes import Array
+from porter.dtypes import Array, storage_type
 from porter.errors import FileError, MissingFramework
 from porter.frameworks.checkpoint import Checkpoint
 
@@ -22,6 +20,7 @@ _WRAPPERS = ("state_dict", "model_state_dict", "model")
 _PREFIXES = ("module.", "_orig_mod.")
 """What DataParallel and torch.compile put before every key."""
 _LISTED = 8
+_MOST_REASON = 200
 _SAVE = "where it was made, save model.state_dict() instead of the model"
 
 
@@ -58,8 +57,11 @@ def _load(path: Path, zipped: bool) -> Any:
         ) from None
     if zipped:
         _expect_stored(path)
+    # torch 2.13 hands a path of this suffix to safetensors, whatever is in it; a stream cannot be mapped.
+    mapped = zipped and path.suffix != ".safetensors"
     try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+        with path.open("rb") as stream:
+            return torch.load(path if mapped else stream, map_location="cpu", weights_only=True, mmap=mapped)
     # A stranger's pickle may fail in any way that Python can; none of them is a bug of porter's.
     except Exception as error:
         raise _refusal(path, error) from None
@@ -77,17 +79,19 @@ def _expect_stored(path: Path) -> None:
 
 
 def _refusal(path: Path, error: Exception) -> FileError:
-    """A class or function outside torch's list of safe ones is named; torch refuses it before it is looked up or called."""
-    foreign = re.search(r"GLOBAL (\S+) was not an allowed global", str(error))
+    """A class or function outside torch's list of safe ones is named; torch refuses it before it is looked up or called.
+
+    Of torch's own message only its reason is passed on: the rest advises to load the file unsafely.
+    """
+    foreign = re.search(r"GLOBAL (\S+) (?:was not an allowed global|whose module)", str(error))
     if foreign:
         return FileError(
             f"the file pickles '{foreign[1]}', not tensors alone; porter runs no code from files", where=str(path), next=_SAVE
         )
-    reason = (
-        next((line for line in reversed(str(error).splitlines()) if "rror" in line), str(error)).strip() or type(error).__name__
-    )
+    reason = re.sub(r"(?s)^Weights only load failed\..*?(?:WeightsUnpickler error:|$)", "", str(error)).strip()
+    reason = reason.splitlines()[0][:_MOST_REASON] if reason else type(error).__name__
     return FileError(
-        f"torch cannot read this file; it is cut short, damaged or not a state_dict: {reason[:200]}",
+        f"torch cannot read this file; it is cut short, damaged or not a state_dict: {reason}",
         where=str(path),
         next="fetch it again",
     )
@@ -133,7 +137,7 @@ def _array(name: str, tensor: torch.Tensor, path: Path) -> Array:
         )
     tensor = tensor.detach()
     if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        return tensor.view(torch.int16).numpy().view(storage_type("bfloat16"))
     if tensor.dtype.is_complex or (tensor.dtype.itemsize == 1 and tensor.dtype.is_floating_point):
         raise FileError(f"tensor '{name}' is {tensor.dtype}; porter reads real numbers of 16 bits and more", where=str(path))
     return tensor.numpy()

@@ -1,0 +1,169 @@
+"""What a recipe is once it is read: the architecture, its variants, and what each zoo does otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from porter.data.preprocess import Preprocess
+from porter.errors import UsageError
+from porter.files import WeightsFile
+from porter.frameworks import FRAMEWORK_NAMES, get_framework
+from porter.recipe.expressions import Value
+from porter.recipe.paddings import PadRule
+from porter.recipe.schema import Published
+from porter.recipe.source import Location, Source
+from porter.recipe.spelling import hint
+from porter.recipe.steps import Block, Step
+
+STANDARD_OPTIONS: Mapping[str, Value] = {"classes": 1000, "bn_momentum": 0.1, "bn_scale": True, "bn_center": True}
+"""Options that every recipe has; `bn_epsilon` has no default, since a forgotten one would go unnoticed."""
+
+RESERVED = frozenset({"index", "count", "first", "last", "channels", "input"})
+"""What variables and parameters may not be called."""
+
+
+@dataclass(frozen=True)
+class LayerName:
+    """The name that a zoo gives a node, and the transforms (porter.transforms) that its arrays go through after that."""
+
+    name: str
+    transforms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NameRule:
+    """One line of a table of names."""
+
+    pattern: str
+    name: str
+    transforms: tuple[str, ...]
+    location: Location
+
+
+@dataclass(frozen=True)
+class IgnoreRule:
+    """Source tensors that stay unused: a shell-style pattern, the reason, and the value that they must have for it."""
+
+    pattern: str
+    reason: str
+    equals: float | None = None
+
+
+@dataclass(frozen=True)
+class Override:
+    """What a zoo does otherwise for one variant."""
+
+    options: Mapping[str, Value]
+    padding: tuple[PadRule, ...]
+    preprocess: Preprocess | None
+    labels: str | None
+
+
+@dataclass(frozen=True)
+class Zoo:
+    """An origin of weights.
+
+    Attributes:
+        options: that differ from the recipe's.
+        padding: rules for sites that differ from the graph's own; the first match holds.
+        padding_as_trained: rules that go before them where the weights were trained with other pads than the zoo ships.
+        names: of layers by path; the first match holds.
+        generations: other tables of names that the same files have had, by label.
+        taps: by path, names of layers whose output can be read although no tensor is named so.
+        activation: what the source applies to its logits at the very end.
+        files: the published file of each variant, the one for the native input size where there are several.
+        overrides: what differs for single variants; see `of`.
+    """
+
+    name: str
+    framework: str
+    reference: str | None
+    options: Mapping[str, Value]
+    padding: tuple[PadRule, ...]
+    padding_as_trained: tuple[PadRule, ...]
+    names: tuple[NameRule, ...]
+    generations: Mapping[str, tuple[NameRule, ...]]
+    taps: tuple[NameRule, ...]
+    ignore: tuple[IgnoreRule, ...]
+    preprocess: Preprocess | None
+    labels: str | None
+    activation: str | None
+    licence: str | None
+    files: Mapping[str, WeightsFile]
+    published: Mapping[str, Published]
+    overrides: Mapping[str, Override]
+
+    def of(self, variant: str) -> Zoo:
+        """This zoo with what it does otherwise for `variant` put in."""
+        override = self.overrides.get(variant)
+        if override is None:
+            return self
+        return replace(
+            self,
+            options={**self.options, **override.options},
+            padding=(*override.padding, *self.padding),
+            preprocess=override.preprocess or self.preprocess,
+            labels=override.labels or self.labels,
+            overrides={},
+        )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One architecture.
+
+    Attributes:
+        path: the file.
+        variants: name to parameters.
+        options: name to default; a zoo's and a caller's go before.
+        input_size: rows and columns that it was designed for.
+        channels: of the input.
+        graph: the steps, not expanded; see porter.recipe.expand.
+        source: the file's text with its lines.
+    """
+
+    architecture: str
+    paper: str | None
+    path: Path
+    variants: Mapping[str, Mapping[str, Value]]
+    options: Mapping[str, Value]
+    input_size: tuple[int, int]
+    channels: int
+    graph: tuple[Step, ...]
+    blocks: Mapping[str, Block]
+    zoos: Mapping[str, Zoo]
+    source: Source
+
+    def parameters(self, variant: str) -> Mapping[str, Value]:
+        """The parameters of a variant.
+
+        Raises:
+            UsageError: there is no such variant.
+        """
+        if variant not in self.variants:
+            raise UsageError(f"'{self.architecture}' has no variant '{variant}'", next=hint(variant, self.variants))
+        return self.variants[variant]
+
+    def zoo(self, name: str, variant: str) -> Zoo:
+        """A zoo by its name, or the default zoo of a framework, as it is for `variant`.
+
+        Raises:
+            UsageError: there is no such variant or zoo.
+        """
+        self.parameters(variant)
+        if name in self.zoos:
+            return self.zoos[name].of(variant)
+        if name not in FRAMEWORK_NAMES:
+            raise UsageError(
+                f"'{self.architecture}' has no zoo '{name}'", where=str(self.path), next=hint(name, (*self.zoos, *FRAMEWORK_NAMES))
+            )
+        default = get_framework(name).DEFAULT_ZOO
+        if default not in self.zoos:
+            raise UsageError(f"'{self.architecture}' has no zoo '{default}', the default of '{name}'", next=hint(name, self.zoos))
+        return self.zoos[default].of(variant)
+
+    def native_size(self) -> tuple[int, int]:
+        """Rows and columns of the input that the architecture was designed for."""
+        return self.input_size

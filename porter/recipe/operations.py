@@ -1,0 +1,114 @@
+"""From a step's evaluated attributes to the op of a graph's node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from porter.errors import RecipeError
+from porter.graph import (
+    Add,
+    AvgPool,
+    BatchNorm,
+    Concat,
+    Conv,
+    Dense,
+    GlobalAvgPool,
+    Identity,
+    MaxPool,
+    Op,
+    Relu,
+    Relu6,
+)
+from porter.padding import Convention, SiteKind, Window
+from porter.recipe.paddings import default_convention
+from porter.recipe.source import Source
+from porter.recipe.steps import Step
+
+MAX_CHANNELS = 1 << 20
+MAX_SIDE = 1024
+
+_PLAIN: Mapping[str, Callable[[], Op]] = {
+    "relu": Relu,
+    "relu6": Relu6,
+    "global_avg_pool": GlobalAvgPool,
+    "add": Add,
+    "concat": Concat,
+    "identity": Identity,
+}
+
+Pad = Callable[[SiteKind, Convention], Convention]
+"""From a site's kind and the graph's own convention to the zoo's."""
+
+
+def make_op(step: Step, values: Mapping[str, Any], channels: int, source: Source, pad: Pad) -> Op:
+    """The op of a step.
+
+    Args:
+        values: every attribute of the operation, evaluated.
+        channels: of the step's input.
+        pad: what the zoo makes of the convention that the graph declares.
+
+    Raises:
+        RecipeError: a value out of its range, with its line.
+    """
+    attributes = _Attributes(step, values, source)
+    if step.kind in _PLAIN:
+        return _PLAIN[step.kind]()
+    if step.kind == "dense":
+        return Dense(attributes.whole("units", MAX_CHANNELS), attributes.flag("bias"))
+    if step.kind == "batch_norm":
+        epsilon, momentum = attributes.share("epsilon"), attributes.share("momentum")
+        return BatchNorm(epsilon, momentum, attributes.flag("scale"), attributes.flag("center"))
+    window = Window(attributes.pair("kernel"), attributes.pair("stride"), attributes.pair("dilation"))
+    if step.kind == "max_pool":
+        return MaxPool(window, pad("max_pool", attributes.convention("max_pool")))
+    if step.kind == "avg_pool":
+        return AvgPool(window, pad("avg_pool", attributes.convention("avg_pool")))
+    convention, bias = pad("conv", attributes.convention("conv")), attributes.flag("bias")
+    if step.kind == "depthwise_conv":
+        return Conv(channels * attributes.whole("multiplier", 64), window, convention, channels, bias)
+    return Conv(attributes.whole("filters", MAX_CHANNELS), window, convention, attributes.whole("groups", MAX_CHANNELS), bias)
+
+
+class _Attributes:
+    """A step's attributes, each read as what it has to be."""
+
+    def __init__(self, step: Step, values: Mapping[str, Any], source: Source) -> None:
+        self.step = step
+        self.values = values
+        self.source = source
+
+    def whole(self, key: str, most: int) -> int:
+        value = self.values[key]
+        if type(value) is int and 1 <= value <= most:
+            return value
+        advice = "write int(...) or round8(...)" if isinstance(value, float) else None
+        raise self._refused(key, f"a whole number from 1 to {most}", advice)
+
+    def pair(self, key: str) -> tuple[int, int]:
+        value = self.values[key]
+        sides = value if isinstance(value, tuple) else (value, value)
+        if len(sides) == 2 and all(type(side) is int and 1 <= side <= MAX_SIDE for side in sides):
+            return sides
+        raise self._refused(key, f"a whole number from 1 to {MAX_SIDE}, or two: [rows, columns]")
+
+    def flag(self, key: str) -> bool:
+        value = self.values[key]
+        if isinstance(value, bool):
+            return value
+        raise self._refused(key, "true or false")
+
+    def share(self, key: str) -> float:
+        value = self.values[key]
+        if isinstance(value, float) and 0 < value <= 1:
+            return value
+        raise self._refused(key, "a number above 0 and at most 1")
+
+    def convention(self, kind: SiteKind) -> Convention:
+        with self.source.at((*self.step.location, "pad")):
+            return default_convention(self.values["pad"], kind)
+
+    def _refused(self, key: str, expected: str, advice: str | None = None) -> RecipeError:
+        where = self.source.where((*self.step.location, key))
+        return RecipeError(f"'{key}' is {expected}, got {self.values[key]!r}", where=where, next=advice)

@@ -1,0 +1,154 @@
+"""The steps of graphs and blocks, checked for their keys and not yet evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from porter.errors import RecipeError
+from porter.recipe.expressions import is_expression, parse, placeholders
+from porter.recipe.source import Location, Source
+from porter.recipe.spelling import hint
+
+_WINDOW = {"stride": 1, "dilation": 1, "pad": "valid"}
+REQUIRED = object()
+OPERATIONS: Mapping[str, Mapping[str, Any]] = {
+    "conv": {"filters": REQUIRED, "kernel": 1, **_WINDOW, "groups": 1, "bias": False},
+    "depthwise_conv": {"kernel": REQUIRED, **_WINDOW, "multiplier": 1, "bias": False},
+    "batch_norm": {"epsilon": "=bn_epsilon", "momentum": "=bn_momentum", "scale": "=bn_scale", "center": "=bn_center"},
+    "relu": {},
+    "relu6": {},
+    "max_pool": {"kernel": REQUIRED, **_WINDOW},
+    "avg_pool": {"kernel": REQUIRED, **_WINDOW},
+    "global_avg_pool": {},
+    "dense": {"units": REQUIRED, "bias": True},
+    "add": {},
+    "concat": {},
+    "identity": {},
+}
+"""Every operation with its attributes and their defaults; a batch norm's come from the options."""
+
+COMMON = ("when", "from", "repeat", "first", "last")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step as written.
+
+    Attributes:
+        kind: an operation, or a block of the recipe.
+        path: of the node, relative to the block; may hold `{index}` or `{count}`.
+        arguments: attributes or block parameters, not evaluated.
+        overrides: what `first` and `last` put in their place.
+        branches: of a concat.
+        location: in the file.
+    """
+
+    kind: str
+    path: str
+    arguments: Mapping[str, Any]
+    overrides: Mapping[str, Mapping[str, Any]]
+    when: Any
+    inputs: Any
+    repeat: Any
+    branches: tuple[tuple[Step, ...], ...]
+    location: Location
+
+    @property
+    def numbered(self) -> bool:
+        """The path says itself where a repeated step's number goes."""
+        return bool(placeholders(self.path) & {"index", "count"})
+
+
+@dataclass(frozen=True)
+class Block:
+    """Steps used like an operation. `parameters` are name to default, None where it has to be given."""
+
+    name: str
+    parameters: Mapping[str, Any]
+    steps: tuple[Step, ...]
+    location: Location
+
+
+def parse_steps(source: Source, location: Location, listed: Any, blocks: Mapping[str, Mapping[str, Any]]) -> tuple[Step, ...]:
+    """The steps of a list in the file. `blocks` are the recipe's, name to parameters.
+
+    Raises:
+        RecipeError: an unknown operation, key or argument, a missing one, or a value that is no expression.
+    """
+    if not isinstance(listed, tuple) or not listed:
+        raise RecipeError("expected a list of steps", where=source.where(location))
+    return tuple(_step(source, (*location, index), values, blocks) for index, values in enumerate(listed))
+
+
+def _step(source: Source, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]) -> Step:
+    if not isinstance(values, dict):
+        raise RecipeError("a step is a mapping, such as {conv: stem/conv, filters: 32}", where=source.where(location))
+    known = {**OPERATIONS, **blocks}
+    kinds = [key for key in values if key in known]
+    if not kinds:
+        word = next(iter(values), "")
+        raise RecipeError(
+            f"'{word}' is neither an operation nor a block of this recipe",
+            where=source.where((*location, word)),
+            next=hint(word, known),
+        )
+    kind = kinds[0]
+    allowed = {*known[kind], *COMMON, *(("branches",) if kind == "concat" else ())}
+    for key in values:
+        if key != kind and key not in allowed:
+            raise RecipeError(f"'{kind}' has no '{key}'", where=source.where((*location, key)), next=hint(key, allowed))
+    path = values[kind]
+    if not isinstance(path, str) or not path or path.startswith("/") or path.endswith("/"):
+        raise RecipeError(f"'{kind}' is followed by a path, such as stem/conv", where=source.where((*location, kind)))
+    overrides = {key: _overrides(source, (*location, key), values.get(key, {}), kind, known[kind]) for key in ("first", "last")}
+    arguments = {key: value for key, value in values.items() if key in known[kind]}
+    for key, default in known[kind].items():
+        missing = default is (REQUIRED if kind in OPERATIONS else None) and key not in arguments
+        if missing and not all(key in override for override in overrides.values()):
+            raise RecipeError(f"'{kind}' needs '{key}'", where=source.where(location))
+    branches = values.get("branches", ())
+    if not isinstance(branches, tuple):
+        raise RecipeError("'branches' is a list of lists of steps", where=source.where((*location, "branches")))
+    if kind == "concat" and ("from" in values) == bool(branches):
+        raise RecipeError("a concat has either 'branches' or 'from'", where=source.where(location))
+    with source.at((*location, kind)):
+        placeholders(path)
+    check_expressions(source, location, {key: value for key, value in values.items() if key != "branches"})
+    return Step(
+        kind=kind,
+        path=path,
+        arguments=MappingProxyType(arguments),
+        overrides=overrides,
+        when=values.get("when", True),
+        inputs=values.get("from"),
+        repeat=values.get("repeat"),
+        branches=tuple(
+            parse_steps(source, (*location, "branches", index), branch, blocks) for index, branch in enumerate(branches)
+        ),
+        location=location,
+    )
+
+
+def _overrides(source: Source, location: Location, values: Any, kind: str, known: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(values, dict):
+        raise RecipeError(f"'{location[-1]}' is a mapping, such as {{stride: 2}}", where=source.where(location))
+    for key in values:
+        if key not in known:
+            raise RecipeError(f"'{kind}' has no '{key}'", where=source.where((*location, key)), next=hint(key, known))
+    return MappingProxyType(values)
+
+
+def check_expressions(source: Source, location: Location, value: Any) -> None:
+    """Refuses values in which something that begins with `=` is no expression."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            check_expressions(source, (*location, key), item)
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            check_expressions(source, (*location, index), item)
+    elif is_expression(value):
+        with source.at(location):
+            parse(value[1:].strip())

@@ -1,0 +1,75 @@
+"""Small recipes for the tests: a valid one, and the same with one thing changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from porter.errors import RecipeError
+from porter.graph import Graph
+from porter.recipe import Recipe, expand, layer_names, load_recipe
+
+VALID = """\
+architecture: tiny
+variants:
+  tiny: {width: 8, depths: [2, 1]}
+  tiny_wide: {width: 16, depths: [1, 1]}
+options: {classes: 10, bn_epsilon: 1.0e-3, stem_pool: true}
+input: {size: 32, channels: 3}
+graph:
+  - {conv: stem/conv, filters: =width, kernel: 3, stride: 2, pad: same}
+  - {batch_norm: stem/norm}
+  - {relu: stem/relu}
+  - {max_pool: stem/pool, kernel: 3, stride: 2, pad: 1, when: =stem_pool}
+  - {unit: stage1/unit, repeat: "=depths[0]", filters: =width}
+  - {global_avg_pool: head/pool}
+  - {dense: head/logits, units: =classes}
+blocks:
+  unit:
+    parameters: {filters: null, kernel: 3}
+    steps:
+      - {conv: conv, filters: =filters, kernel: =kernel, pad: same}
+      - {add: add, from: [input, conv]}
+zoos:
+  home:
+    framework: torch
+    padding: {stem/conv: 1}
+    names:
+      stem/conv: conv1
+      stem/norm: bn1
+      "stage{s}/unit{u}/conv": "layer{s}.{u-1}.conv"
+      head/logits: {name: fc, transforms: [conv1x1_to_dense]}
+    published:
+      tiny: {top1: 50, top5: 80, size: 32, source: made up}
+"""
+
+
+def write(folder: Path, text: str, name: str = "tiny.yaml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def changed(old: str, new: str) -> str:
+    """The valid recipe with one piece of text replaced."""
+    assert VALID.count(old) == 1, old
+    return VALID.replace(old, new)
+
+
+def use(recipe: Recipe, variant: str = "tiny", zoo: str = "home") -> Graph:
+    """Everything that a recipe is for: expansion and names."""
+    found = recipe.zoo(zoo, variant)
+    graph = expand(recipe, variant, found, {})
+    layer_names(recipe, variant, found, graph)
+    return graph
+
+
+def mistake(folder: Path, old: str, new: str) -> RecipeError:
+    """The error of the valid recipe with one mistake in it; it must stand on the line of `new`'s first line."""
+    path = write(folder, changed(old, new))
+    with pytest.raises(RecipeError) as caught:
+        use(load_recipe(path))
+    line = VALID[: VALID.index(old)].count("\n") + 1
+    assert caught.value.where == f"{path}:{line}", str(caught.value)
+    return caught.value

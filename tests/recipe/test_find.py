@@ -1,0 +1,43 @@
+from pathlib import Path
+
+import pytest
+
+from porter.errors import RecipeError, UsageError
+from porter.recipe import all_recipes, find_recipe, recipes_folder
+from tests.recipe.recipes import VALID, write
+
+
+def test_porters_own_recipes_are_found_and_whole() -> None:
+    assert recipes_folder().name == "recipes"
+    assert {"mobilenet_v1", "mobilenet_v2"} <= {recipe.architecture for recipe in all_recipes()}
+    assert find_recipe("mobilenet_v2_0.35").architecture == "mobilenet_v2"
+    assert find_recipe("mobilenet_v1").path == recipes_folder() / "mobilenet_v1.yaml"
+
+
+def test_a_folder_of_ones_own(tmp_path: Path) -> None:
+    write(tmp_path, VALID)
+    assert [recipe.architecture for recipe in all_recipes(tmp_path)] == ["tiny"]
+    assert find_recipe("tiny_wide", tmp_path).architecture == "tiny"
+    write(tmp_path, VALID.replace("architecture: tiny", "architecture: small").replace(" tiny", " small"), "small.yaml")
+    assert find_recipe("small", tmp_path).architecture == "small"
+    with pytest.raises(UsageError, match="no variant 'tiny_wid'") as caught:
+        find_recipe("tiny_wid", tmp_path)
+    assert caught.value.next == "did you mean 'tiny_wide'?"
+
+
+def test_an_edited_recipe_is_read_again(tmp_path: Path) -> None:
+    write(tmp_path, VALID)
+    assert find_recipe("tiny", tmp_path).native_size() == (32, 32)
+    write(tmp_path, VALID.replace("size: 32, ch", "size: [64, 48], ch"))
+    assert find_recipe("tiny", tmp_path).native_size() == (64, 48)
+
+
+def test_folders_without_recipes_and_variants_claimed_twice(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(UsageError, match="no recipes"):
+            all_recipes(folder)
+    write(tmp_path, VALID, "one.yaml")
+    write(tmp_path, VALID, "two.yaml")
+    with pytest.raises(RecipeError, match=r"a variant of one\.yaml too") as caught:
+        find_recipe("tiny", tmp_path)
+    assert caught.value.where == f"{tmp_path / 'two.yaml'}:3"

@@ -1,0 +1,230 @@
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from porter.errors import RecipeError, UsageError
+from porter.recipe import expand, load_recipe
+from tests.recipe.recipes import VALID, mistake, use, write
+
+
+def test_the_valid_recipe_is_valid(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path, VALID))
+    assert recipe.architecture == "tiny" and recipe.native_size() == (32, 32)
+    for variant in recipe.variants:
+        use(recipe, variant)
+
+
+NEAREST = [
+    ("options: {classes", "optoins: {classes", "no key 'optoins'", "options"),
+    ("size: 32, channels", "siez: 32, channels", "no key 'siez'", "size"),
+    ("- {batch_norm: stem/norm}", "- {batchnorm: stem/norm}", "neither an operation nor a block", "batch_norm"),
+    ("- {unit: stage1/unit,", "- {units: stage1/unit,", "neither an operation nor a block", "unit"),
+    ("filters: =filters, kernel", "filtres: =filters, kernel", "'conv' has no 'filtres'", "filters"),
+    (
+        'stage1/unit, repeat: "=depths[0]", filters',
+        'stage1/unit, repaet: "=depths[0]", filters',
+        "'unit' has no 'repaet'",
+        "repeat",
+    ),
+    ("when: =stem_pool", "when: =stem_pol", "'stem_pol' is no variable", "stem_pool"),
+    ("filters: =width, kernel: 3, stride", "filters: =wdith, kernel: 3, stride", "'wdith' is no variable", "width"),
+    ("[input, conv]", "[input, cnv]", "no earlier step 'cnv'", "conv"),
+    ("framework: torch", "framework: torch\n    refrence: torchvision", None, "reference"),
+    ("name: fc,", "naem: fc,", "no key 'naem'", "name"),
+    ("[conv1x1_to_dense]", "[conv1x1_to_dens]", "no transform", "conv1x1_to_dense"),
+    ("tiny: {top1: 50", "tinny: {top1: 50", "no variant 'tinny'", "tiny"),
+    ("tiny: {top1: 50", "tiny: {top_1: 50", "no key 'top_1'", "top1"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message", "nearest"), NEAREST, ids=[new[:30] for _, new, _, _ in NEAREST])
+def test_misspellings_are_found_and_corrected(tmp_path: Path, old: str, new: str, message: str | None, nearest: str) -> None:
+    if message is None:
+        path = write(tmp_path, VALID.replace(old, new))
+        with pytest.raises(RecipeError) as caught:
+            load_recipe(path)
+        error = caught.value
+    else:
+        error = mistake(tmp_path, old, new)
+        assert message in error.message
+    assert error.next == f"did you mean '{nearest}'?"
+
+
+WRONG = [
+    ("architecture: tiny", "architecture: 3", "architecture"),
+    ("  tiny_wide: {width: 16", "  tiny wide: {width: 16", "pattern"),
+    ("tiny_wide: {width: 16, depths", "tiny_wide: {first: 16, depths", "cannot be the name"),
+    ("tiny_wide: {width: 16, depths", "tiny_wide: {classes: 16, depths", "option too"),
+    ("{classes: 10, bn", "{max: 10, bn", "cannot be the name"),
+    ("size: 32, ch", "size: 0, ch", "size"),
+    ("size: 32, ch", "size: [32, 32, 32], ch", "size"),
+    ("- {batch_norm: stem/norm}", "- batch_norm", "a step is a mapping"),
+    ("- {batch_norm: stem/norm}", "- {batch_norm: /stem}", "path"),
+    ("- {batch_norm: stem/norm}", "- {batch_norm: 3}", "path"),
+    ("- {batch_norm: stem/norm}", "- {batch_norm: stem norm}", "path"),
+    ("- {batch_norm: stem/norm}", "- {batch_norm: stem/conv}", "two steps have the path"),
+    ("- {batch_norm: stem/norm}", "- {batch_norm: stem/norm, when: =width}", "condition"),
+    ("- {batch_norm: stem/norm}", "- {batch_norm: stem/norm, when: '=width ='}", "no expression"),
+    ("- {batch_norm: stem/norm}", "- {batch_norm: stem/norm, epsilon: 0}", "'epsilon'"),
+    ("- {batch_norm: stem/norm}", "- {batch_norm: stem/norm, scale: 1}", "'scale'"),
+    ("- {batch_norm: stem/norm}", "- {add: stem/norm}", "needs 'from'"),
+    ("- {batch_norm: stem/norm}", "- {add: stem/norm, branches: [[{relu: a}]]}", "no 'branches'"),
+    ("- {batch_norm: stem/norm}", "- {concat: stem/norm}", "'branches' or 'from'"),
+    ("- {batch_norm: stem/norm}", "- {concat: stem/norm, branches: 3}", "list of lists"),
+    ("- {batch_norm: stem/norm}", "- {concat: stem/norm, branches: [3]}", "list of steps"),
+    ("- {batch_norm: stem/norm}", "- {concat: stem/norm, branches: [[{relu: a, when: =not stem_pool}]]}", "branch without steps"),
+    ("- {batch_norm: stem/norm}", "- {batch_norm: stem/norm, repeat: 1000000000}", "'repeat'"),
+    ("- {batch_norm: stem/norm}", "- {batch_norm: stem/norm, repeat: -1}", "'repeat'"),
+    ("- {batch_norm: stem/norm}", "- {batch_norm: stem/norm, repeat: 2, first: 3}", "'first' is a mapping"),
+    ("- {batch_norm: stem/norm}", "- {batch_norm: stem/norm, repeat: 2, first: {kernel: 3}}", "no 'kernel'"),
+    ("- {batch_norm: stem/norm}", "- {global_avg_pool: stem/norm}\n  - {conv: again, filters: 3}", None),
+    ("filters: =width, kernel: 3, stride: 2", "kernel: 3, stride: 2", "needs 'filters'"),
+    ("filters: =width, kernel: 3, stride: 2", "filters: =width/3, kernel: 3, stride: 2", "'filters' is a whole number"),
+    ("filters: =width, kernel: 3, stride: 2", "filters: 0, kernel: 3, stride: 2", "'filters' is a whole number"),
+    ("filters: =width, kernel: 3, stride: 2", "filters: =width, kernel: [3], stride: 2", "'kernel'"),
+    ("filters: =width, kernel: 3, stride: 2", "filters: =width, kernel: 3, stride: 0", "'stride'"),
+    ("filters: =width, kernel: 3, stride: 2", "filters: =width, kernel: 99, stride: 2", "no window"),
+    ("filters: =width, kernel: 3, stride: 2", "filters: =width, groups: 2, kernel: 3, stride: 2", "groups"),
+    ('repeat: "=depths[0]", filters: =width', 'repeat: "=depths[0]"', "needs 'filters'"),
+    ('repeat: "=depths[0]", filters: =width', 'repeat: "=depths[0]", filters: {a: 1}', "number, a word or a list"),
+    ("[input, conv]", "[input, conv, stem/conv]", "no earlier step 'stem/conv'"),
+    ("      - {add: add, from: [input, conv]}", "      - {relu: add, from: [input, conv]}", "one input"),
+    ("stem/conv: conv1", "stem/cnv: conv1", "matches no node"),
+    ("stem/norm: bn1", "stem/norm: conv1", "both have the name 'conv1'"),
+    ("stem/norm: bn1", "stem/norm: {name: bn1, transforms: fold}", "transforms"),
+    ('.{u-1}.conv"', '.{v-1}.conv"', "'v' is no variable"),
+    ('.{u-1}.conv"', '.{u-}.conv"', "no expression"),
+    ('"stage{s}/unit{u}/conv"', '"stage{s}/unit{s}/conv"', "capture"),
+    ("framework: torch", "framework: pytorch", "framework"),
+    ("top1: 50, top5", "top1: 150, top5", "top1"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), WRONG, ids=[f"{i}-{new[:40]}" for i, (_, new, _) in enumerate(WRONG)])
+def test_mistakes_say_what_and_where(tmp_path: Path, old: str, new: str, message: str | None) -> None:
+    if message is None:
+        with pytest.raises(RecipeError, match="rank 3"):
+            use(load_recipe(write(tmp_path, VALID.replace(old, new))))
+    else:
+        assert message in mistake(tmp_path, old, new).message
+
+
+ZOOS = [
+    ("extends: home\n    options: {bn_epsilon: 1, bn_epsilo: 1}", "no option 'bn_epsilo'", "did you mean 'bn_epsilon'?"),
+    ("extends: hom", "no zoo 'hom'", "did you mean 'home'?"),
+    ("extends: other", "extends itself", None),
+    ("padding: {stem/conv: 1}", "'framework' is missing", None),
+    ("extends: home\n    files: {tinny: {url: 'https://x.org/a'}}", "no variant 'tinny'", "did you mean 'tiny'?"),
+    ("extends: home\n    files: {tiny: {ulr: 'https://x.org/a'}}", "no key 'ulr'", "did you mean 'url'?"),
+    ("extends: home\n    files: {tiny: {url: 'gopher://x.org/a'}}", "'url' begins with", None),
+    ("extends: home\n    files: {tiny: {url: 'https://x.org/a', md5: 12}}", "md5", None),
+    ("extends: home\n    files: {tiny: {pypi: 'x>=1!a'}}", "'pypi'", None),
+    ("extends: home\n    preprocess: {resize: squash, size: 10}", "'interpolation' is missing", None),
+    ("extends: home\n    preprocess: {resize: squash, size: 10, interpolation: pil}", "interpolation", None),
+    ("extends: home\n    preprocess: {resize: squash, siez: 10}", "no key 'siez'", "did you mean 'size'?"),
+    ("extends: home\n    variants: {tiny: {names: {a: b}}}", "no key 'names'", None),
+    ("extends: home\n    ignore: {a: {equals: 1}}", "'reason' is missing", None),
+]
+
+
+@pytest.mark.parametrize(("section", "message", "advice"), ZOOS, ids=[section[:50] for section, _, _ in ZOOS])
+def test_mistakes_in_a_second_zoo(tmp_path: Path, section: str, message: str, advice: str | None) -> None:
+    path = write(tmp_path, f"{VALID}  other:\n    {section}\n")
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(path)
+    assert message in caught.value.message
+    assert advice is None or caught.value.next == advice
+    assert int(str(caught.value.where).rpartition(":")[2]) > VALID.count("\n")
+
+
+def test_what_a_zoo_inherits_and_what_not(tmp_path: Path) -> None:
+    second = """\
+  second:
+    extends: home
+    options: {bn_epsilon: 1.0e-5}
+    padding: {"stem/*": [0, 1, 0, 1]}
+    names: {stem/conv: first}
+    licence: MIT
+    files: {tiny: {url: "https://example.org/weights/tiny-0123abcd.pth", sha256_prefix: 0123abcd}}
+    variants:
+      tiny_wide: {options: {bn_epsilon: 1.0e-4}, padding: {stem/conv: 2}, labels: own}
+"""
+    recipe = load_recipe(write(tmp_path, VALID + second))
+    zoo = recipe.zoo("second", "tiny")
+    assert zoo.framework == "torch" and not zoo.published and zoo.preprocess is None
+    assert zoo.files["tiny"].name == "tiny-0123abcd.pth" and zoo.files["tiny"].licence == "MIT"
+    graph = use(recipe, "tiny", "second")
+    assert graph.by_path["stem/conv"].op.convention.pads == (0, 1, 0, 1)  # type: ignore[union-attr]
+    assert graph.by_path["stem/norm"].op.epsilon == 1e-5  # type: ignore[union-attr]
+    wide = recipe.zoo("second", "tiny_wide")
+    assert wide.labels == "own" and zoo.labels is None
+    graph = expand(recipe, "tiny_wide", recipe.zoos["second"])
+    assert graph == expand(recipe, "tiny_wide", wide)
+    assert graph.by_path["stem/conv"].op.convention.pads == (2, 2, 2, 2)  # type: ignore[union-attr]
+    assert graph.by_path["stem/norm"].op.epsilon == 1e-4  # type: ignore[union-attr]
+
+
+def test_arguments_that_name_nothing(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path, VALID))
+    for call, nearest in (
+        (lambda: recipe.zoo("hone", "tiny"), "home"),
+        (lambda: recipe.zoo("home", "tinny"), "tiny"),
+        (lambda: expand(recipe, "tiny", recipe.zoos["home"], {"clases": 3}), "classes"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            call()
+        assert caught.value.next == f"did you mean '{nearest}'?"
+
+
+PIECES = [
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    "=",
+    '"',
+    "-",
+    "*",
+    "&",
+    "!",
+    "null",
+    "1.0e+9",
+    "-1",
+    "true",
+    "[]",
+    "{}",
+    "\n",
+    "=9**9",
+    "{i}",
+    ".inf",
+    "\0",
+    "#",
+]
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_damaged_the_error_says_where(tmp_path: Path, random: Random) -> None:
+    text = VALID + "    files: {tiny: {url: 'https://x.org/tiny.pth'}}\n"
+    for _ in range(random.randint(1, 3)):
+        start = random.randrange(len(text))
+        text = text[:start] + random.choice([*PIECES, ""]) + text[start + random.choice([0, 1, 1, 3, 10]) :]
+    path = write(tmp_path, text)
+    try:
+        recipe = load_recipe(path)
+        for variant in recipe.variants:
+            for zoo in recipe.zoos:
+                use(recipe, variant, zoo)
+    except RecipeError as error:
+        assert str(error.where).startswith(str(path))
+
+
+def test_importing_it_imports_no_framework() -> None:
+    code = "import sys, porter.recipe as r; r.all_recipes(); sys.exit(bool({'torch', 'tensorflow', 'keras'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

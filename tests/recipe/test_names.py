@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import pytest
+
+from porter.errors import RecipeError, UsageError
+from porter.recipe import LayerName, expand, layer_names, load_recipe, tap_names
+from tests.recipe.recipes import VALID, changed, use, write
+
+
+def test_names_go_forwards_and_the_first_match_wins(tmp_path: Path) -> None:
+    text = changed("      stem/norm: bn1\n", '      stem/norm: bn1\n      "stem/{part}": "stem_{part}_{width}_{variant}"\n')
+    recipe = load_recipe(write(tmp_path, text))
+    zoo = recipe.zoo("home", "tiny")
+    assert layer_names(recipe, "tiny", zoo, expand(recipe, "tiny", zoo)) == {
+        "stem/conv": LayerName("conv1"),
+        "stem/norm": LayerName("bn1"),
+        "stem/relu": LayerName("stem_relu_8_tiny"),
+        "stem/pool": LayerName("stem_pool_8_tiny"),
+        "stage1/unit1/conv": LayerName("layer1.0.conv"),
+        "stage1/unit2/conv": LayerName("layer1.1.conv"),
+        "head/logits": LayerName("fc", ("conv1x1_to_dense",)),
+    }
+
+
+def test_a_pattern_may_be_there_for_another_variant(tmp_path: Path) -> None:
+    text = changed("      stem/norm: bn1\n", "      stem/norm: bn1\n      stage1/unit2/add: sum\n")
+    recipe = load_recipe(write(tmp_path, text))
+    assert "stage1/unit2/add" not in use(recipe, "tiny_wide").by_path
+    use(recipe, "tiny")
+
+
+def test_a_node_with_tensors_needs_a_name(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path, changed("      stem/norm: bn1\n", "")))
+    with pytest.raises(RecipeError, match="'home' does not name 'stem/norm'") as caught:
+        use(recipe)
+    assert caught.value.where == f"{recipe.path}:{VALID[: VALID.index('    names:')].count(chr(10)) + 1}"
+
+
+def test_generations_and_taps(tmp_path: Path) -> None:
+    tables = """\
+    generations:
+      before 2.0: {stem/conv: c, stem/norm: n, "**/unit{u}/conv": "u{u}", head/logits: fc}
+    taps: {"stage{s}/unit{u}/add": "layer{s}.{u-1}", stem/conv: "graph/conv1:0"}
+"""
+    recipe = load_recipe(write(tmp_path, VALID + tables))
+    zoo = recipe.zoo("home", "tiny")
+    graph = expand(recipe, "tiny", zoo)
+    older = layer_names(recipe, "tiny", zoo, graph, generation="before 2.0")
+    assert older["stage1/unit2/conv"].name == "u2" and older["stem/conv"].name == "c"
+    taps = tap_names(recipe, "tiny", zoo, graph)
+    assert (taps["stage1/unit2/add"], taps["stem/conv"], taps["stem/norm"]) == ("layer1.1", "graph/conv1:0", "bn1")
+    assert layer_names(recipe, "tiny", zoo, graph)["stem/conv"].name == "conv1"
+    with pytest.raises(UsageError, match="no generation 'before 20'"):
+        layer_names(recipe, "tiny", zoo, graph, generation="before 20")
+
+
+def test_ignored_tensors_have_a_reason_and_may_have_to_equal_something(tmp_path: Path) -> None:
+    tables = '    ignore: {"AuxLogits.*": used in training, "*_gconv": {reason: a fixed sum, equals: 1}}\n'
+    zoo = load_recipe(write(tmp_path, VALID + tables)).zoo("home", "tiny")
+    assert [(rule.pattern, rule.reason, rule.equals) for rule in zoo.ignore] == [
+        ("AuxLogits.*", "used in training", None),
+        ("*_gconv", "a fixed sum", 1.0),
+    ]

@@ -1,0 +1,147 @@
+"""Ports in torch at every input size: the ones that take any are right at any, the others refuse what they are not right at."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import porter
+from porter.errors import PorterError
+from porter.frameworks import get_framework
+from porter.port import read_port
+from porter.verification.inputs import test_batch as make_batch
+from tests.conftest import WeightsMaker
+from tests.support import source_checkpoint
+
+VARIANTS = ("mobilenet_v1_0.25", "mobilenet_v2_0.35")
+EVERY = range(96, 301)
+QUICK = EVERY[::17]
+
+
+def oblong(rows: int) -> tuple[int, int]:
+    """Rows with columns of all kinds, within the same bounds."""
+    return rows, 96 + rows * 7 % 205
+
+
+@dataclass
+class Ported:
+    folder: Path
+    model: torch.nn.Module
+    variant: str
+
+    def source(self, size: tuple[int, int], images: NDArray[np.float64]) -> NDArray[np.float64]:
+        """keras.applications, built at this size: its pads depend on it."""
+        tf = get_framework("tf")
+        checkpoint = source_checkpoint(self.variant, "keras")
+        reference = tf.build_reference("keras", self.variant, 1000, size, checkpoint, "float64")
+        head = "predictions" if "v2" in self.variant else "conv_preds"
+        return np.asarray(tf.run_reference(reference, images, {"logits": head})["logits"]).reshape(len(images), -1)
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def ported(request: pytest.FixtureRequest, weights_file: WeightsMaker, tmp_path_factory: pytest.TempPathFactory) -> Ported:
+    folder = tmp_path_factory.mktemp("any") / "port"
+    weights = weights_file(request.param, "keras", ".h5")
+    porter.convert(request.param, "keras", "torch", weights=weights, out=folder, input_size="any", check=False)
+    return Ported(folder, read_port(folder).build("float64"), request.param)
+
+
+def near(got: NDArray[np.float64], wanted: NDArray[np.float64]) -> bool:
+    return bool(np.linalg.norm(got - wanted) <= 1e-10 * np.linalg.norm(wanted))
+
+
+def images(size: tuple[int, int]) -> NDArray[np.float64]:
+    return make_batch(size, 1, 3, None)
+
+
+def check_size(ported: Ported, rows: int) -> None:
+    size = oblong(rows)
+    with torch.inference_mode():
+        got = ported.model(torch.from_numpy(images(size))).numpy()
+    assert near(got, ported.source(size, images(size)))
+
+
+@pytest.mark.parametrize("rows", QUICK)
+def test_a_port_for_any_size_is_right_at(ported: Ported, rows: int) -> None:
+    check_size(ported, rows)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("rows", [rows for rows in EVERY if rows not in QUICK])
+def test_a_port_for_any_size_is_right_everywhere(ported: Ported, rows: int) -> None:
+    check_size(ported, rows)
+
+
+Module = Callable[[torch.Tensor], torch.Tensor]
+
+
+def traced(model: torch.nn.Module) -> Module:
+    with torch.no_grad():
+        return torch.jit.trace(model, torch.from_numpy(images((224, 224))))
+
+
+def exported(model: torch.nn.Module) -> Module:
+    # From 64 on: at 32 the last map is one cell, and torch.export takes sizes of 1 for constants.
+    height, width = torch.export.Dim("height", min=64, max=512), torch.export.Dim("width", min=64, max=512)
+    with torch.no_grad():
+        program = torch.export.export(model, (torch.from_numpy(images((224, 200))),), dynamic_shapes=({2: height, 3: width},))
+    return program.module()
+
+
+def compiled(model: torch.nn.Module) -> Module:
+    """Captured with sizes unknown; the code generator behind it is torch's own matter."""
+    torch._dynamo.reset()
+    return torch.compile(model, dynamic=True, backend="aot_eager", fullgraph=True)
+
+
+def check_everywhere(ported: Ported, module: Module, sizes: range) -> None:
+    for rows in sizes:
+        batch = torch.from_numpy(images(oblong(rows)))
+        with torch.no_grad():
+            assert near(module(batch).numpy(), ported.model(batch).numpy()), oblong(rows)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
+@pytest.mark.parametrize("capture", [traced, exported, compiled])
+def test_it_stays_right_when_captured(ported: Ported, capture: Callable[[torch.nn.Module], Module]) -> None:
+    check_everywhere(ported, capture(ported.model), QUICK)
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
+@pytest.mark.parametrize("capture", [traced, exported, compiled])
+def test_it_stays_right_everywhere_when_captured(ported: Ported, capture: Callable[[torch.nn.Module], Module]) -> None:
+    check_everywhere(ported, capture(ported.model), EVERY)
+
+
+def test_a_port_for_one_size_refuses_the_others(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    weights = weights_file("mobilenet_v2_0.35", "keras", ".h5")
+    made = porter.convert("mobilenet_v2_0.35", "keras", "torch", weights=weights, out=tmp_path / "p", check=False)
+    assert made.port.record.input.size == (224, 224)
+    model = porter.load(tmp_path / "p")
+    assert model(torch.zeros(2, 3, 224, 224)).shape == (2, 1000)
+    for wrong in ((225, 224), (160, 160), (448, 112)):
+        with pytest.raises((ValueError, RuntimeError, PorterError), match="224"):
+            model(torch.zeros(2, 3, *wrong))
+
+
+def test_pad_layers_stand_only_where_torch_has_no_word_for_them(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    weights = weights_file("mobilenet_v2_0.35", "keras", ".h5")
+    made = porter.convert("mobilenet_v2_0.35", "keras", "torch", weights=weights, out=tmp_path / "p", check=False)
+    layered = {pad.site for pad in made.port.record.pads if pad.kind != "native"}
+    # Every strided conv sees an even map at 224, and SAME puts the odd cell at its end.
+    assert layered == {
+        "stem/conv",
+        "block1/depthwise/conv",
+        "block3/depthwise/conv",
+        "block6/depthwise/conv",
+        "block13/depthwise/conv",
+    }
+    odd = porter.convert(
+        "mobilenet_v2_0.35", "keras", "torch", weights=weights, out=tmp_path / "odd", input_size="225", check=False
+    )
+    assert {pad.site for pad in odd.port.record.pads if pad.kind != "native"} == set()
