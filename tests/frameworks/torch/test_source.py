@@ -240,8 +240,11 @@ def test_a_node_above_others(tmp_path):
     assert {"a.weight", "a.norm.weight"} <= set(namespace["Model"]().state_dict())
 
 
-@pytest.mark.parametrize("path", ["layers/0", "a/class", "a/b-c"])
-def test_a_path_that_is_no_python_name_is_refused(path):
+TAKEN = [f"a/{name}" for name in dir(torch.nn.Module()) if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("path", ["layers/0", "a/class", "a/b-c", *TAKEN])
+def test_a_path_that_is_no_free_python_name_is_refused(path):
     graph = Graph((Node(path, Relu(), (INPUT,)),), 3, path, (Scope("a", "block", {}),))
     with pytest.raises(GraphError, match="Python names"):
         model_source(make_plan(graph, ANY, framework.CAPABILITIES))

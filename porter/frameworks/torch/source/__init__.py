@@ -10,6 +10,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
+from keyword import iskeyword
 
 from porter.frameworks.torch.source.arguments import Vector
 from porter.frameworks.torch.source.classes import OWN_LAYERS, Class, write_class
@@ -21,7 +22,23 @@ from porter.frameworks.torch.steps import Value, make_steps
 from porter.graph import channels_of
 from porter.plan import Plan
 
-_TAKEN = {"Model", "Path", "F", "DTYPES", *OWN_LAYERS}
+# Names that the generated text gives a meaning of its own.
+_TAKEN = {
+    "Model",
+    "Path",
+    "F",
+    "DTYPES",
+    "self",
+    "torch",
+    "nn",
+    "chain",
+    "index",
+    "repeat",
+    "repeats",
+    "settings",
+    "block",
+    *OWN_LAYERS,
+}
 
 
 def model_source(plan: Plan) -> str:
@@ -102,7 +119,14 @@ class _Classes:
     def _write(self, block: str, uses: list[Body]) -> None:
         bodies = dict(enumerate(uses))
         template = unify(bodies, self.uses)
-        names = [name for name in uses[0].arguments or {} if all(name in (use.arguments or {}) for use in uses)]
+        names = [
+            name
+            for name in uses[0].arguments or {}
+            if name.isidentifier()
+            and not iskeyword(name)
+            and name not in _TAKEN
+            and all(name in (use.arguments or {}) for use in uses)
+        ]
         given: dict[str, Vector] = {name: {i: _value((use.arguments or {})[name]) for i, use in bodies.items()} for name in names}
         given["channels"] = {i: self.channels[use.source] for i, use in bodies.items()}
         in_a_row = len(uses) >= SHORTEST and all("/" not in use.path for use in uses)

@@ -121,7 +121,9 @@ class Arguments:
             if _covers(candidate, vector):
                 self._used.update(names)
                 return text
-        for (one, one_names, left), (other, other_names, right) in combinations(atoms, 2):
+        # Two at once only where each is something that a person would ask: any two equations can agree by chance.
+        plain = [atom for atom in atoms if "*" not in atom[0]]
+        for (one, one_names, left), (other, other_names, right) in combinations(plain, 2):
             if _covers({use: left[use] and right[use] for use in left}, vector):
                 self._used.update(one_names + other_names)
                 return f"{one} and {other}"
@@ -137,6 +139,7 @@ class Arguments:
         for name, counts in numbers.items():
             yield f"{name} > 1", (name,), {use: value > 1 for use, value in counts.items()}
             yield f"{name} == 1", (name,), {use: value == 1 for use, value in counts.items()}
+        # Of equations between numbers, those that projections and residuals depend on.
         for one, other in combinations(sorted(numbers, key=lambda name: name != "channels"), 2):
             for factor in (1, 4, 2):
                 for left, right in ((one, other), (other, one))[: 1 if factor == 1 else 2]:
@@ -145,7 +148,7 @@ class Arguments:
                     yield f"{left} != {text}", (left, right), {use: not value for use, value in equal.items()}
                     yield f"{left} == {text}", (left, right), equal
         for name, vector in known.items():
-            for value in dict.fromkeys(vector.values()):
+            for value in dict.fromkeys(value for value in vector.values() if isinstance(value, str)):
                 yield f"{name} == {literal(value)}", (name,), {use: other == value for use, other in vector.items()}
 
     def _derive(self, name: str, vector: Vector, owner: str) -> str:

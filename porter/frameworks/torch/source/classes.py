@@ -140,7 +140,7 @@ class _Writer:
             if run is None:
                 self._part(part, alone)
             elif run.names[0] == part.name:
-                self.body += run.lines("self", self._call_text)
+                self.body += run.lines("self", self._call)
             for number, edge in enumerate(part.inputs):
                 self._flag(edge, part.name, number)
         self._flag(template.output, None, 0)
@@ -158,9 +158,14 @@ class _Writer:
         if edge.other is None:
             return
         source = (edge.source or "input").replace(".", "_")
-        flag = f"{(name or 'output').replace('.', '_')}_from_{source}"
-        self.flags[name, number] = flag
-        self.body.append(f"{INDENT * 2}self.{flag} = {self.arguments.condition(edge.here, flag)}")
+        self._set_flag((name, number), f"{(name or 'output').replace('.', '_')}_from_{source}", edge.here)
+
+    def _set_flag(self, key: tuple[str | None, int | None], flag: str, here: Mapping[int, bool]) -> None:
+        taken = {*self.flags.values(), *(part.name.split(".")[0] for part in self.template.parts)}
+        while flag in taken:
+            flag += "_"
+        self.flags[key] = flag
+        self.body.append(f"{INDENT * 2}self.{flag} = {self.arguments.condition(here, flag)}")
 
     def _part(self, part: TemplatePart, alone: bool) -> None:
         everywhere = len(part.at) == self.template.uses
@@ -168,17 +173,14 @@ class _Writer:
         if functions:
             if not everywhere:
                 flag = "residual" if functions[0].kind == "add" else f"with_{part.name.replace('.', '_')}"
-                flag = flag if flag not in self.flags.values() else f"with_{part.name.replace('.', '_')}"
-                self.flags[part.name, None] = flag
-                here = {use: use in part.at for use in range(self.template.uses)}
-                self.body.append(f"{INDENT * 2}self.{flag} = {self.arguments.condition(here, flag)}")
+                self._set_flag((part.name, None), flag, {use: use in part.at for use in range(self.template.uses)})
             return
         if alone and part.alternatives[0].kind == CHAIN:
             chained = part.alternatives[0].parts
             runs = find_runs(chained, self.classes)
             if runs and runs[0].names == tuple(member.name for member in chained):
                 self.body.append(f"{INDENT * 2}self.{part.name} = nn.Sequential()")
-                self.body += runs[0].lines(f"self.{part.name}", self._call_text)
+                self.body += runs[0].lines(f"self.{part.name}", self._call)
                 return
         rest = set(range(self.template.uses))
         word = "if"
@@ -219,16 +221,13 @@ class _Writer:
             if not left:
                 break
             here = {use: use in alternative.at for use in rest}
-            choices.append((value, self.arguments.condition(here, f"with_{owner}_{part.name}")))
+            choices.append((value, self.arguments.condition(here, f"with_{part.name}")))
             rest = left
         else:
             value = _IDENTITY
         for yes, condition in reversed(choices):
             value = Choice(yes, condition, value)
         return Item(value, part.name, why)
-
-    def _call_text(self, kind: str, texts: Mapping[str, str]) -> Call:
-        return self._call(kind, texts)
 
     def _call(self, kind: str, texts: Mapping[str, str]) -> Call:
         if kind == GLOBAL_POOL:

@@ -63,7 +63,7 @@ class Run:
         step = self._next_channels(varying)
         if step is not None:
             varying.remove("channels")
-        table, special = self._table(varying)
+        table, special = self._table(varying, step or "")
         margin, first = INDENT * 2, self.arguments[0].get("channels")
         before = [] if step is None else [f"{margin}channels = {first}"]
         after = [] if step is None else [f"channels = {step}"]
@@ -112,15 +112,18 @@ class Run:
                     return text if factor == 1 else f"{factor} * {text}"
         return None
 
-    def _table(self, varying: Sequence[str]) -> tuple[list[tuple[tuple[Value, ...], int]], tuple[str, Value] | None]:
-        """Rows of the varying arguments with how often each is repeated, and the argument that only a row's first use has."""
+    def _table(self, varying: Sequence[str], step: str) -> tuple[list[tuple[tuple[Value, ...], int]], tuple[str, Value] | None]:
+        """Rows of the varying arguments with how often each is repeated, and the argument that only a row's first use has.
+
+        That argument cannot be one that the next use's channels are made from.
+        """
         values = [tuple(use[name] for name in varying) for use in self.arguments]
         best = [(row, len(list(group))) for row, group in groupby(values)]
         found: tuple[list[tuple[tuple[Value, ...], int]], tuple[str, Value] | None] = (best, None)
         for place, name in enumerate(varying):
             usual = Counter(row[place] for row in values).most_common(1)[0][0]
             rows = list(_rows_by_first(values, place, usual))
-            if len(rows) < len(found[0]):
+            if name not in step.split() and len(rows) < len(found[0]):
                 found = rows, (name, usual)
         return found
 

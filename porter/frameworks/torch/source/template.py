@@ -127,6 +127,11 @@ def _merged_order(orders: Sequence[Sequence[str]]) -> list[str]:
             else:
                 merged.insert(place, name)
                 place += 1
+    for inner in merged:
+        # A container that is a module in one use and none in another.
+        around = {outer for outer in merged if inner.startswith(f"{outer}.")}
+        if any(around & set(order) != around or inner not in order for order in orders if around):
+            raise NoTemplate
     for order in orders:
         if [name for name in merged if name in set(order)] != list(order):
             raise NoTemplate

@@ -14,6 +14,18 @@ ENTRY = ""
 """The name, among the parts of a body, of the body's own input."""
 
 
+# What nn.Module has already: a part of that name would hide it. tests/frameworks/torch/test_source.py compares with torch.
+_OF_MODULES = (
+    "T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval extra_repr "
+    "float forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules mtia named_buffers "
+    "named_children named_modules named_parameters parameters register_backward_hook register_buffer register_forward_hook "
+    "register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook register_load_state_dict_post_hook "
+    "register_load_state_dict_pre_hook register_module register_parameter register_state_dict_post_hook "
+    "register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule share_memory state_dict to to_empty train training "
+    "type xpu zero_grad"
+)
+
+
 @dataclass(frozen=True)
 class Part:
     """A member of a module: a layer or a nested module, and the names of the parts that feed it.
@@ -53,12 +65,13 @@ def make_tree(graph: Graph, steps: Sequence[Step]) -> Body:
     """The whole model. A container with several inputs or outputs is no module: its members become its parent's.
 
     Raises:
-        GraphError: part of a path that is no Python name.
+        GraphError: part of a path that is no Python name, or one of nn.Module's own.
     """
     for step in steps:
-        wrong = [name for name in step.path.split("/") if not name.isidentifier() or iskeyword(name)]
+        wrong = [name for name in step.path.split("/") if not name.isidentifier() or iskeyword(name) or name in _OF_MODULES.split()]
         if wrong:
-            raise GraphError(f"model.py needs paths of Python names, got '{wrong[0]}'", where=step.path, next="rename the step")
+            message = f"model.py needs paths of Python names that torch modules do not use, got '{wrong[0]}'"
+            raise GraphError(message, where=step.path, next="rename the step")
     body = _Nesting(graph, steps).body("", list(steps), INPUT, graph.output)
     return replace(body, block="model", arguments={})
 
