@@ -340,7 +340,7 @@ def _window(value: object) -> Window:
 
 def _convention(value: object) -> Convention:
     entry = _object(value, {"rule", "pads", "fill", "average", "rounding"})
-    fill = LOWEST if entry["fill"] == "-inf" else _number(entry["fill"])
+    fill = LOWEST if entry["fill"] == "-inf" else entry["fill"]
     return Convention(entry["rule"], tuple(_array(entry["pads"])), fill, entry["average"], entry["rounding"])
 
 

@@ -238,7 +238,7 @@ def _same_row(kind: SiteKind, wanted: Row, found: Row, nonnegative: bool) -> boo
         return False
     if kind == "avg_pool":
         return wanted.divisors == found.divisors
-    zero_is_neutral = nonnegative and not wanted.lonely
+    zero_is_neutral = nonnegative and not wanted.lonely and wanted.fills | found.fills <= {0.0, LOWEST}
     return kind == "conv" or wanted.fills == found.fills or zero_is_neutral
 
 
@@ -253,7 +253,8 @@ def _candidates(site: Site, sources: list[Rows], capabilities: Capabilities, non
 
     # A pad layer ahead of an unpadded one. Its pads count as input, so an average over it divides by the full window.
     bare = Convention()
-    fill = convention.fill if site.kind == "max_pool" and not nonnegative else 0.0
+    fill = convention.fill if site.kind == "max_pool" else 0.0
+    fill = 0.0 if nonnegative and fill == LOWEST else fill
     fronts: list[Front | None] = []
     if pads is not None:
         fronts.append(Front("explicit", pads, fill) if any(pads) else None)
@@ -330,7 +331,7 @@ def _native_why(site: Site, found: Realisation) -> str:
     convention, native = site.convention, found.native
     if not _reads_pads(site):
         return "no window reaches past the input"
-    if (native.rule, native.pads, native.rounding) == (convention.rule, convention.pads, convention.rounding):
+    if (native.rule, native.pads, native.rounding) == (convention.rule, convention.pads, convention.rounds):
         reason = "the destination does the same"
     else:
         name, at = _NAMES.get(convention.rule, f"'{convention}'"), "every size" if found.every_size else "this size"
@@ -345,11 +346,12 @@ def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
     if front.rule != "explicit":
         return f"{_NAMES[front.rule]} depends on the input size, so the pad layer computes it at run time"
     top, bottom, left, right = front.pads
-    if convention.rounding != "floor":
+    takes_part = f"pads of {convention.fill:g} take part in the source's pool, the destination's own do not"
+    if convention.rounds != "floor":
         return "rounding up, the last window may reach past the end: the pad layer adds the cells that it reads"
     if not (capabilities.symmetric or capabilities.explicit):
         if convention.rule == "same" and capabilities.same:
-            return "zeros take part in the source's pool, the destination's own pads do not"
+            return takes_part
         return f"the destination's own layers pad {'by SAME or ' if capabilities.same else ''}not at all"
     if (top, left) != (bottom, right) and not capabilities.explicit:
         sides = {
@@ -357,8 +359,8 @@ def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
             "same_lower": "SAME_LOWER puts the odd cell at the top and left",
         }
         return f"{sides.get(convention.rule, 'the source pads its sides unlike')}; the destination pads both sides alike"
-    if site.kind == "max_pool" and convention.fill == 0:
-        return "zeros take part in the source's pool, the destination's own pads do not"
+    if site.kind == "max_pool" and convention.fill != LOWEST:
+        return takes_part
     if site.kind != "conv" and capabilities.half_kernel:
         return "the destination's pools take no pad beyond half their window"
     return "the destination's own pads read other cells"

@@ -24,7 +24,7 @@ Pads = tuple[int, int, int, int]
 Size = tuple[int | None, int | None]
 
 LOWEST = float("-inf")
-LARGEST = 512
+LARGEST = 1024
 """Bound of a window's extent, a stride and a pad: recipes and ports come from strangers, and the arithmetic walks over cells."""
 
 
@@ -60,7 +60,7 @@ class Convention:
             first); `cntk` (CNTK's autopadding: (k-1)//2 first at every size); `explicit` (`pads`).
         pads: top, bottom, left, right; all zero unless the rule is `explicit`.
         fill: what every cell outside the input holds for a max pool: -inf where pads take no part, 0 where a pad layer stands
-            before the pool. A convolution and an average see zeros, whatever this says.
+            before the pool (or what else that holds). A convolution and an average see zeros, whatever this says.
         average: what an average divides by: the cells of the window that are input (`real_cells`), all k*k (`full_window`), or
             those inside the padded extent (`clipped_window`: Caffe; torch and MXNet where they count pads).
         rounding: how the number of windows rounds, where the rule leaves it open (`valid`, `explicit`): `floor`; `ceil` (torch,
@@ -81,19 +81,22 @@ class Convention:
             if getattr(self, name) not in get_args(words):
                 raise PaddingError(f"{name} {getattr(self, name)!r:.80} is none of {', '.join(get_args(words))}")
         _expect_cells("pads", self.pads, 4, 0)
-        if self.fill not in (0.0, LOWEST):
-            raise PaddingError(f"pads are filled with 0 or -inf, not with {self.fill!r:.80}")
+        if type(self.fill) not in (int, float) or not (self.fill == LOWEST or abs(self.fill) < 1e38):
+            raise PaddingError(f"pads are filled with a number or -inf, not with {self.fill!r:.80}")
         if self.rule != "explicit" and any(self.pads):
             raise PaddingError(f"the rule '{self.rule}' computes its own pads, got {self.pads}")
-        if self.rule not in ("valid", "explicit") and self.rounding != "floor":
-            raise PaddingError(f"the rule '{self.rule}' says itself how many windows there are, got the rounding '{self.rounding}'")
+
+    @property
+    def rounds(self) -> Rounding:
+        """The rounding that counts: rules that read the input size say themselves how many windows there are."""
+        return self.rounding if self.rule in ("valid", "explicit") else "floor"
 
     def __str__(self) -> str:
         text = self.rule if self.rule != "explicit" else pads_text(self.pads)
-        if self.fill == LOWEST and self.rule != "valid":
-            text += ", -inf"
-        if self.rounding != "floor":
-            text += f", {self.rounding}"
+        if self.fill and self.rule != "valid":
+            text += f", {self.fill:g}"
+        if self.rounds != "floor":
+            text += f", {self.rounds}"
         return text
 
 
@@ -149,10 +152,10 @@ def count_windows(convention: Convention, window: Window, axis: int, size: int) 
     before, after = pad_amounts(convention, window, axis, size)
     stride = window.stride[axis]
     spare = size + before + after - window.extent(axis)
-    if convention.rounding == "floor":
+    if convention.rounds == "floor":
         return max(spare // stride + 1, 0)
     count = -(-spare // stride) + 1
-    if convention.rounding == "ceil" and (count - 1) * stride >= size + before:
+    if convention.rounds == "ceil" and (count - 1) * stride >= size + before:
         count -= 1
     return max(count, 0)
 

@@ -420,7 +420,7 @@ def test_what_the_table_of_pads_says() -> None:
     assert why("conv", one, None, TORCH) == "1: the destination does the same"
     assert why("conv", one, None, KERAS) == "pad 1 with 0, then valid: the destination's own layers pad by SAME or not at all"
     assert why("conv", Convention(), None, TORCH) == "valid: no window reaches past the input"
-    zeros = "zeros take part in the source's pool, the destination's own pads do not"
+    zeros = "pads of 0 take part in the source's pool, the destination's own do not"
     assert why("max_pool", one, None, TORCH) == f"pad 1 with 0, then valid: {zeros}"
     alike = "the destination does the same; zero and -inf are alike here, since the input is never negative"
     assert why("max_pool", one, None, TORCH, nonnegative=True) == f"1, -inf: {alike}"
@@ -464,6 +464,19 @@ def test_windows_over_pads_alone() -> None:
         realise(Site("max_pool", window, replace(zeros, fill=LOWEST)), (None, None), TORCH)
 
 
+def test_pads_of_another_number() -> None:
+    """No framework pools so by itself, but a pad layer may hold any number; it is never taken for zero or -inf."""
+    for capabilities, nonnegative in product((TORCH, KERAS), (False, True)):
+        site = Site("max_pool", Window((3, 3), (2, 2)), Convention("explicit", (1, 1, 1, 1), -2.5))
+        assert realise(site, (None, None), capabilities, nonnegative).front == Front("explicit", (1, 1, 1, 1), -2.5)
+
+
+def test_rules_that_read_the_size_do_not_round() -> None:
+    window = Window((1, 1), (3, 3))
+    for rule, rounding, size in product(("same", "same_lower", "cntk"), ROUNDINGS, range(1, 12)):
+        assert count_windows(Convention(rule, rounding=rounding), window, 0, size) == -(-size // 3)
+
+
 def test_explicit_and_counted_destinations() -> None:
     """A destination such as ONNX, whose layers take any four pads."""
     onnx = replace(TORCH, explicit=True, half_kernel=False, roundings=("floor", "ceil"))
@@ -486,15 +499,15 @@ def test_large_inputs_cost_no_more_than_small_ones(size: int) -> None:
         ({"rule": ["same"]}, "rule"),
         ({"average": "mean"}, "average 'mean'"),
         ({"rounding": None}, "rounding None"),
-        ({"rule": "explicit", "pads": (1, 1, 1)}, "expected 4 whole numbers from 0 to 512"),
+        ({"rule": "explicit", "pads": (1, 1, 1)}, "expected 4 whole numbers from 0 to 1024"),
         ({"rule": "explicit", "pads": (1, 1, 1, -1)}, "expected 4 whole numbers"),
         ({"rule": "explicit", "pads": (1, 1, 1, 1.0)}, "expected 4 whole numbers"),
         ({"rule": "explicit", "pads": (1, 1, 1, LARGEST + 1)}, "expected 4 whole numbers"),
         ({"pads": (1, 1, 1, 1)}, "computes its own pads"),
-        ({"rule": "same", "rounding": "ceil"}, "says itself how many windows"),
-        ({"fill": 1.0}, "filled with 0 or -inf"),
-        ({"fill": float("nan")}, "filled with 0 or -inf"),
-        ({"fill": "zero"}, "filled with 0 or -inf"),
+        ({"fill": float("inf")}, "filled with a number or -inf"),
+        ({"fill": float("nan")}, "filled with a number or -inf"),
+        ({"fill": "zero"}, "filled with a number or -inf"),
+        ({"fill": False}, "filled with a number or -inf"),
     ],
 )
 def test_conventions_that_cannot_be(arguments: dict[str, Any], message: str) -> None:
@@ -511,7 +524,7 @@ def test_conventions_that_cannot_be(arguments: dict[str, Any], message: str) -> 
         {"kernel": (3, 3), "stride": (1, True)},
         {"kernel": (3, 3), "stride": (1, 0)},
         {"kernel": (3, 3), "dilation": ("1", 1)},
-        {"kernel": (500, 3), "dilation": (2, 1)},
+        {"kernel": (514, 3), "dilation": (2, 1)},
         {"kernel": (10**30, 1)},
     ],
 )
