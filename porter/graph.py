@@ -6,15 +6,18 @@ everything else a vector of channels. A framework folder turns its own names and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from porter.errors import GraphError
+from porter.errors import GraphError, PaddingError
 from porter.padding import LOWEST, Convention, Site, SiteKind, Size, Window, output_size
 
 INPUT = "input"
+LARGEST_COUNT = 2**24
+"""Bound of channels, filters, groups and units: far above any model's, far below what an allocation would die of."""
 Argument = int | float | bool | str | tuple["Argument", ...] | None
 
 
@@ -171,13 +174,16 @@ def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
         if node.path in known:
             raise GraphError("two nodes have this path", where=node.path)
         known[node.path] = _shape(node, [known[path] for path in node.inputs])
-    if graph.output not in known:
-        raise GraphError(f"the output '{graph.output}' is no node")
+    if graph.output not in graph.by_path:
+        raise GraphError("the output is no node", where=graph.output)
     return known
 
 
 def _shape(node: Node, inputs: list[Shape]) -> Shape:
-    op, first = node.op, inputs[0]
+    op, several = node.op, isinstance(node.op, Add | Concat)
+    if len(inputs) < 2 if several else len(inputs) != 1:
+        raise GraphError(f"takes {'two inputs or more' if several else 'one input'}, got {len(inputs)}", where=node.path)
+    first = inputs[0]
     if isinstance(op, Add):
         if any(shape != first for shape in inputs):
             raise GraphError(f"cannot add shapes {', '.join(map(_shape_text, inputs))}", where=node.path)
@@ -186,8 +192,6 @@ def _shape(node: Node, inputs: list[Shape]) -> Shape:
         if any(shape[1:] != first[1:] for shape in inputs):
             raise GraphError(f"cannot join shapes {', '.join(map(_shape_text, inputs))}", where=node.path)
         return (sum(shape[0] or 0 for shape in inputs), *first[1:])
-    if len(inputs) != 1:
-        raise GraphError(f"takes one input, got {len(inputs)}", where=node.path)
     if isinstance(op, Dense):
         _expect_rank(node, first, 1)
         return (op.units,)
@@ -203,7 +207,7 @@ def _shape(node: Node, inputs: list[Shape]) -> Shape:
         raise GraphError(f"no window {site.window.kernel} fits into {_shape_text(first)}", where=node.path)
     channels = first[0] or 0
     if isinstance(op, Conv):
-        if channels % op.groups or op.filters % op.groups:
+        if op.groups < 1 or channels % op.groups or op.filters % op.groups:
             raise GraphError(f"{op.groups} groups divide neither {channels} channels nor {op.filters} filters", where=node.path)
         channels = op.filters
     return (channels, rows, columns)
@@ -278,41 +282,117 @@ def to_record(graph: Graph) -> dict[str, Any]:
     return {"channels": graph.channels, "output": graph.output, "nodes": nodes, "scopes": scopes}
 
 
-def from_record(record: Mapping[str, Any]) -> Graph:
+def from_record(record: object) -> Graph:
     """The graph that `to_record` wrote.
+
+    A port comes from strangers: every value is checked for its type and bounded, and paths are names joined by slashes.
 
     Raises:
         GraphError: the record is not of that form, or its shapes do not fit.
     """
     try:
-        nodes = tuple(_node(entry) for entry in record["nodes"])
-        scopes = tuple(
-            Scope(s["path"], s["block"], {key: _argument(value) for key, value in s["arguments"].items()}) for s in record["scopes"]
-        )
-        graph = Graph(nodes, int(record["channels"]), str(record["output"]), scopes)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise GraphError(f"the graph's record cannot be read: {error!r}", where="port.json") from None
+        entry = _object(record, {"channels", "output", "nodes", "scopes"})
+        nodes = tuple(_node(node) for node in _array(entry["nodes"]))
+        scopes = tuple(_scope(scope) for scope in _array(entry["scopes"]))
+        graph = Graph(nodes, _count(entry["channels"]), _path(entry["output"]), scopes)
+    except (ValueError, PaddingError) as error:
+        raise GraphError(f"the graph's record cannot be read: {error}", where="port.json", next="convert again") from None
     shapes(graph, (None, None))
     return graph
 
 
-def _argument(value: Any) -> Argument:
-    return tuple(map(_argument, value)) if isinstance(value, list) else value
+def _node(value: object) -> Node:
+    entry = dict(value) if isinstance(value, Mapping) else {}
+    kind = OPS.get(entry["op"]) if isinstance(entry.get("op"), str) else None
+    if kind is None:
+        raise ValueError(f"expected a node with one of the ops {', '.join(OPS)}, got {_short(value)}")
+    attributes = {field.name: _ATTRIBUTES[str(field.type)] for field in fields(kind)}
+    entry = _object(entry, {"path", "op", "inputs", *attributes})
+    path = _path(entry["path"])
+    try:
+        op = kind(**{name: read(entry[name]) for name, read in attributes.items()})
+    except (ValueError, PaddingError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    return Node(path, op, tuple(_path(source) for source in _array(entry["inputs"])))
 
 
-def _node(entry: Mapping[str, Any]) -> Node:
-    values = dict(entry)
-    path, name, inputs = str(values.pop("path")), values.pop("op"), tuple(map(str, values.pop("inputs")))
-    kind = OPS[name]
-    if set(values) != {field.name for field in fields(kind)}:
-        raise ValueError(f"{path}: attributes of {name} are {sorted(values)}")
-    if "window" in values:
-        values["window"] = Window(**{key: (int(rows), int(columns)) for key, (rows, columns) in values["window"].items()})
-        convention = dict(values["convention"])
-        convention["pads"] = tuple(map(int, convention["pads"]))
-        convention["fill"] = LOWEST if convention["fill"] == "-inf" else float(convention["fill"])
-        values["convention"] = Convention(**convention)
-    return Node(path, kind(**values), inputs)
+def _scope(value: object) -> Scope:
+    entry = _object(value, {"path", "block", "arguments"})
+    if not isinstance(entry["arguments"], Mapping):
+        raise ValueError(f"expected arguments by name, got {_short(entry['arguments'])}")
+    arguments = {_path(name): _argument(item) for name, item in entry["arguments"].items()}
+    return Scope(_path(entry["path"]), _path(entry["block"]), arguments)
+
+
+def _argument(value: object, depth: int = 0) -> Argument:
+    if isinstance(value, list) and depth < 8:
+        return tuple(_argument(item, depth + 1) for item in value)
+    if not isinstance(value, int | float | bool | str | None):
+        raise ValueError(f"expected a word, a number or a list of such, got {_short(value)}")
+    return value
+
+
+def _window(value: object) -> Window:
+    entry = _object(value, {"kernel", "stride", "dilation"})
+    kernel, stride, dilation = (tuple(_array(entry[name])) for name in ("kernel", "stride", "dilation"))
+    return Window(kernel, stride, dilation)
+
+
+def _convention(value: object) -> Convention:
+    entry = _object(value, {"rule", "pads", "fill", "average", "rounding"})
+    fill = LOWEST if entry["fill"] == "-inf" else entry["fill"]
+    return Convention(entry["rule"], tuple(_array(entry["pads"])), fill, entry["average"], entry["rounding"])
+
+
+def _object(value: object, keys: set[str]) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or set(value) != keys:
+        raise ValueError(f"expected an object with {', '.join(sorted(keys))}, got {_short(value)}")
+    return dict(value)
+
+
+def _array(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"expected a list, got {_short(value)}")
+    return value
+
+
+def _path(value: object) -> str:
+    if not isinstance(value, str) or len(value) > 200 or not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)*", value, re.ASCII):
+        raise ValueError(f"expected names joined by slashes, got {_short(value)}")
+    return value
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or not 1 <= value <= LARGEST_COUNT:
+        raise ValueError(f"expected a whole number from 1 to {LARGEST_COUNT}, got {_short(value)}")
+    return value
+
+
+def _number(value: object) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= 1:  # type: ignore[operator]
+        raise ValueError(f"expected a number from 0 to 1, got {_short(value)}")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"expected true or false, got {_short(value)}")
+    return value
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+_ATTRIBUTES: Mapping[str, Callable[[object], Any]] = {
+    "int": _count,
+    "float": _number,
+    "bool": _flag,
+    "Window": _window,
+    "Convention": _convention,
+}
+"""How an op's attribute is read, by its annotation."""
 
 
 def _jsonable(value: Any) -> Any:

@@ -1,109 +1,64 @@
-"""How frameworks pad windowed layers, and the smallest exact way to say the same elsewhere.
+"""The smallest exact way to say a source's padding in a destination framework.
 
-Everything happens along one axis at a time. There a windowed layer is a row of windows: where the first one starts, how many
-there are, and, for an average, what each is divided by. Two ways of padding are the same function exactly when their rows of
-windows are the same, so nothing below reasons about frameworks case by case: it writes down what the source computes, tries the
-destination's spellings from the simplest to the largest, and takes the first whose windows are equal.
-
-Equality at *every* size is decidable by looking at a few: once the input is longer than the window, a row depends on the size
-only through its remainder modulo the stride.
+Two ways of padding are the same function when their rows of windows are the same (porter.windows), and otherwise differ but on
+inputs shorter than a window. So nothing below reasons about frameworks case by case: it writes down what the source computes,
+tries the destination's spellings from the simplest to the largest, and takes the first whose windows are equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import Literal
 
 from porter.errors import PaddingError
+from porter.windows import (
+    LARGEST,
+    LOWEST,
+    Average,
+    Convention,
+    Pads,
+    Rounding,
+    Row,
+    Rule,
+    Site,
+    SiteKind,
+    Size,
+    Window,
+    count_row,
+    count_windows,
+    output_size,
+    pad_amounts,
+    pads_text,
+    row,
+    sizes_to_try,
+)
 
-Rule = Literal["valid", "same", "same_lower", "cntk", "explicit"]
-Rounding = Literal["floor", "ceil", "full"]
-Average = Literal["real_cells", "full_window", "clipped_window"]
-SiteKind = Literal["conv", "max_pool", "avg_pool"]
-Pads = tuple[int, int, int, int]
-Size = tuple[int | None, int | None]
-
-LOWEST = float("-inf")
-
-
-@dataclass(frozen=True)
-class Window:
-    """The geometry of a windowed layer; each pair is (rows, columns)."""
-
-    kernel: tuple[int, int]
-    stride: tuple[int, int] = (1, 1)
-    dilation: tuple[int, int] = (1, 1)
-
-    def extent(self, axis: int) -> int:
-        """Cells from a window's first to its last, holes of the dilation included."""
-        return (self.kernel[axis] - 1) * self.dilation[axis] + 1
-
-
-@dataclass(frozen=True)
-class Convention:
-    """How a framework pads one windowed layer.
-
-    Attributes:
-        rule: `valid`; `same` (TensorFlow: from the input size, the odd cell at the end); `same_lower` (the odd cell first);
-            `cntk` ((k-1)//2 first at every size); `explicit` (`pads`).
-        pads: top, bottom, left, right; all zero unless the rule is `explicit`.
-        fill: what a pad cell holds: 0, or -inf in a max pool whose pad takes no part.
-        average: what an average divides by: the cells of the window that are input (`real_cells`), all k*k (`full_window`), or
-            those inside the padded extent (`clipped_window`, Caffe; torch with count_include_pad).
-        rounding: `floor`; `ceil` (Caffe and torch: a last window that would start in the trailing pad is dropped); `full`
-            (MXNet: it is kept).
-    """
-
-    rule: Rule = "valid"
-    pads: Pads = (0, 0, 0, 0)
-    fill: float = 0.0
-    average: Average = "real_cells"
-    rounding: Rounding = "floor"
-
-    def __str__(self) -> str:
-        text = self.rule if self.rule != "explicit" else _pads_text(self.pads)
-        if self.fill == LOWEST and self.rule != "valid":
-            text += ", -inf"
-        if self.rounding != "floor":
-            text += f", {self.rounding}"
-        return text
-
-
-@dataclass(frozen=True)
-class Site:
-    """A windowed layer of a graph, with the convention that its source uses."""
-
-    kind: SiteKind
-    window: Window
-    convention: Convention
-
-
-@dataclass(frozen=True)
-class Row:
-    """The windows along one axis at one input size.
-
-    Attributes:
-        start: the first window's first cell; cell 0 is the first of the input, so a pad before it is negative.
-        count: how many windows there are.
-        fills: what the pad cells hold that some window reads; empty where every window stays inside the input.
-        divisors: what an average divides each window by.
-        lonely: some window reads no input cell at all.
-    """
-
-    start: int
-    count: int
-    fills: frozenset[float]
-    divisors: tuple[int, ...]
-    lonely: bool
-
-    @property
-    def defined(self) -> bool:
-        """Whether the source computes anything here: at least one window, and no division by zero."""
-        return self.count > 0 and 0 not in self.divisors
+__all__ = [
+    "LARGEST",
+    "LOWEST",
+    "Average",
+    "Capabilities",
+    "Convention",
+    "Front",
+    "Pads",
+    "Realisation",
+    "Rounding",
+    "Row",
+    "Rule",
+    "Site",
+    "SiteKind",
+    "Size",
+    "Window",
+    "count_windows",
+    "output_size",
+    "pad_amounts",
+    "realise",
+    "realised_row",
+    "row",
+]
 
 
 @dataclass(frozen=True)
@@ -123,7 +78,7 @@ class Capabilities:
     """What a destination framework's own windowed layers can express.
 
     Attributes:
-        symmetric: pads that are equal on both sides.
+        symmetric: pads that are equal on both sides of an axis.
         explicit: any four pads.
         same: TensorFlow's rule, from the input size at run time.
         half_kernel: a pool's pad may not exceed half its kernel, the dilation not counted.
@@ -149,8 +104,9 @@ class Capabilities:
 class Realisation:
     """The smallest exact way to say a source's convention in a destination framework.
 
-    The layers are, in order: the pad layer `front`, if any; the windowed layer with `native`; for an average with `counted`, a
-    division by the same layers run over a mask; with `subsample`, every stride-th cell of a layer run at stride 1.
+    The layers are, in order: the pad layer `front`, if any; the windowed layer with `native`, which pads nothing itself behind a
+    `front`; for an average with `counted`, a division by the same layers run over a mask; with `subsample`, every stride-th
+    cell of a layer run at stride 1.
 
     Attributes:
         native: what the destination's own layer is given.
@@ -180,145 +136,101 @@ class Realisation:
     def __str__(self) -> str:
         front = ""
         if self.front is not None:
-            amount = _pads_text(self.front.pads) if self.front.rule == "explicit" else self.front.rule
+            amount = pads_text(self.front.pads) if self.front.rule == "explicit" else self.front.rule
             front = f"pad {amount} with {self.front.fill:g}, then "
         tail = ", over the share of cells counted" if self.counted is not None else ""
         tail += ", every stride-th cell" if self.subsample else ""
         return f"{front}{self.native}{tail}"
 
 
-def pad_amounts(convention: Convention, window: Window, axis: int, size: int) -> tuple[int, int]:
-    """Cells added before and after an axis of `size` cells.
-
-    `same` is TensorFlow's arithmetic (tf.nn.convolution's documentation), `same_lower` ONNX's SAME_LOWER. `cntk` keeps
-    (k-1)//2 before at every size; the k//2 after are the most that its windows read, so that nothing depends on the size.
-    """
-    extent = window.extent(axis)
-    if convention.rule == "explicit":
-        return convention.pads[2 * axis], convention.pads[2 * axis + 1]
-    if convention.rule == "cntk":
-        return (extent - 1) // 2, extent // 2
-    if convention.rule == "valid":
-        return 0, 0
-    stride = window.stride[axis]
-    total = max((-(-size // stride) - 1) * stride + extent - size, 0)
-    less, more = total // 2, total - total // 2
-    return (less, more) if convention.rule == "same" else (more, less)
-
-
-def count_windows(convention: Convention, window: Window, axis: int, size: int) -> int:
-    """Windows along an axis of `size` cells: the size of the output, 0 where the window does not fit."""
-    before, after = pad_amounts(convention, window, axis, size)
-    stride = window.stride[axis]
-    spare = size + before + after - window.extent(axis)
-    if convention.rounding == "floor":
-        return max(spare // stride + 1, 0)
-    count = -(-spare // stride) + 1
-    if convention.rounding == "ceil" and (count - 1) * stride >= size + before:
-        count -= 1
-    return max(count, 0)
-
-
-def output_size(convention: Convention, window: Window, size: Size) -> Size:
-    """Rows and columns that the layer gives for `size`; None stays None."""
-    rows, columns = (None if n is None else count_windows(convention, window, axis, n) for axis, n in enumerate(size))
-    return rows, columns
-
-
-def row(convention: Convention, window: Window, axis: int, size: int) -> Row:
-    """The windows of a layer that carries its own pads, along one axis."""
-    before, after = pad_amounts(convention, window, axis, size)
-    count = count_windows(convention, window, axis, size)
-    extents = {"real_cells": (0, size), "clipped_window": (-before, size + after)}
-    return _row(window, axis, size, -before, count, convention.fill, extents.get(convention.average))
-
-
 def realised_row(realisation: Realisation, window: Window, axis: int, size: int) -> Row:
-    """The windows that a realisation gives along one axis, in the coordinates of its input."""
-    front, native = realisation.front, realisation.native
-    before = after = 0
-    if front is not None:
-        before, after = pad_amounts(Convention(front.rule, front.pads), window, axis, size)
-    inner = replace(window, stride=(1, 1)) if realisation.subsample else window
-    own_before, own_after = pad_amounts(native, inner, axis, size + before + after)
-    count = count_windows(native, inner, axis, size + before + after)
-    if realisation.subsample:
-        count = -(-count // window.stride[axis])
-    extents = {
-        "real_cells": (-before, size + after),
-        "clipped_window": (-before - own_before, size + after + own_after),
-    }
-    extent = extents.get(native.average)
-    if realisation.counted is not None:
-        extent = (-realisation.counted[2 * axis], size + realisation.counted[2 * axis + 1])
-    fill = native.fill if front is None else front.fill
-    found = _row(window, axis, size, -before - own_before, count, fill, extent)
-    if front is not None and own_before + own_after and native.fill != front.fill:
-        found = replace(found, fills=found.fills | {native.fill})
-    return found
+    """The windows that a realisation gives along one axis, in the coordinates of its input.
 
-
-def _row(window: Window, axis: int, size: int, start: int, count: int, fill: float, extent: tuple[int, int] | None) -> Row:
-    kernel, stride, dilation = window.kernel[axis], window.stride[axis], window.dilation[axis]
-    starts = range(start, start + count * stride, stride)
-    real = [_taps_within(first, kernel, dilation, 0, size) for first in starts]
-    divisors = [kernel] * count if extent is None else [_taps_within(first, kernel, dilation, *extent) for first in starts]
-    fills = frozenset({fill}) if any(cells < kernel for cells in real) else frozenset()
-    return Row(start, count, fills, tuple(divisors), 0 in real)
-
-
-def _taps_within(first: int, kernel: int, dilation: int, low: int, high: int) -> int:
-    """How many of the cells first, first + dilation, ... lie in low..high-1."""
-    return max(min(kernel - 1, (high - 1 - first) // dilation) - max(0, -((first - low) // dilation)) + 1, 0)
+    `subsample` changes none: every stride-th window at stride 1 is a window at that stride.
+    """
+    front = realisation.front
+    if front is None:
+        return row(realisation.native, window, axis, size)
+    before, after = pad_amounts(Convention(front.rule, front.pads), window, axis, size)
+    count = count_windows(realisation.native, window, axis, size + before + after)
+    counted = (before, after) if realisation.counted is None else realisation.counted[2 * axis : 2 * axis + 2]
+    return count_row(window, axis, size, -before, count, front.fill, counted)
 
 
 @lru_cache(maxsize=4096)
 def realise(site: Site, size: Size, capabilities: Capabilities, nonnegative: bool = False) -> Realisation:
     """The smallest exact realisation of a padding site in a destination framework.
 
+    One that is exact at every size comes first, so that a port is not tied to a size without need; a pad layer that computes
+    its size at run time is spared where the size is known.
+
     Args:
         site: the layer and its source's convention.
-        size: rows and columns of its input; None where unknown, and then exact at every size.
+        size: rows and columns of its input; with a None among them, exact at every size.
         capabilities: what the destination's own layers can express.
         nonnegative: the input is provably >= 0 (after a ReLU), so that a zero stands for -inf in a max pool.
 
     Raises:
-        PaddingError: no window fits into the input, or nothing exact exists; it names what the destination lacks.
+        PaddingError: the source computes nothing at this size, or nothing exact exists; it says what is missing.
     """
-    axis_sizes = [_sizes_to_try(site, axis) if n is None else [n] for axis, n in enumerate(size)]
-    source = [[row(site.convention, site.window, axis, n) for n in sizes] for axis, sizes in enumerate(axis_sizes)]
-    if not all(any(found.defined for found in rows) for rows in source):
-        raise PaddingError(f"no {site.kind} window {site.window.kernel} fits into an input of {size[0]}x{size[1]}")
-    _refuse_unsupported(site, capabilities)
-    if None not in size and site.convention.rule not in ("same", "same_lower"):
-        # The source pads alike at every size, so the port should too; only if that cannot be, this size alone.
-        with suppress(PaddingError):
-            return realise(site, (None, None), capabilities, nonnegative)
-    for candidate in _candidates(site, axis_sizes, capabilities, nonnegative):
-        if _equal(site, candidate, axis_sizes, nonnegative):
-            everywhere = [_sizes_to_try(site, axis) for axis in (0, 1)]
-            return replace(candidate, every_size=_equal(site, candidate, everywhere, nonnegative))
-    asked = "every size" if None in size else f"{size[0]}x{size[1]}"
-    raise PaddingError(
-        f"a {site.kind} of kernel {site.window.kernel}, stride {site.window.stride}, dilation {site.window.dilation} padded "
-        f"'{site.convention}' has no exact form at {asked} in the destination",
-        next="give --input-size a fixed size" if None in size else None,
+    for axis, n in enumerate(size):
+        _refuse_undefined(site, axis, n)
+    if site.window.dilation != (1, 1) and site.kind in ("max_pool", "avg_pool") and site.kind not in capabilities.dilated_pools:
+        raise PaddingError(f"the destination has no dilated {site.kind}")
+    found = _smallest(site, (None, None), capabilities, nonnegative)
+    if None not in size and (found is None or (found.front is not None and found.front.rule != "explicit")):
+        found = _smallest(site, size, capabilities, nonnegative) or found
+    if found is None:
+        raise _no_exact_form(site, size)
+    return found
+
+
+Rows = list[tuple[int, Row]]
+"""Input sizes with the source's row at each."""
+
+
+@lru_cache(maxsize=4096)
+def _smallest(site: Site, size: Size, capabilities: Capabilities, nonnegative: bool) -> Realisation | None:
+    sources = [_source_rows(site, axis, n) for axis, n in enumerate(size)]
+    for candidate in _candidates(site, sources, capabilities, nonnegative):
+        if _equal(site, candidate, sources, nonnegative):
+            every_size = _equal(site, candidate, [_source_rows(site, axis, None) for axis in (0, 1)], nonnegative)
+            found = replace(candidate, every_size=every_size)
+            return replace(found, why=_why(site, found, capabilities))
+    return None
+
+
+def _source_rows(site: Site, axis: int, size: int | None) -> Rows:
+    """The source's rows at the sizes that stand for `size`, without those at which it computes nothing."""
+    rows = [(n, row(site.convention, site.window, axis, n)) for n in sizes_to_try(site.window, axis, size)]
+    return [(n, found) for n, found in rows if found.count and not _has_void(site, found)]
+
+
+def _has_void(site: Site, found: Row) -> bool:
+    """Whether a pool has a window without a number: an average of no cells, or a maximum of pads alone that take no part.
+
+    There torch gives -inf and TensorFlow the lowest finite number.
+    """
+    if site.kind == "avg_pool":
+        return 0 in found.divisors
+    return site.kind == "max_pool" and site.convention.fill == LOWEST and found.lonely
+
+
+def _refuse_undefined(site: Site, axis: int, size: int | None) -> None:
+    if _source_rows(site, axis, size):
+        return
+    cells, along = site.window.extent(axis), ("rows", "columns")[axis]
+    if size is not None and count_windows(site.convention, site.window, axis, size) == 0:
+        raise PaddingError(f"no window of {cells} {along} fits into an input of {size}, padded '{site.convention}'")
+    raise PaddingError(f"windows of {cells} {along}, padded '{site.convention}', have one over pads alone, which gives no number")
+
+
+def _equal(site: Site, realisation: Realisation, sources: list[Rows], nonnegative: bool) -> bool:
+    return all(
+        _same_row(site.kind, wanted, realised_row(realisation, site.window, axis, size), nonnegative)
+        for axis, rows in enumerate(sources)
+        for size, wanted in rows
     )
-
-
-def _sizes_to_try(site: Site, axis: int) -> list[int]:
-    """Sizes whose rows decide equality at every size: past the window, rows repeat with the stride."""
-    pads = site.convention.pads[2 * axis] + site.convention.pads[2 * axis + 1]
-    return list(range(1, 2 * (site.window.extent(axis) + site.window.stride[axis]) + pads + 1))
-
-
-def _equal(site: Site, realisation: Realisation, axis_sizes: list[list[int]], nonnegative: bool) -> bool:
-    for axis, sizes in enumerate(axis_sizes):
-        for size in sizes:
-            wanted = row(site.convention, site.window, axis, size)
-            if wanted.defined and not _same_row(site.kind, wanted, realised_row(realisation, site.window, axis, size), nonnegative):
-                return False
-    return True
 
 
 def _same_row(kind: SiteKind, wanted: Row, found: Row, nonnegative: bool) -> bool:
@@ -326,106 +238,142 @@ def _same_row(kind: SiteKind, wanted: Row, found: Row, nonnegative: bool) -> boo
         return False
     if kind == "avg_pool":
         return wanted.divisors == found.divisors
-    if kind == "conv":
-        return True
-    zero_is_neutral = nonnegative and not wanted.lonely
-    return wanted.fills == found.fills or (zero_is_neutral and wanted.fills | found.fills <= {0.0, LOWEST})
+    zero_is_neutral = nonnegative and not wanted.lonely and wanted.fills | found.fills <= {0.0, LOWEST}
+    return kind == "conv" or wanted.fills == found.fills or zero_is_neutral
 
 
-def _refuse_unsupported(site: Site, capabilities: Capabilities) -> None:
-    if site.window.dilation != (1, 1) and site.kind != "conv" and site.kind not in capabilities.dilated_pools:
-        raise PaddingError(f"the destination has no dilated {site.kind}")
-
-
-def _candidates(site: Site, axis_sizes: list[list[int]], capabilities: Capabilities, nonnegative: bool) -> Iterator[Realisation]:
+def _candidates(site: Site, sources: list[Rows], capabilities: Capabilities, nonnegative: bool) -> Iterator[Realisation]:
     """The destination's spellings, from the smallest to the largest; which of them are exact is for the caller to see."""
     window, convention = site.window, site.convention
-    strided_and_dilated = site.kind == "conv" and any(s > 1 for s in window.stride) and window.dilation != (1, 1)
+    pads = _constant_pads(window, sources)
+    strided_and_dilated = site.kind == "conv" and max(window.stride) > 1 and max(window.dilation) > 1
     subsample = strided_and_dilated and not capabilities.dilated_strides
     if not subsample:
-        for native in _natives(site, axis_sizes, capabilities):
-            yield Realisation(native, why=_native_why(convention, native))
+        yield from map(Realisation, _natives(site, pads, capabilities))
 
     # A pad layer ahead of an unpadded one. Its pads count as input, so an average over it divides by the full window.
-    fill = 0.0 if nonnegative or site.kind != "max_pool" else convention.fill
-    bare = Convention(fill=0.0, average="real_cells")
-    averages = [None, (0, 0, 0, 0), _nominal_pads(site, axis_sizes)] if site.kind == "avg_pool" else [None]
-    for counted in averages:
-        composed = counted is not None
-        for pads in _front_pads(site, axis_sizes):
-            if subsample:
-                why = "the destination cannot stride and dilate at once"
-            elif composed:
-                why = "the average divides by other cells than the destination's"
-            else:
-                why = "the destination's layer has no such pads"
-            yield Realisation(bare, Front("explicit", pads, fill), counted, subsample, why=why)
-        for rule in capabilities.dynamic:
-            if rule == convention.rule and not subsample:
-                why = f"'{rule}' depends on the input size"
-                yield Realisation(bare, Front(rule, (0, 0, 0, 0), fill), counted, why=why)
+    bare = Convention()
+    fill = convention.fill if site.kind == "max_pool" else 0.0
+    fill = 0.0 if nonnegative and fill == LOWEST else fill
+    fronts: list[Front | None] = []
+    if pads is not None:
+        fronts.append(Front("explicit", pads, fill) if any(pads) else None)
+    fronts += [Front(rule, (0, 0, 0, 0), fill) for rule in capabilities.dynamic if rule == convention.rule]
+    for front in fronts:
+        yield Realisation(bare, front, None, subsample)
+    if site.kind == "avg_pool" and convention.average != "full_window":
+        own = (0, 0, 0, 0) if convention.average == "real_cells" else convention.pads
+        for front in fronts:
+            if front is not None:
+                top, bottom, left, right = map(min, own, front.pads)
+                yield Realisation(bare, front, (top, bottom, left, right), subsample)
 
 
-def _natives(site: Site, axis_sizes: list[list[int]], capabilities: Capabilities) -> Iterator[Convention]:
+def _natives(site: Site, constant: Pads | None, capabilities: Capabilities) -> Iterator[Convention]:
     window, convention = site.window, site.convention
     fill = LOWEST if site.kind == "max_pool" else 0.0
-    spellings: list[Convention] = []
-    if capabilities.same and convention.rule == "same":
-        spellings.append(Convention("same", fill=fill))
-    spellings.append(Convention("valid", fill=fill))
-    if capabilities.symmetric or capabilities.explicit:
-        for rows, columns in product(*_starts(site, axis_sizes)):
-            spellings.append(Convention("explicit", (rows, rows, columns, columns), fill))
-    if capabilities.explicit:
-        spellings += [Convention("explicit", pads, fill) for pads in _front_pads(site, axis_sizes)]
-    if capabilities.same:
-        spellings.append(Convention("same", fill=fill))
+    pads: list[Pads] = []
+    if constant is not None and (capabilities.symmetric or capabilities.explicit):
+        top, _, left, _ = constant
+        pads.append((top, top, left, left))
+        if capabilities.explicit:
+            pads += [convention.pads, constant]
+    same = [Convention("same", fill=fill)] if capabilities.same else []
+    spellings = [Convention("valid", fill=fill), *(Convention("explicit", some, fill) for some in pads if any(some))]
+    spellings = same + spellings if convention.rule == "same" else spellings + same
     roundings: tuple[Rounding, ...] = ("floor",) if site.kind == "conv" else capabilities.roundings
     averages: tuple[Average, ...] = capabilities.averages if site.kind == "avg_pool" else ("real_cells",)
     for rounding, spelling, average in product(roundings, spellings, averages):
-        if site.kind != "conv" and capabilities.half_kernel and _exceeds_half(spelling.pads, window):
+        too_wide = any(max(spelling.pads[2 * axis : 2 * axis + 2]) > window.kernel[axis] // 2 for axis in (0, 1))
+        if site.kind != "conv" and capabilities.half_kernel and too_wide:
             continue
         if rounding == "floor" or spelling.rule != "same":
             yield replace(spelling, rounding=rounding, average=average)
 
 
-def _exceeds_half(pads: Pads, window: Window) -> bool:
-    return any(max(pads[2 * axis : 2 * axis + 2]) > window.kernel[axis] // 2 for axis in (0, 1))
+def _constant_pads(window: Window, sources: list[Rows]) -> Pads | None:
+    """The least pads that the source's windows need at these sizes; None where the first window moves with the size.
+
+    If any constant pads in front of an unpadded, floored layer are exact, these are: a larger one behind the input could only
+    add windows.
+    """
+    found: list[int] = []
+    for axis, rows in enumerate(sources):
+        extent, stride = window.extent(axis), window.stride[axis]
+        if len({source.start for _, source in rows}) != 1:
+            return None
+        reached = max(source.start + (source.count - 1) * stride + extent - n for n, source in rows)
+        found += [-rows[0][1].start, max(reached, 0)]
+    top, bottom, left, right = found
+    return top, bottom, left, right
 
 
-def _starts(site: Site, axis_sizes: list[list[int]]) -> list[list[int]]:
-    """Per axis, the amounts of pad that the source puts in front at the sizes asked for."""
-    return [
-        sorted({pad_amounts(site.convention, site.window, axis, n)[0] for n in sizes}, reverse=True)
-        for axis, sizes in enumerate(axis_sizes)
-    ]
+_NAMES = {"same": "SAME", "same_lower": "SAME_LOWER", "cntk": "CNTK's autopadding"}
 
 
-def _nominal_pads(site: Site, axis_sizes: list[list[int]]) -> Pads:
-    amounts = [pad_amounts(site.convention, site.window, axis, sizes[-1]) for axis, sizes in enumerate(axis_sizes)]
-    return (*amounts[0], *amounts[1])
+def _why(site: Site, found: Realisation, capabilities: Capabilities) -> str:
+    reason = _native_why(site, found) if found.front is None else _front_why(site, found.front, capabilities)
+    if found.counted is not None:
+        reason += "; the source's average leaves out cells that the pad layer adds, so a mask corrects the divisor"
+    if found.subsample:
+        reason = "the destination cannot stride and dilate at once: it runs at stride 1 and keeps every stride-th cell"
+    fill = found.native.fill if found.front is None else found.front.fill
+    if site.kind == "max_pool" and fill != site.convention.fill and _reads_pads(site):
+        reason += "; zero and -inf are alike here, since the input is never negative"
+    return reason
 
 
-def _front_pads(site: Site, axis_sizes: list[list[int]]) -> Iterator[Pads]:
-    """Constant pads to try: the convention's own, then those that its windows reach."""
-    yield _nominal_pads(site, axis_sizes)
-    reached = []
-    for axis, sizes in enumerate(axis_sizes):
-        rows = [(n, row(site.convention, site.window, axis, n)) for n in sizes]
-        extent, stride = site.window.extent(axis), site.window.stride[axis]
-        after = max(found.start + (found.count - 1) * stride + extent - n for n, found in rows if found.defined)
-        reached.append((-rows[-1][1].start, max(after, 0)))
-    yield (*reached[0], *reached[1])
+def _reads_pads(site: Site) -> bool:
+    return any(source.fills for axis in (0, 1) for _, source in _source_rows(site, axis, None))
 
 
-def _native_why(convention: Convention, native: Convention) -> str:
-    if native.rule == convention.rule and native.pads == convention.pads:
-        return "the destination says it the same way"
-    return f"'{native}' has the same windows"
+def _native_why(site: Site, found: Realisation) -> str:
+    convention, native = site.convention, found.native
+    if not _reads_pads(site):
+        return "no window reaches past the input"
+    if (native.rule, native.pads, native.rounding) == (convention.rule, convention.pads, convention.rounds):
+        reason = "the destination does the same"
+    else:
+        name, at = _NAMES.get(convention.rule, f"'{convention}'"), "every size" if found.every_size else "this size"
+        reason = f"at {at} {name} reads the same cells as the destination's {'pads of ' if any(native.pads) else ''}{native}"
+    if site.kind == "avg_pool":
+        reason += f"; its average {'leaves pads out' if native.average == 'real_cells' else 'counts pads'}"
+    return reason
 
 
-def _pads_text(pads: Pads) -> str:
-    top, bottom, left, right = pads
-    if top == bottom == left == right:
-        return str(top)
-    return f"(({top},{bottom}),({left},{right}))"
+def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
+    convention = site.convention
+    if front.rule != "explicit":
+        return f"{_NAMES[front.rule]} depends on the input size, so the pad layer computes it at run time"
+    top, bottom, left, right = front.pads
+    takes_part = f"pads of {convention.fill:g} take part in the source's pool, the destination's own do not"
+    if convention.rounds != "floor":
+        return "rounding up, the last window may reach past the end: the pad layer adds the cells that it reads"
+    if not (capabilities.symmetric or capabilities.explicit):
+        if convention.rule == "same" and capabilities.same:
+            return takes_part
+        return f"the destination's own layers pad {'by SAME or ' if capabilities.same else ''}not at all"
+    if (top, left) != (bottom, right) and not capabilities.explicit:
+        sides = {
+            "same": "SAME puts the odd cell at the bottom and right",
+            "same_lower": "SAME_LOWER puts the odd cell at the top and left",
+        }
+        return f"{sides.get(convention.rule, 'the source pads its sides unlike')}; the destination pads both sides alike"
+    if site.kind == "max_pool" and convention.fill != LOWEST:
+        return takes_part
+    if site.kind != "conv" and capabilities.half_kernel:
+        return "the destination's pools take no pad beyond half their window"
+    return "the destination's own pads read other cells"
+
+
+def _no_exact_form(site: Site, size: Size) -> PaddingError:
+    # Constant pads follow every other rule at every size: rounding up adds at most stride - 1 cells behind the input, and leaving
+    # out a window that starts there takes away as many at all sizes.
+    window, convention = site.window, site.convention
+    rows, columns = ("any" if n is None else n for n in size)
+    return PaddingError(
+        f"a {site.kind} of kernel {window.kernel}, stride {window.stride}, dilation {window.dilation} padded '{convention}' has no "
+        f"exact form in the destination at {rows}x{columns}: {_NAMES.get(convention.rule, 'its padding')} depends on the input "
+        "size, and the destination cannot pad by it at run time",
+        next="give --input-size a fixed size" if None in size else None,
+    )

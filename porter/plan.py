@@ -28,11 +28,12 @@ class Plan:
 
 
 def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
-    """Decides every padding site for an input of `size` (rows, columns; None for a model that is right at every size).
+    """Decides every padding site for an input of `size` (rows, columns; with a None among them, right at every size).
 
     Raises:
         PaddingError: a site that has no exact form in the destination; its path stands in `where`.
     """
+    size = ANY if None in size else size
     known, nonnegative = shapes(graph, size), nonnegative_paths(graph)
     realisations: dict[str, Realisation] = {}
     for node in graph.nodes:

@@ -22,7 +22,7 @@ from porter.graph import (
     Relu6,
     shapes,
 )
-from porter.padding import LOWEST, Front, Pads, Realisation, Window
+from porter.padding import Front, Pads, Realisation, Window
 from porter.plan import ANY, Plan
 
 Value = int | float | bool | tuple[int, ...]
@@ -169,7 +169,7 @@ def _pad_layer(front: Front, window: Window) -> Layer:
             "stride": _pair(window.stride),
             "dilation": _pair(window.dilation),
             "lower": front.rule == "same_lower",
-            "value": LOWEST if front.fill == LOWEST else 0.0,
+            "value": front.fill,
         },
     )
 

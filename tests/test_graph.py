@@ -1,0 +1,249 @@
+"""The framework-neutral graph: its shapes, its record, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from porter.errors import GraphError
+from porter.graph import (
+    INPUT,
+    Add,
+    AvgPool,
+    BatchNorm,
+    Concat,
+    Conv,
+    Dense,
+    GlobalAvgPool,
+    Graph,
+    Identity,
+    MaxPool,
+    Node,
+    Op,
+    Relu,
+    Relu6,
+    Scope,
+    channels_of,
+    from_record,
+    is_depthwise,
+    nonnegative_paths,
+    shapes,
+    site_of,
+    tensor_shapes,
+    to_record,
+)
+from porter.padding import LOWEST, Convention, Site, Window
+
+ONE, THREE = Window((1, 1)), Window((3, 3), (2, 2))
+VALID, SAME = Convention(), Convention("same")
+POOL = MaxPool(THREE, Convention("explicit", (0, 1, 0, 1), LOWEST, "clipped_window", "ceil"))
+
+
+def chain(*ops: Op, channels: int = 3) -> Graph:
+    nodes = [Node(f"step{i}", op, (f"step{i - 1}" if i else INPUT,)) for i, op in enumerate(ops)]
+    return Graph(tuple(nodes), channels, nodes[-1].path)
+
+
+def every_op() -> Graph:
+    nodes = (
+        Node("stem/conv", Conv(8, THREE, SAME, bias=True), (INPUT,)),
+        Node("stem/norm", BatchNorm(1e-3, 0.01, scale=False), ("stem/conv",)),
+        Node("stem/relu", Relu(), ("stem/norm",)),
+        Node("unit1/depthwise", Conv(8, Window((3, 3)), SAME, groups=8), ("stem/relu",)),
+        Node("unit1/relu", Relu6(), ("unit1/depthwise",)),
+        Node("unit1/add", Add(), ("unit1/relu", "stem/relu")),
+        Node("pool/max", POOL, ("unit1/add",)),
+        Node("pool/average", AvgPool(THREE, replace(POOL.convention, fill=0.0)), ("unit1/add",)),
+        Node("pool/join", Concat(), ("pool/max", "pool/average")),
+        Node("same", Identity(), ("pool/join",)),
+        Node("mean", GlobalAvgPool(), ("same",)),
+        Node("logits", Dense(10, bias=False), ("mean",)),
+    )
+    scopes = (
+        Scope("unit1", "unit", {"width": 8, "ratio": 0.5, "first": True, "name": "a", "shortcut": None, "kernel": (1, (7, 1))}),
+    )
+    return Graph(nodes, 3, "logits", scopes)
+
+
+def test_shapes_at_known_and_unknown_sizes() -> None:
+    graph = every_op()
+    found = shapes(graph, (33, 20))
+    assert found[INPUT] == (3, 33, 20)
+    assert found["stem/conv"] == (8, 17, 10)
+    assert found["pool/max"] == (8, 9, 5)
+    assert found["pool/join"] == (16, 9, 5)
+    assert found["mean"] == (16,)
+    assert found["logits"] == (10,)
+    assert shapes(graph, (None, 20))["pool/join"] == (16, None, 5)
+    assert channels_of(graph)["same"] == 16
+
+
+def test_tensor_shapes_are_canonical() -> None:
+    assert tensor_shapes(every_op()) == {
+        "stem/conv": {"kernel": (8, 3, 3, 3), "bias": (8,)},
+        "stem/norm": {"beta": (8,), "mean": (8,), "variance": (8,)},
+        "unit1/depthwise": {"kernel": (8, 1, 3, 3)},
+        "logits": {"kernel": (10, 16)},
+    }
+
+
+def test_sites_and_depthwise_convolutions() -> None:
+    graph = every_op()
+    assert site_of(POOL) == Site("max_pool", THREE, POOL.convention)
+    assert site_of(Relu()) is None
+    depthwise = [node.path for node in graph.nodes if is_depthwise(graph, node)]
+    assert depthwise == ["unit1/depthwise"]
+    single = chain(Conv(4, ONE, VALID), channels=1)
+    assert not is_depthwise(single, single.nodes[0])
+
+
+def test_what_a_relu_makes_non_negative_stays_so_until_something_may_subtract() -> None:
+    assert nonnegative_paths(every_op()) == {
+        *("stem/relu", "unit1/relu", "unit1/add", "pool/max", "pool/average", "pool/join", "same", "mean")
+    }
+    signed = (Node("relu", Relu(), (INPUT,)), Node("sum", Add(), ("relu", INPUT)), Node("pool", POOL, (INPUT,)))
+    norm = (Node("norm", BatchNorm(1e-3, 0.1), ("relu",)), Node("join", Concat(), ("relu", "norm")))
+    assert nonnegative_paths(Graph((*signed, *norm), 3, "join")) == {"relu"}
+
+
+@pytest.mark.parametrize(
+    ("graph", "where", "message"),
+    [
+        (chain(Dense(3)), "step0", "rank 1, got 3x8x8"),
+        (chain(GlobalAvgPool(), Conv(4, ONE, VALID)), "step1", "rank 3, got 3"),
+        (chain(GlobalAvgPool(), GlobalAvgPool()), "step1", "rank 3"),
+        (chain(Conv(4, Window((9, 1)), VALID)), "step0", "no window"),
+        (chain(Conv(4, ONE, VALID, groups=2)), "step0", "groups divide neither"),
+        (chain(Conv(3, ONE, VALID, groups=0)), "step0", "groups divide neither"),
+        (Graph((Node("add", Add(), (INPUT,)),), 3, "add"), "add", "two inputs or more, got 1"),
+        (Graph((Node("relu", Relu(), (INPUT, INPUT)),), 3, "relu"), "relu", "one input, got 2"),
+        (Graph((Node("relu", Relu(), ()),), 3, "relu"), "relu", "one input, got 0"),
+        (Graph((Node("relu", Relu(), (INPUT,)), Node("relu", Relu(), (INPUT,))), 3, "relu"), "relu", "two nodes"),
+        (Graph((Node(INPUT, Relu(), (INPUT,)),), 3, INPUT), INPUT, "two nodes"),
+        (Graph((Node("a", Relu(), ("b",)), Node("b", Relu(), ("a",))), 3, "b"), "a", "no earlier node"),
+        (Graph((Node("a", Relu(), (INPUT,)),), 3, "b"), "b", "output is no node"),
+        (Graph((), 3, INPUT), INPUT, "output is no node"),
+    ],
+)
+def test_graphs_that_do_not_fit(graph: Graph, where: str, message: str) -> None:
+    with pytest.raises(GraphError, match=message) as caught:
+        shapes(graph, (8, 8))
+    assert caught.value.where == where
+
+
+@pytest.mark.parametrize("kind", [Add, Concat])
+def test_joins_of_shapes_that_differ(kind: type[Add | Concat]) -> None:
+    nodes = (Node("pool", MaxPool(THREE, VALID), (INPUT,)), Node("join", kind(), (INPUT, "pool")))
+    with pytest.raises(GraphError, match=r"cannot (add|join) shapes 3x8x8, 3x3x3"):
+        shapes(Graph(nodes, 3, "join"), (8, 8))
+
+
+def test_a_record_comes_back_through_json_as_it_was() -> None:
+    graph = every_op()
+    text = json.dumps(to_record(graph), allow_nan=False)
+    assert from_record(json.loads(text)) == graph
+
+
+def junk() -> dict[str, Callable[[dict[str, Any]], object]]:
+    """Ways in which a stranger's record may be wrong: each takes a good one and gives a bad one."""
+
+    def at(*keys: str | int, value: object) -> Callable[[dict[str, Any]], object]:
+        def change(record: dict[str, Any]) -> object:
+            target: Any = record
+            for key in keys[:-1]:
+                target = target[key]
+            target[keys[-1]] = value
+            return record
+
+        return change
+
+    def without(*keys: str | int) -> Callable[[dict[str, Any]], object]:
+        def change(record: dict[str, Any]) -> object:
+            target: Any = record
+            for key in keys[:-1]:
+                target = target[key]
+            del target[keys[-1]]
+            return record
+
+        return change
+
+    nested: list[Any] = []
+    for _ in range(900):
+        nested = [nested]
+    window, convention = ("nodes", 0, "window"), ("nodes", 0, "convention")
+    return {
+        "none": lambda _: None,
+        "a list": lambda record: [record],
+        "no nodes": without("nodes"),
+        "one key more": at("extra", value=1),
+        "nodes by name": at("nodes", value={"a": 1}),
+        "a node that is a number": at("nodes", 0, value=7),
+        "no path": without("nodes", 0, "path"),
+        "a path that is a number": at("nodes", 0, "path", value=3),
+        "a path that leaves": at("nodes", 0, "path", value="../../etc"),
+        "a path of code": at("nodes", 0, "path", value="a\nimport os"),
+        "an endless path": at("nodes", 0, "path", value="a" * 10_000),
+        "an empty path": at("nodes", 0, "path", value=""),
+        "an unknown op": at("nodes", 0, "op", value="eval"),
+        "an op that is a list": at("nodes", 0, "op", value=["conv"]),
+        "no op": without("nodes", 0, "op"),
+        "an attribute less": without("nodes", 0, "filters"),
+        "an attribute of another op": at("nodes", 2, "epsilon", value=0.1),
+        "filters in words": at("nodes", 0, "filters", value="8"),
+        "a fraction of a filter": at("nodes", 0, "filters", value=8.0),
+        "no filters": at("nodes", 0, "filters", value=0),
+        "negative filters": at("nodes", 0, "filters", value=-8),
+        "filters beyond memory": at("nodes", 0, "filters", value=10**30),
+        "channels that are true": at("channels", value=True),
+        "channels beyond memory": at("channels", value=2**40),
+        "a bias that is a number": at("nodes", 0, "bias", value=1),
+        "an epsilon that is no number": at("nodes", 1, "epsilon", value=float("nan")),
+        "an endless epsilon": at("nodes", 1, "epsilon", value=float("inf")),
+        "an epsilon in words": at("nodes", 1, "epsilon", value="1e-3"),
+        "a huge whole epsilon": at("nodes", 1, "epsilon", value=10**400),
+        "no window": at(*window, value=None),
+        "a kernel that is a number": at(*window, "kernel", value=3),
+        "a kernel of three": at(*window, "kernel", value=[3, 3, 3]),
+        "a kernel of lists": at(*window, "kernel", value=[[3], [3]]),
+        "a kernel of 0": at(*window, "kernel", value=[0, 3]),
+        "a kernel beyond reason": at(*window, "kernel", value=[10**9, 3]),
+        "a dilation beyond reason": at(*window, "dilation", value=[1, 10**9]),
+        "a window with one key more": at(*window, "depth", value=[1, 1]),
+        "an unknown rule": at(*convention, "rule", value="reflect"),
+        "a rule that is a list": at(*convention, "rule", value=["same"]),
+        "a rule that is an object": at(*convention, "rule", value={}),
+        "pads with same": at(*convention, "pads", value=[1, 1, 1, 1]),
+        "three pads": at("nodes", 6, "convention", "pads", value=[1, 1, 1]),
+        "pads beyond reason": at("nodes", 6, "convention", "pads", value=[0, 0, 0, 10**9]),
+        "a negative pad": at("nodes", 6, "convention", "pads", value=[0, 0, 0, -1]),
+        "a fill of infinity": at(*convention, "fill", value=float("inf")),
+        "a huge whole fill": at(*convention, "fill", value=10**400),
+        "a fill that is true": at(*convention, "fill", value=True),
+        "a fill in words": at(*convention, "fill", value="inf"),
+        "inputs in a word": at("nodes", 0, "inputs", value="input"),
+        "no inputs": at("nodes", 0, "inputs", value=[]),
+        "inputs that are numbers": at("nodes", 0, "inputs", value=[0]),
+        "an input from later": at("nodes", 0, "inputs", value=["logits"]),
+        "itself as input": at("nodes", 0, "inputs", value=["stem/conv"]),
+        "no such output": at("output", value="elsewhere"),
+        "an output that is a list": at("output", value=["logits"]),
+        "scopes in a word": at("scopes", value="unit1"),
+        "a scope without block": without("scopes", 0, "block"),
+        "arguments in a list": at("scopes", 0, "arguments", value=[1]),
+        "an argument that is an object": at("scopes", 0, "arguments", value={"width": {}}),
+        "arguments nested without end": at("scopes", 0, "arguments", value={"width": nested}),
+        "arguments of code": at("scopes", 0, "arguments", value={"a b": 1}),
+    }
+
+
+@pytest.mark.parametrize("name", junk())
+def test_records_that_are_junk(name: str) -> None:
+    record = junk()[name](json.loads(json.dumps(to_record(every_op()))))
+    with pytest.raises(GraphError) as caught:
+        from_record(record)
+    assert caught.value.where
+    assert len(str(caught.value)) < 600

@@ -1,0 +1,72 @@
+"""A plan says every padding site in a framework, and at which sizes that is right."""
+
+from __future__ import annotations
+
+import pytest
+
+from porter.errors import GraphError, PaddingError
+from porter.frameworks.tf import CAPABILITIES as KERAS
+from porter.frameworks.torch import CAPABILITIES as TORCH
+from porter.graph import INPUT, Add, Conv, Graph, MaxPool, Node, Relu
+from porter.padding import LOWEST, Convention, Window
+from porter.plan import ANY, make_plan
+
+TWO = Window((3, 3), (2, 2))
+SAME, ONE = Convention("same"), Convention("explicit", (1, 1, 1, 1))
+
+
+def two_convolutions(first: Convention, second: Convention) -> Graph:
+    return Graph((Node("a", Conv(4, TWO, first), (INPUT,)), Node("b", Conv(4, TWO, second), ("a",))), 3, "b")
+
+
+def test_pads_that_are_right_everywhere_leave_the_size_open() -> None:
+    for size in (ANY, (224, 224), (33, 20)):
+        assert make_plan(two_convolutions(ONE, ONE), size, TORCH).size is None
+        assert make_plan(two_convolutions(SAME, ONE), size, KERAS).size is None
+
+
+def test_pads_that_are_right_at_one_size_bind_the_plan_to_it() -> None:
+    plan = make_plan(two_convolutions(ONE, SAME), (64, 33), TORCH)
+    assert plan.size == (64, 33)
+    assert set(plan.realisations) == {"a", "b"}
+    # The second sees 32x17: SAME adds (0,1) to an even map and (1,1) to an odd one.
+    assert plan.realisations["b"].front is not None
+    assert plan.realisations["b"].front.pads == (0, 1, 1, 1)
+
+
+@pytest.mark.parametrize("size", [ANY, (None, 64), (64, None)])
+def test_an_unknown_side_means_every_size(size: tuple[int | None, int | None]) -> None:
+    plan = make_plan(two_convolutions(ONE, SAME), size, TORCH)
+    assert plan.size is None
+    assert all(realisation.every_size for realisation in plan.realisations.values())
+    assert plan.realisations["b"].kind == "dynamic pad layer"
+
+
+def test_a_pool_behind_a_relu_may_be_filled_with_zeros() -> None:
+    zeros = Convention("explicit", (1, 1, 1, 1))
+    nodes = (
+        Node("relu", Relu(), (INPUT,)),
+        Node("behind", MaxPool(TWO, zeros), ("relu",)),
+        Node("before", MaxPool(TWO, zeros), (INPUT,)),
+        Node("sum", Add(), ("behind", "before")),
+    )
+    realisations = make_plan(Graph(nodes, 3, "sum"), ANY, TORCH).realisations
+    assert realisations["behind"].native == Convention("explicit", (1, 1, 1, 1), LOWEST)
+    assert realisations["behind"].kind == "native"
+    assert realisations["before"].kind == "pad layer"
+
+
+def test_a_refusal_names_the_node() -> None:
+    graph = two_convolutions(ONE, Convention("same_lower"))
+    graph = Graph((*graph.nodes, Node("c", MaxPool(Window((2, 2), (2, 2)), Convention("same_lower", fill=LOWEST)), ("b",))), 3, "c")
+    with pytest.raises(PaddingError, match="SAME_LOWER depends on the input size") as caught:
+        make_plan(graph, ANY, KERAS)
+    assert caught.value.where == "c"
+    assert caught.value.next == "give --input-size a fixed size"
+    assert make_plan(graph, (60, 60), KERAS).size is not None
+
+
+def test_an_input_too_small_is_refused_where_it_stops_fitting() -> None:
+    with pytest.raises(GraphError, match="no window") as caught:
+        make_plan(two_convolutions(Convention(), Convention()), (4, 4), TORCH)
+    assert caught.value.where == "b"
