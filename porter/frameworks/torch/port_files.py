@@ -26,11 +26,12 @@ def write_port(folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Arra
     Raises:
         MappingError: tensors that do not fit the graph. GraphError: a path that no attribute can have.
     """
-    source = model_source(plan)
+    (folder / SOURCE_FILE).write_text(model_source(plan), encoding="utf-8")
     arrays = state_arrays(plan.graph, tensors, storage_type(dtype))
     # safetensors writes the memory as it lies, so that a transposed view would be stored in the wrong order.
     save_file({name: _dense(array) for name, array in arrays.items()}, folder / WEIGHTS_FILE)
-    (folder / SOURCE_FILE).write_text(source, encoding="utf-8")
+    # safetensors 0.8 lets only the owner read its files; a port is handed on.
+    (folder / WEIGHTS_FILE).chmod((folder / SOURCE_FILE).stat().st_mode)
 
 
 def read_weights(folder: Path, graph: Graph) -> dict[str, dict[str, Array]]:

@@ -169,6 +169,11 @@ def test_a_transposed_view_is_written_as_it_reads(tmp_path):
     assert np.array_equal(framework.read_port(tmp_path, plan, {})["stem/conv"]["kernel"], kernel)
 
 
+def test_both_files_are_for_the_same_readers(tmp_path):
+    written(tmp_path, small_mobilenet)
+    assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "model.py").stat().st_mode
+
+
 def test_the_counter_of_batches_may_be_absent(tmp_path):
     from safetensors.numpy import load_file, save_file
 
