@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from porter.padding import Convention, Window
+
 Array = np.ndarray[Any, Any]
 LONGEST = 4096
 
@@ -118,3 +120,10 @@ def evaluate_map(
     if kernel.shape[1] == 1:
         return evaluate(kind, taps, real, counted, fill, weights[:, 0])
     return evaluate(kind, taps[None], real, counted, fill, weights).sum(1)
+
+
+def divisors(convention: Convention, window: Window, axis: int, size: int) -> Array:
+    """How many cells the average of each window along an axis divides by."""
+    pads = (convention.pads[2 * axis], convention.pads[2 * axis + 1])
+    laid = lay(convention.rule, window.kernel[axis], window.stride[axis], window.dilation[axis], size, pads, convention.rounding)
+    return counted_cells(convention.average, np.array(laid.windows), size, laid.low, laid.high).sum(axis=1)

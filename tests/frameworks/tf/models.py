@@ -24,6 +24,7 @@ from porter.graph import (
     tensor_shapes,
 )
 from porter.padding import LOWEST, Convention, Window, row
+from tests.windows import divisors
 
 SAME = Convention("same")
 ONE = Window((1, 1))
@@ -49,6 +50,7 @@ def window_loop(op: Conv | MaxPool | AvgPool, maps: Array, tensors: dict[str, Ar
     """A windowed op over C×H×W, cell by cell, as `porter.padding.row` says its source places windows."""
     window, convention = op.window, op.convention
     rows, columns = (row(convention, window, axis, size) for axis, size in enumerate(maps.shape[1:]))
+    down, across = (divisors(convention, window, axis, size) for axis, size in enumerate(maps.shape[1:]))
     spread = max(window.extent(0), window.extent(1)) + max(window.stride) + 8
     padded = np.pad(maps, ((0, 0), (spread, spread), (spread, spread)), constant_values=convention.fill)
     columns_of_output = []
@@ -61,7 +63,7 @@ def window_loop(op: Conv | MaxPool | AvgPool, maps: Array, tensors: dict[str, Ar
             if isinstance(op, MaxPool):
                 cells.append(seen.max(axis=(1, 2)))
             elif isinstance(op, AvgPool):
-                cells.append(seen.sum(axis=(1, 2)) / (rows.divisors[r] * columns.divisors[c]))
+                cells.append(seen.sum(axis=(1, 2)) / (down[r] * across[c]))
             else:
                 grouped = zip(np.split(seen, op.groups), np.split(tensors["kernel"], op.groups), strict=True)
                 cell = np.concatenate([np.einsum("ihw,oihw->o", part, kernel) for part, kernel in grouped])

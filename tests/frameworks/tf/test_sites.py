@@ -105,7 +105,7 @@ def test_the_sites_above_meet_every_kind_of_realisation() -> None:
 
 
 def test_refuses_a_realisation_of_another_framework() -> None:
-    graph = _beside({"conv": EVERYWHERE["conv_symmetric"]})
+    graph = _beside({name: EVERYWHERE[name] for name in ("conv_symmetric", "conv_valid")})
     torch_like = Capabilities(
         True, False, False, True, ("floor", "ceil"), ("real_cells", "clipped_window"), (), ("max_pool",), True
     )

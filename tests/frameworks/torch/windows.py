@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from porter.padding import LOWEST, Site, row
+from tests.windows import divisors
 
 
 def run_site(site: Site, x: np.ndarray, kernel: np.ndarray | None = None) -> np.ndarray:
     """One windowed layer over N×C×H×W in float64; `kernel` is O×I×k×k for a convolution."""
     window, convention = site.window, site.convention
     rows, columns = (row(convention, window, axis, x.shape[2 + axis]) for axis in (0, 1))
+    down, across = (divisors(convention, window, axis, x.shape[2 + axis]) for axis in (0, 1))
     channels = x.shape[1] if kernel is None else kernel.shape[0]
     out = np.empty((x.shape[0], channels, rows.count, columns.count))
     for i in range(rows.count):
@@ -21,7 +23,7 @@ def run_site(site: Site, x: np.ndarray, kernel: np.ndarray | None = None) -> np.
             elif site.kind == "max_pool":
                 out[:, :, i, j] = cells.max(axis=(2, 3))
             else:
-                out[:, :, i, j] = cells.sum(axis=(2, 3)) / (rows.divisors[i] * columns.divisors[j])
+                out[:, :, i, j] = cells.sum(axis=(2, 3)) / (down[i] * across[j])
     return out
 
 
