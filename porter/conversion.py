@@ -137,7 +137,9 @@ def _record(
         options=dict(opened.options),
         layers=layers,
         batches={path: int(roles["batches"]) for path, roles in opened.tensors.items() if "batches" in roles},
-        tensors=opened.lists,
+        tensors=opened.lists.model_copy(
+            update={"filled": {name: str(number) for name, number in framework.fillings(plan.graph, opened.tensors).items()}}
+        ),
         dtype=dtype,
         preprocess=zoo.preprocess,
         labels=opened.labels,

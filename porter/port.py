@@ -55,7 +55,8 @@ class Pad(_Strict):
 
 
 class TensorLists(_Strict):
-    """Source tensor names: those used, to `path:role`; those ignored, to the reason; and what was filled in, with what."""
+    """Source tensor names: those used, to `path:role`; those ignored, to the reason; and destination tensors
+    that none gives, to the number they are filled with."""
 
     used: Mapping[str, str]
     ignored: Mapping[str, str]

@@ -76,3 +76,11 @@ def test_the_tf_port_opens_in_plain_keras_with_keras_applications_names(weights_
         for ours, theirs in zip(port.get_layer(name).get_weights(), stock.get_layer(name).get_weights(), strict=True):
             assert np.array_equal(ours, theirs)
     assert {tensor.split("/")[0] for tensor in read_checkpoint(tmp_path / "tf" / "model.keras").tensors} == set(weighted)
+
+
+def test_what_no_source_tensor_gives_is_listed(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    weights = weights_file("mobilenet_v2_0.35", "keras", ".h5")
+    made = porter.convert("mobilenet_v2_0.35", "keras", "torch", weights=weights, out=tmp_path / "p", check=False)
+    filled = made.port.record.tensors.filled
+    norms = [node.path for node in made.port.graph.nodes if node.op_name == "batch_norm"]
+    assert filled == {f"{path.replace('/', '.')}.num_batches_tracked": "0" for path in norms}

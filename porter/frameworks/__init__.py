@@ -56,6 +56,9 @@ class Framework(Protocol):
     def from_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
         """The inverse of `to_canonical`."""
 
+    def fillings(self, graph: Graph, tensors: Tensors) -> Mapping[str, int]:
+        """Destination tensors that no source tensor gives, by the destination's names, with the number they are filled with."""
+
     def write(self, folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype) -> None:
         """Writes the port's model files. `layers` names the destination's layers by path where the default zoo has them."""
 

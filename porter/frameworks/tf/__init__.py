@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
+from porter.dtypes import Array
 from porter.frameworks.tf.build import build
 from porter.frameworks.tf.layout import CAPABILITIES, counted_layers, from_canonical, tensor_names, to_canonical
 from porter.frameworks.tf.reference import REFERENCES, build_reference
 from porter.frameworks.tf.run import run, run_reference
 from porter.frameworks.tf.write import MODEL_FILE, read_port, write
+from porter.graph import Graph
 
 NAME = "tf"
 DEFAULT_ZOO = "keras"
@@ -28,6 +31,7 @@ __all__ = [
     "build",
     "build_reference",
     "counted_layers",
+    "fillings",
     "from_canonical",
     "read_port",
     "run",
@@ -36,3 +40,8 @@ __all__ = [
     "to_canonical",
     "write",
 ]
+
+
+def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
+    """Empty: Keras's layers leave out what the graph does not have."""
+    return {}

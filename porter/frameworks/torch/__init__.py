@@ -12,10 +12,11 @@ from porter.errors import MissingFramework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.torch.layout import CAPABILITIES, from_canonical, tensor_names, to_canonical
 from porter.frameworks.torch.port_files import WEIGHTS_FILE, read_weights, write_port
+from porter.frameworks.torch.state import fillings
 from porter.graph import Graph
 from porter.plan import Plan
 
-__all__ = ["CAPABILITIES", "from_canonical", "tensor_names", "to_canonical"]
+__all__ = ["CAPABILITIES", "fillings", "from_canonical", "tensor_names", "to_canonical"]
 
 NAME = "torch"
 DEFAULT_ZOO = "torchvision"

@@ -15,22 +15,21 @@ from porter.graph import Graph, channels_of, tensor_shapes
 def state_arrays(graph: Graph, tensors: Mapping[str, Mapping[str, Array]], dtype: np.dtype[np.generic]) -> dict[str, Array]:
     """The state_dict by key, its floating arrays in `dtype`.
 
-    What torch's layers have and the graph does not is filled in: the gamma of a norm without scale with 1, the beta of one
-    without centre with 0, and the counter of batches with 0.
+    What torch's layers have and the source does not is filled in, see `fillings`.
 
     Raises:
         MappingError: a tensor is missing or has another shape than the graph needs.
     """
-    shapes, channels = tensor_shapes(graph), channels_of(graph)
+    shapes, channels, fills = tensor_shapes(graph), channels_of(graph), fillings(graph, tensors)
     state: dict[str, Array] = {}
     for node in graph.nodes:
         found = tensors.get(node.path, {})
         for role, key in state_keys(node).items():
             expected = shapes[node.path].get(role)
             if role == "batches":
-                state[key] = np.asarray(found.get(role, 0), np.int64)
-            elif expected is None:
-                state[key] = np.full(channels[node.inputs[0]], 1 if role == "gamma" else 0, dtype)
+                state[key] = np.asarray(found.get(role, fills.get(key)), np.int64)
+            elif key in fills:
+                state[key] = np.full(channels[node.inputs[0]], fills[key], dtype)
             elif role not in found or found[role].shape != expected:
                 got = f"got {found[role].shape}" if role in found else "there is none"
                 raise MappingError(f"expected a {role} of shape {expected}, {got}", where=node.path)
@@ -38,6 +37,20 @@ def state_arrays(graph: Graph, tensors: Mapping[str, Mapping[str, Array]], dtype
                 with np.errstate(over="ignore"):  # porter.dtypes.cast decides on overflow, before this
                     state[key] = found[role].astype(dtype, copy=False)
     return state
+
+
+def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
+    """State_dict keys that torch's layers have and the source does not, with the number that changes nothing.
+
+    The gamma of a norm without scale is 1, the beta of one without centre 0; a counter of batches that nobody kept is 0.
+    """
+    shapes = tensor_shapes(graph)
+    return {
+        key: 1 if role == "gamma" else 0
+        for node in graph.nodes
+        for role, key in state_keys(node).items()
+        if (role not in shapes[node.path] if role in ("gamma", "beta") else role == "batches" and role not in tensors[node.path])
+    }
 
 
 def canonical_tensors(graph: Graph, state: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
