@@ -13,7 +13,8 @@ from porter.errors import MappingError
 from porter.frameworks import get_framework
 from porter.frameworks import torch as framework
 from porter.graph import INPUT, BatchNorm, Conv, Dense, Graph, Node, Relu
-from porter.padding import Convention, Window, count_windows, row
+from porter.padding import Convention, Window, count_windows
+from tests.windows import divisors
 
 GRAPH = Graph((), 3, INPUT)
 CONV = Node("a/conv", Conv(4, Window((1, 1)), Convention(), bias=True), (INPUT,))
@@ -76,9 +77,11 @@ def test_capabilities_are_what_torch_does():
                 if dilation == 1:
                     for average, counted in (("real_cells", False), ("clipped_window", True)):
                         mean = nn.AvgPool2d((kernel, 1), (stride, 1), (pad, 0), ceil_mode=ceil, count_include_pad=counted)
-                        divisors = row(Convention("explicit", (pad, pad, 0, 0), 0.0, average, convention.rounding), window, 0, size)
+                        counts = divisors(
+                            Convention("explicit", (pad, pad, 0, 0), 0.0, average, convention.rounding), window, 0, size
+                        )
                         sums = nn.AvgPool2d((kernel, 1), (stride, 1), (pad, 0), ceil_mode=ceil, divisor_override=1)(x)
-                        assert torch.allclose(mean(x).flatten(), sums.flatten() / torch.tensor(divisors.divisors))
+                        assert torch.allclose(mean(x).flatten(), sums.flatten() / torch.tensor(counts))
 
 
 def test_torch_has_dilated_strides_and_no_dilated_average():
