@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -15,6 +16,9 @@ from porter import printing
 from porter.errors import PorterError
 
 # Plain help: rich would triple the time that `porter --help` takes.
+EX_SOFTWARE = 70
+"""The exit status of a fault of porter's own (sysexits.h): neither a failed check nor bad input."""
+
 app = typer.Typer(
     help="Moves trained weights of vision models between frameworks so that the port computes the same function, and proves it.",
     no_args_is_help=True,
@@ -167,7 +171,7 @@ def recipe_show(
 
 
 def _print(what: str | dict[str, Any]) -> None:
-    typer.echo(what if isinstance(what, str) else json.dumps(what, indent=1))
+    typer.echo(what if isinstance(what, str) else json.dumps(what, indent=1, allow_nan=False))
 
 
 def _warn(warnings: tuple[str, ...]) -> None:
@@ -194,3 +198,7 @@ def main() -> NoReturn:
         _fail("usage", error.format_message(), None, "see porter --help", 2)
     except (Abort, KeyboardInterrupt):
         _fail("interrupted", "interrupted", None, None, 130)
+    except Exception as error:
+        if "PORTER_DEBUG" in os.environ:
+            raise
+        _fail("internal", f"{type(error).__name__}: {error}", None, "a fault of porter's; PORTER_DEBUG=1 shows where", EX_SOFTWARE)

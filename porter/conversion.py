@@ -15,13 +15,14 @@ from porter.frameworks import Framework, get_framework
 from porter.graph import to_record
 from porter.padding import Size
 from porter.plan import ANY, Plan, make_plan
-from porter.port import Input, Pad, Port, Record, pads_of, read_port, write_record
+from porter.port import MAX_SIDE, Input, Pad, Port, Record, pads_of, read_port, write_record
 from porter.recipe import Recipe, expand, find_recipe, layer_names
 from porter.sources import Opened, open_source
-from porter.verification.check import Verdict, check
+from porter.verification.check import Verdict
+from porter.verification.reverify import check_against
+from porter.verification.source import OwnBuild
 
 CHECKED_DTYPES: tuple[Dtype, ...] = ("float32", "float64")
-MAX_SIDE = 8192
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def convert(
     """Ports `variant` from the zoo or framework `source` to the framework `destination`. See porter.convert."""
     recipe = find_recipe(variant, recipes)
     zoo, framework, stored_as = recipe.zoo(source, variant), get_framework(destination), parse_dtype(dtype)
-    size = parse_size(input_size) if input_size else recipe.native_size()
+    size = recipe.native_size() if input_size is None else parse_size(input_size)
     folder = out or Path(f"{variant}-{zoo.name}-{framework.NAME}")
     with new_folder(folder, overwrite) as building:
         opened = open_source(recipe, variant, zoo, weights, keep_background)
@@ -170,27 +171,16 @@ def _check(port: Port, opened: Opened, asked: bool | None) -> tuple[Verdict | No
     """The comparison, what became of it in a few words, and warnings. `asked` is --check, --no-check or neither."""
     if asked is False:
         return None, "not made: --no-check", ()
-    warnings: tuple[str, ...] = ()
-    for source in (opened.reference(port.record.dtype), opened.own(port.record.dtype)):
-        if source is None:
-            continue
-        try:
-            verdict = check(port, source, CHECKED_DTYPES)
-        except MissingFramework as error:
-            if asked:
-                raise
-            warnings = (*warnings, str(error))
-            continue
-        if not verdict.ok:
-            raise CheckFailed(verdict.failure(), where=port.record.variant, next="no port was written")
-        return verdict, "passed", (*warnings, *_self_warnings(verdict))
-    return None, f"skipped: {warnings[-1]}", warnings
-
-
-def _self_warnings(verdict: Verdict) -> tuple[str, ...]:
-    if verdict.proof.reference != "self":
-        return ()
-    return ("compared with porter's own build of the source only: two frameworks agree, but that is no proof of the graph",)
+    try:
+        verdict, warnings = check_against(port, opened, CHECKED_DTYPES)
+    except MissingFramework as error:
+        if asked:
+            raise
+        return None, f"skipped: {error}", (str(error),)
+    if not verdict.ok:
+        raise CheckFailed(verdict.failure(), where=port.record.variant, next="no port was written")
+    outcome = "passed" if verdict.proof.reference != OwnBuild.name else "agrees with porter's own build, which is no proof"
+    return verdict, outcome, warnings
 
 
 def _licence_warnings(record: Record) -> tuple[str, ...]:
@@ -207,5 +197,5 @@ def pads(variant: str, source: str, destination: str, input_size: str | None, re
     """
     recipe = find_recipe(variant, recipes)
     graph = expand(recipe, variant, recipe.zoo(source, variant), {})
-    size = parse_size(input_size) if input_size else recipe.native_size()
+    size = recipe.native_size() if input_size is None else parse_size(input_size)
     return pads_of(make_plan(graph, size, get_framework(destination).CAPABILITIES))

@@ -6,16 +6,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
-from porter.errors import FileError, UsageError
+from porter.errors import ChecksumError, FileError, UsageError
 from porter.files import digest, recover_folder
 from porter.frameworks import Framework, get_framework
-from porter.graph import Graph, from_record
+from porter.graph import Graph, from_record, tensor_shapes
 from porter.plan import ANY, Plan, make_plan
 
 RECORD = "port.json"
@@ -24,6 +24,11 @@ MAX_RECORD_BYTES = 64 << 20
 
 class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+MAX_SIDE = 8192
+Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class SourceFile(_Strict):
@@ -39,9 +44,9 @@ class Input(_Strict):
     """What the model takes. `size` is the one size (rows, columns) at which it is right, or None where it is at every size."""
 
     layout: Literal["NCHW", "NHWC"]
-    size: tuple[int, int] | None
-    native_size: tuple[int, int]
-    channels: int
+    size: tuple[Side, Side] | None
+    native_size: tuple[Side, Side]
+    channels: int = Field(ge=1, le=4096)
 
 
 class Pad(_Strict):
@@ -78,7 +83,7 @@ class Record(_Strict):
     pads: tuple[Pad, ...]
     options: dict[str, int | float | bool | str]
     layers: dict[str, str]
-    batches: dict[str, int]
+    batches: dict[str, Count]
     tensors: TensorLists
     dtype: Dtype
     preprocess: Preprocess | None
@@ -109,12 +114,12 @@ class Port:
         """The port's canonical tensors as stored (porter.graph.tensor_shapes).
 
         Raises:
-            FileError: the model file is not the one that port.json describes.
+            ChecksumError: the model file is not the one that port.json describes.
         """
         path = self.folder / self.framework.MODEL_FILE
         found = digest(path)
         if found != self.record.model.get(path.name):
-            raise FileError(
+            raise ChecksumError(
                 f"the model's sha256 is {found[:12]}..., port.json says {self.record.model.get(path.name, 'nothing')[:12]}...",
                 where=str(path),
                 next="convert again, or restore the file",
@@ -151,6 +156,9 @@ def read_port(folder: Path) -> Port:
             f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the top'}", where=str(path), next="convert again"
         ) from None
     framework, graph = get_framework(record.framework), from_record(record.graph)
+    head = tensor_shapes(graph).get(graph.output, {}).get("kernel", (record.classes,))
+    if head[0] != record.classes:
+        raise FileError(f"'classes' is {record.classes}, but the graph's head has {head[0]} rows", where=str(path))
     return Port(folder, record, graph, make_plan(graph, record.input.size or ANY, framework.CAPABILITIES), framework)
 
 

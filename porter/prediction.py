@@ -12,7 +12,7 @@ import numpy as np
 from porter.data.labels import class_label
 from porter.data.preprocess import open_image, prepare
 from porter.dtypes import Array
-from porter.errors import UsageError
+from porter.errors import FileError, UsageError
 from porter.port import Port, read_port
 
 TOP = 5
@@ -55,6 +55,8 @@ def predict(folder: Path, images: Sequence[Path]) -> tuple[Prediction, ...]:
 
 def _predict(port: Port, model: Any, image: Path, batch: Array) -> Prediction:
     logits = port.framework.run(model, batch, [port.graph.output])[port.graph.output][0].astype(np.float64)
+    if not np.isfinite(logits).all():
+        raise FileError("the port's logits are not finite, so no class is the likeliest", where=str(image))
     shares = np.exp(logits - logits.max())
     shares /= shares.sum()
     best = np.argsort(-shares, kind="stable")[:TOP]

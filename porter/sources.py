@@ -18,7 +18,7 @@ from porter.frameworks.reading import read_checkpoint
 from porter.graph import Graph, tensor_shapes
 from porter.mapping import head_classes, map_tensors, source_layers
 from porter.matching import rank
-from porter.port import SourceFile, TensorLists, is_port, read_port
+from porter.port import RECORD, SourceFile, TensorLists, is_port, read_port
 from porter.recipe import LayerName, Recipe, Zoo, expand, find_recipe
 from porter.verification.source import OwnBuild, Reference, Source, rounded, rounded_tensors
 
@@ -74,9 +74,10 @@ def open_source(recipe: Recipe, variant: str, zoo: Zoo, weights: Path | None, ke
     if weights is None:
         fetched = fetch(_published(recipe, variant, zoo))
         weights, warnings = fetched.path, fetched.warnings
-    folder = weights if weights.is_dir() else weights.parent
-    if is_port(folder):
-        return _open_port(folder, variant, zoo)
+    if is_port(weights):
+        return _open_port(weights, variant, zoo)
+    if is_port(weights.parent) and weights.name in (RECORD, read_port(weights.parent).framework.MODEL_FILE):
+        return _open_port(weights.parent, variant, zoo)
     return _open_file(recipe, variant, zoo, weights, keep_background, warnings)
 
 
@@ -111,7 +112,8 @@ def _open_port(folder: Path, variant: str, zoo: Zoo) -> Opened:
 
 
 def _open_file(recipe: Recipe, variant: str, zoo: Zoo, weights: Path, keep_background: bool, warnings: tuple[str, ...]) -> Opened:
-    checkpoint, framework = read_checkpoint(weights), get_framework(zoo.framework)
+    checkpoint, framework, sha256 = read_checkpoint(weights), get_framework(zoo.framework), digest(weights)
+    zoo, said = _zoo_of_digest(recipe, variant, zoo, sha256)
     if checkpoint.framework not in (None, zoo.framework):
         raise MappingError(
             f"this is a {checkpoint.framework} file ({checkpoint.format}), and zoo '{zoo.name}' is {zoo.framework}'s",
@@ -138,14 +140,28 @@ def _open_file(recipe: Recipe, variant: str, zoo: Zoo, weights: Path, keep_backg
         tensors=mapped.tensors,
         lists=TensorLists(used=mapped.used, ignored=mapped.ignored, filled={}),
         options=options,
-        file=SourceFile(file=weights.name, format=checkpoint.format, sha256=digest(weights), notes=checkpoint.notes),
+        file=SourceFile(file=weights.name, format=checkpoint.format, sha256=sha256, notes=checkpoint.notes),
         source_classes=source_classes,
         labels=zoo.labels if own_head else None,
         background=background and not drops,
-        warnings=warnings,
+        warnings=(*warnings, *said),
         layers=layers,
         checkpoint=checkpoint,
     )
+
+
+def _zoo_of_digest(recipe: Recipe, variant: str, zoo: Zoo, sha256: str) -> tuple[Zoo, tuple[str, ...]]:
+    """The zoo that publishes this very file, where its names are those of the zoo asked for; and what to say about it.
+
+    One set of weights has one protocol: torchvision's two differ in preprocessing and published figures alone.
+    """
+    for name in recipe.zoos:
+        other = recipe.zoo(name, variant)
+        file = other.files.get(variant)
+        pinned = file and (file.sha256 or file.sha256_prefix)
+        if pinned and sha256.startswith(pinned) and other.names == zoo.names and other.name != zoo.name:
+            return other, (f"this is the file of zoo '{other.name}': its preprocessing and figures are used, not {zoo.name}'s",)
+    return zoo, ()
 
 
 def _looks_like(checkpoint: Checkpoint, recipe: Recipe) -> str:

@@ -262,3 +262,87 @@ def test_converting_to_torch_without_a_check_imports_no_framework(suffix: str, w
     arguments = ("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--no-check", "--weights", weights)
     assert not imported_by(*arguments, "--out", tmp_path / "p") & {"torch", "tensorflow", "keras"}
     assert (tmp_path / "p" / "model.safetensors").exists()
+
+
+CONVERT_TF = ("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--no-check", "--out", "p", "--weights")
+
+
+def test_overwriting_never_takes_what_porter_did_not_write(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
+    cli(*CONVERT_TF, torch_file)
+    (tmp_path / "p" / "notes.txt").write_text("mine")
+    refused(cli(*CONVERT_TF, torch_file, "--overwrite"), "notes.txt")
+    assert (tmp_path / "p" / "notes.txt").read_text() == "mine"
+
+
+def test_only_a_ports_own_files_stand_for_the_port(cli: Cli, torch_file: Path) -> None:
+    cli(*CONVERT_TF, torch_file)
+    refused(cli(*CONVERT_TF, "p/absent.h5", "--overwrite"), "absent.h5")
+
+
+def test_weights_that_are_not_finite_prove_nothing(cli: Cli, tmp_path: Path, state: dict[str, np.ndarray]) -> None:
+    save_file({**state, "features.0.0.weight": np.full((32, 3, 3, 3), np.nan, np.float32)}, "nan.safetensors")
+    arguments = ("convert", "mobilenet_v2", "--from", "torchvision", "--to", "torch", "--weights", "nan.safetensors", "--out", "q")
+    refused(cli(*arguments), "not finite", status=1)
+    assert not (tmp_path / "q").exists()
+
+
+def test_a_tolerance_is_a_small_positive_number(cli: Cli, torch_file: Path) -> None:
+    cli(*CONVERT_TF, torch_file)
+    for tolerance in ("0", "nan", "2"):
+        refused(cli("verify", "p", "--weights", torch_file, "--tolerance", tolerance), "tolerance")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("input", {"layout": "NCHW", "size": [10**6, 10**6], "native_size": [0, -5], "channels": 3}),
+        ("batches", {"stem/norm": 10**30}),
+        ("classes", 7),
+    ],
+)
+def test_a_forged_record_is_refused(cli: Cli, tmp_path: Path, torch_file: Path, key: str, value: object) -> None:
+    cli(*CONVERT_TF, torch_file)
+    record = json.loads((tmp_path / "p" / "port.json").read_text())
+    (tmp_path / "p" / "port.json").write_text(json.dumps({**record, key: value}))
+    refused(cli("verify", "p", "--weights", torch_file), "port.json")
+
+
+def test_another_model_file_than_the_recorded_one_fails_the_check(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
+    cli(*CONVERT_TF, torch_file)
+    with (tmp_path / "p" / "model.safetensors").open("ab") as file:
+        file.write(b"x")
+    refused(cli("verify", "p", "--weights", torch_file), "sha256", status=1)
+
+
+def test_without_a_reference_a_build_is_not_compared_with_itself(
+    cli: Cli, weights_file: WeightsMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    monkeypatch.setattr("porter.frameworks.torch.find_spec", lambda name: None if name == "torchvision" else object())
+    weights = weights_file("mobilenet_v2", "torchvision", ".pth")
+    arguments = ("convert", "mobilenet_v2", "--from", "torchvision", "--to", "torch", "--weights", weights, "--out", "p")
+    ran = cli(*arguments, "--json")
+    assert ran.status == 0 and json.loads(ran.out)["parity"] is None and json.loads(ran.out)["check"].startswith("skipped")
+    refused(cli(*arguments, "--overwrite", "--check"), "torchvision")
+
+
+def test_the_digest_picks_the_protocol(cli: Cli, tmp_path: Path, weights_file: WeightsMaker) -> None:
+    """A recipe that pins this stand-in as torchvision's file finds it under torchvision_v2 as well."""
+    from porter.files import digest
+    from porter.recipe import recipes_folder
+
+    weights = weights_file("mobilenet_v2", "torchvision", ".pth")
+    (tmp_path / "recipes").mkdir()
+    text = (
+        (recipes_folder() / "mobilenet_v2.yaml")
+        .read_text()
+        .replace("sha256_prefix: b0353104", f"sha256_prefix: {digest(weights)[:8]}")
+    )
+    (tmp_path / "recipes" / "mobilenet_v2.yaml").write_text(text)
+    ran = cli(
+        *("convert", "mobilenet_v2", "--from", "torchvision_v2", "--to", "torch", "--no-check", "--weights", weights),
+        *("--out", "p", "--recipes", "recipes", "--json"),
+    )
+    found = json.loads(ran.out)
+    assert found["zoo"] == "torchvision" and "torchvision" in found["warnings"][0]
+    assert json.loads((tmp_path / "p" / "port.json").read_text())["preprocess"]["size"] == 256

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from porter.files.locks import locked
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+_PORT_FILE = re.compile(r"port\.json|report\.html|model[.-][\w.-]+|__pycache__")
+"""What a port consists of (DESIGN: the port), and what importing its model.py leaves behind."""
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
@@ -90,6 +93,13 @@ def _refuse(target: Path, overwrite: bool) -> None:
             "the folder is no port (it has no port.json) and is never replaced",
             where=str(target),
             next="choose another --out, or move it away",
+        )
+    foreign = sorted(entry.name for entry in target.iterdir() if not _PORT_FILE.fullmatch(entry.name))
+    if foreign:
+        raise UsageError(
+            f"the folder holds files that porter did not write: {', '.join(foreign[:3])}",
+            where=str(target),
+            next="choose another --out, or move them away",
         )
 
 

@@ -77,7 +77,7 @@ def check_sizes(plan: Plan, native: tuple[int, int]) -> list[tuple[int, int]]:
     """The sizes to compare at: the only one a port takes, or its native one and an odd, oblong one, where pads differ."""
     if plan.size is not None:
         return [plan.size]
-    return [native, (native[0] + 1, native[1] - 23)]
+    return [native, (native[0] + 1, max(1, native[1] - 23))]
 
 
 def _summary(parity: Parity) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from porter.dtypes import Array, Dtype
-from porter.errors import CheckFailed
+from porter.errors import CheckFailed, UsageError
 from porter.graph import Graph, site_of
 from porter.plan import Plan
 from porter.verification.numbers import Distance, distance
@@ -89,8 +89,10 @@ def compare(
             four times the source's own rounding at that node.
 
     Raises:
-        CheckFailed: the source does not show its logits.
+        UsageError: a tolerance that is none. CheckFailed: the source does not show its logits, or they are not finite.
     """
+    if tolerance is not None and not 0 < tolerance < 1:
+        raise UsageError(f"a tolerance lies between 0 and 1, got {tolerance}", where="--tolerance")
     seen = {dtype: _Seen() for dtype in dtypes}
     for batch in batches:
         exact = source.run(batch, "float64")
@@ -126,6 +128,8 @@ def _compare_batch(
         node = NodeDistance(path, found.rel_l2, found.max_abs, _limit(dtype, own, tolerance))
         seen.nodes[path] = max(seen.nodes.get(path, node), node, key=lambda row: row.rel_l2 / row.limit)
         if path == graph.output:
+            if not np.isfinite(reference).all():
+                raise CheckFailed(f"the source's logits are not finite in {dtype}, so nothing is proved", where=path)
             seen.logits = max(seen.logits or found, found, key=lambda at: (not at.argmax_equal, at.rel_l2))
             seen.limit, seen.rounding = max(seen.limit, node.limit), max(seen.rounding, own)
 
@@ -161,7 +165,9 @@ def _flattened(wanted: Array, got: Array) -> Array:
 def _limit(dtype: Dtype, own: float, tolerance: float | None) -> float:
     if tolerance is not None:
         return tolerance
-    return FLOAT64_LIMIT if dtype == "float64" else max(FLOAT32_LIMIT, OWN_ROUNDING * own)
+    if dtype == "float64" or not np.isfinite(own):
+        return FLOAT64_LIMIT
+    return max(FLOAT32_LIMIT, OWN_ROUNDING * own)
 
 
 def _blame(plan: Plan, bad: NodeDistance) -> FirstBad:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from porter.dtypes import Dtype
-from porter.errors import UsageError
-from porter.port import read_port
+from porter.errors import MissingFramework, UsageError
+from porter.port import Port, read_port
 from porter.recipe import find_recipe
-from porter.sources import open_source
+from porter.sources import Opened, open_source
 from porter.verification.check import Verdict, check
 
 
@@ -22,6 +23,8 @@ def verify(
     """
     port = read_port(folder)
     record = port.record
+    if record.source.format == "port" and weights is None:
+        raise UsageError("this port was made from another port", where=str(folder), next="give that port as --weights")
     recipe = find_recipe(record.variant, recipes)
     opened = open_source(recipe, record.variant, recipe.zoo(record.zoo, record.variant), weights, record.background)
     if opened.file.sha256 != record.source.sha256:
@@ -32,5 +35,29 @@ def verify(
             next=f"give --weights the {record.source.file} that the port was made from",
         )
     dtypes: tuple[Dtype, ...] = ("float32", "float64") if float64 else ("float32",)
-    source = opened.reference(record.dtype) or opened.own(record.dtype)
-    return check(port, source, dtypes, tolerance, device)
+    return check_against(port, opened, dtypes, tolerance, device)[0]
+
+
+def check_against(
+    port: Port, opened: Opened, dtypes: Sequence[Dtype], tolerance: float | None = None, device: str = "cpu"
+) -> tuple[Verdict, tuple[str, ...]]:
+    """Compares a port with the zoo's reference, or, where there is none, with porter's own build in the source's framework.
+
+    Returns the verdict, and warnings about how little it proves.
+
+    Raises:
+        MissingFramework: neither can run here, or they would be the same build.
+    """
+    dtype, warnings = port.record.dtype, []
+    reference = opened.reference(dtype)
+    if reference is not None:
+        try:
+            return check(port, reference, dtypes, tolerance, device), ()
+        except MissingFramework as error:
+            warnings.append(str(error))
+    if opened.zoo.framework == port.record.framework:
+        raise MissingFramework(
+            "; ".join([*warnings, f"nothing but porter's own {opened.zoo.framework} build could be compared with itself"])
+        )
+    warnings.append("compared with porter's own build of the source: two frameworks agree, which does not prove the graph")
+    return check(port, opened.own(dtype), dtypes, tolerance, device), tuple(warnings)

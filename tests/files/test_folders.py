@@ -59,7 +59,7 @@ def test_a_new_folder_appears_when_it_is_complete(tmp_path: Path, way: str) -> N
 
 def test_an_existing_port_is_replaced_whole(tmp_path: Path, way: str) -> None:
     target = port(tmp_path / "port", "old")
-    (target / "left.txt").touch()
+    (target / "model.onnx").touch()
     with new_folder(target, overwrite=True) as folder:
         port(folder, "new")
         assert content(target)["port.json"] == "old"
