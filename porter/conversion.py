@@ -12,7 +12,7 @@ from porter.dtypes import DTYPES, Array, Dtype, cast
 from porter.errors import CheckFailed, MissingFramework, UsageError
 from porter.files import digest, new_folder
 from porter.frameworks import Framework, get_framework
-from porter.graph import to_record
+from porter.graph_record import to_record
 from porter.padding import Size
 from porter.plan import ANY, Plan, make_plan
 from porter.port import MAX_SIDE, Input, Pad, Port, Record, pads_of, read_port, write_record

@@ -6,18 +6,14 @@ everything else a vector of channels. A framework folder turns its own names and
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from porter.errors import GraphError, PaddingError
-from porter.padding import LOWEST, Convention, Site, SiteKind, Size, Window, output_size
+from porter.errors import GraphError
+from porter.padding import Convention, Site, SiteKind, Size, Window, output_size
 
 INPUT = "input"
-LARGEST_COUNT = 2**24
-"""Bound of channels, filters, groups and units: far above any model's, far below what an allocation would die of."""
 Argument = int | float | bool | str | tuple["Argument", ...] | None
 
 
@@ -271,133 +267,3 @@ def is_depthwise(graph: Graph, node: Node) -> bool:
 def channels_of(graph: Graph) -> dict[str, int]:
     """Channels (or features) of every path, `input` included."""
     return {path: shape[0] or 0 for path, shape in shapes(graph, (None, None)).items()}
-
-
-def to_record(graph: Graph) -> dict[str, Any]:
-    """The graph as plain JSON values, for port.json."""
-    nodes = [
-        {"path": node.path, "op": node.op_name, "inputs": list(node.inputs), **_jsonable(asdict(node.op))} for node in graph.nodes
-    ]
-    scopes = [{"path": scope.path, "block": scope.block, "arguments": _jsonable(dict(scope.arguments))} for scope in graph.scopes]
-    return {"channels": graph.channels, "output": graph.output, "nodes": nodes, "scopes": scopes}
-
-
-def from_record(record: object) -> Graph:
-    """The graph that `to_record` wrote.
-
-    A port comes from strangers: every value is checked for its type and bounded, and paths are names joined by slashes.
-
-    Raises:
-        GraphError: the record is not of that form, or its shapes do not fit.
-    """
-    try:
-        entry = _object(record, {"channels", "output", "nodes", "scopes"})
-        nodes = tuple(_node(node) for node in _array(entry["nodes"]))
-        scopes = tuple(_scope(scope) for scope in _array(entry["scopes"]))
-        graph = Graph(nodes, _count(entry["channels"]), _path(entry["output"]), scopes)
-    except (ValueError, PaddingError) as error:
-        raise GraphError(f"the graph's record cannot be read: {error}", where="port.json", next="convert again") from None
-    shapes(graph, (None, None))
-    return graph
-
-
-def _node(value: object) -> Node:
-    entry = dict(value) if isinstance(value, Mapping) else {}
-    kind = OPS.get(entry["op"]) if isinstance(entry.get("op"), str) else None
-    if kind is None:
-        raise ValueError(f"expected a node with one of the ops {', '.join(OPS)}, got {_short(value)}")
-    attributes = {field.name: _ATTRIBUTES[str(field.type)] for field in fields(kind)}
-    entry = _object(entry, {"path", "op", "inputs", *attributes})
-    path = _path(entry["path"])
-    try:
-        op = kind(**{name: read(entry[name]) for name, read in attributes.items()})
-    except (ValueError, PaddingError) as error:
-        raise ValueError(f"{path}: {error}") from None
-    return Node(path, op, tuple(_path(source) for source in _array(entry["inputs"])))
-
-
-def _scope(value: object) -> Scope:
-    entry = _object(value, {"path", "block", "arguments"})
-    if not isinstance(entry["arguments"], Mapping):
-        raise ValueError(f"expected arguments by name, got {_short(entry['arguments'])}")
-    arguments = {_path(name): _argument(item) for name, item in entry["arguments"].items()}
-    return Scope(_path(entry["path"]), _path(entry["block"]), arguments)
-
-
-def _argument(value: object, depth: int = 0) -> Argument:
-    if isinstance(value, list) and depth < 8:
-        return tuple(_argument(item, depth + 1) for item in value)
-    if not isinstance(value, int | float | bool | str | None):
-        raise ValueError(f"expected a word, a number or a list of such, got {_short(value)}")
-    return value
-
-
-def _window(value: object) -> Window:
-    entry = _object(value, {"kernel", "stride", "dilation"})
-    kernel, stride, dilation = (tuple(_array(entry[name])) for name in ("kernel", "stride", "dilation"))
-    return Window(kernel, stride, dilation)
-
-
-def _convention(value: object) -> Convention:
-    entry = _object(value, {"rule", "pads", "fill", "average", "rounding"})
-    fill = LOWEST if entry["fill"] == "-inf" else entry["fill"]
-    return Convention(entry["rule"], tuple(_array(entry["pads"])), fill, entry["average"], entry["rounding"])
-
-
-def _object(value: object, keys: set[str]) -> dict[str, Any]:
-    if not isinstance(value, Mapping) or set(value) != keys:
-        raise ValueError(f"expected an object with {', '.join(sorted(keys))}, got {_short(value)}")
-    return dict(value)
-
-
-def _array(value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise ValueError(f"expected a list, got {_short(value)}")
-    return value
-
-
-def _path(value: object) -> str:
-    if not isinstance(value, str) or len(value) > 200 or not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)*", value, re.ASCII):
-        raise ValueError(f"expected names joined by slashes, got {_short(value)}")
-    return value
-
-
-def _count(value: object) -> int:
-    if type(value) is not int or not 1 <= value <= LARGEST_COUNT:
-        raise ValueError(f"expected a whole number from 1 to {LARGEST_COUNT}, got {_short(value)}")
-    return value
-
-
-def _number(value: object) -> float:
-    if type(value) not in (int, float) or not 0 <= value <= 1:  # type: ignore[operator]
-        raise ValueError(f"expected a number from 0 to 1, got {_short(value)}")
-    return float(value)  # type: ignore[arg-type]
-
-
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"expected true or false, got {_short(value)}")
-    return value
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-_ATTRIBUTES: Mapping[str, Callable[[object], Any]] = {
-    "int": _count,
-    "float": _number,
-    "bool": _flag,
-    "Window": _window,
-    "Convention": _convention,
-}
-"""How an op's attribute is read, by its annotation."""
-
-
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _jsonable(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_jsonable(item) for item in value]
-    return "-inf" if value == LOWEST else value

@@ -15,7 +15,8 @@ from porter.dtypes import Array, Dtype
 from porter.errors import ChecksumError, FileError, UsageError
 from porter.files import digest, recover_folder
 from porter.frameworks import Framework, get_framework
-from porter.graph import Graph, from_record, tensor_shapes
+from porter.graph import Graph, tensor_shapes
+from porter.graph_record import from_record
 from porter.plan import ANY, Plan, make_plan
 
 RECORD = "port.json"

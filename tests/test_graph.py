@@ -28,14 +28,13 @@ from porter.graph import (
     Relu6,
     Scope,
     channels_of,
-    from_record,
     is_depthwise,
     nonnegative_paths,
     shapes,
     site_of,
     tensor_shapes,
-    to_record,
 )
+from porter.graph_record import from_record, to_record
 from porter.padding import LOWEST, Convention, Site, Window
 
 ONE, THREE = Window((1, 1)), Window((3, 3), (2, 2))

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from porter.errors import RecipeError
-from porter.graph import BatchNorm, Conv, Graph, Identity, MaxPool, Scope, from_record, to_record
+from porter.graph import BatchNorm, Conv, Graph, Identity, MaxPool, Scope
+from porter.graph_record import from_record, to_record
 from porter.recipe import expand, load_recipe
 from tests.recipe.recipes import VALID, changed, write
 
