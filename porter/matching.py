@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.reading import read_checkpoint
 from porter.graph import Graph, tensor_shapes
 from porter.mapping import Located, canonical, head_classes, locate, source_layers
+from porter.port import port_at
 from porter.recipe import LayerName, Recipe, Zoo, all_recipes, expand
 
 
@@ -97,5 +98,10 @@ class Inspection:
 
 def inspect(file: Path, recipes: Path | None = None) -> Inspection:
     """See porter.inspect."""
+    port = port_at(file)
+    if port is not None:
+        record, checkpoint = port.record, read_checkpoint(port.folder / port.framework.MODEL_FILE)
+        match = Match(record.variant, record.zoo, 1.0, (), ())
+        return Inspection(replace(checkpoint, path=port.folder, format="port", framework=record.framework), (match,))
     checkpoint = read_checkpoint(file)
     return Inspection(checkpoint, rank(checkpoint, recipes))

@@ -132,9 +132,14 @@ class Port:
         return self.framework.build(self.plan, self.tensors(), self.record.layers, dtype or self.record.dtype, device)
 
 
-def is_port(path: Path) -> bool:
-    """Whether `path` is a port's folder."""
-    return (path / RECORD).is_file()
+def port_at(path: Path) -> Port | None:
+    """The port that `path` is the folder, the record or the model file of; None for any other path."""
+    if (path / RECORD).is_file():
+        return read_port(path)
+    if not (path.parent / RECORD).is_file():
+        return None
+    port = read_port(path.parent)
+    return port if path.name in (RECORD, port.framework.MODEL_FILE) else None
 
 
 def read_port(folder: Path) -> Port:

@@ -18,7 +18,7 @@ from porter.frameworks.reading import read_checkpoint
 from porter.graph import Graph, tensor_shapes
 from porter.mapping import head_classes, map_tensors, source_layers
 from porter.matching import rank
-from porter.port import RECORD, SourceFile, TensorLists, is_port, read_port
+from porter.port import Port, SourceFile, TensorLists, port_at
 from porter.recipe import LayerName, Recipe, Zoo, expand, find_recipe
 from porter.verification.source import OwnBuild, Reference, Source, rounded, rounded_tensors
 
@@ -74,16 +74,14 @@ def open_source(recipe: Recipe, variant: str, zoo: Zoo, weights: Path | None, ke
     if weights is None:
         fetched = fetch(_published(recipe, variant, zoo))
         weights, warnings = fetched.path, fetched.warnings
-    if is_port(weights):
-        return _open_port(weights, variant, zoo)
-    if is_port(weights.parent) and weights.name in (RECORD, read_port(weights.parent).framework.MODEL_FILE):
-        return _open_port(weights.parent, variant, zoo)
+    port = port_at(weights)
+    if port is not None:
+        return _open_port(port, variant, zoo)
     return _open_file(recipe, variant, zoo, weights, keep_background, warnings)
 
 
-def _open_port(folder: Path, variant: str, zoo: Zoo) -> Opened:
-    port = read_port(folder)
-    record = port.record
+def _open_port(port: Port, variant: str, zoo: Zoo) -> Opened:
+    folder, record = port.folder, port.record
     if (record.variant, record.zoo) != (variant, zoo.name):
         raise UsageError(
             f"this is a port of {record.variant} from {record.zoo}, not of {variant} from {zoo.name}",

@@ -346,3 +346,12 @@ def test_the_digest_picks_the_protocol(cli: Cli, tmp_path: Path, weights_file: W
     found = json.loads(ran.out)
     assert found["zoo"] == "torchvision" and "torchvision" in found["warnings"][0]
     assert json.loads((tmp_path / "p" / "port.json").read_text())["preprocess"]["size"] == 256
+
+
+def test_inspect_knows_a_port(cli: Cli, torch_file: Path) -> None:
+    cli(*CONVERT_TF, torch_file)
+    for path in ("p", "p/port.json", "p/model.safetensors"):
+        found = json.loads(cli("inspect", path, "--json").out)
+        assert (found["format"], found["framework"]) == ("port", "torch")
+        assert (found["matches"][0]["variant"], found["matches"][0]["zoo"]) == ("mobilenet_v2_0.35", "keras")
+    assert "porter convert mobilenet_v2_0.35 --from keras --to tf --weights p" in cli("inspect", "p").out
