@@ -66,6 +66,19 @@ class GlobalAvgPool:
 
 
 @dataclass(frozen=True)
+class GlobalMaxPool:
+    """The largest value over rows and columns: C×H×W to C."""
+
+
+@dataclass(frozen=True)
+class Affine:
+    """x * scale + offset with constants, one for all channels or one each: what a model does to pixels before its first layer."""
+
+    scale: tuple[float, ...]
+    offset: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Dense:
     units: int
     bias: bool = True
@@ -86,7 +99,7 @@ class Identity:
     """Its input."""
 
 
-Op = Conv | BatchNorm | Relu | Relu6 | MaxPool | AvgPool | GlobalAvgPool | Dense | Add | Concat | Identity
+Op = Conv | BatchNorm | Relu | Relu6 | MaxPool | AvgPool | GlobalAvgPool | GlobalMaxPool | Affine | Dense | Add | Concat | Identity
 OPS: Mapping[str, type[Op]] = {
     "conv": Conv,
     "batch_norm": BatchNorm,
@@ -95,6 +108,8 @@ OPS: Mapping[str, type[Op]] = {
     "max_pool": MaxPool,
     "avg_pool": AvgPool,
     "global_avg_pool": GlobalAvgPool,
+    "global_max_pool": GlobalMaxPool,
+    "affine": Affine,
     "dense": Dense,
     "add": Add,
     "concat": Concat,
@@ -191,7 +206,7 @@ def _shape(node: Node, inputs: list[Shape]) -> Shape:
     if isinstance(op, Dense):
         _expect_rank(node, first, 1)
         return (op.units,)
-    if isinstance(op, GlobalAvgPool):
+    if isinstance(op, GlobalAvgPool | GlobalMaxPool):
         _expect_rank(node, first, 3)
         return first[:1]
     site = site_of(op)
@@ -251,7 +266,7 @@ def nonnegative_paths(graph: Graph) -> frozenset[str]:
     """Paths whose values are provably >= 0: after a ReLU, and what pools, sums and joins of such are."""
     found: set[str] = set()
     for node in graph.nodes:
-        keeps_sign = isinstance(node.op, MaxPool | AvgPool | GlobalAvgPool | Add | Concat | Identity)
+        keeps_sign = isinstance(node.op, MaxPool | AvgPool | GlobalAvgPool | GlobalMaxPool | Add | Concat | Identity)
         if isinstance(node.op, Relu | Relu6) or (keeps_sign and found.issuperset(node.inputs)):
             found.add(node.path)
     return frozenset(found)

@@ -80,8 +80,17 @@ class Framework(Protocol):
             MissingFramework: a package it needs is not installed.
         """
 
+    def build_file(self, checkpoint: Checkpoint, dtype: Dtype) -> Any:
+        """The file's own graph (`checkpoint.graph`) with the tensors of `checkpoint`, for `run_reference`.
+
+        Raises:
+            MissingFramework: this version of the framework cannot run it; nothing in it that is not on a closed list of layers
+                or ops is ever looked up or run.
+        """
+
     def run_reference(self, model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-        """As `run`, for a reference: `taps` is path to the source's layer name; layers it does not have are left out."""
+        """As `run`, for what `build_reference` or `build_file` gave: `taps` is path to the source's layer name (for a file's own
+        graph, to FileNode.tap); layers it does not have are left out."""
 
 
 _FRAMEWORKS = {"tf": "porter.frameworks.tf", "torch": "porter.frameworks.torch"}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from porter.dtypes import Array
+from porter.frameworks.file_graph import FileGraph
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Checkpoint:
         tensors: name to array, in the file's own axis order. Keras names are `layer/variable` without the `:0`.
         notes: what the reader looked past, one line each: a wrapping key, a `module.` prefix.
         counted: names are `class_counter/variable` in Keras's topological order, since the file holds no layer names.
+        graph: what the file's layers compute, where it says so.
+        files: where the checkpoint is not the one file `path`, those that it consists of.
     """
 
     path: Path
@@ -28,3 +31,5 @@ class Checkpoint:
     tensors: Mapping[str, Array]
     notes: tuple[str, ...] = ()
     counted: bool = False
+    graph: FileGraph | None = None
+    files: tuple[Path, ...] = ()
