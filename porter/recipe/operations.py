@@ -124,4 +124,5 @@ class _Attributes:
 
     def _refused(self, key: str, expected: str, advice: str | None = None) -> RecipeError:
         where = self.source.where((*self.step.location, key))
-        return RecipeError(f"'{key}' is {expected}, got {self.values[key]!r}", where=where, next=advice)
+        got = repr(self.values[key])
+        return RecipeError(f"'{key}' is {expected}, got {got if len(got) <= 80 else f'{got[:77]}...'}", where=where, next=advice)

@@ -100,6 +100,9 @@ def test_constants_that_are_no_finite_numbers(tmp_path: Path, value: str) -> Non
     with pytest.raises(RecipeError, match="'offset' is a finite number, or a list") as caught:
         expanded(tmp_path, with_graph(f"  - {{affine: a,\n     offset: {value}}}\n"))
     assert caught.value.where == f"{tmp_path / 'tiny.yaml'}:7"
+    with pytest.raises(RecipeError) as caught:
+        expanded(tmp_path, with_graph(f"  - {{affine: a, scale: [{'1, ' * 5000}half]}}\n"))
+    assert len(str(caught.value)) < 300
 
 
 def test_steps_share_a_path_when_their_conditions_exclude_each_other(tmp_path: Path) -> None:
