@@ -24,6 +24,8 @@ INPUT_LAYOUT: Literal["NCHW"] = "NCHW"
 MODEL_FILE = WEIGHTS_FILE
 PACKAGE = "torch"
 REFERENCES = ("torchvision",)
+SEPARATOR = "."
+AVERAGE_SUFFIX = None
 NAMES_LAYERS = False
 
 
