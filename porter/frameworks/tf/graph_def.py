@@ -44,7 +44,7 @@ class PlainGraph:
 def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, Array]]:
     """The graph in porter's terms, and its tensors: every variable, every weight that a node takes, every big constant.
 
-    Taps are names of TensorFlow's values (`conv1/BiasAdd:0`). The definition is a GraphDef of the nodes that lead to the
+    Taps are names of TensorFlow's ops (`conv1/BiasAdd`). The definition is a GraphDef of the nodes that lead to the
     outputs, without control inputs, devices and underscored attributes; the tensors stand in it as constants of their own
     names, types and shapes, without their content.
 
@@ -66,7 +66,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     big = [node.name for node in nodes.values() if node.name in graph.variables or constants.is_big(node)]
     tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}
     definition = _definition(nodes, tensors)
-    return FileGraph(steps, outputs, channels, (size[0], size[1]), definition), tensors
+    return FileGraph(steps, outputs, channels, (size[0], size[1]), definition=definition), tensors
 
 
 def _given(walk: Walk, ends: Sequence[str]) -> list[str]:
