@@ -53,7 +53,18 @@ def read_graph(text: str | bytes, tensors: Mapping[str, Array], where: str) -> F
     if flow is None or len(flow.shape) != 4 or not flow.shape[3]:
         return None
     _, rows, columns, channels = flow.shape
-    builder = _Builder(Shape(channels, (rows, columns)), tensors)
+    nodes, outputs = _translate(flow, Shape(channels, (rows, columns)), tensors, where)
+    # What holds at this size alone, such as a Flatten of a map of one cell, is another graph where the size is unknown.
+    resizable = nodes == _translate(flow, Shape(channels, (None, None)), tensors, where)[0]
+    definition = text.encode() if isinstance(text, str) else text
+    return FileGraph(nodes, outputs, channels, (rows, columns), resizable, definition)
+
+
+def _translate(
+    flow: Flow, shape: Shape, tensors: Mapping[str, Array], where: str
+) -> tuple[tuple[FileNode, ...], tuple[str, ...]]:
+    """The nodes that lead to an output, and the names of the outputs, for an input of `shape`."""
+    builder = _Builder(shape, tensors)
     try:
         for named in name_calls(flow, tensors):
             builder.add(named)
@@ -61,8 +72,7 @@ def read_graph(text: str | bytes, tensors: Mapping[str, Array], where: str) -> F
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
         message = f"the file's description of layer '{builder.current}' cannot be read: {type(error).__name__} {error}"
         raise FileError(message.splitlines()[0][:300], where=where, next="save the model again") from None
-    definition = text.encode() if isinstance(text, str) else text
-    return FileGraph(_needed(builder.nodes, outputs), outputs, channels, (rows, columns), definition)
+    return _needed(builder.nodes, outputs), outputs
 
 
 def name_calls(flow: Flow, tensors: Mapping[str, Array]) -> list[Named]:
@@ -252,7 +262,7 @@ def _needed(nodes: Mapping[str, FileNode], outputs: tuple[str, ...]) -> tuple[Fi
 
 def _unused(name: str, taken: Mapping[str, FileNode]) -> str:
     candidate, count = name, 1
-    while candidate in taken:
+    while candidate in taken or candidate == INPUT:
         count += 1
         candidate = f"{name}_{count}"
     return candidate

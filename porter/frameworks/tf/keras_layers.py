@@ -201,7 +201,6 @@ def _dense(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables:
 
 def _batch_norm(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
     axis = arguments.get("axis", -1)
-    axis = axis[0] if isinstance(axis, list) and len(axis) == 1 else axis
     if axis not in (-1, 1 if shape.flat else 3):
         return Foreign(f"BatchNormalization over axis {axis!r:.20}")
     if arguments.get("renorm") or arguments.get("mode", 0) != 0:

@@ -77,7 +77,10 @@ def modern(kind: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, A
     """A layer's class and arguments as Keras 2 and 3 spell them."""
     if kind == "Merge" and arguments.get("mode") in _KERAS_1_MERGES:
         return _KERAS_1_MERGES[arguments["mode"]], {**arguments, "axis": arguments.get("concat_axis", -1)}
-    kind = _CLASSES.get(kind, kind)
+    kind, axis = _CLASSES.get(kind, kind), arguments.get("axis")
+    if kind == "BatchNormalization" and isinstance(axis, list) and len(axis) == 1:
+        # tf.keras let it normalise over several.
+        arguments = {**arguments, "axis": axis[0]}
     if not arguments.keys() & {"nb_filter", "border_mode", "dim_ordering", "output_dim", "p"}:
         return kind, arguments
     found = {_KERAS_1_ARGUMENTS.get(name, name): value for name, value in arguments.items()}
