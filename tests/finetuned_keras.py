@@ -46,7 +46,7 @@ class FineTuned:
 
     def answers(self, batch: Array) -> Array:
         """The model's own float32 output for a batch N x 3 x rows x columns, channels before rows and columns."""
-        found = np.asarray(self.model.predict(batch.transpose(0, 2, 3, 1), verbose=0))
+        found = np.asarray(self.model(batch.transpose(0, 2, 3, 1), training=False))
         return found.transpose(0, 3, 1, 2) if found.ndim == 4 else found
 
 
