@@ -82,7 +82,7 @@ class Walk:
         node, key = self.constants.nodes[name], f"{name}:{index}"
         if key not in self.steps:
             inputs = tuple(self.value(other).source for other in node.inputs if self.is_live(other))
-            self.steps[key] = FileNode(key, Foreign(f"{node.op} output {index}"), inputs, tap=key)
+            self.steps[key] = FileNode(key, Foreign(f"{node.op} output {index}"), inputs)
         return Value(key, None)
 
     def add(
@@ -90,7 +90,7 @@ class Walk:
     ) -> None:
         """Notes what a node gives."""
         sources = tuple(value.source for value in inputs)
-        self.steps[node.name] = FileNode(node.name, op, sources, tensors or {}, f"{node.name}:0")
+        self.steps[node.name] = FileNode(node.name, op, sources, tensors or {}, node.name)
         self.values[node.name] = Value(node.name, shape)
 
     def add_foreign(self, node: GraphNode, kind: str | None = None, shape: Shape | None = None) -> None:
