@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import h5py
 import pytest
 
 from porter.frameworks import get_framework
@@ -15,7 +16,11 @@ SlimMaker = Callable[[SlimFile], Path]
 
 @pytest.fixture(scope="session")
 def weights_file(tmp_path_factory: pytest.TempPathFactory) -> WeightsMaker:
-    """Makes stand-in weights files, each once per session: `.h5` and `.keras` by Keras, `.pth` by torch."""
+    """Makes stand-in weights files, each once per session.
+
+    `.h5` and `.weights.h5` hold weights alone, as keras.applications publishes them; `.whole.h5` and `.keras` carry the graph
+    too; `.pth` is torch's.
+    """
     made: dict[tuple[str, str, int, str], Path] = {}
     folder = tmp_path_factory.mktemp("weights")
 
@@ -46,11 +51,16 @@ def slim_file(tmp_path_factory: pytest.TempPathFactory) -> SlimMaker:
 def _write(path: Path, variant: str, zoo: str, classes: int) -> None:
     checkpoint = source_checkpoint(variant, zoo, classes)
     if zoo == "keras":
+        from keras.src.legacy.saving import legacy_h5_format
+
         model = get_framework("tf").build_reference("keras", variant, classes, (224, 224), checkpoint, "float32")
-        if path.suffixes[-2:] == [".weights", ".h5"]:
+        if path.name.endswith(".weights.h5"):
             model.save_weights(path)
-        else:
+        elif path.name.endswith((".keras", ".whole.h5")):
             model.save(path)
+        else:
+            with h5py.File(path, "w") as file:
+                legacy_h5_format.save_weights_to_hdf5_group(file, model)
     else:
         import torch
 

@@ -18,9 +18,12 @@ NAME = "tf"
 DEFAULT_ZOO = "keras"
 INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
 PACKAGE = "keras"
+SEPARATOR = "/"
+AVERAGE_SUFFIX = "/ExponentialMovingAverage"
 NAMES_LAYERS = True
 
 __all__ = [
+    "AVERAGE_SUFFIX",
     "CAPABILITIES",
     "DEFAULT_ZOO",
     "INPUT_LAYOUT",
@@ -29,6 +32,7 @@ __all__ = [
     "NAMES_LAYERS",
     "PACKAGE",
     "REFERENCES",
+    "SEPARATOR",
     "build",
     "build_file",
     "build_reference",

@@ -14,8 +14,8 @@ from porter.frameworks.tf.layout import expect_cover
 _KERAS = "keras-"
 
 
-def build_file(checkpoint: Checkpoint, dtype: Dtype) -> Any:
-    """The graph that a file carries, with the tensors of `checkpoint`, for `run_reference`.
+def build_file(checkpoint: Checkpoint, dtype: Dtype, size: tuple[int, int]) -> Any:
+    """The graph that a file carries for an input of `size` (rows, columns), with the tensors of `checkpoint`, for `run_reference`.
 
     Raises:
         MissingFramework: the file carries no graph, or one that this TensorFlow or Keras does not run; a layer or an op that is
@@ -29,7 +29,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype) -> Any:
     if checkpoint.format.startswith(_KERAS):
         from porter.frameworks.tf.keras_file import build_keras_file
 
-        return build_keras_file(checkpoint, dtype)
+        return build_keras_file(checkpoint, dtype, size)
     wanted = {name for node in graph.nodes for name in node.tensors.values()}
     expect_cover(wanted - checkpoint.tensors.keys(), (), where=str(checkpoint.path))
     return GraphRunner(graph.definition, checkpoint.tensors, _runnable(graph), dtype)
