@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from porter.dtypes import Array, storage_type
 from porter.errors import FileError, MissingFramework
 from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.torch.wrapping import unwrap
 
 if TYPE_CHECKING:
     import torch
 
-_WRAPPERS = ("state_dict", "model_state_dict", "model")
-"""Where training scripts put the state_dict, likeliest first."""
-_PREFIXES = ("module.", "_orig_mod.")
-"""What DataParallel and torch.compile put before every key."""
-_LISTED = 8
 _MOST_REASON = 200
 _SAVE = "where it was made, save model.state_dict() instead of the model"
 
@@ -33,19 +28,9 @@ def read_torch(path: Path, zipped: bool) -> Checkpoint:
         MissingFramework: torch is not installed.
         FileError: damaged, a whole module, a pickle of anything else than tensors, or tensors that are not plain arrays.
     """
-    loaded = _load(path, zipped)
-    notes: list[str] = []
-    state = _unwrap(loaded, path, notes)
-    tensors = {name: value for name, value in state.items() if isinstance(name, str) and _is_tensor(value)}
-    if not tensors:
-        raise FileError(f"expected a state_dict, found no tensor among {_listed(state)}", where=str(path), next=_SAVE)
-    if len(tensors) < len(state):
-        notes.append(f"looked past {_listed(key for key in state if key not in tensors)}, which are not tensors")
-    for prefix in _PREFIXES:
-        if all(name.startswith(prefix) for name in tensors):
-            tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
-            notes.append(f"prefix '{prefix}' removed")
-    return Checkpoint(path, "torch", "torch", {name: _array(name, value, path) for name, value in tensors.items()}, tuple(notes))
+    state = unwrap(_load(path, zipped), _is_tensor, path)
+    tensors = {name: _array(name, value, path) for name, value in state.tensors.items()}
+    return Checkpoint(path, "torch", "torch", tensors, state.notes)
 
 
 def _load(path: Path, zipped: bool) -> Any:
@@ -97,26 +82,7 @@ def _refusal(path: Path, error: Exception) -> FileError:
     )
 
 
-def _unwrap(loaded: Any, path: Path, notes: list[str]) -> Mapping[Any, Any]:
-    """The state_dict in whatever a training script saved around it."""
-    if not isinstance(loaded, Mapping):
-        raise FileError(f"expected a state_dict, got a {type(loaded).__name__}", where=str(path), next=_SAVE)
-    key = next((key for key in _WRAPPERS if isinstance(loaded.get(key), Mapping)), None)
-    if key is None:
-        return loaded
-    beside = [other for other in loaded if other != key]
-    notes.append(f"read under '{key}'" + (f"; looked past {_listed(beside)}" if beside else ""))
-    return _unwrap(loaded[key], path, notes)
-
-
-def _listed(keys: Any) -> str:
-    names = sorted(f"'{key}'"[:80] for key in keys)
-    return (
-        ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "") if names else "nothing"
-    )
-
-
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> bool:
     import torch
 
     return isinstance(value, torch.Tensor)
