@@ -1,9 +1,13 @@
-"""PyTorch's .pth and .pt: a state_dict, alone or in a training checkpoint. Nothing but tensors is ever unpickled."""
+"""PyTorch's .pth and .pt: a state_dict, alone or in a training checkpoint. Of a file's pickle, tensors and plain values alone are
+made; no class or function that it names is ever looked up.
+"""
 
 from __future__ import annotations
 
 import re
 import zipfile
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +20,18 @@ if TYPE_CHECKING:
     import torch
 
 _MOST_REASON = 200
-_SAVE = "where it was made, save model.state_dict() instead of the model"
+_SAVE = "where it was made, save model.state_dict() alone"
+_PASSED_OVER = (
+    "argparse.Namespace",
+    "types.SimpleNamespace",
+    "numpy.dtype",
+    "numpy.ndarray",
+    *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("scalar", "_reconstruct")),
+    *(f"pathlib.{name}" for name in ("PosixPath", "WindowsPath", "_local.PosixPath", "_local.WindowsPath")),
+)
+"""What training scripts keep beside the weights: arguments (torchvision's references, timm), an accuracy that numpy computed, the
+folder of the run. Empty things are put in their place.
+"""
 
 
 def read_torch(path: Path, zipped: bool) -> Checkpoint:
@@ -45,11 +60,31 @@ def _load(path: Path, zipped: bool) -> Any:
     # torch 2.13 hands a path of this suffix to safetensors, whatever is in it; a stream cannot be mapped.
     mapped = zipped and path.suffix != ".safetensors"
     try:
-        with path.open("rb") as stream:
+        with path.open("rb") as stream, _stand_ins():
             return torch.load(path if mapped else stream, map_location="cpu", weights_only=True, mmap=mapped)
     # A stranger's pickle may fail in any way that Python can; none of them is a bug of porter's.
     except Exception as error:
         raise _refusal(path, error) from None
+
+
+def _stand_ins() -> AbstractContextManager[object]:
+    """While it lasts, torch takes classes of porter's own, which hold and do nothing, for those of `_PASSED_OVER`."""
+    import torch
+
+    allowing: Any = getattr(torch.serialization, "safe_globals", None)  # torch 2.5
+    return nullcontext() if allowing is None else allowing([_stand_in(name) for name in _PASSED_OVER])
+
+
+@cache
+def _stand_in(name: str) -> type:
+    """A class that torch, which goes by module and name, takes for the one that `name` says."""
+    module, _, word = name.rpartition(".")
+    methods = {"__new__": lambda cls, *_: object.__new__(cls), "__init__": _nothing, "__setstate__": _nothing}
+    return type(word, (), {"__module__": module, **methods})
+
+
+def _nothing(*_: object) -> None:
+    """What a stand-in does with all that it is given."""
 
 
 def _expect_stored(path: Path) -> None:

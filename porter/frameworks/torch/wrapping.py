@@ -25,7 +25,7 @@ _COUNTERS = ("num_batches_tracked", "n_averaged")
 _DEEPEST = 6
 """Wrappers in wrappers, of mappings and of prefixes."""
 _LISTED = 8
-_SAVE = "where it was made, save model.state_dict() instead of the model"
+_SAVE = "where it was made, save model.state_dict() alone"
 
 IsTensor = Callable[[object], bool]
 
