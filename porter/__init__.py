@@ -33,6 +33,7 @@ def convert(
     dtype: str = "float32",
     allow_overflow: bool = False,
     keep_background: bool = False,
+    mapped: Sequence[str] = (),
     check: bool | None = None,
     recipes: AnyPath | None = None,
 ) -> Conversion:
@@ -48,6 +49,7 @@ def convert(
         dtype: of storage: float32, float16, bfloat16 or float64.
         allow_overflow: lets values that `dtype` cannot hold become infinite.
         keep_background: keeps the background row of a 1001-class head.
+        mapped: which layer of the file is which node, as `LAYER=NODE`; `LAYER=head/logits` chooses the head.
         check: compares the port with its source; None does so where the frameworks it needs are installed.
         recipes: a folder of recipes to use instead of porter's.
 
@@ -67,6 +69,7 @@ def convert(
         dtype=dtype,
         allow_overflow=allow_overflow,
         keep_background=keep_background,
+        mapped=tuple(mapped),
         checked=check,
         recipes=_path(recipes),
     )

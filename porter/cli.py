@@ -51,6 +51,9 @@ def convert(
     dtype: Annotated[str, typer.Option(help="float32, float16, bfloat16 or float64")] = "float32",
     allow_overflow: Annotated[bool, typer.Option("--allow-overflow", help="let values too large become infinite")] = False,
     keep_background: Annotated[bool, typer.Option("--keep-background", help="keep row 0 of a 1001-class head")] = False,
+    mapped: Annotated[
+        list[str] | None, typer.Option("--map", metavar="SRC=NODE", help="which layer of the file is which node of the recipe")
+    ] = None,
     check: Annotated[bool | None, typer.Option("--check/--no-check", help="compare port and source; default: if it can")] = None,
     trusted: Annotated[bool, typer.Option("--trusted", help="skip the isolation of readers written in C (none yet)")] = False,
     recipes: Recipes = None,
@@ -68,6 +71,7 @@ def convert(
         dtype=dtype,
         allow_overflow=allow_overflow,
         keep_background=keep_background,
+        mapped=mapped or (),
         check=check,
         recipes=recipes,
     )

@@ -64,21 +64,22 @@ def convert(
     dtype: str = "float32",
     allow_overflow: bool = False,
     keep_background: bool = False,
+    mapped: tuple[str, ...] = (),
     checked: bool | None = None,
     recipes: Path | None = None,
 ) -> Conversion:
     """Ports `variant` from the zoo or framework `source` to the framework `destination`. See porter.convert."""
     recipe = find_recipe(variant, recipes)
     zoo, framework, stored_as = recipe.zoo(source, variant), get_framework(destination), parse_dtype(dtype)
-    size = recipe.native_size() if input_size is None else parse_size(input_size)
+    size = None if input_size is None else parse_size(input_size)
     folder = out or Path(f"{variant}-{zoo.name}-{framework.NAME}")
     with new_folder(folder, overwrite) as building:
-        opened = open_source(recipe, variant, zoo, weights, keep_background)
-        plan = make_plan(opened.graph, size, framework.CAPABILITIES)
+        opened = open_source(recipe, variant, zoo, weights, keep_background, mapped)
+        plan = make_plan(opened.graph, size or opened.size or recipe.native_size(), framework.CAPABILITIES)
         tensors = _cast_all(opened.tensors, stored_as, allow_overflow)
         layers = destination_layers(recipe, variant, framework, opened)
         framework.write(building, plan, tensors, layers, stored_as)
-        record = _record(recipe, framework, plan, opened, layers, stored_as, building)
+        record = _record(recipe, framework, plan, opened, layers, stored_as, building, mapped)
         write_record(building, record)
         verdict, said, warnings = _check(read_port(building), opened, checked)
         write_record(building, record.model_copy(update={"parity": verdict.record() if verdict else None, "check": said}))
@@ -108,7 +109,8 @@ def destination_layers(recipe: Recipe, variant: str, framework: Framework, opene
     zoo = recipe.zoos.get(framework.DEFAULT_ZOO)
     if zoo is None or not framework.NAMES_LAYERS:
         return {}
-    return {path: layer.name for path, layer in layer_names(recipe, variant, zoo, opened.graph).items()}
+    draft = expand(recipe, variant, zoo, {})
+    return {path: layer.name for path, layer in layer_names(recipe, variant, zoo, draft).items() if path in opened.graph.by_path}
 
 
 def _cast_all(tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype, allow_overflow: bool) -> dict[str, dict[str, Array]]:
@@ -119,7 +121,14 @@ def _cast_all(tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype, allow_ov
 
 
 def _record(
-    recipe: Recipe, framework: Framework, plan: Plan, opened: Opened, layers: dict[str, str], dtype: Dtype, building: Path
+    recipe: Recipe,
+    framework: Framework,
+    plan: Plan,
+    opened: Opened,
+    layers: dict[str, str],
+    dtype: Dtype,
+    building: Path,
+    mapped: tuple[str, ...],
 ) -> Record:
     zoo, variant = opened.zoo, opened.variant
     return Record(
@@ -135,20 +144,21 @@ def _record(
         source=opened.file,
         model={path.name: digest(path) for path in sorted(building.iterdir())},
         pads=pads_of(plan),
-        options=dict(opened.options),
+        options={"classes": opened.classes},
         layers=layers,
         batches={path: int(roles["batches"]) for path, roles in opened.tensors.items() if "batches" in roles},
         tensors=opened.lists.model_copy(
             update={"filled": {name: str(number) for name, number in framework.fillings(plan.graph, opened.tensors).items()}}
         ),
+        mapped=mapped,
         dtype=dtype,
-        preprocess=zoo.preprocess,
+        preprocess=opened.preprocess,
         labels=opened.labels,
-        classes=int(opened.options["classes"]),
+        classes=opened.classes,
         source_classes=opened.source_classes,
         background=opened.background,
-        output="logits",
-        activation=zoo.activation,
+        output=opened.output,
+        activation=opened.activation,
         licence=zoo.files[variant].licence if variant in zoo.files else None,
         stock_class=None,
         parity=None,

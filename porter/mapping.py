@@ -1,37 +1,25 @@
-"""Source tensors to graph, by name and total both ways: every tensor is used or ignored by a stated rule, every node is filled."""
+"""Source tensors to graph by the names that the zoo gives them: for files that hold weights and no graph.
+
+The mapping is total both ways: every tensor is used or ignored by a stated rule, every node is filled.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import numpy as np
 
-from porter.dtypes import Array
+from porter.averages import prefer_averages
 from porter.errors import MappingError
+from porter.fit import Fit, shape_text, some, without_head
 from porter.frameworks import Framework, get_framework
 from porter.frameworks.checkpoint import Checkpoint
-from porter.graph import Graph, Node, tensor_shapes
-from porter.recipe import LayerName, Recipe, Zoo, layer_names
-from porter.transforms import apply_transforms
-
-LISTED = 8
-
-
-@dataclass(frozen=True)
-class Mapped:
-    """What became of every source tensor.
-
-    Attributes:
-        tensors: canonical tensors, path to role to array.
-        used: source tensor name to `path:role`.
-        ignored: source tensor name to the rule that says why.
-    """
-
-    tensors: Mapping[str, Mapping[str, Array]]
-    used: Mapping[str, str]
-    ignored: Mapping[str, str]
+from porter.graph import Graph, is_depthwise, tensor_shapes
+from porter.heads import AFTER_HEAD, find_head, stand_in_head
+from porter.naming import name_layers, parse_map
+from porter.recipe import LayerName, Recipe, Zoo, expand, tap_names
 
 
 @dataclass(frozen=True)
@@ -41,7 +29,7 @@ class Located:
     Attributes:
         found: (path, role) to source tensor name.
         missing: the likeliest name of each tensor that is not there, to its expected canonical shape.
-        unexpected: source tensors that nothing claims and no rule ignores.
+        unexpected: source tensors that nothing claims and no rule ignores; moving averages of what is found are none.
         ignored: source tensor name to the reason.
     """
 
@@ -51,29 +39,13 @@ class Located:
     ignored: Mapping[str, str]
 
 
-def source_layers(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, checkpoint: Checkpoint) -> Mapping[str, LayerName]:
-    """The layer names by path under which `checkpoint` holds its tensors: the zoo's, or its framework's counters."""
-    layers = layer_names(recipe, variant, zoo, graph)
-    if not checkpoint.counted:
-        return layers
-    convolutions = [path for path, layer in layers.items() if "conv1x1_to_dense" in layer.transforms]
-    counted = get_framework(zoo.framework).counted_layers(graph, convolutions)
-    return {path: replace(layer, name=counted[path]) for path, layer in layers.items() if path in counted}
-
-
-def head_classes(graph: Graph, framework: Framework, layers: Mapping[str, LayerName], checkpoint: Checkpoint) -> int:
-    """Rows of the file's head; the graph's own number of classes where the file has no such head."""
-    head = graph.by_path[graph.output]
-    for name in framework.tensor_names(graph, head, layers[head.path].name)["kernel"]:
-        if name in checkpoint.tensors:
-            return int(framework.to_canonical(graph, head, "kernel", checkpoint.tensors[name]).shape[0])
-    return tensor_shapes(graph)[head.path]["kernel"][0]
-
-
 def locate(graph: Graph, framework: Framework, layers: Mapping[str, LayerName], zoo: Zoo, checkpoint: Checkpoint) -> Located:
-    """Finds every tensor of `graph` in `checkpoint` by the zoo's layer names.
+    """Finds every tensor of `graph` in `checkpoint` by the file's layer names.
 
     Roles that a framework names but the graph does not need (torch's `batches`) are found where present and never missing.
+
+    Raises:
+        MappingError: a node without a name.
     """
     found: dict[tuple[str, str], str] = {}
     missing: dict[str, tuple[int, ...]] = {}
@@ -87,7 +59,8 @@ def locate(graph: Graph, framework: Framework, layers: Mapping[str, LayerName], 
                 found[path, role] = present[0]
             elif role in roles:
                 missing[names[0]] = roles[role]
-    rest = checkpoint.tensors.keys() - set(found.values())
+    averages = {f"{name}{framework.AVERAGE_SUFFIX}" for name in found.values()}
+    rest = checkpoint.tensors.keys() - set(found.values()) - averages
     ignored = {name: reason for name in rest if (reason := _ignore_reason(name, zoo)) is not None}
     return Located(found, missing, tuple(sorted(rest - ignored.keys())), ignored)
 
@@ -96,39 +69,90 @@ def _ignore_reason(name: str, zoo: Zoo) -> str | None:
     return next((rule.reason for rule in zoo.ignore if fnmatchcase(name, rule.pattern)), None)
 
 
-def map_tensors(
-    graph: Graph, framework: Framework, layers: Mapping[str, LayerName], zoo: Zoo, checkpoint: Checkpoint, keep_background: bool
-) -> Mapped:
-    """Every tensor of `graph` from `checkpoint`, in canonical axis order.
+def fit_by_names(
+    recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint, settings: tuple[str, ...] = (), keep_background: bool = False
+) -> Fit:
+    """Fits a variant to a file of weights by the zoo's names.
+
+    Args:
+        settings: `--map`'s, as SRC=NODE.
+        keep_background: keep row 0 of the zoo's own head where it is ImageNet's background.
 
     Raises:
-        MappingError: tensors missing, unexpected or of the wrong shape; one error lists both sides.
+        MappingError: tensors missing or unexpected, in one error that lists both sides; or a head that cannot be told.
     """
-    located = locate(graph, framework, layers, zoo, checkpoint)
-    if located.missing or located.unexpected:
-        raise MappingError(_two_lists(located), where=str(checkpoint.path), next="porter inspect FILE ranks what it could be")
-    shapes = tensor_shapes(graph)
-    tensors: dict[str, dict[str, Array]] = {}
-    wrong: list[str] = []
+    framework, draft = get_framework(zoo.framework), expand(recipe, variant, zoo, {})
+    mapped = parse_map(settings, draft)
+    naming = name_layers(recipe, variant, zoo, draft, checkpoint, mapped)
+    layers = dict(naming.layers)
+    located = locate(draft, framework, layers, zoo, checkpoint)
+    outside = _outside(naming.prefix, located.unexpected)
+    head = find_head(draft, framework, layers, checkpoint, located.unexpected, draft.output in mapped)
+    transforms = {path: layer.transforms for path, layer in layers.items()}
+    background = head.own and "drop_background" in transforms[draft.output]
+    if head.layer is None:
+        graph = without_head(expand(recipe, variant, zoo, {}))
+    else:
+        layers[draft.output] = head.layer
+        graph = expand(recipe, variant, zoo, {"classes": head.rows - (background and not keep_background)})
+        if keep_background or not background:
+            kept = tuple(name for name in head.layer.transforms if name != "drop_background")
+            transforms[draft.output] = kept
+    located = locate(graph, framework, {path: layers[path] for path in tensor_shapes(graph)}, zoo, checkpoint)
+    ignored = {**located.ignored, **dict.fromkeys(head.after, AFTER_HEAD)}
+    warnings = head.warnings()
+    if outside and head.within(naming.prefix):
+        ignored |= dict.fromkeys(outside, f"beside the network, outside '{naming.prefix}'")
+        warnings += (f"left out, since they stand outside '{naming.prefix}': {some(list(outside))}",)
+    unexpected = [name for name in located.unexpected if name not in ignored]
+    if located.missing or unexpected:
+        raise MappingError(
+            _two_lists(located, unexpected), where=str(checkpoint.path), next="porter inspect FILE ranks what it could be"
+        )
+    _assert_ignored_values(zoo, checkpoint, ignored)
+    found, unused, averaged = prefer_averages(located.found, checkpoint.tensors, framework.AVERAGE_SUFFIX)
+    shown = tap_names(recipe, variant, zoo, draft)
+    stand_in = None
+    if head.layer is None:
+        tensors = stand_in_head(draft, framework, naming.today[draft.output], _spelling(draft, framework, layers, located))
+        stand_in = (tensors, shown[draft.output])
+    return Fit(
+        graph=graph,
+        found=found,
+        transforms=transforms,
+        ignored=ignored | unused,
+        source_classes=head.rows,
+        own_head=head.own,
+        background=background and keep_background,
+        activation=zoo.activation if head.rows else None,
+        taps={path: name for path, name in shown.items() if path in graph.by_path},
+        stand_in=stand_in,
+        today={
+            name: naming.today[path].name + _variable(name, layers[path].name, framework.AVERAGE_SUFFIX)
+            for (path, _), name in found.items()
+        },
+        warnings=warnings,
+        notes=(*naming.notes(), *averaged),
+    )
+
+
+def _spelling(graph: Graph, framework: Framework, layers: Mapping[str, LayerName], located: Located) -> int:
+    """Which of the framework's names for a kernel the file uses."""
     for (path, role), name in located.found.items():
-        array = canonical(graph, framework, graph.by_path[path], role, layers[path], checkpoint.tensors[name], keep_background)
-        expected = shapes[path].get(role)
-        if expected is not None and array.shape != expected:
-            wrong.append(f"{name} is {_shape(array.shape)} where {path} needs {_shape(expected)}")
-        tensors.setdefault(path, {})[role] = array
-    if wrong:
-        raise MappingError("tensors of another shape: " + _some(wrong), where=str(checkpoint.path))
-    _assert_ignored_values(zoo, checkpoint, located.ignored)
-    used = {name: f"{path}:{role}" for (path, role), name in located.found.items()}
-    return Mapped(tensors, used, located.ignored)
+        names = framework.tensor_names(graph, graph.by_path[path], layers[path].name)[role]
+        if role == "kernel" and name in names and not is_depthwise(graph, graph.by_path[path]):
+            return names.index(name)
+    return 0
 
 
-def canonical(
-    graph: Graph, framework: Framework, node: Node, role: str, layer: LayerName, array: Array, keep_background: bool
-) -> Array:
-    """A source array in porter's axis order, with the transforms that the recipe states beside the name."""
-    transforms = tuple(name for name in layer.transforms if not (keep_background and name == "drop_background"))
-    return apply_transforms(transforms, role, framework.to_canonical(graph, node, role, array))
+def _outside(prefix: str, unexpected: tuple[str, ...]) -> tuple[str, ...]:
+    """What stands beside the network in a file whose names lead with a prefix: a loss, metrics, a second network."""
+    return tuple(name for name in unexpected if prefix and not name.startswith(prefix))
+
+
+def _variable(name: str, layer: str, suffix: str | None) -> str:
+    """What follows the layer in a tensor's name, an average's suffix left off."""
+    return name.removeprefix(layer).removesuffix(suffix or "")
 
 
 def _assert_ignored_values(zoo: Zoo, checkpoint: Checkpoint, ignored: Mapping[str, str]) -> None:
@@ -138,19 +162,11 @@ def _assert_ignored_values(zoo: Zoo, checkpoint: Checkpoint, ignored: Mapping[st
                 raise MappingError(f"this tensor may be ignored only where it equals {rule.equals}", where=name)
 
 
-def _two_lists(located: Located) -> str:
+def _two_lists(located: Located, unexpected: list[str]) -> str:
     parts = []
     if located.missing:
-        names = [f"{name} {_shape(shape)}" for name, shape in located.missing.items()]
-        parts.append(f"{len(names)} tensors missing: {_some(names)}")
-    if located.unexpected:
-        parts.append(f"{len(located.unexpected)} tensors unexpected: {_some(list(located.unexpected))}")
+        names = [f"{name} {shape_text(shape)}" for name, shape in located.missing.items()]
+        parts.append(f"{len(names)} tensors missing: {some(names)}")
+    if unexpected:
+        parts.append(f"{len(unexpected)} tensors unexpected: {some(unexpected)}")
     return "; ".join(parts)
-
-
-def _some(lines: list[str]) -> str:
-    return ", ".join(lines[:LISTED]) + (f", and {len(lines) - LISTED} more" if len(lines) > LISTED else "")
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) or "a scalar"

@@ -7,14 +7,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from porter.alignment import align
 from porter.errors import MappingError
 from porter.frameworks import Framework, get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.reading import read_checkpoint
 from porter.graph import Graph, tensor_shapes
-from porter.mapping import Located, canonical, head_classes, locate, source_layers
+from porter.heads import head_rows
+from porter.mapping import Located, locate
+from porter.naming import name_layers
 from porter.port import port_at
 from porter.recipe import LayerName, Recipe, Zoo, all_recipes, expand
+from porter.transforms import apply_transforms
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Match:
 
 
 def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> tuple[Match, ...]:
-    """Every variant and zoo of which the file has at least one tensor, best first."""
+    """Every variant and zoo of which the file has at least one tensor or layer, best first."""
     matches = [
         _match(recipe, variant, zoo, checkpoint)
         for recipe in all_recipes(recipes)
@@ -49,26 +53,33 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> tuple[Match, ..
 def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Match:
     framework = get_framework(zoo.framework)
     draft = expand(recipe, variant, zoo, {})
-    layers = source_layers(recipe, variant, zoo, draft, checkpoint)
     try:
-        graph = expand(recipe, variant, zoo, {"classes": head_classes(draft, framework, layers, checkpoint)})
-    except MappingError:
-        graph = draft
-    located = locate(graph, framework, layers, zoo, checkpoint)
+        layers = name_layers(recipe, variant, zoo, draft, checkpoint).layers
+        rows = head_rows(draft, framework, checkpoint, layers[draft.output].name)
+        graph = draft if rows is None else expand(recipe, variant, zoo, {"classes": rows})
+        located = locate(graph, framework, layers, zoo, checkpoint)
+    except MappingError as error:
+        return Match(variant, zoo.name, 0.0, (error.message,), ())
     misfits = _misfits(graph, framework, layers, located, checkpoint)
     missing, needed = (*located.missing, *misfits), len(located.found) + len(located.missing)
     score = (len(located.found) - len(misfits)) / (needed + len(located.unexpected))
+    if checkpoint.graph is not None:
+        # What a file's graph computes counts before what its layers are called.
+        score = (align(draft, checkpoint.graph, recipe.native_size()).share + score) / 2
     return Match(variant, zoo.name, score, missing, located.unexpected)
 
 
 def _misfits(
     graph: Graph, framework: Framework, layers: Mapping[str, LayerName], located: Located, checkpoint: Checkpoint
 ) -> list[str]:
+    """Names of tensors that have another shape than the graph needs."""
     shapes = tensor_shapes(graph)
     misfits = []
     for (path, role), name in located.found.items():
+        transforms = [transform for transform in layers[path].transforms if transform != "drop_background"]
         try:
-            array = canonical(graph, framework, graph.by_path[path], role, layers[path], checkpoint.tensors[name], True)
+            array = framework.to_canonical(graph, graph.by_path[path], role, checkpoint.tensors[name])
+            array = apply_transforms(transforms, role, array)
         except MappingError:
             misfits.append(name)
             continue

@@ -58,6 +58,7 @@ __all__ = [
     "realise",
     "realised_row",
     "row",
+    "same_function",
 ]
 
 
@@ -223,6 +224,12 @@ def _refuse_undefined(site: Site, axis: int, size: int | None) -> None:
     if size is not None and count_windows(site.convention, site.window, axis, size) == 0:
         raise PaddingError(f"no window of {cells} {along} fits into an input of {size}, padded '{site.convention}'")
     raise PaddingError(f"windows of {cells} {along}, padded '{site.convention}', have one over pads alone, which gives no number")
+
+
+def same_function(site: Site, convention: Convention, size: Size, nonnegative: bool = False) -> bool:
+    """Whether a site padded by `convention` instead computes the same for an input of `size`; None in it stands for every size."""
+    sources = [_source_rows(site, axis, n) for axis, n in enumerate(size)]
+    return _equal(site, Realisation(convention), sources, nonnegative)
 
 
 def _equal(site: Site, realisation: Realisation, sources: list[Rows], nonnegative: bool) -> bool:

@@ -86,6 +86,7 @@ class Record(_Strict):
     layers: dict[str, str]
     batches: dict[str, Count]
     tensors: TensorLists
+    mapped: tuple[str, ...]
     dtype: Dtype
     preprocess: Preprocess | None
     labels: str | None
@@ -163,7 +164,7 @@ def read_port(folder: Path) -> Port:
         ) from None
     framework, graph = get_framework(record.framework), from_record(record.graph)
     head = tensor_shapes(graph).get(graph.output, {}).get("kernel", (record.classes,))
-    if head[0] != record.classes:
+    if record.output == "logits" and head[0] != record.classes:
         raise FileError(f"'classes' is {record.classes}, but the graph's head has {head[0]} rows", where=str(path))
     return Port(folder, record, graph, make_plan(graph, record.input.size or ANY, framework.CAPABILITIES), framework)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from porter.data.labels import class_label
 from porter.data.preprocess import open_image, prepare
@@ -45,6 +46,8 @@ class Prediction:
 def predict(folder: Path, images: Sequence[Path]) -> tuple[Prediction, ...]:
     """Runs a port over photos, prepared by the recipe's protocol. See porter.predict."""
     port = read_port(folder)
+    if port.record.output == "features":
+        raise UsageError("this port has no head, so it tells no classes", where=str(folder), next="run the model for its features")
     protocol = port.record.preprocess
     if protocol is None:
         raise UsageError("this port's recipe declares no preprocessing", where=str(folder))
@@ -57,8 +60,7 @@ def _predict(port: Port, model: Any, image: Path, batch: Array) -> Prediction:
     logits = port.framework.run(model, batch, [port.graph.output])[port.graph.output][0].astype(np.float64)
     if not np.isfinite(logits).all():
         raise FileError("the port's logits are not finite, so no class is the likeliest", where=str(image))
-    shares = np.exp(logits - logits.max())
-    shares /= shares.sum()
+    shares = _probabilities(logits, port.record.activation)
     best = np.argsort(-shares, kind="stable")[:TOP]
     guesses = []
     for index in map(int, best):
@@ -66,3 +68,11 @@ def _predict(port: Port, model: Any, image: Path, batch: Array) -> Prediction:
         wnid, name = (label.wnid, label.name) if label else (None, None)
         guesses.append(Guess(index, wnid, name, logit=float(logits[index]), probability=float(shares[index])))
     return Prediction(image, tuple(guesses), logits)
+
+
+def _probabilities(logits: NDArray[np.float64], activation: str | None) -> NDArray[np.float64]:
+    """What the source's own last activation makes of logits; softmax where it has none."""
+    if activation == "sigmoid":
+        return np.asarray(0.5 * (1 + np.tanh(0.5 * logits)))
+    shares = np.exp(logits - logits.max())
+    return np.asarray(shares / shares.sum())

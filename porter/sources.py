@@ -1,26 +1,31 @@
-"""Opening what a port is made from: a weights file under a zoo's names, or another port."""
+"""Opening what a port is made from: a weights file under a zoo's names or with its own graph, or another port."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
+from porter.adoption import fit_by_graph
+from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, UsageError
 from porter.files import Fetched, WeightsFile, digest, fetch
+from porter.fit import Fit, read_tensors
 from porter.frameworks import get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.reading import read_checkpoint
-from porter.graph import Graph, tensor_shapes
-from porter.mapping import head_classes, map_tensors, source_layers
+from porter.graph import Affine, Graph
+from porter.mapping import fit_by_names
 from porter.matching import rank
 from porter.port import Port, SourceFile, TensorLists, port_at
-from porter.recipe import LayerName, Recipe, Zoo, expand, find_recipe
-from porter.verification.source import OwnBuild, Reference, Source, rounded, rounded_tensors
+from porter.recipe import Recipe, Zoo, find_recipe
+from porter.verification.source import FileGraphSource, OwnBuild, Source, rounded, rounded_tensors, zoo_reference
 
 
 @dataclass(frozen=True)
@@ -28,12 +33,13 @@ class Opened:
     """A source: its graph and its tensors in canonical order.
 
     Attributes:
-        options: the options that the recipe was expanded with beyond the zoo's own, `classes` among them.
+        classes: of the port; 0 where the source has no head.
         source_classes: rows of the file's head.
+        preprocess: what turns a photo into the source's input.
         labels: the map of the classes; None where the file's head is not the zoo's own.
         background: the first row of the port's head is ImageNet's background class.
-        layers: the source's layer names by path; empty where the source is a port.
-        checkpoint: the file as read; None where the source is a port.
+        size: rows and columns that the file's graph was built for; None where it carries none, or takes any.
+        checkpoint: the file as read, and `fit` what was found in it; None where the source is a port.
     """
 
     variant: str
@@ -41,30 +47,48 @@ class Opened:
     graph: Graph
     tensors: Mapping[str, Mapping[str, Array]]
     lists: TensorLists
-    options: Mapping[str, Any]
     file: SourceFile
+    classes: int
     source_classes: int
+    output: Literal["logits", "features"]
+    activation: str | None
+    preprocess: Preprocess | None
     labels: str | None
     background: bool
-    warnings: tuple[str, ...]
-    layers: Mapping[str, LayerName]
-    checkpoint: Checkpoint | None
+    size: tuple[int, int] | None = None
+    warnings: tuple[str, ...] = ()
+    checkpoint: Checkpoint | None = None
+    fit: Fit | None = None
 
-    def reference(self, dtype: Dtype) -> Source | None:
-        """The zoo's own implementation with this file's tensors rounded to the port's type; None where there is none."""
-        framework = get_framework(self.zoo.framework)
-        if self.checkpoint is None or self.zoo.reference not in framework.REFERENCES:
-            return None
-        checkpoint, keep_background = rounded(self.checkpoint, dtype), self.source_classes == self.options["classes"]
-        return Reference(framework, self.zoo, self.variant, self.source_classes, checkpoint, self.layers, keep_background)
+    def references(self, dtype: Dtype) -> Iterator[Source]:
+        """What porter did not write that computes the source's function, with the file's tensors rounded to the port's type:
+        the file's own graph, then the zoo's implementation.
+        """
+        if self.checkpoint is None or self.fit is None:
+            return
+        framework, checkpoint = get_framework(self.zoo.framework), rounded(self.checkpoint, dtype)
+        if checkpoint.graph is not None:
+            yield FileGraphSource(framework, checkpoint, self.fit)
+        if self.fit.today and self.zoo.reference in framework.REFERENCES:
+            yield zoo_reference(framework, self.zoo, self.variant, checkpoint, self.fit)
 
     def own(self, dtype: Dtype) -> Source:
         """Porter's own build of the same graph in the source's framework."""
         return OwnBuild(get_framework(self.zoo.framework), self.graph, rounded_tensors(self.tensors, dtype))
 
 
-def open_source(recipe: Recipe, variant: str, zoo: Zoo, weights: Path | None, keep_background: bool = False) -> Opened:
+def open_source(
+    recipe: Recipe,
+    variant: str,
+    zoo: Zoo,
+    weights: Path | None,
+    keep_background: bool = False,
+    settings: tuple[str, ...] = (),
+) -> Opened:
     """Opens `weights` (a file, or a port and its files), or the zoo's published file from the cache or the network.
+
+    Args:
+        settings: `--map`'s, as SRC=NODE.
 
     Raises:
         UsageError: the zoo publishes no file for this variant. FileError: a file that cannot be read.
@@ -77,7 +101,8 @@ def open_source(recipe: Recipe, variant: str, zoo: Zoo, weights: Path | None, ke
     port = port_at(weights)
     if port is not None:
         return _open_port(port, variant, zoo)
-    return _open_file(recipe, variant, zoo, weights, keep_background, warnings)
+    opened = _open_file(recipe, variant, zoo, weights, keep_background, settings)
+    return replace(opened, warnings=(*warnings, *opened.warnings))
 
 
 def _open_port(port: Port, variant: str, zoo: Zoo) -> Opened:
@@ -98,19 +123,20 @@ def _open_port(port: Port, variant: str, zoo: Zoo) -> Opened:
         graph=port.graph,
         tensors=tensors,
         lists=TensorLists(used=used, ignored={}, filled={}),
-        options=record.options,
         file=SourceFile(file=port.framework.MODEL_FILE, format="port", sha256=digest(folder / port.framework.MODEL_FILE)),
+        classes=record.classes,
         source_classes=record.classes,
+        output=record.output,
+        activation=record.activation,
+        preprocess=record.preprocess,
         labels=record.labels,
         background=record.background,
-        warnings=(),
-        layers={},
-        checkpoint=None,
     )
 
 
-def _open_file(recipe: Recipe, variant: str, zoo: Zoo, weights: Path, keep_background: bool, warnings: tuple[str, ...]) -> Opened:
-    checkpoint, framework, sha256 = read_checkpoint(weights), get_framework(zoo.framework), digest(weights)
+def _open_file(recipe: Recipe, variant: str, zoo: Zoo, weights: Path, keep_background: bool, settings: tuple[str, ...]) -> Opened:
+    checkpoint, framework = read_checkpoint(weights), get_framework(zoo.framework)
+    sha256 = _digest(checkpoint)
     zoo, said = _zoo_of_digest(recipe, variant, zoo, sha256)
     if checkpoint.framework not in (None, zoo.framework):
         raise MappingError(
@@ -118,34 +144,70 @@ def _open_file(recipe: Recipe, variant: str, zoo: Zoo, weights: Path, keep_backg
             where=str(weights),
             next=_looks_like(checkpoint, recipe),
         )
-    draft = expand(recipe, variant, zoo, {})
-    source_classes = head_classes(draft, framework, source_layers(recipe, variant, zoo, draft, checkpoint), checkpoint)
-    head = source_layers(recipe, variant, zoo, draft, checkpoint)[draft.output]
-    own_head = source_classes == tensor_shapes(draft)[draft.output]["kernel"][0]
-    background = own_head and "drop_background" in head.transforms
-    drops = background and not keep_background
-    options = {"classes": source_classes - 1 if drops else source_classes}
-    graph = expand(recipe, variant, zoo, options)
-    layers = source_layers(recipe, variant, zoo, graph, checkpoint)
+    fit_file = fit_by_names if checkpoint.graph is None else fit_by_graph
     try:
-        mapped = map_tensors(graph, framework, layers, zoo, checkpoint, keep_background=not drops)
+        fit = fit_file(recipe, variant, zoo, checkpoint, settings, keep_background)
+        tensors = read_tensors(fit, framework, checkpoint)
     except MappingError as error:
-        raise MappingError(error.message, where=error.where, next=_looks_like(checkpoint, recipe)) from None
+        advice = error.next if error.next and "--map" in error.next else _looks_like(checkpoint, recipe)
+        raise MappingError(error.message, where=error.where, next=advice) from None
+    protocol, scaling = _protocol(zoo.preprocess, fit)
+    size = checkpoint.graph.size if checkpoint.graph is not None else (None, None)
     return Opened(
         variant=variant,
         zoo=zoo,
-        graph=graph,
-        tensors=mapped.tensors,
-        lists=TensorLists(used=mapped.used, ignored=mapped.ignored, filled={}),
-        options=options,
-        file=SourceFile(file=weights.name, format=checkpoint.format, sha256=sha256, notes=checkpoint.notes),
-        source_classes=source_classes,
-        labels=zoo.labels if own_head else None,
-        background=background and not drops,
-        warnings=(*warnings, *said),
-        layers=layers,
+        graph=fit.graph,
+        tensors=tensors,
+        lists=TensorLists(
+            used={name: f"{path}:{role}" for (path, role), name in fit.found.items()}, ignored=fit.ignored, filled={}
+        ),
+        file=SourceFile(file=weights.name, format=checkpoint.format, sha256=sha256, notes=(*checkpoint.notes, *fit.notes)),
+        classes=fit.classes,
+        source_classes=fit.source_classes,
+        output=fit.output,
+        activation=fit.activation,
+        preprocess=protocol,
+        labels=zoo.labels if fit.own_head else None,
+        background=fit.background,
+        size=None if size[0] is None or size[1] is None else (size[0], size[1]),
+        warnings=(*said, *fit.warnings, *scaling),
         checkpoint=checkpoint,
+        fit=fit,
     )
+
+
+def _digest(checkpoint: Checkpoint) -> str:
+    """The sha256 of a file; of several, that of their names and digests, a line each as sha256sum prints them."""
+    if not checkpoint.files:
+        return digest(checkpoint.path)
+    lines = "".join(f"{digest(path)}  {path.name}\n" for path in sorted(checkpoint.files))
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _protocol(protocol: Preprocess | None, fit: Fit) -> tuple[Preprocess | None, tuple[str, ...]]:
+    """The zoo's protocol; where the file's graph scales its own input, with the pixels' scale that this was made for.
+
+    The file does not say which that is. Of pixels from 0 to 255, from 0 to 1 and scaled as the zoo does, it is the one that the
+    file's scaling brings closest to the range that the network was trained on.
+    """
+    if not fit.scaling or protocol is None:
+        return protocol, ()
+    trained = _reach(protocol)
+    choices = {
+        "pixels from 0 to 255": replace(protocol, divide=1.0, mean=(0.0,) * 3, std=(1.0,) * 3),
+        "pixels from 0 to 1": replace(protocol, divide=255.0, mean=(0.0,) * 3, std=(1.0,) * 3),
+        "pixels scaled as the zoo does": protocol,
+    }
+    said = min(choices, key=lambda name: abs(math.log(_reach(choices[name], fit.scaling) / trained)))
+    return choices[said], (f"the model scales its own input: it is given {said}",)
+
+
+def _reach(protocol: Preprocess, scaling: tuple[Affine, ...] = ()) -> float:
+    """The largest size that a prepared pixel can have behind `scaling`."""
+    values = (np.array([[0.0], [255.0]]) / protocol.divide - np.array(protocol.mean)) / np.array(protocol.std)
+    for op in scaling:
+        values = values * np.array(op.scale) + np.array(op.offset)
+    return float(np.abs(values).max()) or 1.0
 
 
 def _zoo_of_digest(recipe: Recipe, variant: str, zoo: Zoo, sha256: str) -> tuple[Zoo, tuple[str, ...]]:

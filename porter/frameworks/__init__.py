@@ -31,6 +31,10 @@ class Framework(Protocol):
     CAPABILITIES: Capabilities
     REFERENCES: tuple[str, ...]
     """Names that a recipe's `reference` may have: implementations that porter did not write."""
+    SEPARATOR: str
+    """What stands between the parts of a tensor's name."""
+    AVERAGE_SUFFIX: str | None
+    """What follows a tensor's name in that of its moving average, which files of this framework keep beside it."""
     NAMES_LAYERS: bool
     """Whether the layers of a model carry names of their own, which a port takes from the default zoo."""
 
@@ -80,8 +84,8 @@ class Framework(Protocol):
             MissingFramework: a package it needs is not installed.
         """
 
-    def build_file(self, checkpoint: Checkpoint, dtype: Dtype) -> Any:
-        """The file's own graph (`checkpoint.graph`) with the tensors of `checkpoint`, for `run_reference`.
+    def build_file(self, checkpoint: Checkpoint, dtype: Dtype, size: tuple[int, int]) -> Any:
+        """The file's own graph (`checkpoint.graph`) for an input of `size`, with the tensors of `checkpoint`, for `run_reference`.
 
         Raises:
             MissingFramework: this version of the framework cannot run it; nothing in it that is not on a closed list of layers

@@ -56,6 +56,7 @@ class FileGraph:
         outputs: names of the nodes that the model gives.
         channels: of the input.
         size: rows and columns that the model was built for; None where they are free.
+        resizable: the framework can build the same layers for another size, pads as they are.
         definition: the graph as the file states it (a Keras config as JSON, a serialised GraphDef), for its framework to run.
     """
 
@@ -63,7 +64,8 @@ class FileGraph:
     outputs: tuple[str, ...]
     channels: int
     size: Size
-    definition: bytes = field(repr=False)
+    resizable: bool = False
+    definition: bytes = field(default=b"", repr=False)
 
     @cached_property
     def by_name(self) -> Mapping[str, FileNode]:

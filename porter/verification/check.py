@@ -53,15 +53,23 @@ class Verdict:
         return record
 
 
-def check(port: Port, source: Source, dtypes: Sequence[Dtype], tolerance: float | None = None, device: str = "cpu") -> Verdict:
-    """Compares a port with its source in each of `dtypes`, at one input size or, where the port takes any, at two.
+def check(
+    port: Port,
+    source: Source,
+    sizes: Sequence[tuple[int, int]],
+    dtypes: Sequence[Dtype],
+    tolerance: float | None = None,
+    device: str = "cpu",
+) -> Verdict:
+    """Compares a port with its source in each of `dtypes`.
 
     Args:
+        sizes: of the input, rows and columns, to compare at.
         tolerance: see porter.verification.parity.compare.
         device: where the port runs, `cpu` or `cuda`; the source runs on the CPU.
     """
     protocol, channels = port.record.preprocess, port.record.input.channels
-    batches = [test_batch(size, IMAGES, channels, protocol) for size in check_sizes(port.plan, port.record.input.native_size)]
+    batches = [test_batch(size, IMAGES, channels, protocol) for size in sizes]
     models: dict[Dtype, Any] = {}
 
     def run(batch: Array, dtype: Dtype) -> Mapping[str, Array]:
@@ -73,11 +81,14 @@ def check(port: Port, source: Source, dtypes: Sequence[Dtype], tolerance: float 
     return Verdict(compare(port.plan, source, run, batches, dtypes, tolerance))
 
 
-def check_sizes(plan: Plan, native: tuple[int, int]) -> list[tuple[int, int]]:
-    """The sizes to compare at: the only one a port takes, or its native one and an odd, oblong one, where pads differ."""
-    if plan.size is not None:
-        return [plan.size]
-    return [native, (native[0] + 1, max(1, native[1] - 23))]
+def check_sizes(plan: Plan, native: tuple[int, int], source: Source, built: tuple[int, int] | None) -> list[tuple[int, int]]:
+    """The sizes to compare at: the only one a port takes, or its native one and an odd, oblong one, where pads differ.
+
+    Of these, what the source can be run on; where that is none, the size that it was `built` for, if the port takes that.
+    """
+    wanted = [native, (native[0] + 1, max(1, native[1] - 23))] if plan.size is None else [plan.size]
+    taken = [size for size in wanted if source.takes(size)]
+    return taken or ([built] if built is not None and plan.size is None else [])
 
 
 def _summary(parity: Parity) -> dict[str, Any]:

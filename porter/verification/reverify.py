@@ -10,7 +10,7 @@ from porter.errors import MissingFramework, UsageError
 from porter.port import Port, read_port
 from porter.recipe import find_recipe
 from porter.sources import Opened, open_source
-from porter.verification.check import Verdict, check
+from porter.verification.check import Verdict, check, check_sizes
 
 
 def verify(
@@ -26,7 +26,7 @@ def verify(
     if record.source.format == "port" and weights is None:
         raise UsageError("this port was made from another port", where=str(folder), next="give that port as --weights")
     recipe = find_recipe(record.variant, recipes)
-    opened = open_source(recipe, record.variant, recipe.zoo(record.zoo, record.variant), weights, record.background)
+    opened = open_source(recipe, record.variant, recipe.zoo(record.zoo, record.variant), weights, record.background, record.mapped)
     if opened.file.sha256 != record.source.sha256:
         raise UsageError(
             f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not from this file, "
@@ -41,7 +41,8 @@ def verify(
 def check_against(
     port: Port, opened: Opened, dtypes: Sequence[Dtype], tolerance: float | None = None, device: str = "cpu"
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """Compares a port with the zoo's reference, or, where there is none, with porter's own build in the source's framework.
+    """Compares a port with the file's own graph or the zoo's implementation, or, where neither can be run, with porter's own build
+    in the source's framework.
 
     Returns the verdict, and warnings about how little it proves.
 
@@ -49,10 +50,13 @@ def check_against(
         MissingFramework: neither can run here, or they would be the same build.
     """
     dtype, warnings = port.record.dtype, []
-    reference = opened.reference(dtype)
-    if reference is not None:
+    for reference in opened.references(dtype):
+        sizes = check_sizes(port.plan, port.record.input.native_size, reference, opened.size)
+        if not sizes:
+            warnings.append(f"{reference.name} cannot be run at the port's size")
+            continue
         try:
-            return check(port, reference, dtypes, tolerance, device), ()
+            return check(port, reference, sizes, dtypes, tolerance, device), ()
         except MissingFramework as error:
             warnings.append(str(error))
     if opened.zoo.framework == port.record.framework:
@@ -60,4 +64,6 @@ def check_against(
             "; ".join([*warnings, f"nothing but porter's own {opened.zoo.framework} build could be compared with itself"])
         )
     warnings.append("compared with porter's own build of the source: two frameworks agree, which does not prove the graph")
-    return check(port, opened.own(dtype), dtypes, tolerance, device), tuple(warnings)
+    own = opened.own(dtype)
+    sizes = check_sizes(port.plan, port.record.input.native_size, own, None)
+    return check(port, own, sizes, dtypes, tolerance, device), tuple(warnings)

@@ -9,11 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from porter.dtypes import Array, Dtype, is_floating, storage_type
+from porter.fit import Fit, own_checkpoint
 from porter.frameworks import Framework, Tensors
 from porter.frameworks.checkpoint import Checkpoint
-from porter.graph import Graph
+from porter.graph import Graph, channels_of
 from porter.plan import make_plan
-from porter.recipe import LayerName, Zoo
+from porter.recipe import Zoo
 
 
 class Source(Protocol):
@@ -23,42 +24,83 @@ class Source(Protocol):
     def name(self) -> str:
         """The reference that computes them, or `self` for porter's own build, which is no proof."""
 
+    def takes(self, size: tuple[int, int]) -> bool:
+        """Whether it can be run on an input of `size` (rows, columns)."""
+
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         """Values by path for a batch N x C x H x W, maps as N x C x H x W."""
 
 
 @dataclass
 class Reference:
-    """The zoo's own implementation, which porter did not write, with the file's tensors under their own names."""
+    """The zoo's own implementation, which porter did not write, with the file's tensors under its own names.
+
+    Attributes:
+        classes: of the implementation's head.
+        taps: by path, the implementation's layer.
+        without_background: path of the head whose row 0 the port does not have.
+    """
 
     framework: Framework
-    zoo: Zoo
+    name: str
     variant: str
     classes: int
     checkpoint: Checkpoint
-    layers: Mapping[str, LayerName]
-    keep_background: bool
+    taps: Mapping[str, str]
+    without_background: str | None
     _built: dict[tuple[tuple[int, ...], Dtype], Any] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        return str(self.zoo.reference)
+    def takes(self, size: tuple[int, int]) -> bool:
+        return True
 
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         size = batch.shape[2:]
         if (size, dtype) not in self._built:
-            self._built = {
-                (size, dtype): self.framework.build_reference(
-                    self.name, self.variant, self.classes, (size[0], size[1]), self.checkpoint, dtype
-                )
-            }
-        taps = {path: layer.name for path, layer in self.layers.items()}
-        values = self.framework.run_reference(self._built[size, dtype], batch.astype(dtype), taps)
-        return {path: self._without_background(path, value) for path, value in values.items()}
+            model = self.framework.build_reference(
+                self.name, self.variant, self.classes, (size[0], size[1]), self.checkpoint, dtype
+            )
+            self._built = {(size, dtype): model}
+        values = self.framework.run_reference(self._built[size, dtype], batch.astype(dtype), self.taps)
+        return _without_row(values, self.without_background)
 
-    def _without_background(self, path: str, value: Array) -> Array:
-        dropped = "drop_background" in self.layers[path].transforms and not self.keep_background
-        return value[:, 1:] if dropped else value
+
+def zoo_reference(framework: Framework, zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Reference:
+    """The zoo's implementation with the tensors that `fit` found. A file without a head gets one that hands features on."""
+    tensors, classes, taps = own_checkpoint(fit, checkpoint), fit.source_classes, dict(fit.taps)
+    if fit.stand_in is not None:
+        head, taps[fit.graph.output] = fit.stand_in
+        tensors, classes = {**tensors, **head}, channels_of(fit.graph)[fit.graph.output]
+    dropped = fit.graph.output if "drop_background" in fit.transforms.get(fit.graph.output, ()) else None
+    own = replace(checkpoint, tensors=tensors, graph=None)
+    return Reference(framework, str(zoo.reference), variant, classes, own, taps, dropped)
+
+
+@dataclass
+class FileGraphSource:
+    """The graph that the file itself carries, run by its framework with the file's tensors."""
+
+    framework: Framework
+    checkpoint: Checkpoint
+    fit: Fit
+    name: str = "the file's own graph"
+    _built: dict[tuple[tuple[int, ...], Dtype], Any] = field(default_factory=dict)
+
+    def takes(self, size: tuple[int, int]) -> bool:
+        graph = self.checkpoint.graph
+        return graph is not None and (graph.resizable or all(own in (None, n) for own, n in zip(graph.size, size, strict=True)))
+
+    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+        size = batch.shape[2:]
+        if (size, dtype) not in self._built:
+            self._built = {(size, dtype): self.framework.build_file(self.checkpoint, dtype, (size[0], size[1]))}
+        values = self.framework.run_reference(self._built[size, dtype], batch.astype(dtype), self.fit.taps)
+        output = self.fit.graph.output
+        dropped = output if "drop_background" in self.fit.transforms.get(output, ()) else None
+        return _without_row(values, dropped)
+
+
+def _without_row(values: dict[str, Array], path: str | None) -> dict[str, Array]:
+    return {at: value[:, 1:] if at == path else value for at, value in values.items()}
 
 
 @dataclass
@@ -69,6 +111,9 @@ class OwnBuild:
     graph: Graph
     tensors: Tensors
     name: str = "self"
+
+    def takes(self, size: tuple[int, int]) -> bool:
+        return True
 
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         rows, columns = batch.shape[2:]

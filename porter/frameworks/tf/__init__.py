@@ -7,6 +7,7 @@ from typing import Literal
 
 from porter.dtypes import Array
 from porter.frameworks.tf.build import build
+from porter.frameworks.tf.file_reference import build_file
 from porter.frameworks.tf.layout import CAPABILITIES, counted_layers, from_canonical, tensor_names, to_canonical
 from porter.frameworks.tf.reference import REFERENCES, build_reference
 from porter.frameworks.tf.run import run, run_reference
@@ -17,9 +18,12 @@ NAME = "tf"
 DEFAULT_ZOO = "keras"
 INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
 PACKAGE = "keras"
+SEPARATOR = "/"
+AVERAGE_SUFFIX = "/ExponentialMovingAverage"
 NAMES_LAYERS = True
 
 __all__ = [
+    "AVERAGE_SUFFIX",
     "CAPABILITIES",
     "DEFAULT_ZOO",
     "INPUT_LAYOUT",
@@ -28,7 +32,9 @@ __all__ = [
     "NAMES_LAYERS",
     "PACKAGE",
     "REFERENCES",
+    "SEPARATOR",
     "build",
+    "build_file",
     "build_reference",
     "counted_layers",
     "fillings",

@@ -66,7 +66,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     big = [node.name for node in nodes.values() if node.name in graph.variables or constants.is_big(node)]
     tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}
     definition = _definition(nodes, tensors)
-    return FileGraph(steps, outputs, channels, (size[0], size[1]), definition), tensors
+    return FileGraph(steps, outputs, channels, (size[0], size[1]), definition=definition), tensors
 
 
 def _given(walk: Walk, ends: Sequence[str]) -> list[str]:

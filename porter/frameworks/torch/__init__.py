@@ -24,6 +24,8 @@ INPUT_LAYOUT: Literal["NCHW"] = "NCHW"
 MODEL_FILE = WEIGHTS_FILE
 PACKAGE = "torch"
 REFERENCES = ("torchvision",)
+SEPARATOR = "."
+AVERAGE_SUFFIX = None
 NAMES_LAYERS = False
 
 
@@ -66,6 +68,15 @@ def build_reference(reference: str, variant: str, classes: int, size: tuple[int,
     from porter.frameworks.torch.reference import build_torchvision
 
     return build_torchvision(variant, classes, checkpoint, dtype)
+
+
+def build_file(checkpoint: Checkpoint, dtype: Dtype, size: tuple[int, int]) -> Any:
+    """Refused: a torch file's graph, where it has one, is a program, and porter runs no program out of a file.
+
+    Raises:
+        MissingFramework: always.
+    """
+    raise MissingFramework("porter reads no graph from torch files", where=str(checkpoint.path))
 
 
 def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:

@@ -1,0 +1,48 @@
+"""Moving averages of weights that a training file keeps beside the weights: they are what was evaluated and published."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from porter.errors import MappingError
+from porter.fit import some
+
+_STATISTICS = ("mean", "variance")
+
+
+def prefer_averages(
+    found: Mapping[tuple[str, str], str], names: Collection[str], suffix: str | None
+) -> tuple[dict[tuple[str, str], str], dict[str, str], tuple[str, ...]]:
+    """Puts the moving average of each tensor, where there is one, in its place.
+
+    TF-slim's evaluation restores `X/ExponentialMovingAverage` into `X` (research/slim/eval_image_classifier.py,
+    `variables_to_restore`): always of the trained variables, and of a batch norm's statistics where training averaged these too.
+
+    Args:
+        found: (path, role) to source tensor name.
+        names: every tensor of the file.
+        suffix: what follows a tensor's name in that of its average; None where the framework has no such habit.
+
+    Returns:
+        What was found instead, the names left unused with the reason, and a note.
+
+    Raises:
+        MappingError: some of the trained variables, or of the statistics, have an average and others have none.
+    """
+    chosen = dict(found)
+    if suffix is None:
+        return chosen, {}, ()
+    counts = []
+    for group, wanted in (("weights", False), ("batch norm statistics", True)):
+        members = {key: name for key, name in found.items() if (key[1] in _STATISTICS) == wanted}
+        averaged = {key: f"{name}{suffix}" for key, name in members.items() if f"{name}{suffix}" in names}
+        lacking = sorted(name for key, name in members.items() if key not in averaged)
+        if averaged and lacking:
+            raise MappingError(
+                f"{len(averaged)} of {len(members)} {group} have a moving average, {len(lacking)} have none: {some(lacking)}",
+                next="the file is incomplete; save it again, all averages or none",
+            )
+        chosen |= averaged
+        counts.append(f"of all {len(averaged)} {group}" if averaged else f"of no {group}")
+    unused = {name: "its moving average is used" for key, name in found.items() if chosen[key] != name}
+    return chosen, unused, (f"moving averages are used {' and '.join(counts)}",) if unused else ()

@@ -1,0 +1,108 @@
+"""A recipe's graph fitted to one file: what it computes, and which of the file's tensors each of its nodes takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from porter.dtypes import Array
+from porter.errors import MappingError
+from porter.frameworks import Framework
+from porter.frameworks.checkpoint import Checkpoint
+from porter.graph import Affine, Graph, tensor_shapes
+from porter.transforms import apply_transforms
+
+LISTED = 8
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a file holds of a graph.
+
+    Attributes:
+        graph: with the file's number of classes, or without a head.
+        found: (path, role) to source tensor name.
+        transforms: by path, what arrays go through beyond their axis order (porter.transforms).
+        ignored: source tensor name to the rule that says why.
+        source_classes: rows of the file's head; 0 where it has none.
+        own_head: the head is the zoo's own, with its classes and their order.
+        background: row 0 of the port's head is ImageNet's background class.
+        activation: what the source applies to its logits.
+        taps: by path, the name under which the source shows the node's value.
+        today: source tensor name to the name that the zoo's own implementation has for it; empty where that computes another
+            function than the file.
+        stand_in: where the file has no head, tensors under the own implementation's names of one that hands features on, and the
+            name under which that shows its value.
+        scaling: what the file's graph does to its input before the network's first layer.
+        warnings: what a user has to know; `notes`: what port.json records.
+    """
+
+    graph: Graph
+    found: Mapping[tuple[str, str], str]
+    transforms: Mapping[str, tuple[str, ...]]
+    ignored: Mapping[str, str]
+    source_classes: int
+    own_head: bool
+    background: bool
+    activation: str | None
+    taps: Mapping[str, str]
+    today: Mapping[str, str] = field(default_factory=dict)
+    stand_in: tuple[Mapping[str, Array], str] | None = None
+    scaling: tuple[Affine, ...] = ()
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def classes(self) -> int:
+        """Rows of the port's head; 0 where it has none."""
+        return tensor_shapes(self.graph)[self.graph.output]["kernel"][0] if self.source_classes else 0
+
+    @property
+    def output(self) -> Literal["logits", "features"]:
+        return "logits" if self.source_classes else "features"
+
+
+def read_tensors(fit: Fit, framework: Framework, checkpoint: Checkpoint) -> dict[str, dict[str, Array]]:
+    """Every tensor of the fitted graph, in canonical axis order, path to role to array.
+
+    Raises:
+        MappingError: tensors of another shape than the graph needs.
+    """
+    shapes = tensor_shapes(fit.graph)
+    tensors: dict[str, dict[str, Array]] = {}
+    wrong: list[str] = []
+    for (path, role), name in fit.found.items():
+        node = fit.graph.by_path[path]
+        array = framework.to_canonical(fit.graph, node, role, checkpoint.tensors[name])
+        array = apply_transforms(fit.transforms.get(path, ()), role, array)
+        expected = shapes[path].get(role)
+        if expected is not None and array.shape != expected:
+            wrong.append(f"{name} is {shape_text(array.shape)} where {path} needs {shape_text(expected)}")
+        tensors.setdefault(path, {})[role] = array
+    if wrong:
+        raise MappingError("tensors of another shape: " + some(wrong), where=str(checkpoint.path))
+    return tensors
+
+
+def own_checkpoint(fit: Fit, checkpoint: Checkpoint) -> dict[str, Array]:
+    """The file's tensors under the names of the zoo's own implementation."""
+    return {fit.today[name]: checkpoint.tensors[name] for name in fit.found.values()}
+
+
+def without_head(graph: Graph) -> Graph:
+    """The graph up to what its head reads: features, one value per channel."""
+    head = graph.by_path[graph.output]
+    nodes = tuple(node for node in graph.nodes if node.path != head.path)
+    return Graph(nodes, graph.channels, head.inputs[0], graph.scopes)
+
+
+def some(lines: list[str]) -> str:
+    """The first lines of a list, and how many more there are."""
+    return ", ".join(lines[:LISTED]) + (f", and {len(lines) - LISTED} more" if len(lines) > LISTED else "")
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, np.asarray(shape, int))) or "a scalar"

@@ -1,0 +1,132 @@
+"""How a file names a zoo's layers: by today's table or an older one, behind a scope or a wrapper's prefix, or as `--map` says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from porter.errors import MappingError, UsageError
+from porter.frameworks import Framework, get_framework
+from porter.frameworks.checkpoint import Checkpoint
+from porter.graph import Graph, tensor_shapes
+from porter.recipe import LayerName, Recipe, Zoo, layer_names
+from porter.recipe.spelling import hint
+
+TWICE = 0.9
+"""A second prefix that covers this share of what the first one covers is a second copy of the network, not a chance."""
+
+
+@dataclass(frozen=True)
+class Naming:
+    """The layer names of a graph in one file.
+
+    Attributes:
+        layers: as the file has them, by path.
+        today: as the zoo's own implementation has them, by path.
+        prefix: what stands before every name in the file: `module.`, `model.`, `tower_0/`.
+        generation: label of the older table of names that the file follows, None for today's.
+    """
+
+    layers: Mapping[str, LayerName]
+    today: Mapping[str, LayerName]
+    prefix: str = ""
+    generation: str | None = None
+
+    def notes(self) -> tuple[str, ...]:
+        """What there is to say about it, one line each."""
+        prefix = (f"names lead with '{self.prefix}'",) if self.prefix else ()
+        return (*prefix, f"names are those of {self.generation}") if self.generation else prefix
+
+
+def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
+    """`--map SRC=NODE` as node to source layer.
+
+    Raises:
+        UsageError: not of that form, no such node, or a node that is given twice.
+    """
+    found: dict[str, str] = {}
+    for setting in settings:
+        layer, equals, node = setting.rpartition("=")
+        if not equals or not layer or not node:
+            raise UsageError(f"'{setting}' is no SRC=NODE", where="--map", next=f"such as LAYER={graph.output}")
+        if node not in tensor_shapes(graph):
+            raise UsageError(f"the graph has no node '{node}' with tensors", where="--map", next=hint(node, tensor_shapes(graph)))
+        if node in found:
+            raise UsageError(f"'{node}' is given twice", where="--map")
+        found[node] = layer
+    return found
+
+
+def name_layers(
+    recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, checkpoint: Checkpoint, mapped: Mapping[str, str] | None = None
+) -> Naming:
+    """The table of names and the prefix under which `checkpoint` holds the most of the graph's tensors.
+
+    Args:
+        mapped: node to source layer, as `--map` says; a mapped trunk node settles the prefix too.
+
+    Raises:
+        MappingError: the file holds the network twice.
+    """
+    framework, mapped = get_framework(zoo.framework), mapped or {}
+    today = layer_names(recipe, variant, zoo, graph)
+    tables: dict[str | None, Mapping[str, LayerName]] = {None: today}
+    if checkpoint.counted:
+        convolutions = [path for path, layer in today.items() if "conv1x1_to_dense" in layer.transforms]
+        counted = framework.counted_layers(graph, convolutions)
+        tables[None] = {path: replace(layer, name=counted[path]) for path, layer in today.items() if path in counted}
+    else:
+        tables |= {label: layer_names(recipe, variant, zoo, graph, label) for label in zoo.generations}
+    best, most = Naming(tables[None], today), 0
+    for generation, table in tables.items():
+        prefix, count = _prefix(framework, graph, table, checkpoint, mapped)
+        if count > most:
+            best, most = Naming(table, today, prefix, generation), count
+    layers = {path: replace(layer, name=best.prefix + layer.name) for path, layer in best.layers.items()}
+    for path, name in mapped.items():
+        # A head of one's own has its own number of classes, none of them the zoo's background.
+        layers[path] = LayerName(name) if path == graph.output else replace(layers[path], name=name)
+    return replace(best, layers=layers)
+
+
+def _prefix(
+    framework: Framework, graph: Graph, layers: Mapping[str, LayerName], checkpoint: Checkpoint, mapped: Mapping[str, str]
+) -> tuple[str, int]:
+    """The prefix that covers most of the graph's tensors, and how many that are."""
+    expected = {
+        name
+        for path in tensor_shapes(graph)
+        for names in framework.tensor_names(graph, graph.by_path[path], layers[path].name).values()
+        for name in names
+    }
+    counts = Counter(prefix for name in checkpoint.tensors for prefix, rest in _cuts(name, framework.SEPARATOR) if rest in expected)
+    stated = {
+        name.removesuffix(layers[path].name)
+        for path, name in mapped.items()
+        if path != graph.output and name.endswith(layers[path].name)
+    }
+    if stated:
+        counts = Counter({prefix: count for prefix, count in counts.items() if prefix in stated})
+    if not counts:
+        return "", 0
+    (prefix, most), *others = counts.most_common()
+    twins = [other for other, count in others if count >= TWICE * most]
+    if twins and prefix and all(twins):
+        first = next(iter(layers))
+        raise MappingError(
+            f"the file holds this network more than once, under {', '.join(repr(name) for name in sorted([prefix, *twins]))}",
+            where=str(checkpoint.path),
+            next=f"say which with --map, such as --map {prefix}{layers[first].name}={first}",
+        )
+    return ("", counts[""]) if "" in twins else (prefix, most)
+
+
+def _cuts(name: str, separator: str) -> Iterator[tuple[str, str]]:
+    """A name parted behind each of its separators, whole first."""
+    yield "", name
+    position = name.find(separator)
+    while position >= 0:
+        end = position + len(separator)
+        yield name[:end], name[end:]
+        position = name.find(separator, end)
