@@ -59,7 +59,11 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     tensorflow()
     keras = pytest.importorskip(request.param)
     config = keras.config if request.param == "keras" else keras.backend
+    policies = keras.mixed_precision
+    kept = policies.dtype_policy() if request.param == "keras" else policies.global_policy()
+    set_policy = policies.set_dtype_policy if request.param == "keras" else policies.set_global_policy
     config.set_floatx("float64")
+    set_policy("float64")
     try:
         model = keras_model(keras)
         folder = tmp_path_factory.mktemp(request.param) / "saved"
@@ -67,6 +71,7 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         return folder, np.asarray(model(images()))
     finally:
         config.set_floatx("float32")
+        set_policy(kept)
 
 
 @pytest.mark.parametrize("named", [".", "saved_model.pb"])
