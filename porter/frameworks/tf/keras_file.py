@@ -57,7 +57,9 @@ _LAYERS: Mapping[str, tuple[str, ...]] = {
     "ZeroPadding2D": ("padding", "data_format"),
 }
 """Classes in keras.layers that are built, with the arguments that are taken from a config. None of them runs code of the file's."""
-_ACTIVATIONS = frozenset({"linear", "relu", "relu6", "softmax", "sigmoid", "tanh", "elu", "selu", "silu", "swish", "gelu", "softplus"})
+_ACTIVATIONS = frozenset(
+    {"linear", "relu", "relu6", "softmax", "sigmoid", "tanh", "elu", "selu", "silu", "swish", "gelu", "softplus"}
+)
 _SCALARS = (int, float, str, bool, type(None))
 
 
@@ -179,7 +181,9 @@ class _Builder:
         function = getattr(self.keras.ops, operation)
         if operation in ("mean", "max"):
             axis = settings.get("axis")
-            return function(operands[0], axis=tuple(axis) if isinstance(axis, list) else axis, keepdims=bool(settings.get("keepdims")))
+            return function(
+                operands[0], axis=tuple(axis) if isinstance(axis, list) else axis, keepdims=bool(settings.get("keepdims"))
+            )
         if operation == "softmax":
             return function(operands[0], axis=settings.get("axis", -1))
         if operation == "cast":
@@ -197,7 +201,9 @@ class _Builder:
 
     def _fill(self, layer: Any, named: Named) -> None:
         for variable in layer.weights:
-            tensor = next((named.tensors[name] for name in (variable.name, f"depthwise_{variable.name}") if name in named.tensors), None)
+            tensor = next(
+                (named.tensors[name] for name in (variable.name, f"depthwise_{variable.name}") if name in named.tensors), None
+            )
             if tensor is None:
                 raise MappingError(f"layer '{named.name}' has no '{variable.name}'", where=str(self._checkpoint.path))
             array = self._checkpoint.tensors[tensor]

@@ -118,14 +118,14 @@ def _flatten(
     if model["class_name"] == "Sequential" or isinstance(model["config"], list):
         return _flatten_sequential(calls, model, path, inputs, training)
     config, layers = model["config"], {_name(layer): layer for layer in _layers(model)}
-    nodes = {
-        name: [parse_inbound(node, layers) for node in layer.get("inbound_nodes") or ()] for name, layer in layers.items()
-    }
+    nodes = {name: [parse_inbound(node, layers) for node in layer.get("inbound_nodes") or ()] for name, layer in layers.items()}
     starts = [reference.layer for reference in parse_references(config["input_layers"])]
     outputs = parse_references(config["output_layers"])
     known: dict[tuple[str, int], list[Value]] = {}
     for place, name in enumerate(starts):
-        known[name, 0] = [inputs[place] if place < len(inputs) else _add(calls, Call((*path, name), "InputLayer", {}, Inbound((), {})))]
+        known[name, 0] = [
+            inputs[place] if place < len(inputs) else _add(calls, Call((*path, name), "InputLayer", {}, Inbound((), {})))
+        ]
     resolve = _Resolver(layers, nodes)
     for name, again in resolve.order(outputs):
         if (name, again) in known:

@@ -60,9 +60,7 @@ def read_graph(text: str | bytes, tensors: Mapping[str, Array], where: str) -> F
     return FileGraph(nodes, outputs, channels, (rows, columns), resizable, definition)
 
 
-def _translate(
-    flow: Flow, shape: Shape, tensors: Mapping[str, Array], where: str
-) -> tuple[tuple[FileNode, ...], tuple[str, ...]]:
+def _translate(flow: Flow, shape: Shape, tensors: Mapping[str, Array], where: str) -> tuple[tuple[FileNode, ...], tuple[str, ...]]:
     """The nodes that lead to an output, and the names of the outputs, for an input of `shape`."""
     builder = _Builder(shape, tensors)
     try:

@@ -228,7 +228,9 @@ def _global_pool(kind: str, arguments: Arguments, shape: Shape, pads: Pads, vari
 def _relu(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
     most = arguments.get("max_value")
     if arguments.get("negative_slope") or arguments.get("threshold") or most not in (None, 6):
-        said = ", ".join(f"{name} {arguments[name]!r:.20}" for name in ("max_value", "negative_slope", "threshold") if arguments.get(name))
+        said = ", ".join(
+            f"{name} {arguments[name]!r:.20}" for name in ("max_value", "negative_slope", "threshold") if arguments.get(name)
+        )
         return Foreign(f"ReLU with {said}")
     return Relu() if most is None else Relu6()
 
