@@ -64,5 +64,5 @@ def _write(path: Path, variant: str, zoo: str, classes: int) -> None:
     else:
         import torch
 
-        model = get_framework("torch").build_reference("torchvision", variant, classes, (224, 224), checkpoint, "float32")
+        model = get_framework("torch").build_reference(zoo, variant, classes, (224, 224), checkpoint, "float32")
         torch.save(model.state_dict(), path)
