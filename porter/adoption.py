@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from porter.alignment import Alignment, align, built_size, describe
 from porter.errors import GraphError, MappingError
 from porter.fit import Fit, some
@@ -302,7 +304,7 @@ def _differences(draft: Graph, grafted: Graph, size: tuple[int | None, int | Non
                 found.append(f"{node.path}: windows {other.window} where the recipe has {site.window}")
             elif not same_function(site, other.convention, (rows, columns), node.inputs[0] in nonnegative):
                 found.append(f"{node.path}: padding '{other.convention}' where the recipe has '{site.convention}'")
-        if isinstance(mine, BatchNorm) and isinstance(theirs, BatchNorm) and mine.epsilon != theirs.epsilon:
+        if isinstance(mine, BatchNorm) and isinstance(theirs, BatchNorm) and np.float32(mine.epsilon) != np.float32(theirs.epsilon):
             found.append(f"{node.path}: epsilon {theirs.epsilon:g} where the recipe has {mine.epsilon:g}")
         if type(mine) is not type(theirs):
             found.append(f"{node.path}: {describe(theirs)} where the recipe has {describe(mine)}")

@@ -6,6 +6,7 @@ everything else a vector of channels. A framework folder turns its own names and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,8 @@ from porter.errors import GraphError
 from porter.padding import Convention, Site, SiteKind, Size, Window, output_size
 
 INPUT = "input"
+MOST_CONSTANTS = 4096
+"""How many numbers an op may state itself: above any model's channels; what is larger is weights."""
 Argument = int | float | bool | str | tuple["Argument", ...] | None
 
 
@@ -175,7 +178,8 @@ def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
     """The shape that every path has for an input of `size` (rows, columns; None where unknown), `input` included.
 
     Raises:
-        GraphError: an input that does not exist, or shapes that do not fit at an add, a concat, a convolution or the head.
+        GraphError: an input that does not exist, or shapes that do not fit at an add, a concat, a convolution, an affine node's
+            constants or the head.
     """
     known: dict[str, Shape] = {INPUT: (graph.channels, *size)}
     for node in graph.nodes:
@@ -209,6 +213,8 @@ def _shape(node: Node, inputs: list[Shape]) -> Shape:
     if isinstance(op, GlobalAvgPool | GlobalMaxPool):
         _expect_rank(node, first, 3)
         return first[:1]
+    if isinstance(op, Affine):
+        _expect_constants(node, op, first)
     site = site_of(op)
     if site is None:
         return first
@@ -227,6 +233,17 @@ def _shape(node: Node, inputs: list[Shape]) -> Shape:
 def _expect_rank(node: Node, shape: Shape, rank: int) -> None:
     if len(shape) != rank:
         raise GraphError(f"expected an input of rank {rank}, got {_shape_text(shape)}", where=node.path)
+
+
+def _expect_constants(node: Node, op: Affine, shape: Shape) -> None:
+    for name, values in (("scale", op.scale), ("offset", op.offset)):
+        if len(values) not in (1, shape[0]) or len(values) > MOST_CONSTANTS:
+            expected = f"one {name} or one for each of {shape[0]} channels (at most {MOST_CONSTANTS})"
+            raise GraphError(f"expected {expected}, got {len(values)}", where=node.path)
+        if not all(map(math.isfinite, values)):
+            raise GraphError(
+                f"expected finite numbers, got {next(v for v in values if not math.isfinite(v))} as {name}", where=node.path
+            )
 
 
 def _shape_text(shape: Shape) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
 from porter.errors import GraphError, PaddingError
-from porter.graph import OPS, Argument, Graph, Node, Scope, shapes
+from porter.graph import MOST_CONSTANTS, OPS, Argument, Graph, Node, Scope, shapes
 from porter.padding import LOWEST, Convention, Window
 
 LARGEST_COUNT = 2**24
@@ -110,10 +111,21 @@ def _count(value: object) -> int:
     return value
 
 
-def _number(value: object) -> float:
+def _share(value: object) -> float:
     if type(value) not in (int, float) or not 0 <= value <= 1:  # type: ignore[operator]
         raise ValueError(f"expected a number from 0 to 1, got {_short(value)}")
     return float(value)  # type: ignore[arg-type]
+
+
+def _constants(value: object) -> tuple[float, ...]:
+    values = _array(value)
+    if not 1 <= len(values) <= MOST_CONSTANTS:
+        raise ValueError(f"expected 1 to {MOST_CONSTANTS} numbers, got {len(values)}")
+    for number in values:
+        # A whole number may be too large for a float; compared first, none of those reaches float().
+        if type(number) not in (int, float) or not abs(number) <= sys.float_info.max:
+            raise ValueError(f"expected finite numbers, got {_short(number)}")
+    return tuple(map(float, values))
 
 
 def _flag(value: object) -> bool:
@@ -129,7 +141,8 @@ def _short(value: object) -> str:
 
 _ATTRIBUTES: Mapping[str, Callable[[object], Any]] = {
     "int": _count,
-    "float": _number,
+    "float": _share,
+    "tuple[float, ...]": _constants,
     "bool": _flag,
     "Window": _window,
     "Convention": _convention,

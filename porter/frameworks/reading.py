@@ -18,25 +18,29 @@ _REAL = re.compile(r"(?:.*[./])?(?:weight|bias|running_mean|running_var|(?:\w+_)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """The tensors of a weights file, whatever it is called: Keras .h5, .weights.h5 and .keras, PyTorch, safetensors.
+    """The tensors of a weights file, whatever it is called: Keras .h5, .weights.h5 and .keras, TensorFlow's checkpoints, frozen
+    graphs and SavedModels, PyTorch, safetensors.
 
-    Reading imports torch for PyTorch's own formats alone, and TensorFlow never.
+    Reading imports torch for PyTorch's own formats alone, and TensorFlow for TensorFlow's.
 
     Raises:
         FileError: no such file, damaged, of a format that porter does not read, or without tensors it can use.
-        MissingFramework: a PyTorch file, and torch is not installed.
+        MissingFramework: the file is PyTorch's or TensorFlow's own, and that is not installed.
     """
     format = sniff(path)
     if format not in READABLE:
         what, next = OTHERS[format]
-        readable = "porter reads Keras .h5, .weights.h5 and .keras, PyTorch .pth and .safetensors"
+        readable = (
+            "porter reads Keras .h5, .weights.h5 and .keras, TensorFlow checkpoints, frozen .pb and SavedModels, PyTorch .pth and "
+            ".safetensors"
+        )
         raise FileError(f"expected weights, got {what}", where=str(path), next=next or readable)
     checkpoint = _read(path, format)
     if not checkpoint.tensors:
         raise FileError(f"this {checkpoint.format} file holds no tensors", where=str(path), next="save the weights into it")
     total, limit = (
         sum(array.nbytes for array in checkpoint.tensors.values()),
-        most_bytes(path.stat().st_size),
+        most_bytes(sum(file.stat().st_size for file in checkpoint.files or (path,))),
     )
     if total > limit:
         raise FileError(f"the file declares {total} bytes of tensors, more than the {limit} it can hold", where=str(path))
@@ -61,6 +65,18 @@ def _read(path: Path, format: str) -> Checkpoint:
             from porter.frameworks.tf.read_keras import read_keras
 
             return read_keras(path)
+        case "tf-checkpoint-v1" | "tf-checkpoint-v2":
+            from porter.frameworks.tf.read_checkpoint import read_tf_checkpoint
+
+            return read_tf_checkpoint(path)
+        case "frozen-graph":
+            from porter.frameworks.tf.read_graph import read_frozen_graph
+
+            return read_frozen_graph(path)
+        case "saved-model":
+            from porter.frameworks.tf.read_graph import read_saved_model
+
+            return read_saved_model(path)
         case "safetensors":
             from porter.frameworks.safetensors import read_safetensors
 

@@ -9,8 +9,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from porter.errors import FileError
+from porter.frameworks.tf.checkpoint_files import (
+    TABLE_MAGIC,
+    find_checkpoint,
+    is_checkpoint_folder,
+    is_checkpoint_part,
+    table_version,
+)
 
-READABLE = ("keras-h5", "keras-weights-h5", "keras", "torch", "torch-legacy", "safetensors")
+READABLE = (
+    "keras-h5",
+    "keras-weights-h5",
+    "keras",
+    "tf-checkpoint-v1",
+    "tf-checkpoint-v2",
+    "frozen-graph",
+    "saved-model",
+    "torch",
+    "torch-legacy",
+    "safetensors",
+)
 """Names that `sniff` gives to what porter reads."""
 
 OTHERS = {
@@ -18,9 +36,10 @@ OTHERS = {
     "torch-export": ("a torch.export archive", "save torch.export.load(FILE).state_dict as a .pth"),
     "torch-tar": ("a PyTorch file from before 0.2", "load and save its state_dict in a later PyTorch"),
     "pickle": ("a Python pickle, which could run any code", "save model.state_dict() with torch.save, or a .safetensors"),
-    "tf-checkpoint": ("a TensorFlow checkpoint", "porter does not read TensorFlow checkpoints yet"),
-    "saved-model": ("a TensorFlow SavedModel", "porter does not read SavedModels yet"),
-    "frozen-graph": ("a frozen TensorFlow graph", "porter does not read frozen graphs yet"),
+    "tf-data": ("a TensorFlow checkpoint's data without its index", "put the .index beside it"),
+    "meta-graph": ("a TensorFlow .meta file, a graph without its weights", "name the checkpoint beside it"),
+    "graph-text": ("a TensorFlow graph as text (.pbtxt)", "save it in binary, as .pb"),
+    "saved-model-text": ("a SavedModel as text (.pbtxt)", "save it in binary, as saved_model.pb"),
     "onnx": ("an ONNX model", "porter does not read ONNX yet"),
     "caffemodel": ("a Caffe model", "porter does not read Caffe models yet"),
     "mxnet-params": ("an MXNet parameter file", "porter does not read MXNet parameters yet"),
@@ -45,8 +64,6 @@ OTHERS = {
 _HEAD = 4096
 _TORCH_LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 """torch.serialization.MAGIC_NUMBER, pickled: the first thing in a stream of torch < 1.6."""
-_TABLE_MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
-"""The last eight bytes of TensorFlow's checkpoint index and of its V1 checkpoints (tensorflow/core/lib/io/format.h)."""
 _MOST_HEADER = 100_000_000
 """Safetensors' own limit on its header."""
 
@@ -69,15 +86,16 @@ _MAGICS = (
 def sniff(path: Path) -> str:
     """The name of a file's format: one of READABLE, or a key of OTHERS.
 
-    A checkpoint's prefix, which is no file, is known by its `.index`.
+    A TensorFlow checkpoint's prefix, which is no file, is known by its `.index`, and so is a shard of its data; a folder by the
+    SavedModel or the checkpoint in it.
 
     Raises:
-        FileError: there is no such file, or it cannot be opened.
+        FileError: there is no such file, it cannot be opened, or a checkpoint is incomplete.
     """
     if path.is_dir():
-        return "saved-model" if (path / "saved_model.pb").is_file() or (path / "saved_model.pbtxt").is_file() else "folder"
-    if not path.exists() and path.with_name(path.name + ".index").is_file():
-        return "tf-checkpoint"
+        return _folder(path)
+    if is_checkpoint_part(path):
+        return find_checkpoint(path).format
     if not path.exists():
         raise FileError("there is no such file", where=str(path), next="check the path")
     if not path.is_file():
@@ -91,6 +109,14 @@ def sniff(path: Path) -> str:
     except OSError as error:
         raise FileError(f"the file cannot be read: {error.strerror}", where=str(path)) from None
     return _format(path, head, tail)
+
+
+def _folder(path: Path) -> str:
+    if (path / "saved_model.pb").is_file():
+        return "saved-model"
+    if (path / "saved_model.pbtxt").is_file():
+        return "saved-model-text"
+    return find_checkpoint(path).format if is_checkpoint_folder(path) else "folder"
 
 
 def _format(path: Path, head: bytes, tail: bytes) -> str:
@@ -107,8 +133,8 @@ def _format(path: Path, head: bytes, tail: bytes) -> str:
         return "torch-tar" if head.startswith((b"storages", b"tensors", b"pickle")) else "tar"
     if _is_safetensors(head):
         return "safetensors"
-    if tail == _TABLE_MAGIC:
-        return "tf-checkpoint"
+    if tail == TABLE_MAGIC:
+        return table_version(head)
     if re.match(rb"\x80[\x02-\x05][\x8a\x95c}\](X]", head):
         return "pickle"
     return _protobuf(head) or _text(head) or "unknown"
@@ -153,14 +179,19 @@ def _text(head: bytes) -> str | None:
         return None
     if any(ord(character) < 32 and character not in "\t\n\r\f" for character in text):
         return None
-    return "html" if re.match(r"\s*<(!doctype html|html)", text, re.IGNORECASE) else "text"
+    if re.match(r"\s*<(!doctype html|html)", text, re.IGNORECASE):
+        return "html"
+    if re.match(r"(\s*#[^\n]*\n)*\s*(node|versions|library)\s*:?\s*\{", text):
+        return "graph-text"
+    return "saved-model-text" if re.match(r"\s*saved_model_schema_version\s*:", text) else "text"
 
 
 def _protobuf(head: bytes) -> str | None:
     """Protobuf has no magic: the first two fields and their types tell the messages apart.
 
-    SavedModel is schema version 1 and meta graphs; ONNX an IR version of 3 or more, then producer or graph; a GraphDef's first
-    field is a NodeDef of name and op; a NetParameter's a name, then layers (1 to 3: the old ones, inputs; 100: layers).
+    SavedModel is schema version 1 and meta graphs; a MetaGraphDef its information, which leads with the ops, then the graph;
+    ONNX an IR version of 3 or more, then producer or graph; a GraphDef's first field is a NodeDef of name and op; a
+    NetParameter's a name, then layers (1 to 3: the old ones, inputs; 100: layers).
     """
     fields = list(_fields(head, 2))
     if not fields:
@@ -173,6 +204,8 @@ def _protobuf(head: bytes) -> str | None:
         return "onnx" if 3 <= value <= 64 and following in (2, 3, 4, 5, 7, 8) else None
     if number == 1 and isinstance(value, bytes):
         node = list(_fields(value, 2))
+        if node and node[0][0] == 2 and following in (2, None):
+            return "meta-graph"
         if [field for field, _ in node] == [1, 2] and all(isinstance(part, bytes) and part.isascii() for _, part in node):
             return "frozen-graph"
         return "caffemodel" if value.isascii() and following in (2, 3, 100) else None

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from porter.errors import RecipeError
 from porter.graph import (
     Add,
+    Affine,
     AvgPool,
     BatchNorm,
     Concat,
     Conv,
     Dense,
     GlobalAvgPool,
+    GlobalMaxPool,
     Identity,
     MaxPool,
     Op,
@@ -32,6 +35,7 @@ _PLAIN: Mapping[str, Callable[[], Op]] = {
     "relu": Relu,
     "relu6": Relu6,
     "global_avg_pool": GlobalAvgPool,
+    "global_max_pool": GlobalMaxPool,
     "add": Add,
     "concat": Concat,
     "identity": Identity,
@@ -57,6 +61,8 @@ def make_op(step: Step, values: Mapping[str, Any], channels: int, source: Source
         return _PLAIN[step.kind]()
     if step.kind == "dense":
         return Dense(attributes.whole("units", MAX_CHANNELS), attributes.flag("bias"))
+    if step.kind == "affine":
+        return Affine(attributes.constants("scale"), attributes.constants("offset"))
     if step.kind == "batch_norm":
         epsilon, momentum = attributes.share("epsilon"), attributes.share("momentum")
         return BatchNorm(epsilon, momentum, attributes.flag("scale"), attributes.flag("center"))
@@ -105,10 +111,18 @@ class _Attributes:
             return value
         raise self._refused(key, "a number above 0 and at most 1")
 
+    def constants(self, key: str) -> tuple[float, ...]:
+        value = self.values[key]
+        listed = value if isinstance(value, tuple) else (value,)
+        if listed and all(type(number) in (int, float) and abs(number) <= sys.float_info.max for number in listed):
+            return tuple(map(float, listed))
+        raise self._refused(key, "a finite number, or a list with one for each channel")
+
     def convention(self, kind: SiteKind) -> Convention:
         with self.source.at((*self.step.location, "pad")):
             return default_convention(self.values["pad"], kind)
 
     def _refused(self, key: str, expected: str, advice: str | None = None) -> RecipeError:
         where = self.source.where((*self.step.location, key))
-        return RecipeError(f"'{key}' is {expected}, got {self.values[key]!r}", where=where, next=advice)
+        got = repr(self.values[key])
+        return RecipeError(f"'{key}' is {expected}, got {got if len(got) <= 80 else f'{got[:77]}...'}", where=where, next=advice)

@@ -137,7 +137,9 @@ def _scalar(path: Path, node: yaml.ScalarNode, kind: str) -> Any:
         if kind == "bool":
             return _CONSTRUCT.construct_yaml_bool(node)
         if kind == "int":
-            return _CONSTRUCT.construct_yaml_int(node)
+            whole = _CONSTRUCT.construct_yaml_int(node)
+            if abs(whole) < 1 << 63:  # Python refuses to print an integer of thousands of digits
+                return whole
         if kind == "float":
             number = _CONSTRUCT.construct_yaml_float(node)
             if not math.isnan(number):

@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from porter.frameworks import get_framework
 from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch.reference import import_models
-from porter.graph import AvgPool, BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
+from porter.graph import Affine, AvgPool, BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.padding import LOWEST, Convention
+from porter.plan import ANY, make_plan
 from porter.recipe import Recipe, expand, layer_names, load_recipe
 
 DRAFTS = Path(__file__).parent / "drafts"
@@ -104,6 +106,19 @@ def test_inception_is_torchvisions_by_name(inception: Recipe) -> None:
     }
     theirs = {name: tuple(value.shape) for name, value in state.items() if not name.endswith("num_batches_tracked")}
     assert ours == {name: shape for name, shape in theirs.items() if not name.startswith("AuxLogits")}
+
+
+def test_what_torchvision_does_to_inceptions_input_is_a_node(inception: Recipe) -> None:
+    import torch
+
+    node = graph_of(inception, "inception_v3", "torchvision").nodes[0]
+    assert isinstance(node.op, Affine) and "transform_input" not in graph_of(inception, "inception_v3", "keras").by_path
+    batch = np.random.default_rng(0).normal(size=(2, 3, 5, 4))
+    stock = import_models().inception_v3(weights=None, init_weights=False, transform_input=True)
+    wanted = stock._transform_input(torch.from_numpy(batch)).numpy()
+    framework, graph = get_framework("torch"), Graph((node,), 3, node.path)
+    model = framework.build(make_plan(graph, ANY, framework.CAPABILITIES), {}, {}, "float64", "cpu")
+    assert np.array_equal(framework.run(model, batch, [node.path])[node.path], wanted)
 
 
 def test_only_average_pools_count_their_pad(inception: Recipe) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from porter.errors import RecipeError
-from porter.graph import BatchNorm, Conv, Graph, Identity, MaxPool, Scope
+from porter.graph import Affine, BatchNorm, Conv, GlobalMaxPool, Graph, Identity, MaxPool, Scope
 from porter.graph_record import from_record, to_record
 from porter.recipe import expand, load_recipe
 from tests.recipe.recipes import VALID, changed, write
@@ -71,6 +71,38 @@ def test_kernels_strides_dilations_and_groups(tmp_path: Path) -> None:
     assert (a.groups, a.bias, a.convention.pads) == (4, True, (0, 0, 3, 3))
     assert isinstance(b, Conv) and (b.filters, b.groups, b.bias) == (32, 16, False)
     assert isinstance(c, MaxPool) and c.window.kernel == (3, 2) and c.convention.rule == "valid"
+
+
+def test_constants_are_numbers_or_lists_and_absent_ones_change_nothing(tmp_path: Path) -> None:
+    steps = """\
+  - {affine: a, scale: =1/127.5, offset: -1}
+  - {affine: b, scale: [0.5, =width/3, 1.0e-30, -2]}
+  - {affine: c}
+  - {global_max_pool: d}
+  - {affine: e, offset: [1, 2, 3, 4.5]}
+  - {batch_norm: f}
+  - {relu: g}
+"""
+    graph = expanded(tmp_path, with_graph(steps))
+    assert [node.op for node in graph.nodes[:5]] == [
+        Affine((1 / 127.5,), (-1.0,)),
+        Affine((0.5, 8 / 3, 1e-30, -2.0), (0.0,)),
+        Affine((1.0,), (0.0,)),
+        GlobalMaxPool(),
+        Affine((1.0,), (1.0, 2.0, 3.0, 4.5)),
+    ]
+    assert all(type(number) is float for node in graph.nodes[:3] for number in node.op.scale + node.op.offset)  # type: ignore[union-attr]
+    assert from_record(json.loads(json.dumps(to_record(graph)))) == graph
+
+
+@pytest.mark.parametrize("value", ["true", "half", "[]", "[1, half, 1, 1]", "[1, true, 1, 1]", ".inf", "[[1], 1, 1, 1]", "null"])
+def test_constants_that_are_no_finite_numbers(tmp_path: Path, value: str) -> None:
+    with pytest.raises(RecipeError, match="'offset' is a finite number, or a list") as caught:
+        expanded(tmp_path, with_graph(f"  - {{affine: a,\n     offset: {value}}}\n"))
+    assert caught.value.where == f"{tmp_path / 'tiny.yaml'}:7"
+    with pytest.raises(RecipeError) as caught:
+        expanded(tmp_path, with_graph(f"  - {{affine: a, scale: [{'1, ' * 5000}half]}}\n"))
+    assert len(str(caught.value)) < 300
 
 
 def test_steps_share_a_path_when_their_conditions_exclude_each_other(tmp_path: Path) -> None:
@@ -175,6 +207,8 @@ def test_a_list_of_inputs_joins(tmp_path: Path) -> None:
         ("  - {conv: a, filters: 4, stride: 2}\n  - {add: b, from: [input, a]}\n", 7, "cannot add shapes 4x32x48, 4x16x24"),
         ("  - {conv: a, filters: 4, kernel: 2}\n  - {concat: b, from: [input, a]}\n", 7, "cannot join shapes"),
         ("  - {dense: a, units: 8}\n", 6, "rank 1"),
+        ("  - {relu: a}\n  - {affine: b, scale: [1, 2, 3]}\n", 7, "one scale or one for each of 4 channels .*got 3"),
+        ("  - {global_max_pool: a}\n  - {global_max_pool: b}\n", 7, "rank 3"),
     ],
 )
 def test_shapes_that_do_not_fit(tmp_path: Path, steps: str, line: int, message: str) -> None:

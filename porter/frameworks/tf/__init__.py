@@ -7,6 +7,7 @@ from typing import Literal
 
 from porter.dtypes import Array
 from porter.frameworks.tf.build import build
+from porter.frameworks.tf.file_reference import build_file
 from porter.frameworks.tf.layout import CAPABILITIES, counted_layers, from_canonical, tensor_names, to_canonical
 from porter.frameworks.tf.reference import REFERENCES, build_reference
 from porter.frameworks.tf.run import run, run_reference
@@ -33,6 +34,7 @@ __all__ = [
     "REFERENCES",
     "SEPARATOR",
     "build",
+    "build_file",
     "build_reference",
     "counted_layers",
     "fillings",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from porter.dtypes import Dtype, cast
 from porter.errors import GraphError, MappingError
 from porter.frameworks import Tensors
@@ -15,12 +17,14 @@ from porter.frameworks.tf.sites import LayerMaker, windowed
 from porter.graph import (
     INPUT,
     Add,
+    Affine,
     AvgPool,
     BatchNorm,
     Concat,
     Conv,
     Dense,
     GlobalAvgPool,
+    GlobalMaxPool,
     Identity,
     MaxPool,
     Node,
@@ -108,6 +112,8 @@ def _apply(maker: LayerMaker, plan: Plan, node: Node, name: str, inputs: list[An
     if isinstance(op, Concat):
         layer = maker.layer("Concatenate", name, axis=-1)
         return layer(inputs), layer
+    if isinstance(op, Affine):
+        return _affine(maker, op, name, inputs[0])
     if isinstance(op, BatchNorm):
         # Keras's momentum is the share that stays, porter's (and torch's) the share that comes.
         statistics = {"momentum": 1 - op.momentum, "epsilon": op.epsilon}
@@ -118,9 +124,27 @@ def _apply(maker: LayerMaker, plan: Plan, node: Node, name: str, inputs: list[An
         layer = maker.layer("ReLU", name, max_value=6.0)
     elif isinstance(op, GlobalAvgPool):
         layer = maker.spatial("GlobalAveragePooling2D", name)
+    elif isinstance(op, GlobalMaxPool):
+        layer = maker.spatial("GlobalMaxPooling2D", name)
     elif isinstance(op, Dense):
         layer = maker.layer("Dense", name, units=op.units, use_bias=op.bias)
     else:
         assert isinstance(op, Identity)
         layer = maker.layer("Identity", name)
     return layer(inputs[0]), layer
+
+
+def _affine(maker: LayerMaker, op: Affine, name: str, value: Any) -> tuple[Any, Any]:
+    """The value of an affine node over maps or features, and its layer.
+
+    A `Rescaling` casts a Python number by way of float32, an array from its own type (keras/src/layers/preprocessing/rescaling.py
+    and tf.cast); and where ~/.keras/keras.json says channels_first it moves a vector of scales away from the last axis, but not
+    an array of rank 3. Features are made 1x1 maps for that.
+    """
+    scale, offset = (np.array(values, np.float64).reshape(1, 1, -1) for values in (op.scale, op.offset))
+    layer = maker.layer("Rescaling", name, scale=scale, offset=offset)
+    if value.ndim == 4:
+        return layer(value), layer
+    features = value.shape[-1]
+    maps = maker.layer("Reshape", maker.name(f"{name}_maps"), target_shape=(1, 1, features))(value)
+    return maker.layer("Reshape", maker.name(f"{name}_features"), target_shape=(features,))(layer(maps)), layer

@@ -1,4 +1,4 @@
-"""The zoo's own implementations: keras.applications, loaded by its own layer names."""
+"""The zoos' own implementations: keras.applications, loaded by its own layer names, and TF-slim (porter.frameworks.tf.slim)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
+from porter.frameworks.tf.slim import build_slim
 
-REFERENCES: tuple[str, ...] = ("keras",)
+REFERENCES: tuple[str, ...] = ("keras", "tf_slim")
 
 _CONSTRUCTORS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "mobilenet_v1": ("MobileNet", {"alpha": 1.0}),
@@ -32,7 +33,7 @@ _CONSTRUCTORS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 
 def build_reference(reference: str, variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
-    """keras.applications' model of a variant, built at `size` (rows, columns), giving logits, with the checkpoint's weights.
+    """A zoo's own model of a variant, built at `size` (rows, columns), giving logits, with the checkpoint's weights.
 
     Weights go by the model's own layer names (or, in a counted checkpoint, by Keras's counters) and in the file's own axis
     order, so that nothing of porter's mapping stands between the file and the reference.
@@ -40,10 +41,16 @@ def build_reference(reference: str, variant: str, classes: int, size: tuple[int,
     Raises:
         UsageError: no such reference or variant, or a size that the constructor refuses.
         MappingError: checkpoint and model do not cover each other, or a shape differs.
-        MissingFramework: TensorFlow or Keras is not installed.
+        MissingFramework: TensorFlow, Keras or a package that carries the reference is not installed.
     """
     if reference not in REFERENCES:
         raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(REFERENCES)}")
+    if reference == "tf_slim":
+        return build_slim(variant, classes, size, checkpoint, dtype)
+    return _build_keras(variant, classes, size, checkpoint, dtype)
+
+
+def _build_keras(variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
     if variant not in _CONSTRUCTORS:
         raise UsageError(f"reference 'keras' has no variant '{variant}'", next=f"it has {', '.join(_CONSTRUCTORS)}")
     name, arguments = _CONSTRUCTORS[variant]

@@ -10,7 +10,8 @@ import numpy as np
 
 from porter.dtypes import Array
 from porter.errors import UsageError
-from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
+from porter.frameworks.tf.graph_run import GraphRunner, channels_first
+from porter.frameworks.tf.runtime import import_keras, import_tensorflow, quiet_logger, tensorflow_device
 
 _RUNNER = "porter_runner"
 
@@ -46,13 +47,14 @@ class Runner:
             if names not in self._functions:
                 self._functions[names] = self._compile(names)
             results = self._functions[names](feed)
-        return {name: _channels_first(results[name].numpy()) for name in names}
+        return {name: channels_first(results[name].numpy()) for name in names}
 
     def _compile(self, names: tuple[str, ...]) -> Any:
         tensorflow, source = import_tensorflow(), self._model.inputs[0]
         tapped = import_keras().Model(self._model.inputs, {name: self.values[name] for name in names})
         function = tensorflow.function(lambda batch: tapped(batch, training=False))
-        with _quiet_logger(tensorflow):
+        # TensorFlow warns of retracing where several grouped convolutions are compiled: to it, they are one function of Keras's.
+        with quiet_logger(tensorflow):
             return function.get_concrete_function(tensorflow.TensorSpec(source.shape, source.dtype))
 
     def _expect_fit(self, shape: tuple[int, ...]) -> None:
@@ -79,7 +81,7 @@ def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
 
 
 def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-    """The outputs of a reference's layers, for a batch N×C×H×W; maps come back as N×C×H×W.
+    """The outputs of the layers of what `build_reference` or `build_file` gave, for a batch N×C×H×W; maps come back as N×C×H×W.
 
     Args:
         taps: path to the reference's layer name; layers that it does not have are left out.
@@ -87,14 +89,10 @@ def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str
     Raises:
         UsageError: a batch that does not fit the model's input.
     """
-    runner: Runner = getattr(model, _RUNNER)
+    runner: Runner | GraphRunner = model if isinstance(model, GraphRunner) else getattr(model, _RUNNER)
     found = {path: layer for path, layer in taps.items() if layer in runner.values}
     results = runner(batch, tuple(dict.fromkeys(found.values())))
     return {path: results[layer] for path, layer in found.items()}
-
-
-def _channels_first(value: Array) -> Array:
-    return value.transpose(0, 3, 1, 2) if value.ndim == 4 else value
 
 
 @contextmanager
@@ -107,15 +105,3 @@ def _full_precision(tensorflow: Any) -> Iterator[None]:
         yield
     finally:
         config.enable_tensor_float_32_execution(before)
-
-
-@contextmanager
-def _quiet_logger(tensorflow: Any) -> Iterator[None]:
-    """TensorFlow warns of retracing where several grouped convolutions are compiled: to it, they are one function of Keras's."""
-    logger = tensorflow.get_logger()
-    before = logger.level
-    logger.setLevel("ERROR")
-    try:
-        yield
-    finally:
-        logger.setLevel(before)

@@ -75,3 +75,15 @@ def tensorflow_device(device: str) -> str:
     if device == "cuda" and not import_tensorflow().config.list_physical_devices("GPU"):
         raise UsageError("TensorFlow sees no GPU", next="install tensorflow[and-cuda], or use --device cpu")
     return _DEVICES[device]
+
+
+@contextmanager
+def quiet_logger(tensorflow: Any) -> Iterator[None]:
+    """Without what TensorFlow's Python logger says below an error."""
+    logger = tensorflow.get_logger()
+    before = logger.level
+    logger.setLevel("ERROR")
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -73,6 +73,15 @@ def build_reference(reference: str, variant: str, classes: int, size: tuple[int,
     return build_stock(reference, variant, classes, checkpoint, dtype)
 
 
+def build_file(checkpoint: Checkpoint, dtype: Dtype, size: tuple[int, int]) -> Any:
+    """Refused: a torch file's graph, where it has one, is a program, and porter runs no program out of a file.
+
+    Raises:
+        MissingFramework: always.
+    """
+    raise MissingFramework("porter reads no graph from torch files", where=str(checkpoint.path))
+
+
 def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
     """As `run`, for a reference: `taps` is path to module name; modules that it does not have are left out."""
     from porter.frameworks.torch.running import run_stock

@@ -14,7 +14,7 @@ from porter.errors import GraphError, UsageError
 from porter.frameworks.torch import layers
 from porter.frameworks.torch.layout import module_name
 from porter.frameworks.torch.state import state_arrays
-from porter.frameworks.torch.steps import GLOBAL_POOL, Layer, make_steps
+from porter.frameworks.torch.steps import GLOBAL_POOLS, Layer, make_steps
 from porter.graph import INPUT
 from porter.plan import Plan
 
@@ -123,8 +123,8 @@ def _make_module(layer: Layer) -> nn.Module:
         return Add()
     if layer.kind == "concat":
         return Concat()
-    if layer.kind == GLOBAL_POOL:
-        return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    if layer.kind in GLOBAL_POOLS:
+        return nn.Sequential(getattr(nn, GLOBAL_POOLS[layer.kind])(1), nn.Flatten())
     kind = getattr(layers, layer.kind, None) or getattr(nn, layer.kind)
     module: nn.Module = kind(**layer.arguments)
     return module

@@ -6,6 +6,8 @@ number, which such programs get wrong (`-(-n // s)` gives 28 for 29 at odd sizes
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -86,3 +88,32 @@ class PaddedAvgPool2d(nn.Module):
         cells = F.pad(torch.ones_like(x[:1, :1]), self.counted, value=1.0)
         mean: torch.Tensor = self.sum(F.pad(x, self.padding)) / self.sum(F.pad(cells, self.rest))
         return mean
+
+
+class Affine(nn.Module):
+    """x * scale + offset: constants for all channels or one each, which no state_dict holds."""
+
+    scale: torch.Tensor
+    offset: torch.Tensor
+
+    def __init__(
+        self,
+        scale: float | Sequence[float] = 1.0,
+        offset: float | Sequence[float] = 0.0,
+    ) -> None:
+        super().__init__()
+        for name, values in (("scale", scale), ("offset", offset)):
+            # "cpu", since no file fills them in where a model is made on "meta".
+            tensor = torch.tensor(values, dtype=torch.float64, device="cpu")
+            self.register_buffer(name, tensor, persistent=False)
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
+        # They move with the model but stay float64: double() cannot restore what float() rounded.
+        device = fn(torch.empty(0, device=self.scale.device)).device
+        if device.type not in ("meta", "mps"):  # the one has no numbers, the other no float64
+            self.scale, self.offset = self.scale.to(device), self.offset.to(device)
+        return self
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        over = (-1, *[1] * (x.dim() - 2))
+        return x * self.scale.to(x).view(over) + self.offset.to(x).view(over)

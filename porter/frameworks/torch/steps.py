@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from porter.errors import PaddingError
 from porter.graph import (
     Add,
+    Affine,
     AvgPool,
     BatchNorm,
     Concat,
     Conv,
     Dense,
     GlobalAvgPool,
+    GlobalMaxPool,
     Identity,
     MaxPool,
     Node,
@@ -25,12 +27,12 @@ from porter.graph import (
 from porter.padding import Front, Pads, Realisation, Window
 from porter.plan import ANY, Plan
 
-Value = int | float | bool | tuple[int, ...]
+Value = int | float | bool | tuple[int, ...] | tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A constructor call: a class of torch.nn, one of layers.py, or one of FUNCTIONS and GLOBAL_POOL.
+    """A constructor call: a class of torch.nn, one of layers.py, or one of FUNCTIONS and GLOBAL_POOLS.
 
     `arguments` are all that matter, under torch's own keyword names, those at their default included.
     """
@@ -50,7 +52,8 @@ class Step:
 
 
 FUNCTIONS = ("add", "concat")
-GLOBAL_POOL = "global_pool"
+GLOBAL_POOLS: Mapping[str, str] = {"global_avg_pool": "AdaptiveAvgPool2d", "global_max_pool": "AdaptiveMaxPool2d"}
+"""Kinds that are a pool to 1x1 and a flattening, with torch's class of the pool."""
 
 
 def make_steps(plan: Plan) -> tuple[Step, ...]:
@@ -128,7 +131,11 @@ def _plain_layer(op: Op, channels: int, rank: int) -> Layer:
         case Relu6():
             return Layer("ReLU6", {})
         case GlobalAvgPool():
-            return Layer(GLOBAL_POOL, {})
+            return Layer("global_avg_pool", {})
+        case GlobalMaxPool():
+            return Layer("global_max_pool", {})
+        case Affine():
+            return Layer("Affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)})
         case Add():
             return Layer("add", {})
         case Concat():
@@ -137,6 +144,11 @@ def _plain_layer(op: Op, channels: int, rank: int) -> Layer:
             return Layer("Identity", {})
         case _:
             raise PaddingError(f"the plan does not say how to pad this {type(op).__name__}")
+
+
+def _constants(values: tuple[float, ...]) -> Value:
+    """One number where there is one for all channels."""
+    return values[0] if len(values) == 1 else values
 
 
 def _windowed_layer(node: Node, realisation: Realisation, channels: int) -> Layer:

@@ -8,12 +8,14 @@ from porter.dtypes import Array
 from porter.graph import (
     INPUT,
     Add,
+    Affine,
     AvgPool,
     BatchNorm,
     Concat,
     Conv,
     Dense,
     GlobalAvgPool,
+    GlobalMaxPool,
     Graph,
     Identity,
     MaxPool,
@@ -73,10 +75,19 @@ def window_loop(op: Conv | MaxPool | AvgPool, maps: Array, tensors: dict[str, Ar
 
 
 def every_op() -> Graph:
-    """A small graph that has every op, a depthwise and a grouped convolution, and every kind of front pad."""
+    """A small graph that has every op, a depthwise and a grouped convolution, every kind of front pad, and a head with norms.
+
+    None of the affine nodes' constants is a float32, so that one rounded to it shows in float64.
+    """
     three = Window((3, 3), (2, 2))
     steps: list[tuple[str, Op, tuple[str, ...]]] = [
-        ("stem/conv", Conv(8, three, explicit(1, 1, 1, 1), bias=True), (INPUT,)),
+        ("pixels/one", Affine((1 / 3,), (-1 / 7,)), (INPUT,)),
+        (
+            "pixels/each",
+            Affine((1 / 0.229, 1 / 0.224, 1 / 0.225), (-0.485 / 0.229, -0.456 / 0.224, -0.406 / 0.225)),
+            ("pixels/one",),
+        ),
+        ("stem/conv", Conv(8, three, explicit(1, 1, 1, 1), bias=True), ("pixels/each",)),
         ("stem/norm", BatchNorm(1e-3, 0.01), ("stem/conv",)),
         ("stem/pool", MaxPool(Window((3, 3)), explicit(1, 0, 2, 1, fill=LOWEST)), ("stem/norm",)),
         ("stem/relu", Relu(), ("stem/pool",)),
@@ -90,8 +101,17 @@ def every_op() -> Graph:
         ("sum", Add(), ("a/relu", "b/same")),
         ("join", Concat(), ("sum", "stem/relu")),
         ("dilated", Conv(6, Window((3, 3), (2, 2), (2, 2)), explicit(2, 2, 2, 2)), ("join",)),
-        ("pool", GlobalAvgPool(), ("dilated",)),
-        ("logits", Dense(5), ("pool",)),
+        ("pool/mean", GlobalAvgPool(), ("dilated",)),
+        ("pool/most", GlobalMaxPool(), ("dilated",)),
+        ("pool/both", Concat(), ("pool/mean", "pool/most")),
+        ("head/norm", BatchNorm(1e-3, 0.01), ("pool/both",)),
+        ("head/relu6", Relu6(), ("head/norm",)),
+        ("head/dense", Dense(7, bias=False), ("head/relu6",)),
+        ("head/dense/norm", BatchNorm(1e-3, 0.01, scale=False, center=False), ("head/dense",)),
+        ("head/relu", Relu(), ("head/dense/norm",)),
+        ("head/each", Affine(tuple(0.1 * n for n in range(1, 8)), (-0.3,)), ("head/relu",)),
+        ("head/one", Affine((1.1,), tuple(0.1 * n for n in range(7))), ("head/each",)),
+        ("logits", Dense(5), ("head/one",)),
     ]
     return Graph(tuple(Node(path, op, inputs) for path, op, inputs in steps), 3, "logits")
 

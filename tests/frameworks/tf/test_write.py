@@ -12,7 +12,8 @@ import pytest
 from porter.dtypes import Dtype
 from porter.errors import MappingError
 from porter.frameworks import tf
-from porter.graph import Graph
+from porter.frameworks.tf.runtime import import_keras
+from porter.graph import INPUT, Affine, GlobalMaxPool, Graph, Node
 from porter.plan import ANY, make_plan
 from tests.frameworks.tf.models import every_op, random_tensors
 
@@ -53,6 +54,27 @@ def test_plain_keras_opens_the_port_in_a_process_without_porter_and_computes_the
     found, wanted = np.load(tmp_path / "logits.npy"), tf.run(model, batch, ["logits"])["logits"]
     assert found.dtype == dtype
     assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("axes", ["channels_last", "channels_first"])
+def test_constants_are_exact_in_a_saved_model_whatever_the_users_axis_order(tmp_path: Path, axes: str) -> None:
+    scale, offset = np.array([1 / 0.229, -1 / 3, 1e-30]), np.array([-0.485 / 0.229, 0.1, 1 / 7])
+    each, one = Affine(tuple(scale), tuple(offset)), Affine((1 / 3,), (-1 / 7,))
+    nodes = (Node("maps", each, (INPUT,)), Node("pool", GlobalMaxPool(), ("maps",)), Node("features", each, ("pool",)))
+    graph = Graph((*nodes, Node("last", one, ("features",))), 3, "last")
+    tf.write(tmp_path, make_plan(graph, ANY, tf.CAPABILITIES), {}, {}, "float64")
+    keras, batch = import_keras(), np.random.default_rng(3).normal(size=(2, 4, 5, 3))
+    before = keras.config.image_data_format()
+    keras.config.set_image_data_format(axes)
+    try:
+        model = keras.models.load_model(tmp_path / "model.keras")
+        found = keras.ops.convert_to_numpy(model(batch))
+    finally:
+        keras.config.set_image_data_format(before)
+    assert model.weights == []
+    kinds = {layer.name: type(layer).__name__ for layer in model.layers}
+    assert (kinds["maps"], kinds["pool"], kinds["features"]) == ("Rescaling", "GlobalMaxPooling2D", "Rescaling")
+    assert np.array_equal(found, ((batch * scale + offset).max(axis=(1, 2)) * scale + offset) * (1 / 3) + -1 / 7)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

@@ -5,12 +5,14 @@ from __future__ import annotations
 from porter.graph import (
     INPUT,
     Add,
+    Affine,
     AvgPool,
     BatchNorm,
     Concat,
     Conv,
     Dense,
     GlobalAvgPool,
+    GlobalMaxPool,
     Graph,
     Identity,
     MaxPool,
@@ -166,6 +168,32 @@ def inception() -> Graph:
     w.add(f"{path}/out", Concat(), *ends)
     w.add("head/pool", GlobalAvgPool())
     w.add("head/logits", Dense(10))
+    return w.graph()
+
+
+def fine_tuned() -> Graph:
+    """What people put around a backbone: constants on the pixels, and a head of dense layers with norms on features.
+
+    None of the constants is a float32, so that one rounded to it shows in float64.
+    """
+    w = Writer()
+    w.add("pixels", Affine((1 / 3,), (-1 / 7,)))
+    w.add("channels", Affine((1 / 0.229, 1 / 0.224, 1 / 0.225), (-0.485 / 0.229, -0.456 / 0.224, -0.406 / 0.225)))
+    w.conv("stem/conv", 8, 3, 2)
+    w.norm("stem/norm")
+    w.add("stem/relu", Relu())
+    w.add("stem/shifted", Affine((1.0,), (-0.7,)))
+    w.add("stem/pool", MaxPool(Window((3, 3), (2, 2)), ZEROS_AROUND))
+    w.add("head/pool", GlobalMaxPool())
+    w.norm("head/norm")
+    w.add("head/dense1", Dense(16))
+    w.add("head/relu1", Relu())
+    w.norm("head/norm1", scale=False, center=False)
+    w.add("head/scaled", Affine(tuple(0.1 * n for n in range(1, 17)), (0.3,)))
+    w.add("head/dense2", Dense(12, bias=False))
+    w.norm("head/norm2", scale=False)
+    w.add("head/relu2", Relu6())
+    w.add("head/logits", Dense(5))
     return w.graph()
 
 

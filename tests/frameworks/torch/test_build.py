@@ -12,7 +12,7 @@ from porter.frameworks import torch as framework
 from porter.graph import INPUT, BatchNorm, Conv, Graph, Node, Relu, tensor_shapes
 from porter.padding import Convention, Window
 from porter.plan import ANY, make_plan
-from tests.frameworks.torch.graphs import inception, mobilenet_v2, resnet_v2, small_mobilenet
+from tests.frameworks.torch.graphs import fine_tuned, inception, mobilenet_v2, resnet_v2, small_mobilenet
 from tests.standin import calibrated_tensors, smooth_images
 
 SIZES = [(32, 32), (33, 31), (47, 34)]
@@ -53,7 +53,7 @@ def three_blocks():
     return mobilenet_v2(settings=[(1, 8, 1, 1), (6, 16, 2, 2)], stem=8)
 
 
-@pytest.mark.parametrize("make", [three_blocks, resnet_v2, inception])
+@pytest.mark.parametrize("make", [three_blocks, resnet_v2, inception, fine_tuned])
 def test_traced_exported_and_compiled_at_every_size(make):
     model = built(make, ANY)
     with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:
@@ -61,7 +61,7 @@ def test_traced_exported_and_compiled_at_every_size(make):
     assert not [warning for warning in caught if issubclass(warning.category, torch.jit.TracerWarning)]
     dynamic = {2: torch.export.Dim("rows", min=24, max=512), 3: torch.export.Dim("columns", min=24, max=512)}
     exported = torch.export.export(model, (images(SIZES[1]),), dynamic_shapes=({**dynamic},)).module()
-    compiled = torch.compile(model, backend="eager", dynamic=True) if make is three_blocks else model
+    compiled = torch.compile(model, backend="eager", dynamic=True) if make in (three_blocks, fine_tuned) else model
     with torch.no_grad():
         for size in SIZES:
             x = images(size)
@@ -107,6 +107,59 @@ def test_run_gives_maps_at_taps_in_numpy(dtype):
     assert found["head/logits"].dtype == (np.float32 if dtype == "bfloat16" else np.dtype(dtype))
     with pytest.raises(UsageError, match="no such node"):
         framework.run(model, smooth_images(3, (33, 31), 2, 2), ["stem/nothing"])
+
+
+def test_constants_are_no_weights_and_norms_on_features_have_the_usual_keys():
+    keys = set(built(fine_tuned, ANY).state_dict())
+    assert not any(part in key for key in keys for part in ("pixels", "channels", "shifted", "scaled", "pool"))
+    norm = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    assert {f"head.norm.{name}" for name in norm} <= keys
+    assert {f"head.norm1.{name}" for name in norm[2:]} <= keys
+    assert "head.norm1.weight" not in keys
+
+
+def by_hand(x, tensors):
+    """`fine_tuned` up to its first norm, and its head, in numpy's float64."""
+
+    def norm(x, path):
+        held = tensors[path]
+        scaled = (x - held["mean"]) / np.sqrt(held["variance"].astype(np.float64) + 1e-3)
+        return scaled * held.get("gamma", 1.0) + held.get("beta", 0.0)
+
+    def dense(x, path):
+        return x @ tensors[path]["kernel"].astype(np.float64).T + tensors[path].get("bias", 0.0)
+
+    deviation, mean = (np.array(values)[:, None, None] for values in ([0.229, 0.224, 0.225], [0.485, 0.456, 0.406]))
+    pixels = (x.astype(np.float64) / 3 - 1 / 7 - mean) / deviation
+
+    def head(features):
+        hidden = norm(np.maximum(dense(norm(features, "head/norm"), "head/dense1"), 0), "head/norm1")
+        hidden = hidden * (0.1 * np.arange(1, 17)) + 0.3
+        return dense(np.clip(norm(dense(hidden, "head/dense2"), "head/norm2"), 0, 6), "head/logits")
+
+    return pixels, head
+
+
+def test_constants_and_features_are_exact_in_float64():
+    x, tensors = smooth_images(3, (33, 31), 5, 2), calibrated(fine_tuned)
+    pixels, head = by_hand(x, tensors)
+    found = framework.run(built(fine_tuned, ANY), x, ["channels", "stem/shifted", "stem/pool", "head/pool", "head/logits"])
+    np.testing.assert_allclose(found["channels"], pixels, rtol=0, atol=1e-14)
+    assert found["stem/shifted"].min() < -0.5
+    np.testing.assert_array_equal(found["stem/pool"].max(axis=(2, 3)), found["head/pool"])
+    wanted = head(found["head/pool"])
+    assert np.linalg.norm(found["head/logits"] - wanted) <= 1e-14 * np.linalg.norm(wanted)
+
+
+def test_constants_are_cast_from_float64_whatever_the_model_was_before():
+    x = images((33, 31))
+    exact = built(fine_tuned, ANY)
+    model = built(fine_tuned, ANY, "float32").half().to("cpu").float().double()
+    assert model.load_state_dict(exact.state_dict()).missing_keys == []
+    with torch.inference_mode():
+        assert torch.equal(model(x), exact(x))
+        for dtype in (torch.float32, torch.bfloat16):
+            assert model.to(dtype)(x.to(dtype)).dtype == dtype
 
 
 def test_tensors_that_do_not_fit_are_refused():

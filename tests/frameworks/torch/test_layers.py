@@ -11,7 +11,7 @@ import torch
 
 from porter.errors import PaddingError
 from porter.frameworks import torch as framework
-from porter.frameworks.torch.layers import SamePad2d
+from porter.frameworks.torch.layers import Affine, SamePad2d
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Relu, site_of
 from porter.padding import LOWEST, Convention, Front, Realisation, Window, pad_amounts, row
 from porter.plan import ANY, Plan, make_plan
@@ -116,3 +116,34 @@ def test_plans_of_other_frameworks_are_refused():
     for realisation in (Realisation(Convention("same")), Realisation(Convention("explicit", (0, 1, 0, 1))), subsampled):
         with pytest.raises(PaddingError, match="conv: torch"):
             framework.build(Plan(graph, {"conv": realisation}, None), {"conv": {"kernel": np.ones((2, 2, 3, 3))}}, {}, "float32")
+
+
+SCALE, OFFSET = [1 / 0.229, -1 / 3, 1e-30], [-0.485 / 0.229, 0.1, 1 / 7]
+
+
+@pytest.mark.parametrize("made_on", ["cpu", "meta"])
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 3)], ids=["maps", "features"])
+def test_constants_stay_exact_through_every_move_of_the_layer(made_on, shape):
+    with torch.device(made_on):
+        affine = Affine(SCALE, OFFSET)
+    x = torch.linspace(-2, 2, 6, dtype=torch.float64).reshape(2, 3, *[1] * (len(shape) - 2)).expand(shape)
+    wanted = torch.stack([x[:, c] * SCALE[c] + OFFSET[c] for c in range(3)], 1)
+    moves = [
+        lambda layer: layer,
+        lambda layer: layer.half().float(),
+        lambda layer: layer.to("cpu", torch.bfloat16),
+        lambda layer: layer.to("meta"),
+        lambda layer: layer.to_empty(device="cpu"),
+        lambda layer: layer.double(),
+    ]
+    for move in moves:
+        affine = move(affine)
+        assert affine.state_dict() == {}
+        assert torch.equal(affine(x), wanted)
+        assert affine(x.float()).dtype == torch.float32
+
+
+def test_one_constant_is_for_all_channels_and_an_absent_one_changes_nothing():
+    x = torch.linspace(-2, 2, 24, dtype=torch.float64).reshape(1, 2, 3, 4)
+    assert torch.equal(Affine(1 / 3)(x), x * (1 / 3))
+    assert torch.equal(Affine(offset=-1 / 7)(x), x + -1 / 7)

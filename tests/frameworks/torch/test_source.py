@@ -17,11 +17,11 @@ import torch
 from porter.errors import GraphError
 from porter.frameworks import torch as framework
 from porter.frameworks.torch.source import model_source
-from porter.graph import INPUT, Add, AvgPool, BatchNorm, Concat, Conv, Graph, MaxPool, Node, Relu, Scope, tensor_shapes
+from porter.graph import INPUT, Add, Affine, AvgPool, BatchNorm, Concat, Conv, Graph, MaxPool, Node, Relu, Scope, tensor_shapes
 from porter.padding import LOWEST, Convention, Window
 from porter.plan import ANY, make_plan
 from porter.recipe import expand, find_recipe
-from tests.frameworks.torch.graphs import Writer, inception, mobilenet_v2, resnet_v2, small_mobilenet
+from tests.frameworks.torch.graphs import Writer, fine_tuned, inception, mobilenet_v2, resnet_v2, small_mobilenet
 from tests.standin import calibrated_tensors, smooth_images
 
 SIZE = (33, 31)
@@ -66,7 +66,7 @@ def unlike_uses():
     return w.graph()
 
 
-MAKERS = [small_mobilenet, slim_mobilenet, lower_mobilenet, resnet_v2, deep_resnet, inception, odd_pools, unlike_uses]
+MAKERS = [small_mobilenet, slim_mobilenet, lower_mobilenet, resnet_v2, deep_resnet, inception, odd_pools, unlike_uses, fine_tuned]
 
 
 @cache
@@ -127,6 +127,54 @@ def test_mobilenet_v2_reads_like_the_paper():
     assert "(24, 2, 6, 2),\n" in source, "a row of the paper's table: filters, stride, expansion, repeats"
     assert "conv_pad=nn.ZeroPad2d((0, 1, 0, 1)) if stride > 1 else nn.Identity()," in source
     assert source.count("\n") < 125
+
+
+def test_a_fine_tuned_model_reads_as_a_person_would_write_it():
+    source = model_source(make_plan(fine_tuned(), ANY, framework.CAPABILITIES))
+    assert "self.pixels = Affine(scale=0.3333333333333333, offset=-0.14285714285714285)\n" in source
+    assert "scale=[4.366812227074235, 4.464285714285714, 4.444444444444445],\n" in source
+    assert "shifted=Affine(offset=-0.7),\n" in source
+    head = source[source.index("self.head = chain(") :]
+    lines = [
+        "pool=nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten()),",
+        "norm=nn.BatchNorm1d(8, eps=0.001, momentum=0.001),",
+        "dense1=nn.Linear(8, 16),",
+        "relu1=nn.ReLU(),",
+        "norm1=nn.BatchNorm1d(16, eps=0.001, momentum=0.001, affine=False),",
+        "dense2=nn.Linear(16, 12, bias=False),",
+        "logits=nn.Linear(12, 5),",
+    ]
+    assert [line for line in lines if f"            {line}\n" not in head] == []
+    assert "float32" not in source.split("DTYPES")[0]
+
+
+def test_constants_of_blocks_are_their_arguments():
+    w = Writer()
+    for index, constants in enumerate([(0.1, 0.2, 0.3), (0.5, 0.6, 0.7), (0.1, 0.2, 0.3), (2.5,), (0.1,), (0.2,)]):
+        path = f"block{index}"
+        w.scope(path, "scaled", number=index)
+        w.conv(f"{path}/conv", 3, 3)
+        w.add(f"{path}/affine", Affine(constants, (0.1,)))
+    plan = make_plan(w.graph(), ANY, framework.CAPABILITIES)
+    namespace: dict[str, object] = {"__name__": "model"}
+    exec(compile(model_source(plan), "model.py", "exec"), namespace)
+    random = np.random.default_rng(0)
+    tensors = {p: {r: random.standard_normal(s) for r, s in roles.items()} for p, roles in tensor_shapes(plan.graph).items()}
+    built = framework.build(plan, tensors, {}, "float64")
+    model = namespace["Model"]().double().eval()
+    model.load_state_dict(built.state_dict())
+    x = torch.from_numpy(smooth_images(3, SIZE, 3, 2)).double()
+    assert torch.equal(model(x), built(x))
+    assert model_source(plan).count("class Scaled(") == 1
+
+
+def test_a_model_loaded_in_float32_and_made_double_is_as_exact_as_one_built_in_float64(tmp_path):
+    module, plan = written(tmp_path, fine_tuned)
+    exact = framework.build(plan, framework.read_port(tmp_path, plan, {}), {}, "float64")
+    model = module.load().double()
+    x = torch.from_numpy(smooth_images(3, SIZE, 3, 2)).double()
+    with torch.inference_mode():
+        assert torch.equal(model(x), exact(x))
 
 
 def test_a_long_resnet_is_no_longer_than_a_short_one():
@@ -221,8 +269,9 @@ def test_a_fixed_size_is_refused_elsewhere_and_in_a_trace(tmp_path):
         traced(torch.ones(1, 3, 33, 31))
 
 
-def test_any_size_traced_and_exported(tmp_path):
-    model = written(tmp_path, small_mobilenet)[0].load()
+@pytest.mark.parametrize("make", [small_mobilenet, fine_tuned])
+def test_any_size_traced_and_exported(tmp_path, make):
+    model = written(tmp_path, make)[0].load()
     x = torch.from_numpy(smooth_images(3, (32, 32), 3, 2))
     with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:
         traced = torch.jit.trace(model, x, check_trace=False)

@@ -10,12 +10,12 @@ import torch
 
 from porter.frameworks import torch as framework
 from porter.frameworks.torch.source import model_source
-from porter.graph import Add, AvgPool, BatchNorm, Concat, Graph, Identity, MaxPool, Relu, tensor_shapes
+from porter.graph import Add, Affine, AvgPool, BatchNorm, Concat, Graph, Identity, MaxPool, Relu, tensor_shapes
 from porter.padding import LOWEST, Convention, Window
 from porter.plan import ANY, make_plan
 from tests.frameworks.torch.graphs import SAME, Writer
 
-STEPS = ["conv", "conv", "norm", "relu", "max_pool", "avg_pool", "container", "join", "optional"]
+STEPS = ["conv", "conv", "norm", "relu", "max_pool", "avg_pool", "container", "join", "optional", "affine"]
 
 
 def random_graph(seed: int) -> Graph:
@@ -47,6 +47,11 @@ def random_block(w: Writer, path: str, nested: bool, filters: int, flag: bool, r
                 w.conv(name, width, kernel, source=choose.choice(values), bias=choose.random() < 0.5)
             case "norm":
                 w.add(name, BatchNorm(1e-3, 0.1), choose.choice(values))
+            case "affine":
+                own = choose.random() < 0.5
+                source = choose.choice(values)
+                scale = tuple(choose.uniform(0.5, 2.0) for _ in range(w.width[source] if own else 1))
+                w.add(name, Affine(scale, (choose.choice([0.0, 0.1]),)), source)
             case "relu":
                 w.add(name, Relu(), choose.choice(values))
             case "max_pool":

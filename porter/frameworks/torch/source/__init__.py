@@ -69,6 +69,7 @@ def model_source(plan: Plan) -> str:
 def _head(channels: int, size: str, body: str) -> str:
     functional = "from torch.nn import functional as F\n" if "F." in body else ""
     ordered = "from collections import OrderedDict\n" if "chain(" in body else ""
+    ordered += "from collections.abc import Callable, Sequence\n" if "Callable[" in body else ""
     return (
         f'"""Input: N x {channels} x H x W, {size}. Written by porter; `load()` reads the weights beside it."""\n\n'
         f"import json\nimport math\n{ordered}from pathlib import Path\n\nimport torch\nfrom torch import nn\n{functional}"

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
-from porter.frameworks.torch.source.text import literal
+from porter.frameworks.torch.source.text import Expression, literal, spelled
 from porter.frameworks.torch.steps import Value
 
 Vector = Mapping[int, Value]
@@ -58,15 +58,15 @@ class Arguments:
                 return text
         return None
 
-    def express(self, slot: str, vector: Vector, owner: str) -> str:
-        """Text that has, in every use, the value of `slot`; a new argument where nothing else will do.
+    def express(self, slot: str, vector: Vector, owner: str) -> Expression:
+        """An expression that has, in every use, the value of `slot`; a new argument where nothing else will do.
 
         Args:
             owner: the part that has the slot, to name a new argument after.
         """
         values = set(vector.values())
         if len(values) == 1:
-            return literal(values.pop())
+            return spelled(values.pop())
         for text, names, candidate in self._candidates(slot):
             if _covers(candidate, vector):
                 self._used.update(names)

@@ -11,7 +11,7 @@ from porter.frameworks.torch.source.forward import Forward
 from porter.frameworks.torch.source.runs import Run, find_runs
 from porter.frameworks.torch.source.template import CHAIN, Alternative, Edge, Template, TemplatePart
 from porter.frameworks.torch.source.text import INDENT, Call, Choice, Expression, Item, call, lines, literal
-from porter.frameworks.torch.steps import FUNCTIONS, GLOBAL_POOL, Value
+from porter.frameworks.torch.steps import FUNCTIONS, GLOBAL_POOLS, Value
 
 _POSITIONAL: Mapping[str, tuple[str, ...]] = {
     "BatchNorm1d": ("num_features",),
@@ -30,6 +30,7 @@ _WINDOW: Mapping[str, Value] = {"padding": 0, "dilation": 1, "ceil_mode": False,
 _NORM: Mapping[str, Value] = {"eps": 1e-5, "momentum": 0.1, "affine": True}
 # Torch's own defaults (and layers.py's), which a call leaves out.
 _DEFAULTS: Mapping[str, Mapping[str, Value]] = {
+    "Affine": {"scale": 1.0, "offset": 0.0},
     "BatchNorm1d": _NORM,
     "BatchNorm2d": _NORM,
     "Conv2d": {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "bias": True},
@@ -40,7 +41,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Value]] = {
     "SameAvgPool2d": {"lower": False},
     "SamePad2d": {"dilation": 1, "lower": False, "value": 0.0},
 }
-OWN_LAYERS = frozenset({"PaddedAvgPool2d", "SameAvgPool2d", "SamePad2d"})
+OWN_LAYERS = frozenset({"Affine", "PaddedAvgPool2d", "SameAvgPool2d", "SamePad2d"})
 _IDENTITY = "nn.Identity()"
 
 
@@ -229,9 +230,9 @@ class _Writer:
             value = Choice(yes, condition, value)
         return Item(value, part.name, why)
 
-    def _call(self, kind: str, texts: Mapping[str, str]) -> Call:
-        if kind == GLOBAL_POOL:
-            return call("nn.Sequential", "nn.AdaptiveAvgPool2d(1)", "nn.Flatten()")
+    def _call(self, kind: str, texts: Mapping[str, Expression]) -> Call:
+        if kind in GLOBAL_POOLS:
+            return call("nn.Sequential", f"nn.{GLOBAL_POOLS[kind]}(1)", "nn.Flatten()")
         if kind in self.classes:
             parameters = self.classes[kind].parameters
             positional = [texts[p.name] for p in parameters if p.default is None]

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Protocol
 
 from porter.frameworks.torch.source.template import TemplatePart
-from porter.frameworks.torch.source.text import INDENT, Call, Item, lines, literal
+from porter.frameworks.torch.source.text import INDENT, Call, Expression, Item, lines, literal, spelled
 from porter.frameworks.torch.steps import Value
 
 SHORTEST = 5
@@ -56,10 +56,10 @@ class Run:
         stop = self.start + len(self.names)
         return f"range({stop})" if self.start == 0 else f"range({self.start}, {stop})"
 
-    def lines(self, target: str, call: Callable[[str, Mapping[str, str]], Call]) -> list[str]:
+    def lines(self, target: str, call: Callable[[str, Mapping[str, Expression]], Call]) -> list[str]:
         """The loop that adds the parts to `target`; `call` writes a use of the class from the text of its arguments."""
         varying = [name for name in self.own if len({use[name] for use in self.arguments}) > 1]
-        texts = {name: name if name in varying else literal(self.arguments[0][name]) for name in self.own}
+        texts: dict[str, Expression] = {name: name if name in varying else spelled(self.arguments[0][name]) for name in self.own}
         step = self._next_channels(varying)
         if step is not None:
             varying.remove("channels")

@@ -1,0 +1,185 @@
+"""Which files a TensorFlow checkpoint consists of, whatever part of it was named; nothing here imports TensorFlow.
+
+V2 (the default since 1.0) is a prefix with an `.index` and `.data-00000-of-0000N` shards; V1 is one file, or shards named
+`PREFIX-00000-of-0000N`. Both indices are tables of tensorflow/core/lib/io/format.h.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from porter.errors import FileError
+
+Version = Literal["tf-checkpoint-v1", "tf-checkpoint-v2"]
+TABLE_MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
+"""The last eight bytes of a table."""
+
+_SHARD = re.compile(r"(?P<prefix>.+)\.data-\d{5}-of-(?P<count>\d{5})")
+_OLD_SHARD = re.compile(r"(?P<prefix>.+)-(?:\d{5}|\?{5})-of-(?P<count>\d{5})")
+_LATEST = re.compile(r'^\s*model_checkpoint_path\s*:\s*"((?:[^"\\]|\\.)*)"', re.MULTILINE)
+_STATE = "checkpoint"
+_MOST_STATE = 1 << 20
+_MOST_SHARDS = 4096
+_LISTED = 5
+
+
+@dataclass(frozen=True)
+class CheckpointFiles:
+    """One checkpoint.
+
+    Attributes:
+        prefix: what TensorFlow calls it; for V1 the file, or the pattern of its shards.
+        files: all that hold its tensors; of V2 the index first.
+    """
+
+    prefix: str
+    format: Version
+    files: tuple[Path, ...]
+
+
+def table_version(head: bytes) -> Version:
+    """Which of the two a table is, by its first entry, whose key is empty in both.
+
+    In V2 it is a BundleHeaderProto, whose first field is a number, the shards (tensor_bundle.proto); in V1 SavedTensorSlices,
+    whose first field is a message (saved_tensor_slice.proto).
+    """
+    entry = re.match(rb"\x00\x00[\x80-\xff]*[\x00-\x7f](.)", head, re.DOTALL)
+    return "tf-checkpoint-v2" if entry and entry[1] == b"\x08" else "tf-checkpoint-v1"
+
+
+def is_checkpoint_folder(folder: Path) -> bool:
+    """Whether a folder holds a checkpoint: a `checkpoint` state file, or an `.index`."""
+    return (folder / _STATE).is_file() or any(_is_table(path) for path in folder.glob("*.index"))
+
+
+def is_checkpoint_part(path: Path) -> bool:
+    """Whether a path that is no table itself names a checkpoint: its prefix, a data shard of V2, or a V1 pattern."""
+    if path.exists():
+        return _SHARD.fullmatch(path.name) is not None
+    return _beside(path, ".index").is_file() or bool(_old_shards(path))
+
+
+def find_checkpoint(path: Path) -> CheckpointFiles:
+    """The checkpoint that `path` names: its prefix, its `.index`, a shard of it, or the folder of a `checkpoint` state file.
+
+    Raises:
+        FileError: no such checkpoint, a shard is missing, or a folder leaves open which of several is meant.
+    """
+    if path.is_dir():
+        return find_checkpoint(_latest(path))
+    shard = _SHARD.fullmatch(path.name)
+    if shard:
+        path = path.with_name(shard["prefix"])
+        if not _beside(path, ".index").is_file():
+            raise FileError(
+                "this is a checkpoint's data without its index", where=str(path), next=f"put {path.name}.index beside it"
+            )
+    if path.suffix == ".index" and _is_table(path):
+        path = path.with_name(path.name.removesuffix(".index"))
+    index = _beside(path, ".index")
+    if index.is_file():
+        if not _is_table(index):
+            raise FileError("the checkpoint's index is cut short or damaged", where=str(index), next="fetch or copy it again")
+        return CheckpointFiles(str(path), "tf-checkpoint-v2", (index, *_shards(path)))
+    old = _old_shards(path)
+    if old:
+        return old
+    if not path.is_file():
+        raise FileError("there is no such checkpoint", where=str(path), next="name its prefix, its .index or its folder")
+    return CheckpointFiles(str(path), "tf-checkpoint-v1", (path,))
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _is_table(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, 2)
+            stream.seek(max(0, size - len(TABLE_MAGIC)))
+            return stream.read() == TABLE_MAGIC
+    except OSError:
+        return False
+
+
+def _shards(prefix: Path) -> tuple[Path, ...]:
+    """The data files of V2. Where a save with another number of shards has left some behind, the one complete set counts."""
+    counts = {
+        match["count"] for path in _siblings(prefix) if (match := _SHARD.fullmatch(path.name)) and match["prefix"] == prefix.name
+    }
+    missing: list[str] = []
+    complete = []
+    for count in sorted(counts):
+        files = _numbered(prefix, ".data-", int(count))
+        absent = [path.name for path in files if not path.is_file()]
+        missing += absent
+        if not absent:
+            complete.append(files)
+    if len(complete) == 1:
+        return complete[0]
+    if complete:
+        raise FileError("the data files of several saves stand here", where=str(prefix), next="remove those of the older one")
+    wanted = ", ".join(missing[:_LISTED]) or f"{prefix.name}.data-00000-of-00001"
+    raise FileError(f"the checkpoint's data is missing: expected {wanted}", where=str(prefix), next="put it beside the .index")
+
+
+def _old_shards(path: Path) -> CheckpointFiles | None:
+    """V1 in shards: by one of them, by the pattern that a state file says, or by the prefix."""
+    named = _OLD_SHARD.fullmatch(path.name)
+    prefix = path.with_name(named["prefix"]) if named else path
+    found = [match for other in _siblings(prefix) if (match := _OLD_SHARD.fullmatch(other.name)) and match["prefix"] == prefix.name]
+    counts = {match["count"] for match in found if named is None or match["count"] == named["count"]}
+    if len(counts) != 1:
+        return None
+    count = counts.pop()
+    files = _numbered(prefix, "-", int(count))
+    absent = [file.name for file in files if not file.is_file()]
+    if absent:
+        raise FileError(
+            f"the checkpoint's data is missing: expected {absent[0]}", where=str(prefix), next="put it beside the others"
+        )
+    return CheckpointFiles(f"{prefix}-?????-of-{count}", "tf-checkpoint-v1", files)
+
+
+def _numbered(prefix: Path, before: str, count: int) -> tuple[Path, ...]:
+    if not 0 < count <= _MOST_SHARDS:
+        raise FileError(f"a checkpoint of {count} data files is not read", where=str(prefix))
+    return tuple(_beside(prefix, f"{before}{number:05}-of-{count:05}") for number in range(count))
+
+
+def _siblings(path: Path) -> list[Path]:
+    return sorted(path.parent.iterdir()) if path.parent.is_dir() else []
+
+
+def _latest(folder: Path) -> Path:
+    """The checkpoint that a folder's state file calls the latest, or the only one there."""
+    state = folder / _STATE
+    here = sorted(path.name.removesuffix(".index") for path in folder.glob("*.index"))
+    listed = ", ".join(here[:_LISTED]) or "none"
+    if not state.is_file():
+        if len(here) == 1:
+            return folder / here[0]
+        raise FileError(f"this folder holds several checkpoints: {listed}", where=str(folder), next="name one of them")
+    with state.open("rb") as stream:
+        names = _LATEST.findall(stream.read(_MOST_STATE).decode("utf-8", "replace"))
+    if len(set(names)) != 1:
+        raise FileError(
+            f"the state file names {len(set(names))} latest checkpoints, the folder holds {listed}",
+            where=str(state),
+            next="name one of them",
+        )
+    # A path from the machine that trained counts by its last part; a file says nothing about other folders of this machine.
+    name = PurePosixPath(names[0]).name
+    path = folder / name
+    if not (_beside(path, ".index").is_file() or path.is_file() or _old_shards(path)):
+        raise FileError(
+            f"the state file calls '{name}' the latest, which is not there; the folder holds {listed}",
+            where=str(state),
+            next="name one of them",
+        )
+    return path

@@ -1,0 +1,66 @@
+"""Which tensors of a TensorFlow checkpoint are the model's, and what they are called. Names and shapes alone; no framework."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+Shape = tuple[int, ...]
+
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+"""The key of the proto that says which object each tensor of a TF 2 checkpoint belongs to (trackable_object_graph.proto)."""
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+
+# Slots stand at `X/NAME` (tensorflow/python/training/slot_creator.py); a second one of a class gets `_1`. `biased` and
+# `local_step` are assign_moving_average's with zero_debias (tensorflow/python/training/moving_averages.py).
+_SLOT = re.compile(
+    r"(?P<variable>.+)/(?:Momentum|RMSProp|Adam|AdaMax|Adagrad|AdagradDA|Adadelta|Ftrl|Proximal\w*|biased|local_step)(?:_\d+)?"
+)
+_COUNTER = re.compile(r"(?:.*/)?(?:beta[12]_power|global_step)(?:_\d+)?")
+_TRAINING = frozenset({"optimizer", "keras_api", ".OPTIMIZER_SLOT", "save_counter", "seed_generator"})
+"""Steps of an object path that lead away from the model; `keras_api` holds metrics, `seed_generator` a dropout's random state."""
+_TRAINED = "_trainable_variables"
+"""Where an optimiser of Keras 3 keeps the model's own variables, which a checkpoint may know by that path alone."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """What the object graph says of one tensor: its key in the checkpoint, and the name that its variable was made with."""
+
+    key: str
+    full_name: str
+
+
+def training_state(shapes: Mapping[str, Shape], owners: Collection[Owner] = ()) -> set[str]:
+    """Keys that belong to the training: an optimiser's slots beside a variable, its counters, metrics, random state.
+
+    A slot is told by its name and by standing beside a variable of its shape, perhaps in an optimiser's own scope, so that a
+    layer that somebody called `Adam` stays.
+    """
+    random = {owner.key for owner in owners if owner.full_name.rpartition("/")[2] == "seed_generator_state"}
+    return {key for key, shape in shapes.items() if key in random or _is_training(key, shape, shapes)}
+
+
+def _is_training(key: str, shape: Shape, shapes: Mapping[str, Shape]) -> bool:
+    if _VALUE in key or "/.ATTRIBUTES/" in key or "/.OPTIMIZER_SLOT/" in key:
+        steps = key.split("/")
+        return not _TRAINING.isdisjoint(steps) and _TRAINED not in steps
+    if _COUNTER.fullmatch(key) and shape == ():
+        return True
+    slot = _SLOT.fullmatch(key)
+    if slot is None:
+        return False
+    parts = slot["variable"].split("/")
+    beside = ["/".join(parts[start:]) for start in range(len(parts))]
+    return any(name in shapes and shape in (shapes[name], ()) for name in beside)
+
+
+def model_names(keys: Collection[str], owners: Collection[Owner]) -> dict[str, str]:
+    """Key to tensor name. Keys of objects lose their `/.ATTRIBUTES/VARIABLE_VALUE`, and become the variables' own names where
+    every one of them has one of its own."""
+    names = {key: key.removesuffix(_VALUE) for key in keys}
+    full = {owner.key: owner.full_name for owner in owners if owner.key in names and owner.full_name}
+    counts = Counter((names | full).values())
+    return names | full if max(counts.values(), default=0) <= 1 else names

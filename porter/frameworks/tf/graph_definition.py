@@ -1,0 +1,108 @@
+"""A serialised GraphDef, cut down to what computes chosen nodes and checked to be pure maths before TensorFlow imports it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from importlib import import_module
+from typing import Any
+
+from porter.errors import FileError, GraphError, MissingFramework
+from porter.frameworks.tf.runtime import import_tensorflow
+
+PURE_OPS = frozenset(
+    (
+        *("Const", "Placeholder", "PlaceholderWithDefault", "Identity", "IdentityN", "Snapshot", "StopGradient", "PreventGradient"),
+        *("Conv2D", "DepthwiseConv2dNative", "BiasAdd", "BiasAddV1", "MatMul", "BatchMatMul", "BatchMatMulV2"),
+        *("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "BatchNormWithGlobalNormalization"),
+        *("MaxPool", "MaxPoolV2", "AvgPool", "Mean", "Sum", "Max", "Min", "Prod"),
+        *("Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign", "Softmax", "LogSoftmax", "Erf"),
+        *("Add", "AddV2", "AddN", "Sub", "Mul", "Div", "RealDiv", "Maximum", "Minimum", "SquaredDifference", "Pow", "ClipByValue"),
+        *("Neg", "Abs", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Exp", "Log", "Cast"),
+        *("Reshape", "Squeeze", "ExpandDims", "Transpose", "Concat", "ConcatV2", "Split", "SplitV", "Pack", "Unpack", "Slice"),
+        *("StridedSlice", "Shape", "ShapeN", "Size", "Rank", "Pad", "PadV2", "MirrorPad", "ArgMax", "GatherV2"),
+    )
+)
+"""Ops that read nothing, write nothing, call nothing and hold no state: all that a stranger's graph may run here."""
+
+_NUMBERS = ("half", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "int64", "bool")
+
+
+def read_definition(definition: bytes, outputs: Collection[str]) -> Any:
+    """The part of a serialised GraphDef that computes the ops named `outputs`, as a GraphDef.
+
+    Control inputs are left out, since ops that have no effects cannot need them; so are devices and attributes of TensorFlow's
+    own (`_class`, `_output_shapes`), which may name ops that are not part of it.
+
+    Raises:
+        FileError: these bytes are no GraphDef.
+        GraphError: an op that is named twice or does not exist.
+        MissingFramework: an op that is not on `PURE_OPS`, or one that this processor cannot run; named.
+    """
+    tensorflow = import_tensorflow()
+    whole = tensorflow.compat.v1.GraphDef()
+    try:
+        whole.ParseFromString(definition)
+    except import_module("google.protobuf.message").DecodeError as error:
+        raise FileError(f"not a GraphDef: {error}") from None
+    nodes: dict[str, Any] = {}
+    for node in whole.node:
+        if node.name in nodes:
+            raise GraphError("two ops have this name", where=node.name)
+        nodes[node.name] = node
+    wanted = _ancestors(nodes, outputs)
+    part = tensorflow.compat.v1.GraphDef(versions=whole.versions, node=[_bare(nodes[name]) for name in nodes if name in wanted])
+    _expect_pure(part)
+    for node in part.node:
+        _expect_numbers(tensorflow, node)
+    return part
+
+
+def op_name(source: str) -> str:
+    """The op that an entry of NodeDef.input reads: `name` of `name`, `name:1` and `^name`."""
+    return source.removeprefix("^").split(":", 1)[0]
+
+
+def output_index(source: str) -> int:
+    """Which output of its op an entry of NodeDef.input reads."""
+    _, _, index = source.partition(":")
+    return int(index) if index.isdecimal() else 0
+
+
+def _ancestors(nodes: dict[str, Any], outputs: Collection[str]) -> set[str]:
+    found: set[str] = set()
+    waiting = [(name, "the outputs") for name in outputs]
+    while waiting:
+        name, reader = waiting.pop()
+        if name in found:
+            continue
+        if name not in nodes:
+            raise GraphError(f"reads '{name}', which the graph does not have", where=reader)
+        found.add(name)
+        waiting += [(op_name(source), name) for source in nodes[name].input if not source.startswith("^")]
+    return found
+
+
+def _expect_pure(graph: Any) -> None:
+    for node in graph.node:
+        if node.op not in PURE_OPS:
+            raise MissingFramework(f"porter runs no op '{node.op[:60]}'", where=node.name, next="only pure maths is run")
+
+
+def _expect_numbers(tensorflow: Any, node: Any) -> None:
+    """Refuses text, handles to what is outside of the graph, and an order of axes that needs a GPU."""
+    numbers = {getattr(tensorflow, name).as_datatype_enum for name in _NUMBERS}
+    for key, value in node.attr.items():
+        types = [value.type] if value.WhichOneof("value") == "type" else list(value.list.type)
+        if not numbers.issuperset(types):
+            raise MissingFramework(f"porter runs no '{node.op}' whose {key} is no type of numbers", where=node.name)
+    if "data_format" in node.attr and node.attr["data_format"].s != b"NHWC":
+        layout = node.attr["data_format"].s.decode(errors="replace")[:20]
+        raise MissingFramework(f"TensorFlow runs '{node.op}' with data_format {layout} on no CPU", where=node.name)
+
+
+def _bare(node: Any) -> Any:
+    kept = type(node)(name=node.name, op=node.op, input=[source for source in node.input if not source.startswith("^")])
+    for key, value in node.attr.items():
+        if not key.startswith("_"):
+            kept.attr[key].CopyFrom(value)
+    return kept

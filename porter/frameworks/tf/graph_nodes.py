@@ -1,0 +1,104 @@
+"""A GraphDef's nodes, apart from TensorFlow: what each reads, and its attributes with the defaults that files leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from porter.errors import FileError
+
+Reference = tuple[str, int]
+"""A value: the node that gives it, and which of its outputs."""
+Refuse = Callable[[str], FileError]
+"""Makes the error for a message, with the file it is about."""
+
+MOST_NODES = 1 << 18
+"""Bound of a graph: functions that call functions would grow without end."""
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """One node.
+
+    Attributes:
+        inputs: the values that it reads; control inputs, which only order side effects, are left out.
+        attributes: name to AttrValue (tensorflow/core/framework/attr_value.proto).
+    """
+
+    name: str
+    op: str
+    inputs: tuple[Reference, ...]
+    attributes: Mapping[str, Any]
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        return tuple(self.attributes[name].list.i) if name in self.attributes else ()
+
+    def text(self, name: str, default: str) -> str:
+        return self.attributes[name].s.decode("utf-8", "replace") if name in self.attributes else default
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return bool(self.attributes[name].b) if name in self.attributes else default
+
+    def real(self, name: str, default: float) -> float:
+        """A float, which a file keeps in 32 bits: 0.001 reads as 0.0010000000474974513."""
+        return float(self.attributes[name].f) if name in self.attributes else default
+
+    def type(self, name: str) -> int:
+        """A DataType's number (tensorflow/core/framework/types.proto); 0 where there is none."""
+        return int(self.attributes[name].type) if name in self.attributes else 0
+
+
+def parse_nodes(protos: Iterable[Any], refuse: Refuse) -> dict[str, GraphNode]:
+    """The nodes of a GraphDef by name.
+
+    Raises:
+        FileError: two nodes of one name, or too many.
+    """
+    nodes: dict[str, GraphNode] = {}
+    for proto in protos:
+        if proto.name in nodes or len(nodes) > MOST_NODES:
+            raise refuse(f"two nodes have the name '{proto.name}'" if proto.name in nodes else f"more than {MOST_NODES} nodes")
+        inputs = tuple(parse_reference(text) for text in proto.input if not text.startswith("^"))
+        nodes[proto.name] = GraphNode(proto.name, proto.op, inputs, proto.attr)
+    return nodes
+
+
+def parse_reference(text: str) -> Reference:
+    """`conv` and `conv:0` are the first output of a node."""
+    name, _, index = text.rpartition(":")
+    return (name, int(index)) if name and index.isdigit() else (text, 0)
+
+
+def ordered(nodes: Mapping[str, GraphNode], ends: Collection[str], refuse: Refuse) -> dict[str, GraphNode]:
+    """The nodes that `ends` depend on, each after what it reads.
+
+    Raises:
+        FileError: a node reads one that is not there, or, as in a while loop, itself.
+    """
+    done: dict[str, GraphNode] = {}
+    open_nodes: set[str] = set()
+    waiting = list(reversed(list(ends)))
+    while waiting:
+        name = waiting[-1]
+        if name not in nodes:
+            raise refuse(f"a node reads '{name}', which the graph does not have")
+        missing = [source for source, _ in nodes[name].inputs if source not in done]
+        if name in done or not missing:
+            done.setdefault(name, nodes[name])
+            open_nodes.discard(waiting.pop())
+        elif name in open_nodes:
+            raise refuse(f"the graph runs in a loop through '{name}'")
+        else:
+            open_nodes.add(name)
+            waiting += reversed(missing)
+    return done
+
+
+def depending(nodes: Mapping[str, GraphNode], sources: Collection[str]) -> set[str]:
+    """Names of the nodes that read `sources`, directly or not, and they themselves. `nodes` are in order."""
+    found = set(sources)
+    for node in nodes.values():
+        if any(source in found for source, _ in node.inputs):
+            found.add(node.name)
+    return found

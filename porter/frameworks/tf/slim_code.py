@@ -1,0 +1,126 @@
+"""TF-slim's own code, as the packages that carry it have it, on a TensorFlow that has no `tf.contrib` any more.
+
+tf-slim is slim itself. MobileNet v1 and v2 of tensorflow/models (research/slim/nets) are on no package index but in the wheel
+of mmdnn 0.3.1, under conversion/examples/tensorflow/models; mmdnn itself is not imported.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from porter.errors import MissingFramework
+from porter.frameworks.tf.runtime import import_tensorflow
+
+_MODELS = "mmdnn/conversion/examples/tensorflow/models"
+_MOBILENET = "mmdnn.conversion.examples.tensorflow.models.mobilenet"
+# Where TensorFlow looks for its old batch norm (tensorflow/python/layers/normalization.py), and where tf_keras has it.
+_NORMALISATION = ("tf_keras.legacy_tf_layers.normalization", "tf_keras.src.legacy_tf_layers.normalization")
+
+
+@cache
+def import_slim() -> Any:
+    """The `tf_slim` module, able to make batch norms.
+
+    Raises:
+        MissingFramework: tf-slim or tf_keras is not installed.
+    """
+    import_tensorflow()
+    wanted, actual = _NORMALISATION
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with _modules({wanted: import_module(actual)}):
+                # Looked up, so that TensorFlow's lazy loader keeps the module that it finds now.
+                _ = import_module("tensorflow.python.layers.normalization").BatchNormalization
+            return import_module("tf_slim")
+    except (ImportError, AttributeError) as error:
+        raise MissingFramework(f"tf-slim cannot be imported: {error}", next=pip_line()) from None
+
+
+@cache
+def import_mobilenet_v1() -> ModuleType:
+    """The module `nets.mobilenet_v1` of tensorflow/models.
+
+    Raises:
+        MissingFramework: tf-slim, tf_keras or mmdnn is not installed.
+    """
+    with _old_tensorflow(import_slim()):
+        return _load("mobilenet_v1.py")
+
+
+@cache
+def import_mobilenet_v2() -> ModuleType:
+    """The module `nets.mobilenet.mobilenet_v2` of tensorflow/models.
+
+    Raises:
+        MissingFramework: tf-slim, tf_keras or mmdnn is not installed.
+    """
+    package = ModuleType(_MOBILENET)
+    with _old_tensorflow(import_slim()), _modules({_MOBILENET: package}):
+        for name in ("conv_blocks", "mobilenet"):
+            setattr(package, name, _load(f"mobilenet/{name}.py"))
+        return _load("mobilenet/mobilenet_v2.py")
+
+
+def pip_line() -> str:
+    """What to type; without dependencies, since theirs would bring a second TensorFlow beside tensorflow-cpu."""
+    minor = ".".join(import_tensorflow().__version__.split(".")[:2])
+    return f"pip install --no-deps tf-slim==1.1.0 'tf_keras=={minor}.*' mmdnn==0.3.1"
+
+
+def _load(file: str) -> ModuleType:
+    """A module of the models by its file, without the packages around it."""
+    try:
+        path = Path(str(distribution("mmdnn").locate_file(f"{_MODELS}/{file}")))
+    except PackageNotFoundError:
+        raise MissingFramework("mmdnn, which carries slim's MobileNets, is not installed", next=pip_line()) from None
+    spec = spec_from_file_location(f"slim_{path.stem}", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise MissingFramework("this version of mmdnn does not carry slim's MobileNets", where=str(path), next=pip_line())
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class _OldTensorflow(ModuleType):
+    """TensorFlow 1's names, `contrib.slim` and `contrib.layers` among them."""
+
+    def __init__(self, tensorflow: Any, slim: Any) -> None:
+        super().__init__("tensorflow")
+        self._names = tensorflow.compat.v1
+        self.contrib = SimpleNamespace(slim=slim, layers=slim)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._names, name)
+
+
+@contextmanager
+def _old_tensorflow(slim: Any) -> Iterator[None]:
+    """What is imported within sees TensorFlow 1."""
+    with _modules({"tensorflow": _OldTensorflow(import_tensorflow(), slim)}):
+        yield
+
+
+@contextmanager
+def _modules(modules: Mapping[str, ModuleType]) -> Iterator[None]:
+    """`sys.modules` with these in it, and as it was afterwards."""
+    before = {name: sys.modules.get(name) for name in modules}
+    sys.modules.update(modules)
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            if module is None:
+                sys.modules.pop(name, None)
+            else:
+                sys.modules[name] = module

@@ -1,0 +1,193 @@
+"""The file's own graph wins: what is taken from it, what is said about it, and what is refused."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from porter.adoption import fit_by_graph
+from porter.errors import MappingError
+from porter.fit import Fit
+from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.file_graph import FileGraph, FileNode, Foreign, OutputActivation
+from porter.graph import INPUT, Add, Affine, BatchNorm, Conv, Dense, GlobalMaxPool, Relu, Relu6, tensor_shapes
+from porter.padding import Convention
+from porter.recipe import expand, find_recipe
+from tests.file_graphs import appended, as_file, changed, inserted, layer_of
+
+RECIPE = find_recipe("mobilenet_v2")
+ZOO = RECIPE.zoo("keras", "mobilenet_v2")
+DRAFT = expand(RECIPE, "mobilenet_v2", ZOO, {})
+FILE = as_file(DRAFT)
+SITE = "block1/depthwise/conv"
+LOGITS = layer_of(DRAFT, "head/logits")
+
+
+def fit(file: FileGraph, *settings: str) -> Fit:
+    names = {tensor for node in file.nodes for tensor in node.tensors.values()}
+    checkpoint = Checkpoint(Path("a.keras"), "keras", "tf", {name: np.zeros(1) for name in names}, graph=file)
+    return fit_by_graph(RECIPE, "mobilenet_v2", ZOO, checkpoint, settings)
+
+
+def dense(name: str, units: int) -> FileNode:
+    return FileNode(name, Dense(units), (), {"kernel": f"{name}/kernel", "bias": f"{name}/bias"}, name)
+
+
+def conv_of(path: str) -> Conv:
+    op = DRAFT.by_path[path].op
+    assert isinstance(op, Conv)
+    return op
+
+
+def test_a_file_with_the_recipes_graph_gives_the_recipes_graph_whatever_its_layers_are_called() -> None:
+    found = fit(FILE)
+    assert found.graph == DRAFT
+    assert not found.warnings and not found.ignored
+    assert found.found["stem/conv", "kernel"] == "layer_0/kernel"
+    assert found.own_head and found.source_classes == 1000
+    assert found.today["layer_0/kernel"] == "Conv1/kernel"
+
+
+def test_pads_equal_at_the_files_size_are_taken_in_silence_and_others_are_reported() -> None:
+    even = changed(FILE, layer_of(DRAFT, SITE), op=replace(conv_of(SITE), convention=Convention("explicit", (0, 1, 0, 1))))
+    taken = fit(even)
+    assert taken.graph.by_path[SITE].op == replace(conv_of(SITE), convention=Convention("explicit", (0, 1, 0, 1)))
+    assert not taken.warnings
+    odd = fit(replace(even, size=(225, 201)))
+    assert SITE in odd.warnings[0] and "((0,1),(0,1))" in odd.warnings[0]
+    assert not odd.today  # the zoo's own implementation is another function
+
+
+def test_strides_epsilons_biases_and_clipping_are_the_files() -> None:
+    file = changed(FILE, layer_of(DRAFT, "stem/relu"), op=Relu())
+    file = changed(file, layer_of(DRAFT, "stem/norm"), op=BatchNorm(1e-5, 0.0))
+    bias = {"kernel": "layer_0/kernel", "bias": "layer_0/bias"}
+    file = changed(file, layer_of(DRAFT, "stem/conv"), op=replace(conv_of("stem/conv"), bias=True), tensors=bias)
+    found = fit(file)
+    assert found.graph.by_path["stem/relu"].op == Relu()
+    assert found.graph.by_path["stem/norm"].op == BatchNorm(1e-5, 0.001)  # the momentum is the recipe's where the file has none
+    assert found.found["stem/conv", "bias"] == "layer_0/bias"
+    said = " ".join(found.warnings)
+    assert "epsilon 1e-05 where the recipe has 0.001" in said and "Relu where the recipe has Relu6" in said and "a bias" in said
+
+
+def test_the_order_of_a_sums_inputs_does_not_matter() -> None:
+    name = layer_of(DRAFT, "block2/add")
+    swapped = changed(FILE, name, inputs=FILE.by_name[name].inputs[::-1])
+    assert fit(swapped).graph == DRAFT
+
+
+def test_scaled_pixels_stay_in_the_graph() -> None:
+    found = fit(
+        inserted(FILE, layer_of(DRAFT, "stem/conv"), FileNode("rescaling", Affine((1 / 127.5,), (-1.0,)), (), {}, "rescaling"))
+    )
+    assert [node.path for node in found.graph.nodes[:2]] == ["input/rescaling", "stem/conv"]
+    assert found.graph.by_path["stem/conv"].inputs == ("input/rescaling",)
+    assert found.graph.by_path["input/rescaling"].inputs == (INPUT,)
+    assert found.scaling == (Affine((1 / 127.5,), (-1.0,)),)
+
+
+def test_the_recipes_own_head_is_the_head_and_layers_behind_it_are_listed() -> None:
+    file = appended(FILE, dense("verdict", 2), FileNode("softmax", OutputActivation("softmax"), ()))
+    found = fit(file)
+    assert found.source_classes == 1000 and found.own_head
+    assert "verdict" in found.warnings[0] and "--map" in found.warnings[0]
+    assert set(found.ignored) == {"verdict/kernel", "verdict/bias"}
+    chosen = fit(file, "verdict=head/logits")
+    assert chosen.source_classes == 2 and not chosen.own_head and chosen.activation == "softmax"
+    assert chosen.graph.output != "head/logits" or chosen.graph.by_path["head/logits"].op == Dense(2)
+
+
+def own_head(*layers: FileNode) -> FileGraph:
+    """The network with layers of one's own behind its pool."""
+    cut = replace(FILE, nodes=FILE.nodes[:-1], outputs=(layer_of(DRAFT, "head/pool"),))
+    return appended(cut, *layers)
+
+
+def test_a_head_of_ones_own_becomes_nodes() -> None:
+    file = own_head(
+        dense("fc1", 32), FileNode("fc1:relu", Relu(), ()), dense("fc2", 1), FileNode("sigmoid", OutputActivation("sigmoid"), ())
+    )
+    found = fit(file)
+    assert [node.path for node in found.graph.nodes[-3:]] == ["head/fc1", "head/fc1_relu", "head/logits"]
+    assert found.activation == "sigmoid" and found.source_classes == 1 and not found.own_head
+    assert tensor_shapes(found.graph)["head/logits"]["kernel"] == (1, 32)
+    assert not found.today
+
+
+def test_one_dense_layer_of_ones_own_is_the_recipes_head() -> None:
+    found = fit(own_head(dense("flowers", 5)))
+    assert found.graph.by_path["head/logits"].op == Dense(5)
+    assert found.source_classes == 5 and not found.own_head
+    assert found.today["flowers/kernel"] == "predictions/kernel"
+
+
+def test_another_pool_than_the_recipes_is_ported() -> None:
+    name = layer_of(DRAFT, "head/pool")
+    found = fit(changed(own_head(dense("flowers", 5)), name, op=GlobalMaxPool()))
+    assert isinstance(found.graph.by_path[f"head/{name}"].op, GlobalMaxPool)
+    assert "head/pool" not in found.graph.by_path
+
+
+@pytest.mark.parametrize("end", ["head/pool", "head/relu"])
+def test_a_file_without_a_head_gives_features(end: str) -> None:
+    count = [node.path for node in DRAFT.nodes].index(end) + 1
+    found = fit(replace(FILE, nodes=FILE.nodes[:count], outputs=(layer_of(DRAFT, end),)))
+    assert found.output == "features" and found.source_classes == 0 == found.classes
+    assert found.graph.output == "head/pool"
+    assert "features" in found.warnings[0]
+
+
+@pytest.mark.parametrize("path", ["stem/relu", "block4/expand/relu", "block1/depthwise/conv"])
+def test_what_porter_has_no_op_for_is_refused_by_name(path: str) -> None:
+    with pytest.raises(MappingError) as caught:
+        fit(changed(FILE, layer_of(DRAFT, path), op=Foreign("LeakyReLU")))
+    assert "LeakyReLU" in caught.value.message and layer_of(DRAFT, path) in caught.value.message
+    assert caught.value.where == path
+
+
+def test_a_foreign_layer_before_the_network_or_in_the_head_is_refused_by_name() -> None:
+    with pytest.raises(MappingError, match="Resizing"):
+        fit(inserted(FILE, layer_of(DRAFT, "stem/conv"), FileNode("resize", Foreign("Resizing"), ())))
+    with pytest.raises(MappingError, match="Lambda") as caught:
+        fit(own_head(FileNode("mine", Foreign("Lambda"), ()), dense("fc", 5)))
+    assert caught.value.where == "mine"
+
+
+def test_a_norm_that_was_folded_away_is_refused() -> None:
+    name = layer_of(DRAFT, "block3/project/norm")
+    source = FILE.by_name[name].inputs[0]
+    nodes = tuple(
+        replace(node, inputs=tuple(source if at == name else at for at in node.inputs)) for node in FILE.nodes if node.name != name
+    )
+    with pytest.raises(MappingError) as caught:
+        fit(replace(FILE, nodes=nodes))
+    assert caught.value.where == "block3/project/norm" and "BatchNorm" in caught.value.message
+
+
+def test_several_outputs_ask_for_a_choice() -> None:
+    two = own_head(dense("breed", 5))
+    two = replace(
+        two, nodes=(*two.nodes, replace(dense("age", 3), inputs=(layer_of(DRAFT, "head/pool"),))), outputs=("breed", "age")
+    )
+    with pytest.raises(MappingError) as caught:
+        fit(two)
+    assert "--map breed=head/logits" in str(caught.value.next)
+    assert fit(two, "age=head/logits").source_classes == 3
+
+
+def test_a_map_that_speaks_of_another_layer_than_the_graph_is_refused() -> None:
+    assert fit(FILE, f"{layer_of(DRAFT, 'stem/conv')}=stem/conv").graph == DRAFT
+    with pytest.raises(MappingError):
+        fit(FILE, f"{layer_of(DRAFT, 'head/conv')}=stem/conv")
+    with pytest.raises(MappingError, match="no layer 'nowhere'"):
+        fit(FILE, "nowhere=head/logits")
+
+
+def test_a_branch_beside_the_network_is_refused() -> None:
+    file = own_head(FileNode("sum", Add(), ()), dense("fc", 5))
+    extra = FileNode("metadata", Relu6(), (INPUT,), {}, "metadata")
+    both = changed(file, "sum", inputs=(layer_of(DRAFT, "head/pool"), "metadata"))
+    with pytest.raises(MappingError, match="beside the network"):
+        fit(replace(both, nodes=(extra, *both.nodes)))

@@ -1,0 +1,175 @@
+"""Fitting a recipe to a file of weights by name: prefixes, heads of one's own, `--map`, and what is refused."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from porter.dtypes import Array
+from porter.errors import MappingError, UsageError
+from porter.fit import Fit
+from porter.frameworks import get_framework
+from porter.frameworks.checkpoint import Checkpoint
+from porter.graph import tensor_shapes
+from porter.mapping import fit_by_names
+from porter.recipe import expand, find_recipe, layer_names
+
+RECIPE = find_recipe("mobilenet_v2")
+Tensors = Mapping[str, Array]
+
+
+@cache
+def file(zoo_name: str, classes: int = 1000) -> dict[str, Array]:
+    """All tensors of MobileNet v2 as a zoo names and lays them out, without values."""
+    zoo = RECIPE.zoo(zoo_name, "mobilenet_v2")
+    framework, graph = get_framework(zoo.framework), expand(RECIPE, "mobilenet_v2", zoo, {"classes": classes})
+    layers = layer_names(RECIPE, "mobilenet_v2", zoo, graph)
+    tensors = {}
+    for path, roles in tensor_shapes(graph).items():
+        names = framework.tensor_names(graph, graph.by_path[path], layers[path].name)
+        for role, shape in roles.items():
+            array = np.broadcast_to(np.float32(0), shape)
+            tensors[names[role][-1 if zoo_name == "slim" else 0]] = framework.from_canonical(
+                graph, graph.by_path[path], role, array
+            )
+    return tensors
+
+
+def fit(zoo: str, tensors: Tensors, *settings: str, keep_background: bool = False) -> Fit:
+    found = RECIPE.zoo(zoo, "mobilenet_v2")
+    checkpoint = Checkpoint(Path("a file"), "memory", found.framework, tensors)
+    return fit_by_names(RECIPE, "mobilenet_v2", found, checkpoint, settings, keep_background)
+
+
+def prefixed(tensors: Tensors, prefix: str) -> dict[str, Array]:
+    return {prefix + name: array for name, array in tensors.items()}
+
+
+def without(tensors: Tensors, holds: Callable[[str], bool]) -> dict[str, Array]:
+    return {name: array for name, array in tensors.items() if not holds(name)}
+
+
+def linear(units: int, features: int) -> Array:
+    return np.zeros((units, features), np.float32)
+
+
+TRUNK = without(file("torchvision"), lambda name: name.startswith("classifier"))
+
+
+@pytest.mark.parametrize("prefix", ["module.", "model.", "net.backbone.", "0."])
+def test_a_wrappers_prefix_is_found_and_named(prefix: str) -> None:
+    found = fit("torchvision", prefixed(file("torchvision"), prefix))
+    assert found.own_head and not found.ignored and found.notes == (f"names lead with '{prefix}'",)
+    assert found.today[f"{prefix}classifier.1.weight"] == "classifier.1.weight"
+
+
+def test_a_variable_scope_is_found_and_averages_within_it() -> None:
+    tensors = prefixed(file("slim", 1001), "tower_0/")
+    shadows = {f"{name}/ExponentialMovingAverage": array for name, array in tensors.items()}
+    found = fit("slim", {**tensors, **shadows, "global_step": np.zeros((), np.int64)})
+    assert found.found["stem/conv", "kernel"] == "tower_0/MobilenetV2/Conv/weights/ExponentialMovingAverage"
+    assert found.today[found.found["stem/conv", "kernel"]] == "MobilenetV2/Conv/weights"
+    assert any("moving averages" in note for note in found.notes)
+    assert found.ignored["tower_0/MobilenetV2/Conv/weights"] == "its moving average is used"
+
+
+def test_the_background_row_goes_only_from_the_zoos_own_head() -> None:
+    assert fit("slim", file("slim", 1001)).classes == 1000
+    kept = fit("slim", file("slim", 1001), keep_background=True)
+    assert kept.classes == 1001 and kept.background
+    tuned = fit("slim", file("slim", 6))
+    assert (tuned.classes, tuned.source_classes, tuned.background, tuned.own_head) == (6, 6, False, False)
+
+
+def test_what_stands_beside_a_prefixed_network_is_listed() -> None:
+    found = fit("torchvision", {**prefixed(file("torchvision"), "model."), "criterion.weight": np.zeros(1000)})
+    assert found.ignored == {"criterion.weight": "beside the network, outside 'model.'"}
+    assert "criterion.weight" in found.warnings[0]
+
+
+def test_a_second_copy_of_the_network_asks_for_a_choice() -> None:
+    both = prefixed(file("torchvision"), "student.") | prefixed(file("torchvision"), "teacher.")
+    with pytest.raises(MappingError) as caught:
+        fit("torchvision", both)
+    assert "--map student.features.0.0=stem/conv" in str(caught.value.next) and "'teacher.'" in caught.value.message
+    found = fit("torchvision", both, "teacher.features.0.0=stem/conv")
+    assert all(name.startswith("teacher.") for name in found.found.values())
+    assert all(name.startswith("student.") for name in found.ignored)
+
+
+def test_a_replaced_head_is_told_by_its_shape() -> None:
+    found = fit("torchvision", {**TRUNK, "fc.weight": linear(5, 1280), "fc.bias": np.zeros(5)})
+    assert found.source_classes == found.classes == 5 and not found.own_head
+    assert "'fc', 5 classes" in found.warnings[0]
+    assert found.today["fc.weight"] == "classifier.1.weight"
+
+
+def test_a_head_outside_the_prefix_is_found() -> None:
+    found = fit("torchvision", {**prefixed(TRUNK, "0."), "1.weight": linear(4, 1280), "1.bias": np.zeros(4)})
+    assert found.classes == 4 and found.found["head/logits", "bias"] == "1.bias"
+
+
+def test_no_head_gives_features_and_a_reference_that_hands_them_on() -> None:
+    found = fit("torchvision", TRUNK)
+    assert (found.output, found.classes, found.graph.output) == ("features", 0, "head/pool")
+    assert found.stand_in is not None
+    tensors, tap = found.stand_in
+    assert tap == "classifier.1" and np.array_equal(tensors["classifier.1.weight"], np.eye(1280))
+    keras = fit("keras", without(file("keras"), lambda name: name.startswith("predictions")))
+    assert keras.stand_in is not None and keras.stand_in[0]["predictions/kernel"].shape == (1280, 1280)
+
+
+def test_two_heads_ask_for_a_choice() -> None:
+    heads = {"age.weight": linear(3, 1280), "age.bias": np.zeros(3), "breed.weight": linear(5, 1280), "breed.bias": np.zeros(5)}
+    with pytest.raises(MappingError) as caught:
+        fit("torchvision", {**TRUNK, **heads})
+    assert "--map age=head/logits or --map breed=head/logits" in str(caught.value.next)
+    found = fit("torchvision", {**TRUNK, **heads}, "breed=head/logits")
+    assert found.classes == 5 and set(found.ignored) == {"age.weight", "age.bias"}
+
+
+@pytest.mark.parametrize("first", ["classifier.1", "fc1"])
+def test_dense_layers_in_a_row_are_refused_since_the_file_does_not_say_what_is_between(first: str) -> None:
+    layers = {
+        f"{first}.weight": linear(128, 1280),
+        f"{first}.bias": np.zeros(128),
+        "last.weight": linear(5, 128),
+        "last.bias": np.zeros(5),
+    }
+    with pytest.raises(MappingError, match="follow each other") as caught:
+        fit("torchvision", {**TRUNK, **layers})
+    assert f"--map {first}=head/logits" in str(caught.value.next)
+
+
+def test_layers_behind_the_zoos_own_head_are_left_out_with_a_warning() -> None:
+    found = fit("torchvision", {**file("torchvision"), "extra.weight": linear(2, 1000), "extra.bias": np.zeros(2)})
+    assert found.own_head and set(found.ignored) == {"extra.weight", "extra.bias"}
+    assert "extra.weight" in found.warnings[0]
+
+
+def test_anything_else_is_listed_on_both_sides() -> None:
+    tensors = {**without(file("torchvision"), lambda name: name == "features.0.0.weight"), "surprise.weight": np.zeros((3, 3))}
+    with pytest.raises(MappingError) as caught:
+        fit("torchvision", tensors)
+    assert "1 tensors missing: features.0.0.weight 32x3x3x3" in caught.value.message
+    assert "1 tensors unexpected: surprise.weight" in caught.value.message
+
+
+@pytest.mark.parametrize("setting", ["fc", "=head/logits", "fc=", "fc=head/logit", "fc=head/pool"])
+def test_a_map_that_says_nothing_is_refused(setting: str) -> None:
+    with pytest.raises(UsageError):
+        fit("torchvision", file("torchvision"), setting)
+
+
+def test_a_map_to_a_layer_that_is_not_there_is_refused() -> None:
+    with pytest.raises(MappingError, match="no layer 'nowhere'"):
+        fit("torchvision", file("torchvision"), "nowhere=head/logits")
+
+
+def test_moving_averages_of_a_part_are_refused() -> None:
+    tensors = file("slim", 1001)
+    shadow = "MobilenetV2/Conv/weights/ExponentialMovingAverage"
+    with pytest.raises(MappingError, match="have none"):
+        fit("slim", {**tensors, shadow: tensors["MobilenetV2/Conv/weights"]})
