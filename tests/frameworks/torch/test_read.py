@@ -6,6 +6,7 @@ import argparse
 import enum
 import os
 import pickle
+import tarfile
 import types
 import zipfile
 from collections import OrderedDict
@@ -244,6 +245,16 @@ def test_torchscript(tmp_path: Path) -> None:
     torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), path)
     assert sniff(path) == "torchscript"
     refused(path, "TorchScript", "state_dict()")
+
+
+def test_a_tar_of_torch_0_1(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.pth", tmp_path / "b.tar"
+    for file, members in ((path, ("sys_info", "pickle", "tensors", "storages")), (other, ("notes", "sys_info"))):
+        with tarfile.open(file, "w:", format=tarfile.PAX_FORMAT) as archive:
+            for member in members:
+                archive.addfile(tarfile.TarInfo(member))
+    assert (sniff(path), sniff(other)) == ("torch-tar", "tar")
+    refused(path, "from before 0.2", "later PyTorch")
 
 
 def test_sparse(tmp_path: Path) -> None:
