@@ -16,7 +16,8 @@ from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.file_graph import Foreign
 from porter.frameworks.tf.keras_flow import Call, Value, read_flow, values_in
 from porter.frameworks.tf.keras_graph import Named, fused_name, name_calls
-from porter.frameworks.tf.keras_layers import TRAINED, Layer, Shape, layer_step, pair
+from porter.frameworks.tf.keras_layer import Layer, Shape, pair
+from porter.frameworks.tf.keras_layers import TRAINED, layer_step
 from porter.frameworks.tf.keras_scaling import constant, keeps_dimensions, operands_of, operation_of, operation_step, statistics
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device

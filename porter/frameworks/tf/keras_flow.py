@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from typing import Any
 
 from porter.errors import FileError
@@ -80,17 +81,48 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
     Raises:
         FileError: not JSON, or not a Keras model's config.
     """
-    try:
+    with _reading(where):
         model = json.loads(text)
-        if model["class_name"] not in MODELS or "config" not in model:
+        if not _is_model(model):
             return None
         calls: list[Call] = []
         outputs = _flatten(calls, model, (), [SOURCE], None)
         return Flow(tuple(calls), tuple(outputs), _shape_of(model))
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, CycleError) as error:
+
+
+def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
+    """For each layer of the outermost model that is a model itself, the names of all layers in it, however deep.
+
+    Raises:
+        FileError: as `read_flow`.
+    """
+    with _reading(where):
+        model = json.loads(text)
+        layers = _layers(model) if _is_model(model) else []
+        return {_name(layer): frozenset(_names(layer, 0)) for layer in layers if _is_model(layer)}
+
+
+@contextmanager
+def _reading(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         text = str(error.args[0]) if error.args else ""
         message = f"the file's description of its model cannot be read: {type(error).__name__} {text:.200}"
         raise FileError(message.splitlines()[0], where=where, next="save the model again") from None
+
+
+def _is_model(layer: Mapping[str, Any]) -> bool:
+    return layer["class_name"] in MODELS and "config" in layer
+
+
+def _names(model: Mapping[str, Any], depth: int) -> Iterator[str]:
+    if depth > _MOST_DEPTH:
+        raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
+    for layer in _layers(model):
+        yield _name(layer)
+        if _is_model(layer):
+            yield from _names(layer, depth + 1)
 
 
 def _layers(model: Mapping[str, Any]) -> list[Mapping[str, Any]]:

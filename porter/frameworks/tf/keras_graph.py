@@ -9,19 +9,10 @@ from porter.dtypes import Array
 from porter.errors import FileError, PaddingError
 from porter.frameworks.file_graph import FileGraph, FileNode, Foreign
 from porter.frameworks.tf.keras_flow import SOURCE, Call, Flow, Value, read_flow, values_in
-from porter.frameworks.tf.keras_layers import (
-    TRAINED,
-    Layer,
-    Shape,
-    Step,
-    activation_step,
-    holds_tensors,
-    layer_roles,
-    layer_step,
-    padding_of,
-    takes_pads,
-)
+from porter.frameworks.tf.keras_layer import Layer, Shape, Step
+from porter.frameworks.tf.keras_layers import TRAINED, activation_step, holds_tensors, layer_roles, layer_step
 from porter.frameworks.tf.keras_scaling import keeps_dimensions, operation_of, operation_step
+from porter.frameworks.tf.keras_windows import padding_of, takes_pads
 from porter.frameworks.tf.naming import name_layers
 from porter.graph import INPUT, Concat, Conv, Dense, GlobalAvgPool, GlobalMaxPool, Identity, Op, site_of
 from porter.windows import Pads, output_size

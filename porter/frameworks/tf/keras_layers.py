@@ -3,53 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from porter.dtypes import Array
 from porter.errors import PaddingError
 from porter.frameworks.file_graph import Foreign, OutputActivation
+from porter.frameworks.tf.keras_layer import Layer, Step, count, flag
 from porter.frameworks.tf.keras_scaling import normalization, rescaling
 from porter.frameworks.tf.keras_versions import OPERATION
+from porter.frameworks.tf.keras_windows import convolution, pool
 from porter.graph import (
     Add,
-    AvgPool,
     BatchNorm,
     Concat,
     Conv,
     Dense,
     GlobalAvgPool,
     GlobalMaxPool,
-    MaxPool,
-    Op,
     Relu,
     Relu6,
 )
-from porter.windows import LOWEST, Convention, Pads, Size, Window
-
-Arguments = Mapping[str, Any]
-Variables = Mapping[str, Array]
-Step = Op | OutputActivation | Foreign
 
 INERT = frozenset(
     {
-        "ActivityRegularization",
-        "AlphaDropout",
-        "Dropout",
-        "GaussianDropout",
-        "GaussianNoise",
-        "Identity",
-        "RandomBrightness",
-        "RandomContrast",
-        "RandomCrop",
-        "RandomFlip",
-        "RandomHeight",
-        "RandomRotation",
-        "RandomTranslation",
-        "RandomWidth",
-        "RandomZoom",
-        "SpatialDropout1D",
-        "SpatialDropout2D",
+        *("ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "Identity"),
+        *("SpatialDropout1D", "SpatialDropout2D"),
+        *("AugMix", "CutMix", "Equalization", "MixUp", "RandAugment", "Solarization"),
+        *("RandomBrightness", "RandomColorDegeneration", "RandomColorJitter", "RandomContrast", "RandomCrop"),
+        *("RandomElasticTransform", "RandomErasing", "RandomFlip", "RandomGaussianBlur", "RandomGrayscale", "RandomHeight"),
+        *("RandomHue", "RandomInvert", "RandomPerspective", "RandomPosterization", "RandomRotation", "RandomSaturation"),
+        *("RandomSharpness", "RandomShear", "RandomTranslation", "RandomWidth", "RandomZoom"),
     }
 )
 """Layers that give their input back outside of training; RandomCrop where the size is right (`_changes_size`)."""
@@ -66,23 +48,6 @@ _ROLES: Mapping[str, str] = {
     "moving_variance": "variance",
 }
 """A variable's role in porter.graph."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What is known of a layer's input: N x rows x columns x channels, or N x channels where `flat`; None where unknown."""
-
-    channels: int | None
-    size: Size
-    flat: bool = False
-
-    @property
-    def per_channel(self) -> bool:
-        """One value per channel, with or without its rows and columns."""
-        return self.flat or self.size == (1, 1)
-
-    def __str__(self) -> str:
-        return "x".join("?" if n is None else str(n) for n in self.size)
 
 
 def activation_step(value: Any) -> Step | None:
@@ -105,24 +70,6 @@ def activation_step(value: Any) -> Step | None:
         "sigmoid": OutputActivation("sigmoid"),
     }
     return steps[name] if name in steps else Foreign(f"activation '{name:.60}'")
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One layer, and what is known of its input.
-
-    Attributes:
-        kind: its class.
-        shape: of its input, before the pads.
-        pads: what a ZeroPadding2D before it adds, where it `takes_pads`.
-        variables: its tensors by variable name.
-    """
-
-    kind: str
-    arguments: Arguments
-    shape: Shape
-    pads: Pads = (0, 0, 0, 0)
-    variables: Variables = field(default_factory=dict)
 
 
 def layer_step(layer: Layer) -> Step | None:
@@ -151,68 +98,18 @@ def layer_roles(variables: Iterable[str], step: Step | None) -> dict[str, str]:
     return {name: name for name in variables}
 
 
-def takes_pads(kind: str, arguments: Arguments) -> bool:
-    """Whether a ZeroPadding2D in front can be said as the layer's own pads."""
-    return kind in ("Conv2D", "DepthwiseConv2D", "MaxPooling2D", "AveragePooling2D") and arguments.get("padding") == "valid"
-
-
 def _changes_size(layer: Layer) -> bool:
     """Whether a RandomCrop, which crops the middle outside of training, gives another size than its input's."""
     return layer.kind == "RandomCrop" and (layer.arguments["height"], layer.arguments["width"]) != layer.shape.size
 
 
-def padding_of(arguments: Arguments) -> Pads:
-    """The pads of a ZeroPadding2D: a number, (rows, columns), or ((top, bottom), (left, right))."""
-    padding = arguments.get("padding", 1)
-    rows, columns = padding if isinstance(padding, list) else (padding, padding)
-    (top, bottom), (left, right) = (side if isinstance(side, list) else (side, side) for side in (rows, columns))
-    return Convention("explicit", (top, bottom, left, right)).pads
-
-
-def pair(value: Any) -> tuple[int, int]:
-    """Rows and columns, of which Keras takes one number for both."""
-    first, second = value if isinstance(value, list) else (value, value)
-    return first, second
-
-
-def _window(arguments: Arguments, kernel: str, strides: Any) -> Window:
-    stride = arguments.get("strides") or strides
-    return Window(pair(arguments[kernel]), pair(stride), pair(arguments.get("dilation_rate") or 1))
-
-
-def _convention(kind: str, arguments: Arguments, pads: Pads) -> Convention | None:
-    """None for a padding that porter does not know."""
-    rule, fill = arguments.get("padding", "valid"), 0.0
-    if rule == "valid" and any(pads):
-        # The zeros of a pad layer are cells like any other to the pool behind it.
-        return Convention("explicit", pads, average="full_window" if kind == "AveragePooling2D" else "real_cells")
-    if kind == "MaxPooling2D":
-        fill = LOWEST
-    return Convention(rule, fill=fill) if rule in ("valid", "same") else None
-
-
-def _conv(layer: Layer) -> Step:
-    depthwise = layer.kind == "DepthwiseConv2D"
-    kernel = layer.variables.get("depthwise_kernel" if depthwise and "depthwise_kernel" in layer.variables else "kernel")
-    bias, convention = _flag(layer.arguments, "use_bias"), _convention(layer.kind, layer.arguments, layer.pads)
-    if convention is None:
-        return Foreign(f"{layer.kind} with padding {layer.arguments['padding']!r:.40}")
-    if kernel is None or kernel.ndim != 4 or (bias and "bias" not in layer.variables):
-        return Foreign(f"{layer.kind} without its weights in the file")
-    window = _window(layer.arguments, "kernel_size", 1)
-    if depthwise:
-        channels = kernel.shape[2]
-        return Conv(channels * int(layer.arguments.get("depth_multiplier", 1)), window, convention, channels, bias)
-    return Conv(_count(layer.arguments["filters"]), window, convention, _count(layer.arguments.get("groups", 1)), bias)
-
-
 def _dense(layer: Layer) -> Step:
-    bias = _flag(layer.arguments, "use_bias")
+    bias = flag(layer.arguments, "use_bias")
     if not layer.shape.per_channel:
         return Foreign(f"Dense over a {layer.shape} map")
     if "kernel" not in layer.variables or (bias and "bias" not in layer.variables):
         return Foreign("Dense without its weights in the file")
-    return Dense(_count(layer.arguments["units"]), bias)
+    return Dense(count(layer.arguments["units"]), bias)
 
 
 def _batch_norm(layer: Layer) -> Step:
@@ -223,20 +120,12 @@ def _batch_norm(layer: Layer) -> Step:
         return Foreign("BatchNormalization with renorm")
     if layer.arguments.get("mode", 0) != 0:
         return Foreign(f"BatchNormalization in Keras 1's mode {layer.arguments['mode']!r:.20}")
-    scale, center = _flag(layer.arguments, "scale"), _flag(layer.arguments, "center")
+    scale, center = flag(layer.arguments, "scale"), flag(layer.arguments, "center")
     wanted = {"gamma": scale, "beta": center, "moving_mean": True, "moving_variance": True}
     if any(name not in layer.variables for name, needed in wanted.items() if needed):
         return Foreign("BatchNormalization without its weights in the file")
     # The decimals of a share are those of its decay: 1 - 0.999 is not 0.001 in binary.
     return BatchNorm(float(layer.arguments["epsilon"]), round(1 - float(layer.arguments.get("momentum", 0.99)), 12), scale, center)
-
-
-def _pool(layer: Layer) -> Step:
-    convention = _convention(layer.kind, layer.arguments, layer.pads)
-    if convention is None:
-        return Foreign(f"{layer.kind} with padding {layer.arguments['padding']!r:.40}")
-    window = _window(layer.arguments, "pool_size", layer.arguments["pool_size"])
-    return MaxPool(window, convention) if layer.kind == "MaxPooling2D" else AvgPool(window, convention)
 
 
 def _global_pool(layer: Layer) -> Step:
@@ -288,24 +177,14 @@ def _normalization(layer: Layer) -> Step:
     return normalization(layer.arguments, layer.shape.flat, layer.variables)
 
 
-def _flag(arguments: Arguments, name: str) -> bool:
-    return bool(arguments.get(name, True))
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or value < 1:
-        raise ValueError(f"expected a whole number above 0, got {value!r:.40}")
-    return value
-
-
 _Maker = Callable[[Layer], Step | None]
 _MAKERS: Mapping[str, _Maker] = {
-    "Conv2D": _conv,
-    "DepthwiseConv2D": _conv,
+    "Conv2D": convolution,
+    "DepthwiseConv2D": convolution,
     "Dense": _dense,
     "BatchNormalization": _batch_norm,
-    "MaxPooling2D": _pool,
-    "AveragePooling2D": _pool,
+    "MaxPooling2D": pool,
+    "AveragePooling2D": pool,
     "GlobalAveragePooling2D": _global_pool,
     "GlobalMaxPooling2D": _global_pool,
     "ReLU": _relu,

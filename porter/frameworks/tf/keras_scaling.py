@@ -58,6 +58,7 @@ def operation_step(operation: str, call: Call) -> Op | OutputActivation | Foreig
 
 
 def keeps_dimensions(call: Call) -> bool:
+    """Whether a mean or maximum over rows and columns leaves them at 1."""
     return bool({**call.arguments, **call.given.keywords}.get("keepdims"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,6 +66,41 @@ def test_weights_alone_of_keras_3(tmp_path: Path) -> None:
 def test_tensors_stand_in_the_order_of_the_layers(tmp_path: Path) -> None:
     path = write_legacy(tmp_path / "a.h5", {name: {f"{name}/kernel:0": KERNEL} for name in ("conv2d_2", "conv2d_10", "conv2d_1")})
     assert list(read_checkpoint(path).tensors) == ["conv2d_2/kernel", "conv2d_10/kernel", "conv2d_1/kernel"]
+
+
+def nested_config(name: str, *layers: str) -> bytes:
+    """The config of a Sequential whose one layer is a Sequential of convolutions."""
+    inner = [{"class_name": "Conv2D", "config": {"name": one, "filters": 2, "kernel_size": 3, "use_bias": False}} for one in layers]
+    source = {"class_name": "InputLayer", "config": {"name": "in", "batch_input_shape": [None, 8, 8, 3]}}
+    base = {"class_name": "Sequential", "config": {"name": name, "layers": [source, *inner]}}
+    return json.dumps({"class_name": "Sequential", "config": {"name": "whole", "layers": [base]}}).encode()
+
+
+def test_scopes_that_tf_1_numbered_have_their_layers_names(tmp_path: Path) -> None:
+    """A backbone that was made twice in one TF 1 session: `c_1` is the layer `c`, `d_2` a name of its own."""
+    path = write_legacy(tmp_path / "a.h5", {"base": {"c_1/kernel:0": KERNEL, "d_2/kernel:0": KERNEL}}, "model_weights")
+    with h5py.File(path, "a") as file:
+        file.attrs["model_config"] = nested_config("base", "c", "d_2")
+    found = read_checkpoint(path)
+    same(found.tensors, {"c/kernel": KERNEL, "d_2/kernel": KERNEL})
+    assert found.graph is not None
+    assert [node.tensors for node in found.graph.nodes] == [{"kernel": "c/kernel"}, {"kernel": "d_2/kernel"}]
+
+
+def test_a_nested_model_of_one_layer_has_that_layers_name(tmp_path: Path) -> None:
+    path = write_legacy(tmp_path / "a.h5", {"base": {"c/kernel:0": KERNEL}}, "model_weights")
+    with h5py.File(path, "a") as file:
+        file.attrs["model_config"] = nested_config("base", "c")
+    same(read_checkpoint(path).tensors, {"c/kernel": KERNEL})
+
+
+@pytest.mark.parametrize("config", [b"{", b"[]", b'{"class_name": "Model", "config": {"layers": 3}}'])
+def test_a_damaged_config_is_refused(tmp_path: Path, config: bytes) -> None:
+    path = write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL}}, "model_weights")
+    with h5py.File(path, "a") as file:
+        file.attrs["model_config"] = config
+    with pytest.raises(FileError, match="description of its model cannot be read"):
+        read_checkpoint(path)
 
 
 def test_keras_2_whole_model(tmp_path: Path) -> None:
