@@ -78,6 +78,12 @@ def fit_by_graph(
         if path in tensor_shapes(graph)
     }
     _expect_filled(graph, found, checkpoint)
+    constants = {
+        tensor: f"its numbers are the constants of {path}"
+        for path, layer in grafted.layers.items()
+        if isinstance(graph.by_path[path].op, Affine)
+        for tensor in file.by_name[layer].tensors.values()
+    }
     plain = not differences and grafted.plain
     return Fit(
         graph=graph,
