@@ -180,6 +180,12 @@ def test_a_zoo_without_a_variant_says_so(tmp_path: Path) -> None:
         assert caught.value.next == "it has tiny; 'tiny_wide' is in home"
 
 
+def test_an_heirs_own_variants_are_all_that_it_has(tmp_path: Path) -> None:
+    zoos = "  narrow: {extends: home, only: [tiny]}\n  other: {extends: narrow, only: [tiny_wide]}\n"
+    recipe = load_recipe(write(tmp_path, VALID + zoos))
+    assert recipe.zoos["other"].only == ("tiny_wide",) and list(recipe.zoos_of("tiny")) == ["home", "narrow"]
+
+
 def test_rules_of_a_zoo_are_not_looked_for_in_variants_that_it_lacks(tmp_path: Path) -> None:
     narrow = "  narrow: {extends: home, only: [tiny], padding: {stage1/unit3/conv: 1}}\n"
     recipe = load_recipe(write(tmp_path, changed("depths: [1, 1]}", "depths: [3, 1]}") + narrow))
