@@ -43,12 +43,24 @@ class NameRule:
 
 
 @dataclass(frozen=True)
+class Generation:
+    """An older generation of a zoo's code: names that go before the zoo's, and what that code computed otherwise."""
+
+    names: tuple[NameRule, ...]
+    options: Mapping[str, Value]
+    padding: tuple[PadRule, ...]
+
+
+@dataclass(frozen=True)
 class IgnoreRule:
-    """Source tensors that stay unused: a shell-style pattern, the reason, and the value that they must have for it."""
+    """Source tensors that stay unused: a shell-style pattern, the reason, and what they must hold for it.
+
+    `equals` is the number that every value is, or the name of a fixed array (porter.fixed).
+    """
 
     pattern: str
     reason: str
-    equals: float | None = None
+    equals: float | str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ class Zoo:
         padding: rules for sites that differ from the graph's own; the first match holds.
         padding_as_trained: rules that go before them where the weights were trained with other pads than the zoo ships.
         names: of layers by path; the first match holds.
-        generations: other tables of names that the same files have had, by label.
+        generations: older names and what the code that wrote them computed, by label.
         taps: by path, names of layers whose output can be read although no tensor is named so.
         activation: what the source applies to its logits at the very end.
         files: the published file of each variant, the one for the native input size where there are several.
@@ -86,7 +98,7 @@ class Zoo:
     padding: tuple[PadRule, ...]
     padding_as_trained: tuple[PadRule, ...]
     names: tuple[NameRule, ...]
-    generations: Mapping[str, tuple[NameRule, ...]]
+    generations: Mapping[str, Generation]
     taps: tuple[NameRule, ...]
     ignore: tuple[IgnoreRule, ...]
     preprocess: Preprocess | None
@@ -114,6 +126,13 @@ class Zoo:
             labels=override.labels or self.labels,
             overrides={},
         )
+
+    def at(self, generation: str | None) -> Zoo:
+        """This zoo with the options and pads of an older generation; names stay today's. The zoo itself where they are the same."""
+        older = None if generation is None else self.generations[generation]
+        if older is None or not (older.options or older.padding):
+            return self
+        return replace(self, options={**self.options, **older.options}, padding=(*older.padding, *self.padding))
 
 
 @dataclass(frozen=True)

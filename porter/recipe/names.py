@@ -22,7 +22,7 @@ def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation
 
     Args:
         graph: as `expand` gave it for this variant and zoo.
-        generation: label of an older table of names, or None for the zoo's own.
+        generation: label of an older generation, whose names go before the zoo's, or None for the zoo's own.
 
     Raises:
         UsageError: no such generation.
@@ -30,11 +30,11 @@ def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation
     """
     if generation is not None and generation not in zoo.generations:
         raise UsageError(f"zoo '{zoo.name}' has no generation '{generation}' of names", next=hint(generation, zoo.generations))
-    found = _named(recipe, variant, zoo, graph, zoo.names if generation is None else zoo.generations[generation])
+    older = () if generation is None else zoo.generations[generation].names
+    found = _named(recipe, variant, zoo, graph, (*older, *zoo.names))
     for path in tensor_shapes(graph):
         if path not in found:
-            location = ("zoos", zoo.name, *(("names",) if generation is None else ("generations", generation)))
-            raise RecipeError(f"zoo '{zoo.name}' does not name '{path}'", where=recipe.source.where(location))
+            raise RecipeError(f"zoo '{zoo.name}' does not name '{path}'", where=recipe.source.where(("zoos", zoo.name, "names")))
     return found
 
 

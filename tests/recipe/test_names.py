@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from porter.errors import RecipeError, UsageError
+from porter.graph import BatchNorm, Conv
 from porter.recipe import LayerName, expand, layer_names, load_recipe, tap_names
 from tests.recipe.recipes import VALID, changed, use, write
 
@@ -54,7 +55,11 @@ def test_a_node_with_tensors_needs_a_name(tmp_path: Path) -> None:
 def test_generations_and_taps(tmp_path: Path) -> None:
     tables = """\
     generations:
-      before 2.0: {stem/conv: c, stem/norm: n, "**/unit{u}/conv": "u{u}", head/logits: fc}
+      before 2.0:
+        names: {stem/conv: c, "**/unit{u}/conv": "u{u}"}
+        options: {bn_epsilon: 0.01, bn_momentum: 0.5}
+        padding: {stem/conv: 2}
+      before 1.0: {names: {head/logits: top}}
     taps: {"stage{s}/unit{u}/add": "layer{s}.{u-1}", stem/conv: "graph/conv1:0"}
 """
     recipe = load_recipe(write(tmp_path, VALID + tables))
@@ -62,9 +67,14 @@ def test_generations_and_taps(tmp_path: Path) -> None:
     graph = expand(recipe, "tiny", zoo)
     older = layer_names(recipe, "tiny", zoo, graph, generation="before 2.0")
     assert older["stage1/unit2/conv"].name == "u2" and older["stem/conv"].name == "c"
+    assert older["stem/norm"].name == "bn1", "what it does not say is as the zoo has it"
     taps = tap_names(recipe, "tiny", zoo, graph)
     assert (taps["stage1/unit2/add"], taps["stem/conv"], taps["stem/norm"]) == ("layer1.1", "graph/conv1:0", "bn1")
     assert layer_names(recipe, "tiny", zoo, graph)["stem/conv"].name == "conv1"
+    assert zoo.at(None) is zoo and zoo.at("before 1.0") is zoo
+    norm, conv = (expand(recipe, "tiny", zoo.at("before 2.0")).by_path[path].op for path in ("stem/norm", "stem/conv"))
+    assert isinstance(norm, BatchNorm) and (norm.epsilon, norm.momentum) == (0.01, 0.5)
+    assert isinstance(conv, Conv) and conv.convention.pads == (2, 2, 2, 2)
     with pytest.raises(UsageError, match="no generation 'before 20'"):
         layer_names(recipe, "tiny", zoo, graph, generation="before 20")
 
@@ -88,3 +98,10 @@ def test_ignored_tensors_have_a_reason_and_may_have_to_equal_something(tmp_path:
         ("AuxLogits.*", "used in training", None),
         ("*_gconv", "a fixed sum", 1.0),
     ]
+
+
+def test_a_fixed_array_has_a_name_that_exists(tmp_path: Path) -> None:
+    tables = '    ignore: {"*_gconv": {reason: a fixed sum, equals: group_sum}}\n'
+    with pytest.raises(RecipeError, match="no fixed array 'group_sum'") as caught:
+        load_recipe(write(tmp_path, VALID + tables))
+    assert caught.value.next == "did you mean 'group_sums'?"
