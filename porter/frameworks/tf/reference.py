@@ -18,6 +18,9 @@ from porter.frameworks.tf.slim import build_slim
 REFERENCES: tuple[str, ...] = ("keras", "tf_slim")
 
 _CONSTRUCTORS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "resnet50": ("ResNet50", {}),
+    "resnet101": ("ResNet101", {}),
+    "resnet152": ("ResNet152", {}),
     "mobilenet_v1": ("MobileNet", {"alpha": 1.0}),
     "mobilenet_v1_0.75": ("MobileNet", {"alpha": 0.75}),
     "mobilenet_v1_0.5": ("MobileNet", {"alpha": 0.5}),

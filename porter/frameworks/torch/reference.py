@@ -17,7 +17,19 @@ from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.torch.graph_module import to_tensor
 
 # Variant to torchvision's builder and its arguments. A closed table: nothing from a recipe names what is imported or called.
-_BUILDERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {"mobilenet_v2": ("mobilenet_v2", {})}
+_BUILDERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "mobilenet_v2": ("mobilenet_v2", {}),
+    "resnet18": ("resnet18", {}),
+    "resnet34": ("resnet34", {}),
+    "resnet50": ("resnet50", {}),
+    "resnet101": ("resnet101", {}),
+    "resnet152": ("resnet152", {}),
+    "resnext50_32x4d": ("resnext50_32x4d", {}),
+    "resnext101_32x8d": ("resnext101_32x8d", {}),
+    "resnext101_64x4d": ("resnext101_64x4d", {}),
+    "wide_resnet50_2": ("wide_resnet50_2", {}),
+    "wide_resnet101_2": ("wide_resnet101_2", {}),
+}
 
 
 def build_torchvision(variant: str, classes: int, checkpoint: Checkpoint, dtype: Dtype) -> nn.Module:
