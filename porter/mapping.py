@@ -83,6 +83,7 @@ def fit_by_names(
     framework, draft = get_framework(zoo.framework), expand(recipe, variant, zoo, {})
     mapped = parse_map(settings, draft)
     naming = name_layers(recipe, variant, zoo, draft, checkpoint, mapped)
+    naming.expect_one(str(checkpoint.path))
     layers = dict(naming.layers)
     current, zoo = zoo, zoo.at(naming.generation)
     draft = expand(recipe, variant, zoo, {})
