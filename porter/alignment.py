@@ -174,7 +174,9 @@ def describe(op: Op | OutputActivation | Foreign) -> str:
 def _scaled_inputs(file: FileGraph) -> tuple[str, ...]:
     """The file's input, and what is made of it by constants alone."""
     found = [INPUT]
-    found += [layer.name for layer in file.nodes if isinstance(layer.op, Affine) and layer.inputs[0] in found]
+    for layer in file.nodes:
+        if isinstance(layer.op, Affine) and layer.inputs[0] in found:
+            found.append(layer.name)
     return tuple(found)
 
 

@@ -7,9 +7,11 @@ import h5py
 import pytest
 
 from porter.frameworks import get_framework
+from tests.slim_files import SlimFile, write_slim
 from tests.support import source_checkpoint
 
 WeightsMaker = Callable[..., Path]
+SlimMaker = Callable[[SlimFile], Path]
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +34,20 @@ def weights_file(tmp_path_factory: pytest.TempPathFactory) -> WeightsMaker:
     return make
 
 
+@pytest.fixture(scope="session")
+def slim_file(tmp_path_factory: pytest.TempPathFactory) -> SlimMaker:
+    """Makes files of TF-slim's own networks with stand-in weights, each once per session."""
+    made: dict[SlimFile, Path] = {}
+    folder = tmp_path_factory.mktemp("slim")
+
+    def make(file: SlimFile) -> Path:
+        if file not in made:
+            made[file] = write_slim(folder / f"model-{len(made)}", file)
+        return made[file]
+
+    return make
+
+
 def _write(path: Path, variant: str, zoo: str, classes: int) -> None:
     checkpoint = source_checkpoint(variant, zoo, classes)
     if zoo == "keras":
@@ -48,5 +64,5 @@ def _write(path: Path, variant: str, zoo: str, classes: int) -> None:
     else:
         import torch
 
-        model = get_framework("torch").build_reference("torchvision", variant, classes, (224, 224), checkpoint, "float32")
+        model = get_framework("torch").build_reference(zoo, variant, classes, (224, 224), checkpoint, "float32")
         torch.save(model.state_dict(), path)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -42,6 +42,8 @@ class SlimFile:
         slots: the slots of an optimiser, of which slim's training used RMSProp with a momentum.
         scope: around everything, as slim's deployment to several GPUs had `tower_0`.
         partial: how many of the variables have no shadow.
+        batch: the number of images that the graph is fixed to.
+        softmax: whether the graph ends with the probabilities; else with the logits.
     """
 
     variant: str = SMALL[0]
@@ -60,28 +62,28 @@ def write_slim(path: Path, file: SlimFile) -> Path:
     """Writes `file` under `path`, without a suffix, and returns the file, prefix or folder that a user would name."""
     tensorflow = import_tensorflow()
     v1 = tensorflow.compat.v1
-    with tensorflow.Graph().as_default(), v1.Session() as session, quiet_logger(tensorflow):
+    with tensorflow.Graph().as_default(), v1.Session(config=_plain(v1)) as session, quiet_logger(tensorflow):
         images = v1.placeholder(tensorflow.float32, [file.batch, file.size, file.size, 3], name="input")
-        with _scope(v1, file.scope):
+        with v1.variable_scope(file.scope) if file.scope else nullcontext():
             network = construct(file.variant, images, file.classes)
         variables = {variable.op.name.removeprefix(f"{file.scope}/"): variable for variable in v1.global_variables()}
-        made = _averages_and_slots(v1, variables, file)
-        session.run(v1.global_variables_initializer())
-        weights = slim_checkpoint(file.variant, file.classes).tensors
-        for name, variable in variables.items():
-            variable.load(_worse(weights[name]) if name in made else weights[name], session)
-        for name, shadow in made.items():
-            shadow.load(weights[name], session)
+        shadows = _averages_and_slots(v1, variables, file)
+        values = {variable: np.full(variable.shape, 0.5, variable.dtype.as_numpy_dtype) for variable in v1.global_variables()}
+        for name, array in slim_checkpoint(file.variant, file.classes).tensors.items():
+            values[variables[name]] = _worse(array) if name in shadows else array
+            if name in shadows:
+                values[shadows[name]] = array
+        # In one run, and what each initialiser would assign is fed: those of shadows are conditions that take a minute to build.
+        feeds = {variable.initializer.inputs[1]: array for variable, array in values.items()}
+        session.run([variable.initializer for variable in values], feeds)
         return _save(tensorflow, session, path, file, images, network)
 
 
-@contextmanager
-def _scope(v1: Any, name: str) -> Iterator[None]:
-    if not name:
-        yield
-        return
-    with v1.variable_scope(name), v1.name_scope(""):
-        yield
+def _plain(v1: Any) -> Any:
+    """Without TensorFlow's rewriting of graphs, which takes longer than what is run here."""
+    config = v1.ConfigProto(device_count={"GPU": 0})
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return config
 
 
 def _averages_and_slots(v1: Any, variables: Mapping[str, Any], file: SlimFile) -> dict[str, Any]:
@@ -116,8 +118,9 @@ def _save(tensorflow: Any, session: Any, path: Path, file: SlimFile, images: Any
         return Path(saver.save(session, str(path), write_meta_graph=False, write_state=False))
     if file.format == "frozen":
         graph = v1.graph_util.convert_variables_to_constants(session, session.graph_def, [output])
-        path.with_suffix(".pb").write_bytes(graph.SerializeToString())
-        return path.with_suffix(".pb")
+        file_path = path.with_name(f"{path.name}.pb")
+        file_path.write_bytes(graph.SerializeToString())
+        return file_path
     outputs = {"probabilities" if file.softmax else "logits": session.graph.get_tensor_by_name(f"{output}:0")}
     v1.saved_model.simple_save(session, str(path), {"images": images}, outputs)
     return path

@@ -106,9 +106,9 @@ CONTENTS = {
     "compressed": b"\x1f\x8b\x08\x00" + bytes(20),
     "npy": b"\x93NUMPY\x01\x00",
     "mxnet-params": struct.pack("<QQQ", 0x112, 0, 3),
-    "tf-checkpoint": bytes(range(40)) + struct.pack("<Q", 0xDB4775248B80FB57),
-    "frozen-graph": node(b"input", b"Placeholder") + node(b"conv/weights", b"Const"),
-    "saved-model": b"\x08\x01\x12\x0a" + bytes(10),
+    "meta-graph": b"\x0a\x08\x12\x06\x0a\x04\x0a\x02Op" + b"\x12\x02\x0a\x00",
+    "graph-text": b'# saved\nnode {\n  name: "input"\n  op: "Placeholder"\n}\n',
+    "saved-model-text": b"saved_model_schema_version: 1\nmeta_graphs {\n}\n",
     "onnx": b"\x08\x07\x12\x07pytorch\x1a\x032.0:\x02\x0a\x00",
     "caffemodel": b"\x0a\x09ResNet-50\xa2\x06\x05\x0a\x03abc",
     "unknown": bytes(range(250, 256)) * 50,
@@ -149,11 +149,32 @@ def test_real_exports(tmp_path: Path) -> None:
     with graph.as_default():
         tf.constant(np.ones(5000, np.float32), name="weights")
     (tmp_path / "frozen.pb").write_bytes(graph.as_graph_def().SerializeToString())
-    assert sniff(Path(prefix)) == "tf-checkpoint"
-    assert sniff(tmp_path / "ckpt.index") == "tf-checkpoint"
+    assert sniff(Path(prefix)) == "tf-checkpoint-v2"
+    assert sniff(tmp_path / "ckpt.index") == "tf-checkpoint-v2"
     assert sniff(tmp_path / "saved") == "saved-model"
     assert sniff(tmp_path / "saved" / "saved_model.pb") == "saved-model"
     assert sniff(tmp_path / "frozen.pb") == "frozen-graph"
+
+
+TABLES = {
+    "tf-checkpoint-v1": b"\x00\x00\x40\x0a\x3e" + bytes(40),
+    "tf-checkpoint-v2": b"\x00\x00\x06\x08\x01" + bytes(40),
+}
+FOREIGN = {
+    **{format: head + struct.pack("<Q", 0xDB4775248B80FB57) for format, head in TABLES.items()},
+    "frozen-graph": node(b"input", b"Placeholder") + node(b"conv/weights", b"Const")[:-1],
+    "saved-model": b"\x08\x01\x12\x0a" + bytes(10),
+}
+
+
+@pytest.mark.parametrize("format", FOREIGN)
+def test_damaged_files_of_tensorflow(tmp_path: Path, format: str) -> None:
+    """Known by their first bytes, and refused by TensorFlow's own reader."""
+    pytest.importorskip("tensorflow")
+    path = tmp_path / "weights.h5"
+    path.write_bytes(FOREIGN[format])
+    assert sniff(path) == format and format in READABLE
+    message(path)
 
 
 def test_no_file(tmp_path: Path) -> None:

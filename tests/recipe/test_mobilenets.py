@@ -7,10 +7,10 @@ import pytest
 
 from porter.frameworks import get_framework
 from porter.frameworks.tf.runtime import import_keras
-from porter.frameworks.torch.reference import import_models
+from porter.frameworks.torch.reference import _BUILDERS, import_models, import_timm
 from porter.graph import BatchNorm, Conv, Graph, Node, is_depthwise, shapes, tensor_shapes
 from porter.padding import Convention, pad_amounts
-from porter.recipe import LayerName, Recipe, all_recipes, expand, find_recipe, layer_names
+from porter.recipe import LayerName, Recipe, all_recipes, expand, find_recipe, layer_names, tap_names
 
 VARIANTS = [*find_recipe("mobilenet_v1").variants, *find_recipe("mobilenet_v2").variants]
 V2 = list(find_recipe("mobilenet_v2").variants)
@@ -101,6 +101,22 @@ def test_keras_v1_differs_from_same_on_odd_maps_only() -> None:
 def test_every_tensor_is_torchvisions(variant: str, zoo: str) -> None:
     recipe, graph, layers = read(variant, zoo)
     model = import_models().mobilenet_v2(weights=None, width_mult=recipe.variants[variant]["alpha"])
+    expect_module(model, graph, layers)
+    assert {node.path for node in graph.nodes} - layers.keys() == {"head/pool"}
+
+
+@pytest.mark.parametrize("variant", _BUILDERS["timm"])
+def test_every_tensor_is_timms(variant: str) -> None:
+    recipe, graph, layers = read(variant, "timm")
+    model = getattr(import_timm(), _BUILDERS["timm"][variant][0])()
+    expect_module(model, graph, layers)
+    taps = tap_names(recipe, variant, recipe.zoo("timm", variant), graph)
+    assert taps.keys() == {node.path for node in graph.nodes}
+    assert all(model.get_submodule(name) for name in taps.values())
+
+
+def expect_module(model: Any, graph: Graph, layers: dict[str, LayerName]) -> None:
+    """The module has the graph's tensors under the zoo's names, and its layers the same attributes."""
     framework, shape_of = get_framework("torch"), tensor_shapes(graph)
     ours: dict[str, tuple[int, ...]] = {}
     for path, roles in shape_of.items():
@@ -114,7 +130,6 @@ def test_every_tensor_is_torchvisions(variant: str, zoo: str) -> None:
         elif isinstance(node.op, Conv):
             assert (module.stride, module.groups) == (node.op.window.stride, node.op.groups)
             assert tuple((pad, pad) for pad in module.padding) == graph_pads(graph, node)
-    assert {node.path for node in graph.nodes} - layers.keys() == {"head/pool"}
 
 
 @pytest.mark.parametrize(

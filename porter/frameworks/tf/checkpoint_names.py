@@ -21,6 +21,8 @@ _SLOT = re.compile(
 _COUNTER = re.compile(r"(?:.*/)?(?:beta[12]_power|global_step)(?:_\d+)?")
 _TRAINING = frozenset({"optimizer", "keras_api", ".OPTIMIZER_SLOT", "save_counter", "seed_generator"})
 """Steps of an object path that lead away from the model; `keras_api` holds metrics, `seed_generator` a dropout's random state."""
+_TRAINED = "_trainable_variables"
+"""Where an optimiser of Keras 3 keeps the model's own variables, which a checkpoint may know by that path alone."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,14 @@ def training_state(shapes: Mapping[str, Shape], owners: Collection[Owner] = ()) 
     A slot is told by its name and by standing beside a variable of its shape, perhaps in an optimiser's own scope, so that a
     layer that somebody called `Adam` stays.
     """
-    random = {owner.key for owner in owners if "seed_generator" in owner.full_name.split("/")}
+    random = {owner.key for owner in owners if owner.full_name.rpartition("/")[2] == "seed_generator_state"}
     return {key for key, shape in shapes.items() if key in random or _is_training(key, shape, shapes)}
 
 
 def _is_training(key: str, shape: Shape, shapes: Mapping[str, Shape]) -> bool:
     if _VALUE in key or "/.ATTRIBUTES/" in key or "/.OPTIMIZER_SLOT/" in key:
-        return not _TRAINING.isdisjoint(key.split("/"))
+        steps = key.split("/")
+        return not _TRAINING.isdisjoint(steps) and _TRAINED not in steps
     if _COUNTER.fullmatch(key) and shape == ():
         return True
     slot = _SLOT.fullmatch(key)

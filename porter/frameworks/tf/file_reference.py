@@ -11,7 +11,7 @@ from porter.frameworks.file_graph import FileGraph, Foreign
 from porter.frameworks.tf.graph_run import GraphRunner
 from porter.frameworks.tf.layout import expect_cover
 
-_KERAS = "keras-"
+_KERAS = "keras"
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: tuple[int, int]) -> Any:

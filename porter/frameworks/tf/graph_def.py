@@ -10,7 +10,7 @@ import numpy as np
 
 from porter.dtypes import Array
 from porter.frameworks.file_graph import FileGraph, OutputActivation
-from porter.frameworks.tf.graph_constants import Constants
+from porter.frameworks.tf.graph_constants import THROUGH, Constants
 from porter.frameworks.tf.graph_ends import input_sizes
 from porter.frameworks.tf.graph_nodes import GraphNode, Refuse, depending, ordered
 from porter.frameworks.tf.graph_ops import read_node
@@ -44,7 +44,7 @@ class PlainGraph:
 def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, Array]]:
     """The graph in porter's terms, and its tensors: every variable, every weight that a node takes, every big constant.
 
-    Taps are names of TensorFlow's ops (`conv1/BiasAdd`). The definition is a GraphDef of the nodes that lead to the
+    Taps are names of TensorFlow's ops, whose first output is meant. The definition is a GraphDef of the nodes that lead to the
     outputs, without control inputs, devices and underscored attributes; the tensors stand in it as constants of their own
     names, types and shapes, without their content.
 
@@ -78,14 +78,22 @@ def _given(walk: Walk, ends: Sequence[str]) -> list[str]:
 
 
 def _plain(graph: PlainGraph) -> dict[str, GraphNode]:
-    """Variables as constants without inputs, and what reads them as what passes them on."""
+    """Variables as constants without inputs, and whatever passes its input on as Identity, so that a reader knows few ops."""
     nodes = dict(graph.nodes)
     for node in graph.nodes.values():
         if node.name in graph.variables:
             nodes[node.name] = GraphNode(node.name, "Const", (), {})
-        elif node.op == "ReadVariableOp" and node.inputs and node.inputs[0][0] in graph.variables:
-            nodes[node.name] = replace(node, op="Identity", attributes={"T": node.attributes["dtype"]})
+            continue
+        reads = node.op == "ReadVariableOp" and node.inputs and node.inputs[0][0] in graph.variables
+        if reads or (node.op in THROUGH and len(node.inputs) == 1 and node.name != graph.image):
+            nodes[node.name] = _identity(node)
     return nodes
+
+
+def _identity(node: GraphNode) -> GraphNode:
+    """The node as an Identity; some ops keep their type as `T`, others as `dtype`."""
+    kind = next((node.attributes[name] for name in ("T", "dtype") if name in node.attributes), None)
+    return replace(node, op="Identity", attributes={} if kind is None else {"T": kind})
 
 
 def _begun_at(image: str, nodes: dict[str, GraphNode]) -> dict[str, GraphNode]:

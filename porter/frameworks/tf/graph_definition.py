@@ -13,13 +13,13 @@ PURE_OPS = frozenset(
     (
         *("Const", "Placeholder", "PlaceholderWithDefault", "Identity", "IdentityN", "Snapshot", "StopGradient", "PreventGradient"),
         *("Conv2D", "DepthwiseConv2dNative", "BiasAdd", "BiasAddV1", "MatMul", "BatchMatMul", "BatchMatMulV2"),
-        *("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"),
+        *("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "BatchNormWithGlobalNormalization"),
         *("MaxPool", "MaxPoolV2", "AvgPool", "Mean", "Sum", "Max", "Min", "Prod"),
         *("Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign", "Softmax", "LogSoftmax", "Erf"),
         *("Add", "AddV2", "AddN", "Sub", "Mul", "Div", "RealDiv", "Maximum", "Minimum", "SquaredDifference", "Pow", "ClipByValue"),
         *("Neg", "Abs", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Exp", "Log", "Cast"),
         *("Reshape", "Squeeze", "ExpandDims", "Transpose", "Concat", "ConcatV2", "Split", "SplitV", "Pack", "Unpack", "Slice"),
-        *("StridedSlice", "Shape", "Size", "Rank", "Pad", "PadV2", "MirrorPad", "ArgMax", "GatherV2"),
+        *("StridedSlice", "Shape", "ShapeN", "Size", "Rank", "Pad", "PadV2", "MirrorPad", "ArgMax", "GatherV2"),
     )
 )
 """Ops that read nothing, write nothing, call nothing and hold no state: all that a stranger's graph may run here."""
@@ -50,11 +50,10 @@ def read_definition(definition: bytes, outputs: Collection[str]) -> Any:
             raise GraphError("two ops have this name", where=node.name)
         nodes[node.name] = node
     wanted = _ancestors(nodes, outputs)
-    part = tensorflow.compat.v1.GraphDef(versions=whole.versions)
-    for name, node in nodes.items():
-        if name in wanted:
-            _expect_pure(tensorflow, node)
-            part.node.append(_bare(node))
+    part = tensorflow.compat.v1.GraphDef(versions=whole.versions, node=[_bare(nodes[name]) for name in nodes if name in wanted])
+    _expect_pure(part)
+    for node in part.node:
+        _expect_numbers(tensorflow, node)
     return part
 
 
@@ -83,10 +82,14 @@ def _ancestors(nodes: dict[str, Any], outputs: Collection[str]) -> set[str]:
     return found
 
 
-def _expect_pure(tensorflow: Any, node: Any) -> None:
-    """Refuses what is not on the list, and types that are handles to something outside of the graph."""
-    if node.op not in PURE_OPS:
-        raise MissingFramework(f"porter runs no op '{node.op[:60]}'", where=node.name, next="only ops that are pure maths are run")
+def _expect_pure(graph: Any) -> None:
+    for node in graph.node:
+        if node.op not in PURE_OPS:
+            raise MissingFramework(f"porter runs no op '{node.op[:60]}'", where=node.name, next="only pure maths is run")
+
+
+def _expect_numbers(tensorflow: Any, node: Any) -> None:
+    """Refuses text, handles to what is outside of the graph, and an order of axes that needs a GPU."""
     numbers = {getattr(tensorflow, name).as_datatype_enum for name in _NUMBERS}
     for key, value in node.attr.items():
         types = [value.type] if value.WhichOneof("value") == "type" else list(value.list.type)

@@ -14,6 +14,7 @@ from porter.frameworks.tf.graph_definition import op_name, output_index
 from porter.frameworks.tf.runtime import import_tensorflow
 
 _FUSED_NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+_NORM_OF_2015 = "BatchNormWithGlobalNormalization"
 
 
 def with_constants(graph: Any, tensors: Mapping[str, Array], most: int) -> Any:
@@ -54,7 +55,8 @@ def in_dtype(graph: Any, dtype: str, decimal_epsilons: bool = False) -> Any:
     """`graph` with every floating type replaced by `dtype`: `float32` or `float64`.
 
     In float64 a batch norm of inference becomes Sub, Mul, Rsqrt and AddV2, the last under the norm's own name: TensorFlow's
-    FusedBatchNorm has kernels for half, bfloat16 and float inputs alone (core/kernels/fused_batch_norm_op.cc).
+    FusedBatchNorm has kernels for half, bfloat16 and float inputs alone (core/kernels/fused_batch_norm_op.cc). So does
+    BatchNormWithGlobalNormalization in either type, since today's TensorFlow refuses it in new graphs (core/ops/nn_ops.cc).
 
     Args:
         decimal_epsilons: for a graph made here from code that says 0.001: a GraphDef holds epsilons as float32, and in float64
@@ -70,8 +72,8 @@ def in_dtype(graph: Any, dtype: str, decimal_epsilons: bool = False) -> Any:
     fused = {node.name: node for node in graph.node if node.op in _FUSED_NORMS}
     for node in graph.node:
         _expect_inference(node, fused)
-        if node.name in fused and dtype == "float64":
-            found.node.extend(_parted_norm(tensorflow, node, decimal_epsilons))
+        if (node.name in fused and dtype == "float64") or node.op == _NORM_OF_2015:
+            found.node.extend(_parted_norm(tensorflow, node, target, decimal_epsilons))
         else:
             copy = found.node.add()
             copy.CopyFrom(node)
@@ -90,29 +92,34 @@ def _expect_inference(node: Any, fused: Mapping[str, Any]) -> None:
             raise MissingFramework(f"reads the batch statistics '{source}'", where=node.name, next="freeze it for inference")
 
 
-def _parted_norm(tensorflow: Any, node: Any, decimal_epsilons: bool) -> list[Any]:
+def _parted_norm(tensorflow: Any, node: Any, target: int, decimal_epsilons: bool) -> list[Any]:
     """(x - mean) * (gamma * rsqrt(variance + epsilon)) + beta."""
-    double = tensorflow.float64.as_datatype_enum
-    # 0.0001 where it is left out (core/ops/nn_ops.cc).
-    epsilon = np.float32(node.attr["epsilon"].f if "epsilon" in node.attr else 1e-4)
-    exact = float(str(epsilon)) if decimal_epsilons else float(epsilon)
-    x, gamma, beta, mean, variance = node.input
+    if node.op == _NORM_OF_2015:
+        x, mean, variance, beta, gamma = node.input
+        stored = node.attr["variance_epsilon"].f
+        if not node.attr["scale_after_normalization"].b:
+            gamma = ""
+    else:
+        x, gamma, beta, mean, variance = node.input
+        stored = node.attr["epsilon"].f if "epsilon" in node.attr else 1e-4  # the default (core/ops/nn_ops.cc)
+    epsilon = float(str(np.float32(stored))) if decimal_epsilons else float(np.float32(stored))
     part = f"{node.name}/porter_".__add__
     constant = type(node)(name=part("epsilon"), op="Const")
-    constant.attr["dtype"].type = double
-    constant.attr["value"].tensor.CopyFrom(tensorflow.make_tensor_proto(np.float64(exact)))
+    constant.attr["dtype"].type = target
+    value = np.array(epsilon, tensorflow.as_dtype(target).as_numpy_dtype)
+    constant.attr["value"].tensor.CopyFrom(tensorflow.make_tensor_proto(value))
     steps = [
         ("AddV2", part("variance"), variance, constant.name),
-        ("Rsqrt", part("rsqrt"), part("variance")),
-        ("Mul", part("scale"), gamma, part("rsqrt")),
+        ("Rsqrt", part("scale"), part("variance")),
+        *([("Mul", part("scaled_gamma"), gamma, part("scale"))] if gamma else []),
         ("Sub", part("centred"), x, mean),
-        ("Mul", part("scaled"), part("centred"), part("scale")),
+        ("Mul", part("scaled"), part("centred"), part("scaled_gamma" if gamma else "scale")),
         ("AddV2", node.name, part("scaled"), beta),
     ]
     found = [constant]
     for op, name, *inputs in steps:
         found.append(type(node)(name=name, op=op, input=inputs))
-        found[-1].attr["T"].type = double
+        found[-1].attr["T"].type = target
     return found
 
 

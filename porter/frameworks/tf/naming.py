@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import h5py
@@ -42,3 +42,36 @@ def name_tensors(file: Hdf5, layers: Sequence[Layer]) -> dict[str, h5py.Dataset]
                 raise file.refuse(f"two tensors are named '{name}': '{tensors[name].name}' and '{dataset.name}'")
             tensors[name] = dataset
     return tensors
+
+
+def name_layers(
+    holders: Sequence[tuple[str, ...]], layers: Iterable[tuple[str, ...]], tensors: Iterable[str]
+) -> dict[tuple[str, ...], str]:
+    """The name under which `name_tensors` put each layer's tensors; for layers without tensors one that no other layer has.
+
+    A legacy file knows the outermost model that a layer is nested in and not always the ones between, so every way of leaving
+    some out is tried, the whole path first.
+
+    Args:
+        holders: layers that may have tensors, by the names of the models around them and their own.
+        layers: all of them.
+        tensors: names as `name_tensors` gave them.
+    """
+    free = {tensor.rpartition("/")[0] for tensor in tensors}
+    names: dict[tuple[str, ...], str] = {}
+    # What is nested least has first choice of a name that stands alone.
+    for path in sorted(set(holders), key=len):
+        spellings = ["/".join(path), "/".join((path[0], *path[-1:])), *("/".join(path[start:]) for start in range(1, len(path)))]
+        found = next((spelling for spelling in spellings if spelling in free), None)
+        if found is not None:
+            free.discard(found)
+            names[path] = found
+    taken = set(names.values())
+    for path in layers:
+        if path not in names:
+            spelling = next((one for one in (path[-1], "/".join(path)) if one not in taken), "/".join(path))
+            while spelling in taken:
+                spelling += "'"
+            names[path] = spelling
+            taken.add(spelling)
+    return names

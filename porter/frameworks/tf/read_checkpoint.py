@@ -45,8 +45,11 @@ class Bundle:
         Raises:
             FileError: the data is cut short or damaged.
         """
-        with _refusing(self.path):
-            return {key: np.asarray(self.reader.get_tensor(key)) for key in keys}
+        values: dict[str, Array] = {}
+        for key in keys:
+            with _refusing(self.path, f"tensor '{key}' of "):
+                values[key] = np.asarray(self.reader.get_tensor(key))
+        return values
 
     def object_graph(self) -> Any | None:
         """The TrackableObjectGraph of a TF 2 checkpoint, or None.
@@ -144,7 +147,7 @@ def _number_type(type: Any) -> int | None:
 
 
 @contextmanager
-def _refusing(path: Path) -> Iterator[None]:
+def _refusing(path: Path, what: str = "") -> Iterator[None]:
     """TensorFlow says "damaged" with its own errors and with whatever its Python wrapper makes of a broken string."""
     try:
         yield
@@ -152,7 +155,7 @@ def _refusing(path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        message = f"TensorFlow cannot read this checkpoint; it is cut short or damaged: {reason[:200]}"
+        message = f"TensorFlow cannot read {what}this checkpoint; it is cut short or damaged: {reason[:200]}"
         raise FileError(message, where=str(path), next="fetch or copy it again") from None
 
 

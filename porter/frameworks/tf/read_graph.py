@@ -16,7 +16,7 @@ from porter.frameworks.tf.graph_constants import Constants
 from porter.frameworks.tf.graph_def import PlainGraph, read_graph
 from porter.frameworks.tf.graph_ends import image_inputs, loose_ends, within_network
 from porter.frameworks.tf.graph_functions import follow, inline_functions
-from porter.frameworks.tf.graph_nodes import GraphNode, Refuse, ordered, parse_nodes, parse_reference
+from porter.frameworks.tf.graph_nodes import GraphNode, Reference, Refuse, ordered, parse_nodes, parse_reference
 from porter.frameworks.tf.read_checkpoint import read_tf_checkpoint
 from porter.frameworks.tf.runtime import import_tensorflow
 from porter.frameworks.tf.saved_variables import VARIABLE_OPS, read_variables
@@ -35,13 +35,14 @@ def read_frozen_graph(path: Path) -> Checkpoint:
     """
     refuse = _refusal(path)
     graph = _parse(path, import_tensorflow().compat.v1.GraphDef())
-    nodes, _ = inline_functions(parse_nodes(graph.node, refuse), graph.library.function, refuse)
-    image, notes = _image(nodes, image_inputs(nodes))
+    called = _in_order(parse_nodes(graph.node, refuse), refuse)
+    nodes, moved = inline_functions(called, graph.library.function, refuse)
+    image, notes = _image(nodes, image_inputs(called))
     budget = most_bytes(path.stat().st_size)
     if image is None:
         return Checkpoint(path, "frozen-graph", "tf", _constants(nodes, budget, refuse), notes)
     plain = _in_order(nodes, refuse)
-    ends = loose_ends(plain, image)
+    ends = _ends(plain, called, moved, image)
     unfrozen = [node.name for node in ordered(plain, ends, refuse).values() if node.op in VARIABLE_OPS]
     if unfrozen:
         message = f"the graph has variables without values, such as '{unfrozen[0]}': it is not frozen"
@@ -65,11 +66,11 @@ def read_saved_model(path: Path) -> Checkpoint:
     model = _parse(file, import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel())
     meta = _serving(model, path)
     name, signature = _signature(meta)
-    nodes = parse_nodes(meta.graph_def.node, refuse)
+    called = _in_order(parse_nodes(meta.graph_def.node, refuse), refuse)
     outputs = [] if signature is None else [parse_reference(info.name) for _, info in sorted(signature.outputs.items())]
     if outputs:
-        nodes = ordered(nodes, [source for source, _ in outputs], refuse)
-    nodes, moved = inline_functions(nodes, meta.graph_def.library.function, refuse)
+        called = ordered(called, [source for source, _ in outputs], refuse)
+    nodes, moved = inline_functions(called, meta.graph_def.library.function, refuse)
     asked = {} if signature is None else {key: parse_reference(info.name) for key, info in signature.inputs.items()}
     known = [source for source, _ in asked.values() if source in nodes]
     image, notes = _image(nodes, [source for source in known if source in image_inputs(nodes)] or known or image_inputs(nodes))
@@ -79,7 +80,7 @@ def read_saved_model(path: Path) -> Checkpoint:
         return replace(weights, path=path, format="saved-model", notes=(*notes, *weights.notes), files=(file, *weights.files))
     plain = _in_order(nodes, refuse)
     if signature is None:
-        ends = loose_ends(plain, image)
+        ends = _ends(plain, called, moved, image)
     else:
         ends = within_network(plain, image, [follow(source, moved) for source in outputs])
     if not ends:
@@ -123,6 +124,17 @@ def _image(nodes: Mapping[str, GraphNode], candidates: Sequence[str]) -> tuple[s
         return candidates[0], ()
     found = f"{len(candidates)} inputs, such as '{candidates[0]}'," if candidates else "no placeholder"
     return None, (f"read without the graph: it has {found} that may take an image of rank 4",)
+
+
+def _ends(
+    nodes: Mapping[str, GraphNode], called: Mapping[str, GraphNode], moved: Mapping[Reference, Reference], image: str
+) -> list[str]:
+    """Where a graph ends that does not say it: at what nothing reads, functions seen as one node each, as the author did."""
+    found: list[Reference] = []
+    for name in loose_ends(called, image):
+        given = [source for source in moved if source[0] == name]
+        found += [follow(source, moved) for source in given] if given else [(name, 0)]
+    return within_network(nodes, image, found)
 
 
 def _span(image: str, ends: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ from porter.frameworks.tf.hdf5 import (
     read_datasets,
     text_attribute,
 )
+from porter.frameworks.tf.keras_graph import read_graph
 from porter.frameworks.tf.naming import Layer, name_tensors
 
 _KERAS_1_VARIABLES = {"W": "kernel", "b": "bias", "running_mean": "moving_mean", "running_std": "moving_variance"}
@@ -31,10 +32,10 @@ _KERAS_1_NAME = re.compile(r"(?P<layer>.+)_(?P<variable>W|b|gamma|beta|running_m
 
 
 def read_h5(path: Path) -> Checkpoint:
-    """Reads a legacy Keras file. Tensors stand in the order of its layers.
+    """Reads a legacy Keras file. Tensors stand in the order of its layers; a whole model has its graph in `model_config`.
 
     Raises:
-        FileError: damaged, incomplete, no tensors, or kernels that Theano stored flipped.
+        FileError: damaged, incomplete, no tensors, kernels that Theano stored flipped, or a `model_config` that is none.
     """
     with open_hdf5(path) as file:
         whole = has_child(file.root, "model_weights")
@@ -52,7 +53,9 @@ def read_h5(path: Path) -> Checkpoint:
         notes = ["read under 'model_weights'"] if whole else []
         if has_child(file.root, "optimizer_weights"):
             notes.append("looked past the optimiser's state")
-    return Checkpoint(path, "keras-h5", "tf", tensors, tuple(notes))
+        config = text_attribute(file, file.root, "model_config") if whole else None
+    graph = None if config is None else read_graph(config, tensors, str(path))
+    return Checkpoint(path, "keras-h5", "tf", tensors, tuple(notes), graph=graph)
 
 
 def _layers_of(file: Hdf5, group: h5py.Group, name: str) -> list[Layer]:

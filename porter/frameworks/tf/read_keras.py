@@ -11,7 +11,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import h5py
@@ -32,6 +32,7 @@ from porter.frameworks.tf.hdf5 import (
     walk,
 )
 from porter.frameworks.tf.keras_config import Described, LayerPath, describe_layers
+from porter.frameworks.tf.keras_graph import read_graph
 from porter.frameworks.tf.naming import Layer, name_tensors
 
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
@@ -46,6 +47,8 @@ _VARIABLES: Mapping[str, tuple[str, ...]] = {
     "dense": ("kernel", "bias"),
 }
 """Variables by class. A bias comes last, so a layer without one has one number less."""
+_NORMALIZATION = ("mean", "variance", "count")
+"""What a Normalization that was adapted to data keeps (keras/src/layers/preprocessing/normalization.py, build)."""
 _RENORM = ("moving_stddev", "renorm_mean", "renorm_stddev")
 
 
@@ -73,7 +76,8 @@ def read_keras(path: Path) -> Checkpoint:
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
         raise FileError(f"this .keras archive is cut short or damaged: {error}", where=str(path), next="fetch it again") from None
     with open_hdf5(path, image) as file:
-        return _read(file, "keras", describe_layers(config, path))
+        checkpoint = _read(file, "keras", describe_layers(config, path))
+    return replace(checkpoint, graph=read_graph(config, checkpoint.tensors, str(path)))
 
 
 def _member(archive: zipfile.ZipFile, path: Path, name: str, limit: int) -> bytes:
@@ -171,6 +175,8 @@ def _variables(file: Hdf5, stored: _Stored, described: Described | None) -> tupl
         names = _norm_variables(file, where, count, described)
         if described is None and count == 3:
             note.append(f"{where} has three variables: read as beta, moving_mean, moving_variance (scale=False)")
+    elif kind == "normalization":
+        names = _NORMALIZATION
     elif kind in _VARIABLES:
         names = _VARIABLES[kind]
         bias = described.arguments.get("use_bias", True) if described else count == len(names)

@@ -1,4 +1,4 @@
-"""PyTorch: ports as a state_dict and a module that reads it, checked against torchvision. Torch is imported to run things alone."""
+"""PyTorch: ports as a state_dict and a module that reads it, proved against torchvision and timm. Torch is imported only to run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from porter.dtypes import Array, Dtype
-from porter.errors import MissingFramework
+from porter.errors import MissingFramework, UsageError
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.torch.layout import CAPABILITIES, from_canonical, tensor_names, to_canonical
 from porter.frameworks.torch.port_files import WEIGHTS_FILE, read_weights, write_port
@@ -23,7 +23,7 @@ DEFAULT_ZOO = "torchvision"
 INPUT_LAYOUT: Literal["NCHW"] = "NCHW"
 MODEL_FILE = WEIGHTS_FILE
 PACKAGE = "torch"
-REFERENCES = ("torchvision",)
+REFERENCES = ("torchvision", "timm")
 SEPARATOR = "."
 AVERAGE_SUFFIX = None
 NAMES_LAYERS = False
@@ -62,12 +62,15 @@ def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
 
 
 def build_reference(reference: str, variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
-    """Torchvision's own model with the tensors of `checkpoint`, loaded by its own names; see porter.frameworks.torch.reference."""
+    """The library's own model with the tensors of `checkpoint`, loaded by its own names; see porter.frameworks.torch.reference."""
+    if reference not in REFERENCES:
+        raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(REFERENCES)}")
     _require("torch")
     _require("torchvision")
-    from porter.frameworks.torch.reference import build_torchvision
+    _require(reference)
+    from porter.frameworks.torch.reference import build_stock
 
-    return build_torchvision(variant, classes, checkpoint, dtype)
+    return build_stock(reference, variant, classes, checkpoint, dtype)
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: tuple[int, int]) -> Any:
@@ -88,4 +91,5 @@ def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str
 
 def _require(package: str) -> None:
     if find_spec(package) is None:
-        raise MissingFramework(f"{package} is not installed", next="pip install 'zoo-porter[torch]'")
+        extra = package != "timm"
+        raise MissingFramework(f"{package} is not installed", next="pip install " + ("'zoo-porter[torch]'" if extra else package))

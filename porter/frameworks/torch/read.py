@@ -1,27 +1,37 @@
-"""PyTorch's .pth and .pt: a state_dict, alone or in a training checkpoint. Nothing but tensors is ever unpickled."""
+"""PyTorch's .pth and .pt: a state_dict, alone or in a training checkpoint. Of a file's pickle, tensors and plain values alone are
+made; no class or function that it names is ever looked up.
+"""
 
 from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from porter.dtypes import Array, storage_type
 from porter.errors import FileError, MissingFramework
 from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.torch.wrapping import unwrap
 
 if TYPE_CHECKING:
     import torch
 
-_WRAPPERS = ("state_dict", "model_state_dict", "model")
-"""Where training scripts put the state_dict, likeliest first."""
-_PREFIXES = ("module.", "_orig_mod.")
-"""What DataParallel and torch.compile put before every key."""
-_LISTED = 8
 _MOST_REASON = 200
-_SAVE = "where it was made, save model.state_dict() instead of the model"
+_SAVE = "where it was made, save model.state_dict() alone"
+_PASSED_OVER = (
+    "argparse.Namespace",
+    "types.SimpleNamespace",
+    "numpy.dtype",
+    "numpy.ndarray",
+    *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("scalar", "_reconstruct")),
+    *(f"pathlib.{name}" for name in ("PosixPath", "WindowsPath", "_local.PosixPath", "_local.WindowsPath")),
+)
+"""What training scripts keep beside the weights: arguments (torchvision's references, timm), an accuracy that numpy computed, the
+folder of the run. Empty things are put in their place.
+"""
 
 
 def read_torch(path: Path, zipped: bool) -> Checkpoint:
@@ -33,19 +43,9 @@ def read_torch(path: Path, zipped: bool) -> Checkpoint:
         MissingFramework: torch is not installed.
         FileError: damaged, a whole module, a pickle of anything else than tensors, or tensors that are not plain arrays.
     """
-    loaded = _load(path, zipped)
-    notes: list[str] = []
-    state = _unwrap(loaded, path, notes)
-    tensors = {name: value for name, value in state.items() if isinstance(name, str) and _is_tensor(value)}
-    if not tensors:
-        raise FileError(f"expected a state_dict, found no tensor among {_listed(state)}", where=str(path), next=_SAVE)
-    if len(tensors) < len(state):
-        notes.append(f"looked past {_listed(key for key in state if key not in tensors)}, which are not tensors")
-    for prefix in _PREFIXES:
-        if all(name.startswith(prefix) for name in tensors):
-            tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
-            notes.append(f"prefix '{prefix}' removed")
-    return Checkpoint(path, "torch", "torch", {name: _array(name, value, path) for name, value in tensors.items()}, tuple(notes))
+    state = unwrap(_load(path, zipped), _is_tensor, path)
+    tensors = {name: _array(name, value, path) for name, value in state.tensors.items()}
+    return Checkpoint(path, "torch", "torch", tensors, state.notes)
 
 
 def _load(path: Path, zipped: bool) -> Any:
@@ -60,11 +60,31 @@ def _load(path: Path, zipped: bool) -> Any:
     # torch 2.13 hands a path of this suffix to safetensors, whatever is in it; a stream cannot be mapped.
     mapped = zipped and path.suffix != ".safetensors"
     try:
-        with path.open("rb") as stream:
+        with path.open("rb") as stream, _stand_ins():
             return torch.load(path if mapped else stream, map_location="cpu", weights_only=True, mmap=mapped)
     # A stranger's pickle may fail in any way that Python can; none of them is a bug of porter's.
     except Exception as error:
         raise _refusal(path, error) from None
+
+
+def _stand_ins() -> AbstractContextManager[object]:
+    """While it lasts, torch takes classes of porter's own, which hold and do nothing, for those of `_PASSED_OVER`."""
+    import torch
+
+    allowing: Any = getattr(torch.serialization, "safe_globals", None)  # torch 2.5
+    return nullcontext() if allowing is None else allowing([_stand_in(name) for name in _PASSED_OVER])
+
+
+@cache
+def _stand_in(name: str) -> type:
+    """A class that torch, which goes by module and name, takes for the one that `name` says."""
+    module, _, word = name.rpartition(".")
+    methods = {"__new__": lambda cls, *_: object.__new__(cls), "__init__": _nothing, "__setstate__": _nothing}
+    return type(word, (), {"__module__": module, **methods})
+
+
+def _nothing(*_: object) -> None:
+    """What a stand-in does with all that it is given."""
 
 
 def _expect_stored(path: Path) -> None:
@@ -97,26 +117,7 @@ def _refusal(path: Path, error: Exception) -> FileError:
     )
 
 
-def _unwrap(loaded: Any, path: Path, notes: list[str]) -> Mapping[Any, Any]:
-    """The state_dict in whatever a training script saved around it."""
-    if not isinstance(loaded, Mapping):
-        raise FileError(f"expected a state_dict, got a {type(loaded).__name__}", where=str(path), next=_SAVE)
-    key = next((key for key in _WRAPPERS if isinstance(loaded.get(key), Mapping)), None)
-    if key is None:
-        return loaded
-    beside = [other for other in loaded if other != key]
-    notes.append(f"read under '{key}'" + (f"; looked past {_listed(beside)}" if beside else ""))
-    return _unwrap(loaded[key], path, notes)
-
-
-def _listed(keys: Any) -> str:
-    names = sorted(f"'{key}'"[:80] for key in keys)
-    return (
-        ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "") if names else "nothing"
-    )
-
-
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> bool:
     import torch
 
     return isinstance(value, torch.Tensor)

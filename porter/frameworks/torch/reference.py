@@ -1,4 +1,4 @@
-"""Torchvision's own models: implementations that porter did not write, for proofs."""
+"""Torchvision's and timm's own models: implementations that porter did not write, for proofs."""
 
 from __future__ import annotations
 
@@ -16,29 +16,47 @@ from porter.errors import MappingError, MissingFramework, UsageError
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.torch.graph_module import to_tensor
 
-# Variant to torchvision's builder and its arguments. A closed table: nothing from a recipe names what is imported or called.
-_BUILDERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {"mobilenet_v2": ("mobilenet_v2", {})}
+# Reference and variant to the builder and its arguments. A closed table: nothing from a recipe names what is imported or called.
+_BUILDERS: Mapping[str, Mapping[str, tuple[str, Mapping[str, Any]]]] = {
+    "torchvision": {
+        "mobilenet_v2": ("mobilenet_v2", {}),
+        "mobilenet_v2_1.4": ("mobilenet_v2", {"width_mult": 1.4}),
+        "mobilenet_v2_1.3": ("mobilenet_v2", {"width_mult": 1.3}),
+        "mobilenet_v2_0.75": ("mobilenet_v2", {"width_mult": 0.75}),
+        "mobilenet_v2_0.5": ("mobilenet_v2", {"width_mult": 0.5}),
+        "mobilenet_v2_0.35": ("mobilenet_v2", {"width_mult": 0.35}),
+    },
+    "timm": {
+        "mobilenet_v2": ("mobilenetv2_100", {}),
+        "mobilenet_v2_1.4": ("mobilenetv2_140", {}),
+        "mobilenet_v2_0.75": ("mobilenetv2_075", {}),
+        "mobilenet_v2_0.5": ("mobilenetv2_050", {}),
+        "mobilenet_v2_0.35": ("mobilenetv2_035", {}),
+    },
+}
 
 
-def build_torchvision(variant: str, classes: int, checkpoint: Checkpoint, dtype: Dtype) -> nn.Module:
-    """Torchvision's model of `variant` with the tensors of `checkpoint`, in `dtype`, in eval mode.
+def build_stock(reference: str, variant: str, classes: int, checkpoint: Checkpoint, dtype: Dtype) -> nn.Module:
+    """The model of `variant` that the library `reference` has, with the tensors of `checkpoint`, in `dtype`, in eval mode.
 
     Raises:
-        UsageError: torchvision has no such model. MappingError: the tensors are not exactly its own.
-        MissingFramework: torchvision cannot be imported.
+        UsageError: the library has no such model. MappingError: the tensors are not exactly its own.
+        MissingFramework: the library cannot be imported.
     """
-    if variant not in _BUILDERS:
-        raise UsageError(f"porter knows no torchvision model '{variant}'", next=f"torchvision's are {', '.join(_BUILDERS)}")
-    name, arguments = _BUILDERS[variant]
-    # On no device, so that no time goes into random weights that are replaced at once.
+    builders = _BUILDERS[reference]
+    if variant not in builders:
+        raise UsageError(f"porter knows no {reference} model '{variant}'", next=f"{reference}'s are {', '.join(builders)}")
+    name, arguments = builders[variant]
+    builder = getattr(import_models() if reference == "torchvision" else import_timm(), name)
+    # On no device, so that no time goes into random weights that are replaced at once; and without a download.
     with torch.device("meta"):
-        model: nn.Module = getattr(import_models(), name)(weights=None, num_classes=classes, **arguments)
+        model: nn.Module = builder(num_classes=classes, **arguments)
     state = {key: to_tensor(array) for key, array in checkpoint.tensors.items()}
     try:
         model.load_state_dict(state, strict=True, assign=True)
     except RuntimeError as error:
         raise MappingError(
-            "torchvision's model does not take these tensors: " + " ".join(str(error).split()), where=str(checkpoint.path)
+            f"{reference}'s model does not take these tensors: " + " ".join(str(error).split()), where=str(checkpoint.path)
         ) from None
     return model.to(getattr(torch, dtype)).eval()
 
@@ -64,6 +82,19 @@ def import_models() -> ModuleType:
         raise MissingFramework(
             f"torchvision cannot be imported: {error}", next="pip install the torchvision that belongs to your torch"
         ) from None
+
+
+def import_timm() -> ModuleType:
+    """timm's builders of MobileNet v2 and its kin, which need torchvision; see `import_models`.
+
+    Raises:
+        MissingFramework: it or torchvision cannot be imported.
+    """
+    import_models()
+    try:
+        return import_module("timm.models.efficientnet")
+    except (ImportError, RuntimeError) as error:
+        raise MissingFramework(f"timm cannot be imported: {error}", next="pip install timm") from None
 
 
 @cache

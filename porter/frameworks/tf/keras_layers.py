@@ -1,0 +1,308 @@
+"""What one Keras layer computes, from its config alone, in porter's ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from porter.dtypes import Array
+from porter.errors import PaddingError
+from porter.frameworks.file_graph import Foreign, OutputActivation
+from porter.frameworks.tf.keras_scaling import normalization, rescaling
+from porter.graph import (
+    Add,
+    AvgPool,
+    BatchNorm,
+    Concat,
+    Conv,
+    Dense,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    Op,
+    Relu,
+    Relu6,
+)
+from porter.windows import LOWEST, Convention, Pads, Size, Window
+
+Arguments = Mapping[str, Any]
+Variables = Mapping[str, Array]
+Step = Op | OutputActivation | Foreign
+
+INERT = frozenset(
+    {
+        "ActivityRegularization",
+        "AlphaDropout",
+        "Dropout",
+        "GaussianDropout",
+        "GaussianNoise",
+        "Identity",
+        "RandomBrightness",
+        "RandomContrast",
+        "RandomCrop",
+        "RandomFlip",
+        "RandomHeight",
+        "RandomRotation",
+        "RandomTranslation",
+        "RandomWidth",
+        "RandomZoom",
+        "SpatialDropout1D",
+        "SpatialDropout2D",
+    }
+)
+"""Layers that give their input back outside of training. RandomCrop is not always one: see `changes_size`."""
+TRAINED = frozenset({*INERT, "BatchNormalization"}) - {"ActivityRegularization", "Identity"}
+"""Layers that do something else when they are called with training=True."""
+
+_ROLES: Mapping[str, str] = {
+    "kernel": "kernel",
+    "depthwise_kernel": "kernel",
+    "bias": "bias",
+    "gamma": "gamma",
+    "beta": "beta",
+    "moving_mean": "mean",
+    "moving_variance": "variance",
+}
+"""A variable's role in porter.graph."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is known of a layer's input: N x rows x columns x channels, or N x channels where `flat`; None where unknown."""
+
+    channels: int | None
+    size: Size
+    flat: bool = False
+
+    @property
+    def per_channel(self) -> bool:
+        """One value per channel, with or without its rows and columns."""
+        return self.flat or self.size == (1, 1)
+
+    def __str__(self) -> str:
+        return "x".join("?" if n is None else str(n) for n in self.size)
+
+
+def activation_step(value: Any) -> Step | None:
+    """What an `activation` argument names; None where it does nothing.
+
+    Keras 3 writes its own activations as texts, and an object for a function of the user's. `relu6` was an activation of
+    keras.applications.mobilenet before Keras had one (Keras 2.0.6 to 2.2.0).
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        name = value.get("config") if isinstance(value, dict) else None
+        return Foreign(f"activation of the user's own: {name!r:.60}")
+    name = value.removeprefix("keras.applications.mobilenet.").removeprefix("keras.activations.")
+    steps: dict[str, Step | None] = {
+        "linear": None,
+        "relu": Relu(),
+        "relu6": Relu6(),
+        "softmax": OutputActivation("softmax"),
+        "sigmoid": OutputActivation("sigmoid"),
+    }
+    return steps[name] if name in steps else Foreign(f"activation '{name:.60}'")
+
+
+def layer_step(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step | None:
+    """What a layer computes before its activation; None where it gives its input back.
+
+    Args:
+        shape: of its input.
+        pads: what a ZeroPadding2D before it adds, for the layers that `takes_pads` names.
+        variables: its tensors by variable name.
+
+    Raises:
+        ValueError, TypeError, KeyError: a config that says nothing of what the layer needs.
+    """
+    if kind in INERT and not changes_size(kind, arguments, shape):
+        return None
+    maker = _MAKERS.get(kind)
+    if maker is None:
+        return Foreign(kind)
+    if arguments.get("data_format") not in (None, "channels_last"):
+        return Foreign(f"{kind} with channels first")
+    try:
+        return maker(kind, arguments, shape, pads, variables)
+    except PaddingError as error:
+        return Foreign(f"{kind} with {error.message}")
+
+
+def layer_roles(variables: Variables, step: Step | None) -> dict[str, str]:
+    """The role of each of a layer's variables; raw names where porter has no op for the layer."""
+    if isinstance(step, Conv | Dense | BatchNorm):
+        return {_ROLES[name]: name for name in variables if name in _ROLES}
+    return {name: name for name in variables}
+
+
+def takes_pads(kind: str, arguments: Arguments) -> bool:
+    """Whether a ZeroPadding2D in front can be said as the layer's own pads."""
+    return kind in ("Conv2D", "DepthwiseConv2D", "MaxPooling2D", "AveragePooling2D") and arguments.get("padding") == "valid"
+
+
+def changes_size(kind: str, arguments: Arguments, shape: Shape) -> bool:
+    """Whether one of the layers that resize does, for an input of `shape`."""
+    return kind == "RandomCrop" and (arguments["height"], arguments["width"]) != shape.size
+
+
+def padding_of(arguments: Arguments) -> Pads:
+    """The pads of a ZeroPadding2D: a number, (rows, columns), or ((top, bottom), (left, right))."""
+    padding = arguments.get("padding", 1)
+    rows, columns = padding if isinstance(padding, list) else (padding, padding)
+    (top, bottom), (left, right) = (side if isinstance(side, list) else (side, side) for side in (rows, columns))
+    return Convention("explicit", (top, bottom, left, right)).pads
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    first, second = value if isinstance(value, list) else (value, value)
+    return first, second
+
+
+def _window(arguments: Arguments, kernel: str, strides: Any) -> Window:
+    stride = arguments.get("strides") or strides
+    return Window(_pair(arguments[kernel]), _pair(stride), _pair(arguments.get("dilation_rate") or 1))
+
+
+def _convention(kind: str, arguments: Arguments, pads: Pads) -> Convention | None:
+    """None for a padding that porter does not know."""
+    rule, fill = arguments.get("padding", "valid"), 0.0
+    if rule == "valid" and any(pads):
+        # The zeros of a pad layer are cells like any other to the pool behind it.
+        return Convention("explicit", pads, average="full_window" if kind == "AveragePooling2D" else "real_cells")
+    if kind == "MaxPooling2D":
+        fill = LOWEST
+    return Convention(rule, fill=fill) if rule in ("valid", "same") else None
+
+
+def _conv(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
+    depthwise = kind == "DepthwiseConv2D"
+    kernel = variables.get("depthwise_kernel" if depthwise and "depthwise_kernel" in variables else "kernel")
+    bias, convention = _flag(arguments, "use_bias"), _convention(kind, arguments, pads)
+    if convention is None:
+        return Foreign(f"{kind} with padding {arguments['padding']!r:.40}")
+    if kernel is None or kernel.ndim != 4 or (bias and "bias" not in variables):
+        return Foreign(f"{kind} without its weights in the file")
+    window = _window(arguments, "kernel_size", 1)
+    if depthwise:
+        channels = kernel.shape[2]
+        return Conv(channels * int(arguments.get("depth_multiplier", 1)), window, convention, channels, bias)
+    return Conv(_count(arguments["filters"]), window, convention, _count(arguments.get("groups", 1)), bias)
+
+
+def _dense(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
+    bias = _flag(arguments, "use_bias")
+    if not shape.per_channel:
+        return Foreign(f"Dense over a {shape} map")
+    if "kernel" not in variables or (bias and "bias" not in variables):
+        return Foreign("Dense without its weights in the file")
+    return Dense(_count(arguments["units"]), bias)
+
+
+def _batch_norm(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
+    axis = arguments.get("axis", -1)
+    if axis not in (-1, 1 if shape.flat else 3):
+        return Foreign(f"BatchNormalization over axis {axis!r:.20}")
+    if arguments.get("renorm") or arguments.get("mode", 0) != 0:
+        return Foreign("BatchNormalization with renorm" if arguments.get("renorm") else "BatchNormalization of Keras 1 with a mode")
+    scale, center = _flag(arguments, "scale"), _flag(arguments, "center")
+    wanted = {"gamma": scale, "beta": center, "moving_mean": True, "moving_variance": True}
+    if any(name not in variables for name, needed in wanted.items() if needed):
+        return Foreign("BatchNormalization without its weights in the file")
+    # The decimals of a share are those of its decay: 1 - 0.999 is not 0.001 in binary.
+    return BatchNorm(float(arguments["epsilon"]), round(1 - float(arguments.get("momentum", 0.99)), 12), scale, center)
+
+
+def _pool(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
+    convention = _convention(kind, arguments, pads)
+    if convention is None:
+        return Foreign(f"{kind} with padding {arguments['padding']!r:.40}")
+    window = _window(arguments, "pool_size", arguments["pool_size"])
+    return MaxPool(window, convention) if kind == "MaxPooling2D" else AvgPool(window, convention)
+
+
+def _global_pool(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
+    return GlobalAvgPool() if kind == "GlobalAveragePooling2D" else GlobalMaxPool()
+
+
+def _relu(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
+    most = arguments.get("max_value")
+    if arguments.get("negative_slope") or arguments.get("threshold") or most not in (None, 6):
+        said = ", ".join(f"{name} {arguments[name]!r:.20}" for name in ("max_value", "negative_slope", "threshold") if arguments.get(name))
+        return Foreign(f"ReLU with {said}")
+    return Relu() if most is None else Relu6()
+
+
+def _activation(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step | None:
+    return activation_step(arguments["activation"])
+
+
+def _softmax(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
+    axis = arguments.get("axis", -1)
+    return OutputActivation("softmax") if axis in (-1, 1 if shape.flat else 3) else Foreign(f"Softmax over axis {axis!r:.20}")
+
+
+def _merge(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
+    if kind == "Add":
+        return Add()
+    axis = arguments.get("axis", -1)
+    return Concat() if axis in (-1, 1 if shape.flat else 3) else Foreign(f"Concatenate over axis {axis!r:.20}")
+
+
+def _reshape(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step | None:
+    return None if shape.per_channel else Foreign(f"{kind} of a {shape} map")
+
+
+def _resize(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step | None:
+    """To the size that its input has, Resizing and CenterCrop give their input back."""
+    size = (arguments["height"], arguments["width"])
+    return None if size == shape.size else Foreign(f"{kind} to {size[0]}x{size[1]}")
+
+
+def _rescaling(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
+    return rescaling(arguments)
+
+
+def _normalization(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
+    return normalization(arguments, shape.flat, variables)
+
+
+def _flag(arguments: Arguments, name: str) -> bool:
+    return bool(arguments.get(name, True))
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise ValueError(f"expected a whole number above 0, got {value!r:.40}")
+    return value
+
+
+_Maker = Callable[[str, Arguments, Shape, Pads, Variables], Step | None]
+_MAKERS: Mapping[str, _Maker] = {
+    "Conv2D": _conv,
+    "DepthwiseConv2D": _conv,
+    "Dense": _dense,
+    "BatchNormalization": _batch_norm,
+    "MaxPooling2D": _pool,
+    "AveragePooling2D": _pool,
+    "GlobalAveragePooling2D": _global_pool,
+    "GlobalMaxPooling2D": _global_pool,
+    "ReLU": _relu,
+    "Activation": _activation,
+    "Softmax": _softmax,
+    "Add": _merge,
+    "Concatenate": _merge,
+    "Flatten": _reshape,
+    "Reshape": _reshape,
+    "Resizing": _resize,
+    "CenterCrop": _resize,
+    "Rescaling": _rescaling,
+    "Normalization": _normalization,
+}
+HOLDERS = frozenset({"Conv2D", "DepthwiseConv2D", "Dense", "BatchNormalization", "Normalization"})
+"""Classes here whose layers may have tensors; what is not known here may too."""
+
+
+def holds_tensors(kind: str) -> bool:
+    """Whether layers of a class may have tensors."""
+    return kind in HOLDERS or (kind not in _MAKERS and kind not in INERT and kind not in ("InputLayer", "ZeroPadding2D"))

@@ -1,0 +1,123 @@
+"""One call of a Keras layer, as configs write it: what it is given, tensors of other layers and constants.
+
+Keras 3 writes `{"args": [...], "kwargs": {...}}` with `__keras_tensor__` objects (keras/src/models/functional.py, serialize_node);
+Keras 1 and 2 write `[["layer", 0, 0, {...}], ...]`, and since TensorFlow 2.4 one such entry alone for a call that takes no list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_CONSTANT = "_CONSTANT_VALUE"
+"""Keras 2's mark of a first argument that is no tensor (keras/engine/node.py)."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a call of a layer of the same model gives: the layer's name, which of its calls, which of its outputs."""
+
+    layer: str
+    call: int
+    output: int
+
+
+@dataclass(frozen=True)
+class Inbound:
+    """What one call is given; references stand where the tensors do."""
+
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+
+    def references(self) -> Iterator[Reference]:
+        yield from _found(self.arguments)
+        yield from _found(tuple(self.keywords.values()))
+
+    def replaced(self, with_value: Callable[[Reference], Any]) -> Inbound:
+        """The same call with other things in the place of its references."""
+        return Inbound(
+            tuple(_replaced(argument, with_value) for argument in self.arguments),
+            {name: _replaced(value, with_value) for name, value in self.keywords.items()},
+        )
+
+
+def parse_inbound(node: Any, layers: Collection[str]) -> Inbound:
+    """One entry of a layer's `inbound_nodes`. `layers` are the names in the layer's model.
+
+    Raises:
+        ValueError, TypeError, KeyError: it is written in none of the known ways.
+    """
+    if isinstance(node, dict):
+        arguments = _parse(node["args"])
+        return Inbound(tuple(arguments), {name: _parse(value) for name, value in node["kwargs"].items()})
+    if not isinstance(node, list) or not node:
+        raise ValueError("an inbound node is neither an object nor a list")
+    entries = [node] if isinstance(node[0], str) else node
+    keywords = entries[0][3] if len(entries[0]) > 3 else {}
+    found = [_entry(entry) for entry in entries]
+    return Inbound(
+        (found[0] if len(found) == 1 else tuple(found),), {name: _keyword(value, layers) for name, value in keywords.items()}
+    )
+
+
+def parse_references(value: Any) -> list[Reference]:
+    """A model's `input_layers` or `output_layers`: `["a", 0, 0]`, a list of such, or an object of such.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if isinstance(value, dict):
+        return [found for item in value.values() for found in parse_references(item)]
+    if not isinstance(value, list):
+        raise ValueError("inputs and outputs of a model are lists")
+    if _is_reference(value):
+        return [Reference(value[0], value[1], value[2])]
+    return [found for item in value for found in parse_references(item)]
+
+
+def _entry(entry: Any) -> Any:
+    if entry[0] == _CONSTANT:
+        return entry[2]
+    if not _is_reference(entry[:3]):
+        raise ValueError("an inbound node names no layer")
+    return Reference(entry[0], entry[1], entry[2])
+
+
+def _keyword(value: Any, layers: Collection[str]) -> Any:
+    if isinstance(value, list) and _is_reference(value) and value[0] in layers:
+        return Reference(value[0], value[1], value[2])
+    return value
+
+
+def _is_reference(value: list[Any]) -> bool:
+    return len(value) == 3 and isinstance(value[0], str) and all(type(number) is int and number >= 0 for number in value[1:])
+
+
+def _parse(value: Any) -> Any:
+    """A Keras 3 argument: tensors become references, lists tuples, arrays their nested lists."""
+    if isinstance(value, list):
+        return tuple(_parse(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    kind = value.get("class_name")
+    if kind == "__keras_tensor__":
+        layer, call, output = value["config"]["keras_history"]
+        return Reference(layer, call, output)
+    if kind in ("__numpy__", "__tensor__"):
+        return value["config"]["value"]
+    return tuple(_parse(item) for item in value["config"]["value"]) if kind == "__tuple__" else value
+
+
+def _found(value: Any) -> Iterator[Reference]:
+    if isinstance(value, Reference):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _found(item)
+
+
+def _replaced(value: Any, with_value: Callable[[Reference], Any]) -> Any:
+    if isinstance(value, Reference):
+        return with_value(value)
+    return tuple(_replaced(item, with_value) for item in value) if isinstance(value, tuple) else value

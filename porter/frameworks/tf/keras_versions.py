@@ -1,0 +1,92 @@
+"""What older Keras called its layers and their arguments, in the words of today's.
+
+Keras 1 is translated as keras/legacy/interfaces.py of Keras 2.0 does when it is called with the old arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+MODELS = frozenset({"Functional", "Model", "Sequential"})
+"""Classes whose config lists layers: `Functional` since TensorFlow 2.4, `Model` before."""
+
+OPERATION = "keras.ops."
+"""Stands before the class of what is an operation and no layer: both have an Add."""
+OPERATIONS: Mapping[str, str] = {
+    "Add": "add",
+    "Subtract": "subtract",
+    "Multiply": "multiply",
+    "Divide": "true_divide",
+    "TrueDivide": "true_divide",
+    "Mean": "mean",
+    "Max": "max",
+    "Relu": "relu",
+    "Relu6": "relu6",
+    "Softmax": "softmax",
+    "Sigmoid": "sigmoid",
+    "Cast": "cast",
+}
+"""Operations in models of Keras 3, by class: their names in keras.ops."""
+FUNCTIONS: Mapping[str, str] = {
+    "math.add": "add",
+    "__operators__.add": "add",
+    "math.subtract": "subtract",
+    "math.multiply": "multiply",
+    "math.divide": "true_divide",
+    "math.truediv": "true_divide",
+    "math.reduce_mean": "mean",
+    "math.reduce_max": "max",
+    "nn.relu": "relu",
+    "nn.relu6": "relu6",
+    "nn.softmax": "softmax",
+    "math.sigmoid": "sigmoid",
+    "cast": "cast",
+}
+"""The same for the TensorFlow functions that a TFOpLambda of Keras 2 names."""
+
+_CLASSES: Mapping[str, str] = {
+    "Convolution2D": "Conv2D",
+    # tf.keras in TensorFlow 1.13 to 2.1 (tensorflow/python/keras/layers/normalization.py and normalization_v2.py).
+    "BatchNormalizationV1": "BatchNormalization",
+    "BatchNormalizationV2": "BatchNormalization",
+    "SyncBatchNormalization": "BatchNormalization",
+}
+_KERAS_1_ARGUMENTS: Mapping[str, str] = {
+    "nb_filter": "filters",
+    "subsample": "strides",
+    "border_mode": "padding",
+    "dim_ordering": "data_format",
+    "output_dim": "units",
+    "bias": "use_bias",
+    "p": "rate",
+}
+_KERAS_1_ORDERINGS: Mapping[str, str] = {"tf": "channels_last", "th": "channels_first"}
+_KERAS_1_MERGES: Mapping[str, str] = {"sum": "Add", "concat": "Concatenate"}
+
+
+def is_operation(layer: Mapping[str, Any]) -> bool:
+    """Whether an entry in a model's layers is an operation of Keras 3. A legacy .h5 leaves out the module that says so."""
+    module = layer.get("module")
+    if isinstance(module, str):
+        return module.startswith("keras.src.ops.")
+    return layer["class_name"] in OPERATIONS and "trainable" not in layer["config"]
+
+
+def modern(kind: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """A layer's class and arguments as Keras 2 and 3 spell them."""
+    if kind == "Merge" and arguments.get("mode") in _KERAS_1_MERGES:
+        return _KERAS_1_MERGES[arguments["mode"]], {**arguments, "axis": arguments.get("concat_axis", -1)}
+    kind, axis = _CLASSES.get(kind, kind), arguments.get("axis")
+    if kind == "BatchNormalization" and isinstance(axis, list) and len(axis) == 1:
+        # tf.keras let it normalise over several.
+        arguments = {**arguments, "axis": axis[0]}
+    if not arguments.keys() & {"nb_filter", "border_mode", "dim_ordering", "output_dim", "p"}:
+        return kind, arguments
+    found = {_KERAS_1_ARGUMENTS.get(name, name): value for name, value in arguments.items()}
+    if "nb_row" in found:
+        found["kernel_size"] = [found["nb_row"], found["nb_col"]]
+    ordering = found.get("data_format")
+    if isinstance(ordering, str):
+        found["data_format"] = _KERAS_1_ORDERINGS.get(ordering, ordering)
+    return kind, found

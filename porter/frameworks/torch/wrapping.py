@@ -1,0 +1,155 @@
+"""Where training scripts put the state_dict in what they save. Works on plain mappings, whatever their tensors are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from porter.errors import FileError
+
+AVERAGED = ("state_dict_ema", "model_ema", "ema_state_dict", "params_ema", "ema")
+"""Keys of averaged weights: timm's (utils/checkpoint_saver.py), those of torchvision's references (classification/train.py), and
+others'. Where the averages stand beside the raw weights they are what was evaluated; timm's loader prefers them too
+(timm/models/_helpers.py, `use_ema`).
+"""
+RAW = ("state_dict", "model_state_dict", "model", "net", "network", "params", "module", "shadow")
+"""Keys of the weights as the optimiser left them, likeliest first."""
+_KNOWN = frozenset((*AVERAGED, *RAW))
+
+_PREFIXES = ("module.", "_orig_mod.")
+"""What DataParallel, AveragedModel and torch.compile put before every key."""
+_COUNTERS = ("num_batches_tracked", "n_averaged")
+"""Last parts of the names of counters, which no model computes with."""
+_DEEPEST = 6
+"""Wrappers in wrappers, of mappings and of prefixes."""
+_LISTED = 8
+_SAVE = "where it was made, save model.state_dict() alone"
+
+IsTensor = Callable[[object], bool]
+
+
+@dataclass(frozen=True)
+class StateDict:
+    """Tensors by name, and how they were come by, one line each."""
+
+    tensors: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+def unwrap(loaded: object, is_tensor: IsTensor, path: Path) -> StateDict:
+    """The state_dict in what `torch.load` gave: itself, or wrapped as training scripts wrap it, in any number of wrappers.
+
+    Averaged weights go before raw ones. Mappings of tensors under keys that porter does not know are read too: one with its names
+    as they are, several with `KEY.` before them. Prefixes of a wrapping module are taken off; no others.
+
+    Args:
+        loaded: what the file holds.
+        path: the file, for messages.
+
+    Raises:
+        FileError: no mapping, no tensor in it, or averages of some tensors alone.
+    """
+    if not isinstance(loaded, Mapping):
+        raise FileError(f"expected a state_dict, got a {type(loaded).__name__}", where=str(path), next=_SAVE)
+    search = _Search(is_tensor, path)
+    # A training file may keep a lone tensor, such as its best accuracy, beside a state_dict under a key of its own.
+    unknown = (state for state in (search.itself(loaded), search.under_other_keys(loaded)) if state is not None)
+    found = search.wrapped(loaded, 0) or max(unknown, key=lambda state: len(state.tensors), default=None)
+    if found is None:
+        raise FileError(f"expected a state_dict, found no tensor among {listed(loaded)}", where=str(path), next=_SAVE)
+    return found
+
+
+def listed(keys: Iterable[object]) -> str:
+    """Keys for a message: the first few, quoted and cut."""
+    names = sorted(repr(str(key))[:80] for key in keys)
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more if names else "nothing"
+
+
+class _Search:
+    """Finds state_dicts in mappings, each looked into once: a stranger's mappings may hold one another, and themselves."""
+
+    def __init__(self, is_tensor: IsTensor, path: Path) -> None:
+        self.is_tensor = is_tensor
+        self.path = path
+        self.seen: dict[int, StateDict | None] = {}
+
+    def within(self, value: object, depth: int) -> StateDict | None:
+        """The state_dict under a key that porter knows, else in `value` itself; None where there is none."""
+        if not isinstance(value, Mapping) or depth > _DEEPEST:
+            return None
+        if id(value) not in self.seen:
+            self.seen[id(value)] = None
+            self.seen[id(value)] = self.wrapped(value, depth) or self.itself(value)
+        return self.seen[id(value)]
+
+    def wrapped(self, value: Mapping[Any, Any], depth: int) -> StateDict | None:
+        """The state_dict under a key that porter knows, the averaged one where there are two."""
+        averaged_key, averaged = self._first(AVERAGED, value, depth)
+        raw_key, raw = self._first(RAW, value, depth)
+        if averaged is None:
+            return None if raw is None else _noted(raw, f"read under '{raw_key}'", value, {raw_key})
+        note = f"read the averaged weights under '{averaged_key}'"
+        if raw is None:
+            return _noted(averaged, note, value, {averaged_key})
+        _expect_whole(averaged, raw, averaged_key, raw_key, self.path)
+        return _noted(averaged, f"{note}, not the raw ones under '{raw_key}'", value, {averaged_key, raw_key})
+
+    def _first(self, keys: Iterable[str], value: Mapping[Any, Any], depth: int) -> tuple[str, StateDict | None]:
+        states = ((key, self.within(value.get(key), depth + 1)) for key in keys)
+        return next(((key, state) for key, state in states if state is not None), ("", None))
+
+    def itself(self, value: Mapping[Any, Any]) -> StateDict | None:
+        """The tensors that `value` holds, under names."""
+        tensors = {name: held for name, held in value.items() if isinstance(name, str) and self.is_tensor(held)}
+        others = [key for key in value if key not in tensors]
+        found = _without_prefixes(tensors)
+        note = f"looked past {listed(others)}, which are not tensors"
+        return replace(found, notes=(note, *found.notes) if others else found.notes) if found.tensors else None
+
+    def under_other_keys(self, value: Mapping[Any, Any]) -> StateDict | None:
+        """State_dicts under keys that porter does not know, such as a student's and a teacher's."""
+        found = {key: self.within(held, 1) for key, held in value.items() if isinstance(key, str) and key not in _KNOWN}
+        states = {key: state for key, state in found.items() if state is not None}
+        if len(states) < 2:
+            return next((_noted(state, f"read under {listed([key])}", value, {key}) for key, state in states.items()), None)
+        tensors = {f"{key}.{name}": held for key, state in states.items() for name, held in state.tensors.items()}
+        notes = tuple(f"{listed([key])}: {note}" for key, state in states.items() for note in state.notes)
+        return _noted(StateDict(tensors, notes), f"read under {listed(states)}, which lead the names", value, states)
+
+
+def _noted(found: StateDict, note: str, value: Mapping[Any, Any], used: Collection[str]) -> StateDict:
+    """`found` with a note before its own, which also says what stood beside it."""
+    beside = [key for key in value if key not in used]
+    return replace(found, notes=(f"{note}; looked past {listed(beside)}" if beside else note, *found.notes))
+
+
+def _without_prefixes(tensors: Mapping[str, Any]) -> StateDict:
+    """Without what wrapping modules put before every name, and without AveragedModel's counter."""
+    notes: list[str] = []
+    # torch.optim.swa_utils.AveragedModel keeps the model as `module` and the counter beside it.
+    if "n_averaged" in tensors and all(name.startswith("module.") for name in tensors if name != "n_averaged"):
+        tensors = {name: held for name, held in tensors.items() if name != "n_averaged"}
+        notes.append("'n_averaged' left out, which counts the steps of an average")
+    for _ in range(_DEEPEST):
+        prefix = next((prefix for prefix in _PREFIXES if all(name.startswith(prefix) for name in tensors)), None)
+        if prefix is None or not tensors:
+            break
+        tensors = {name.removeprefix(prefix): held for name, held in tensors.items()}
+        notes.append(f"prefix '{prefix}' removed")
+    return StateDict(tensors, tuple(notes))
+
+
+def _expect_whole(averaged: StateDict, raw: StateDict, averaged_key: str, raw_key: str, path: Path) -> None:
+    counted = [name for name in raw.tensors if name.rpartition(".")[2] not in _COUNTERS]
+    lacking = [name for name in counted if name not in averaged.tensors]
+    if lacking:
+        raise FileError(
+            f"the averaged weights under '{averaged_key}' lack {len(lacking)} of the {len(counted)} tensors under '{raw_key}': "
+            f"{listed(lacking)}",
+            where=str(path),
+            next=f"save the weights that you want in a file of their own: torch.save(checkpoint['{raw_key}'], FILE)",
+        )

@@ -1,0 +1,85 @@
+"""Fine-tuned models made the way tutorials make them, ported to the other framework with the same answers."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import porter
+from porter.conversion import Conversion
+from porter.errors import MappingError
+from porter.frameworks import get_framework
+from tests.finetuned_keras import KINDS, FineTuned, make_finetuned
+
+REFUSED = {"sequential-weights": "follow each other"}
+"""Files that hold weights alone, of a head whose activations nothing states."""
+
+Maker = Callable[[str], FineTuned]
+
+
+@pytest.fixture(scope="module")
+def finetuned(tmp_path_factory: pytest.TempPathFactory) -> Maker:
+    made: dict[str, FineTuned] = {}
+    folder = tmp_path_factory.mktemp("finetuned")
+
+    def make(name: str) -> FineTuned:
+        if name not in made:
+            made[name] = make_finetuned(name, folder)
+        return made[name]
+
+    return make
+
+
+def activated(logits: NDArray[np.float64], activation: str | None) -> NDArray[np.float64]:
+    """What the source's own last activation makes of a port's logits."""
+    if activation == "softmax":
+        shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return shares / shares.sum(axis=1, keepdims=True)
+    return 1 / (1 + np.exp(-logits)) if activation == "sigmoid" else logits
+
+
+def answers(made: Conversion, batch: NDArray[np.float32]) -> NDArray[np.float64]:
+    record, output = made.port.record, made.port.graph.output
+    logits = get_framework(record.framework).run(made.port.build(), batch, [output])[output].astype(np.float64)
+    return activated(logits, record.activation)
+
+
+def near(got: NDArray[np.float64], wanted: NDArray[np.float32]) -> bool:
+    return got.shape == wanted.shape and bool(np.linalg.norm(got - wanted) <= 2e-5 * np.linalg.norm(wanted))
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name not in REFUSED])
+def test_a_finetuned_keras_model_gives_the_same_answers_in_torch(name: str, finetuned: Maker, tmp_path: Path) -> None:
+    own = finetuned(name)
+    made = porter.convert(own.variant, "keras", "torch", weights=own.path, out=tmp_path / "port", input_size="160")
+    record, batch = made.port.record, own.images()
+    assert (record.classes, record.output) == (own.classes, "logits" if own.classes else "features")
+    assert record.labels is None
+    wanted = own.answers(batch)
+    if own.classes == 0:
+        wanted = wanted.mean(axis=(2, 3)) if wanted.ndim == 4 else wanted
+    assert wanted.std(axis=0).mean() >= 1e-3 * np.abs(wanted).mean(), "the answers hardly depend on the image"
+    assert near(answers(made, batch), wanted)
+    if made.verdict is not None and made.verdict.proof.reference != "self":
+        assert all(node.rel_l2 <= 1e-10 for node in made.verdict.proof.nodes)
+    else:
+        assert "old" in name, made.warnings
+    if own.pixels:
+        assert record.preprocess is not None and (record.preprocess.divide, record.preprocess.mean) == (1.0, (0.0, 0.0, 0.0))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_head_that_the_file_does_not_tell_is_refused_with_what_settles_it(name: str, finetuned: Maker, tmp_path: Path) -> None:
+    own = finetuned(name)
+    with pytest.raises(MappingError, match=REFUSED[name]) as caught:
+        porter.convert(own.variant, "keras", "torch", weights=own.path, out=tmp_path / "port", check=False)
+    assert "--map" in str(caught.value.next) and not (tmp_path / "port").exists()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_inspect_knows_a_finetuned_keras_model(name: str, finetuned: Maker) -> None:
+    own = finetuned(name)
+    best = porter.inspect(own.path).matches[0]
+    assert (best.variant, best.zoo) == (own.variant, "keras")
