@@ -38,6 +38,20 @@ def test_a_name_may_count_what_its_line_has_named(tmp_path: Path) -> None:
     }
 
 
+def test_a_name_may_follow_that_of_the_node_before(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path, changed("      stem/norm: bn1\n", '      stem/norm: "{input}/BatchNorm"\n')))
+    zoo = recipe.zoo("home", "tiny")
+    assert layer_names(recipe, "tiny", zoo, expand(recipe, "tiny", zoo))["stem/norm"].name == "conv1/BatchNorm"
+
+
+@pytest.mark.parametrize("line", ["      stem/pool: pool1", "      stem/conv: conv1"])
+def test_a_node_whose_input_has_no_name_cannot_be_called_after_it(tmp_path: Path, line: str) -> None:
+    path, _, name = line.partition(": ")
+    text = VALID.replace(f"{line}\n", "").replace("    names:\n", f"    names:\n{path}: '{{input}}/{name}'\n")
+    with pytest.raises(RecipeError, match="'input' is no variable here"):
+        use(load_recipe(write(tmp_path, text)))
+
+
 def test_a_pattern_may_be_there_for_another_variant(tmp_path: Path) -> None:
     text = changed("      stem/norm: bn1\n", "      stem/norm: bn1\n      stage1/unit2/add: sum\n")
     recipe = load_recipe(write(tmp_path, text))

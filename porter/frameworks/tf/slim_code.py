@@ -1,8 +1,7 @@
 """TF-slim's own code, as the packages that carry it have it, on a TensorFlow that has no `tf.contrib` any more.
 
-tf-slim is slim itself, with the networks that were once part of it (`tf_slim.nets`). MobileNet v1 and v2 of tensorflow/models
-(research/slim/nets) are on no package index but in the wheel of mmdnn 0.3.1, under conversion/examples/tensorflow/models; mmdnn
-itself is not imported.
+tf-slim is slim itself. MobileNet v1 and v2 of tensorflow/models (research/slim/nets) are on no package index but in the wheel
+of mmdnn 0.3.1, under conversion/examples/tensorflow/models; mmdnn itself is not imported.
 """
 
 from __future__ import annotations
@@ -49,14 +48,19 @@ def import_slim() -> Any:
 
 
 @cache
-def import_resnet_v1() -> ModuleType:
-    """The module `tf_slim.nets.resnet_v1`.
+def import_net(name: str) -> ModuleType:
+    """The module `tf_slim.nets.NAME`: the networks that were part of slim itself.
 
     Raises:
         MissingFramework: tf-slim or tf_keras is not installed.
     """
     import_slim()
-    return _import_net("resnet_v1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return import_module(f"tf_slim.nets.{name}")
+        except (ImportError, AttributeError) as error:
+            raise MissingFramework(f"tf-slim's {name} cannot be imported: {error}", next=pip_line()) from None
 
 
 @cache
@@ -82,15 +86,6 @@ def import_mobilenet_v2() -> ModuleType:
         for name in ("conv_blocks", "mobilenet"):
             setattr(package, name, _load(f"mobilenet/{name}.py"))
         return _load("mobilenet/mobilenet_v2.py")
-
-
-def _import_net(name: str) -> ModuleType:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return import_module(f"tf_slim.nets.{name}")
-    except (ImportError, AttributeError) as error:
-        raise MissingFramework(f"tf-slim's {name} cannot be imported: {error}", next=pip_line()) from None
 
 
 def pip_line() -> str:
