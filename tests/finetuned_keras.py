@@ -82,7 +82,10 @@ def _with_head(model: Any, *heads: str) -> Any:
     random = np.random.default_rng(7)
     for name in heads:
         kernel, *bias = model.get_layer(name).get_weights()
-        values = [random.normal(0, 1.5 / np.sqrt(kernel.shape[0]), kernel.shape), *(random.normal(0, 0.1, one.shape) for one in bias)]
+        values = [
+            random.normal(0, 1.5 / np.sqrt(kernel.shape[0]), kernel.shape),
+            *(random.normal(0, 0.1, one.shape) for one in bias),
+        ]
         model.get_layer(name).set_weights(values)
     return model
 
