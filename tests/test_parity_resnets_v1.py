@@ -147,7 +147,7 @@ def test_files_of_older_keras_mean_what_older_keras_computed(tmp_path: Path) -> 
     keras, recipe, size = import_keras(), find_recipe("resnet50"), (97, 65)
     zoo = recipe.zoo("keras", "resnet50")
     graph = expand(recipe, "resnet50", zoo)
-    layers = layer_names(recipe, "resnet50", zoo, graph, "Keras 2.2")
+    layers = layer_names(recipe, "resnet50", zoo, graph, "keras-2.2")
     arrays = keras_arrays(graph, layers, standin_tensors("resnet50", "keras"))
     before = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64")
@@ -164,7 +164,7 @@ def test_files_of_older_keras_mean_what_older_keras_computed(tmp_path: Path) -> 
     with h5py.File(tmp_path / "old.h5", "w") as file:
         legacy_h5_format.save_weights_to_hdf5_group(file, model)
     made = porter.convert("resnet50", "keras", "torch", weights=tmp_path / "old.h5", out=tmp_path / "port", check=False)
-    assert any("Keras 2.2" in warning and "bn_epsilon 0.001" in warning for warning in made.warnings)
+    assert any("keras-2.2" in warning and "bn_epsilon 0.001" in warning for warning in made.warnings)
     batch = smooth_images(3, size, 1, 2).astype(np.float64)
     wanted = model(batch.transpose(0, 2, 3, 1), training=False).numpy()
     assert close(run_port(made.port, batch), wanted)
@@ -216,7 +216,7 @@ def test_keras_applications_resnext_is_a_grouped_convolution(tmp_path: Path) -> 
     recipe = find_recipe("resnext50_32x4d", recipes)
     zoo = recipe.zoo("keras", "resnext50_32x4d")
     graph = expand(recipe, "resnext50_32x4d", zoo)
-    layers = layer_names(recipe, "resnext50_32x4d", zoo, graph, "TensorFlow 2.3")
+    layers = layer_names(recipe, "resnext50_32x4d", zoo, graph, "tf_keras")
     tensors = calibrated_tensors(graph, (96, 96), seed=7)
     arrays = keras_arrays(graph, layers, tensors)
 

@@ -170,8 +170,8 @@ def older_checkpoint(generation: str, variant: str = "resnet50") -> Checkpoint:
 @pytest.mark.parametrize(
     ("generation", "names", "epsilon"),
     [
-        ("keras-applications 1.0.8", ("conv1_conv", "conv4_block6_2_bn", "conv5_block1_0_conv", "probs"), 1.001e-5),
-        ("Keras 2.2", ("conv1", "bn4f_branch2b", "res5a_branch1", "fc1000"), 1e-3),
+        ("keras-applications-1.0.8", ("conv1_conv", "conv4_block6_2_bn", "conv5_block1_0_conv", "probs"), 1.001e-5),
+        ("keras-2.2", ("conv1", "bn4f_branch2b", "res5a_branch1", "fc1000"), 1e-3),
     ],
 )
 def test_older_keras_names(generation: str, names: tuple[str, ...], epsilon: float) -> None:
@@ -191,7 +191,7 @@ def test_older_keras_names(generation: str, names: tuple[str, ...], epsilon: flo
 @pytest.mark.parametrize("variant", ["resnet101", "resnet152"])
 def test_older_names_are_no_trouble_to_other_depths(variant: str) -> None:
     recipe = find_recipe(variant)
-    fit = fit_by_names(recipe, variant, recipe.zoo("keras", variant), older_checkpoint("keras-applications 1.0.8", variant))
+    fit = fit_by_names(recipe, variant, recipe.zoo("keras", variant), older_checkpoint("keras-applications-1.0.8", variant))
     assert fit.own_head and fit.today
 
 

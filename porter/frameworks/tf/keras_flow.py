@@ -35,7 +35,8 @@ class Call:
 
     Attributes:
         path: names of the models around it, outermost first, and its own.
-        kind: its class, in the words of today's Keras; `keras.ops.` stands before an operation's.
+        kind: its class, in the words of today's Keras; `keras.ops.` stands before an operation's. A model's where one is called
+            again: the layers in it stand for its first call alone.
         arguments: its config.
         given: what it is called with; `Value` stands where the tensors do.
         again: how many calls of the same layer come before it.
@@ -158,7 +159,7 @@ def _call(
     if kind in MODELS and not again:
         return _flatten(calls, layer, path, values_in(given), training)
     if kind in MODELS:
-        return [_add(calls, Call(path, f"{kind} called a second time", {}, given, again, training))]
+        return [_add(calls, Call(path, kind, {}, given, again, training))]
     kind, arguments = modern(kind, config)
     if is_operation(layer):
         kind = f"{OPERATION}{kind}"
