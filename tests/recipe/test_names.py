@@ -94,7 +94,7 @@ def test_generations_and_taps(tmp_path: Path) -> None:
 
 
 def test_a_count_starts_anew_in_every_table(tmp_path: Path) -> None:
-    tables = '    generations: {old: {"**": "layer{count}"}}\n    taps: {"**": "op{count}"}\n'
+    tables = '    generations: {old: {names: {"**": "layer{count}"}}}\n    taps: {"**": "op{count}"}\n'
     recipe = load_recipe(write(tmp_path, VALID + tables))
     zoo = recipe.zoo("home", "tiny")
     graph = expand(recipe, "tiny", zoo)
