@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from keyword import iskeyword
 
 import numpy as np
 
@@ -275,8 +276,9 @@ def _adopted(op: Op, layer: FileNode) -> Op:
 
 
 def _word(name: str) -> str:
-    """A layer's name as one step of a path."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", name).lstrip(".-") or "layer"
+    """A layer's name as one step of a path, and as a name that generated code can use."""
+    word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "layer"
+    return f"layer_{word}" if word[0].isdigit() or iskeyword(word) else word
 
 
 def _rows(graph: Graph) -> int:

@@ -84,6 +84,7 @@ def fit_by_names(
     framework, draft = get_framework(zoo.framework), expand(recipe, variant, zoo, {})
     mapped = parse_map(settings, draft)
     naming = name_layers(recipe, variant, zoo, draft, checkpoint, mapped)
+    naming.expect_one(str(checkpoint.path))
     layers = dict(naming.layers)
     located = locate(draft, framework, layers, zoo, checkpoint)
     outside = _outside(naming.prefix, located.unexpected)

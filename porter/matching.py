@@ -29,6 +29,7 @@ class Match:
         score: tensors that fit by name and shape, over all that the variant needs and all that the file has besides.
         missing: tensors that the variant needs and the file lacks, or holds in another shape.
         unexpected: tensors that the file has besides.
+        notes: how the file's names differ from the zoo's: a prefix, an older table of names.
     """
 
     variant: str
@@ -36,6 +37,7 @@ class Match:
     score: float
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> tuple[Match, ...]:
@@ -54,7 +56,8 @@ def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Ma
     framework = get_framework(zoo.framework)
     draft = expand(recipe, variant, zoo, {})
     try:
-        layers = name_layers(recipe, variant, zoo, draft, checkpoint).layers
+        naming = name_layers(recipe, variant, zoo, draft, checkpoint)
+        layers = naming.layers
         rows = head_rows(draft, framework, checkpoint, layers[draft.output].name)
         graph = draft if rows is None else expand(recipe, variant, zoo, {"classes": rows})
         located = locate(graph, framework, layers, zoo, checkpoint)
@@ -66,7 +69,7 @@ def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Ma
     if checkpoint.graph is not None:
         # What a file's graph computes counts before what its layers are called.
         score = (align(draft, checkpoint.graph, recipe.native_size()).share + score) / 2
-    return Match(variant, zoo.name, score, missing, located.unexpected)
+    return Match(variant, zoo.name, score, missing, located.unexpected, naming.notes())
 
 
 def _misfits(

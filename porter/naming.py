@@ -26,17 +26,35 @@ class Naming:
         today: as the zoo's own implementation has them, by path.
         prefix: what stands before every name in the file: `module.`, `model.`, `tower_0/`.
         generation: label of the older table of names that the file follows, None for today's.
+        twins: other prefixes, under which the file holds the network again.
     """
 
     layers: Mapping[str, LayerName]
     today: Mapping[str, LayerName]
     prefix: str = ""
     generation: str | None = None
+    twins: tuple[str, ...] = ()
 
     def notes(self) -> tuple[str, ...]:
         """What there is to say about it, one line each."""
         prefix = (f"names lead with '{self.prefix}'",) if self.prefix else ()
-        return (*prefix, f"names are those of {self.generation}") if self.generation else prefix
+        again = (f"the network is there again under {', '.join(map(repr, self.twins))}",) if self.twins else ()
+        older = (f"names are those of {self.generation}",) if self.generation else ()
+        return (*prefix, *again, *older)
+
+    def expect_one(self, where: str) -> None:
+        """Refuses a file that holds the network more than once.
+
+        Raises:
+            MappingError: it does; says what settles it.
+        """
+        if self.twins:
+            path, first = next(iter(self.today.items()))
+            raise MappingError(
+                f"the file holds this network more than once, under {', '.join(map(repr, sorted([self.prefix, *self.twins])))}",
+                where=where,
+                next=f"say which with --map, such as --map {self.prefix}{first.name}={path}",
+            )
 
 
 def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
@@ -65,9 +83,6 @@ def name_layers(
 
     Args:
         mapped: node to source layer, as `--map` says; a mapped trunk node settles the prefix too.
-
-    Raises:
-        MappingError: the file holds the network twice.
     """
     framework, mapped = get_framework(zoo.framework), mapped or {}
     today = layer_names(recipe, variant, zoo, graph)
@@ -81,9 +96,9 @@ def name_layers(
         tables = {label: _numbered(framework, table, checkpoint) for label, table in tables.items()}
     best, most = Naming(tables[None], today), 0
     for generation, table in tables.items():
-        prefix, count = _prefix(framework, graph, table, checkpoint, mapped)
+        prefix, count, twins = _prefix(framework, graph, table, checkpoint, mapped)
         if count > most:
-            best, most = Naming(table, today, prefix, generation), count
+            best, most = Naming(table, today, prefix, generation, twins), count
     layers = {path: replace(layer, name=best.prefix + layer.name) for path, layer in best.layers.items()}
     for path, name in mapped.items():
         # A head of one's own has its own number of classes, none of them the zoo's background.
@@ -99,8 +114,8 @@ def _numbered(framework: Framework, layers: Mapping[str, LayerName], checkpoint:
 
 def _prefix(
     framework: Framework, graph: Graph, layers: Mapping[str, LayerName], checkpoint: Checkpoint, mapped: Mapping[str, str]
-) -> tuple[str, int]:
-    """The prefix that covers most of the graph's tensors, and how many that are."""
+) -> tuple[str, int, tuple[str, ...]]:
+    """The prefix that covers most of the graph's tensors, how many that are, and others that cover about as many."""
     expected = {
         name
         for path in tensor_shapes(graph)
@@ -116,17 +131,11 @@ def _prefix(
     if stated:
         counts = Counter({prefix: count for prefix, count in counts.items() if prefix in stated})
     if not counts:
-        return "", 0
+        return "", 0, ()
     (prefix, most), *others = counts.most_common()
-    twins = [other for other, count in others if count >= TWICE * most]
-    if twins and prefix and all(twins):
-        first = next(iter(layers))
-        raise MappingError(
-            f"the file holds this network more than once, under {', '.join(repr(name) for name in sorted([prefix, *twins]))}",
-            where=str(checkpoint.path),
-            next=f"say which with --map, such as --map {prefix}{layers[first].name}={first}",
-        )
-    return ("", counts[""]) if "" in twins else (prefix, most)
+    twins = tuple(other for other, count in others if count >= TWICE * most)
+    # A network without a prefix is the one that was saved; what stands beside it under one is its average or its teacher.
+    return ("", counts[""], ()) if "" in (prefix, *twins) else (prefix, most, twins)
 
 
 def _cuts(name: str, separator: str) -> Iterator[tuple[str, str]]:

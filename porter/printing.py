@@ -101,7 +101,11 @@ def inspection(found: Inspection) -> str:
         lines += [table(("variant", "zoo", "fits", "missing", "unexpected"), rows)]
         best = found.matches[0]
         other = "torch" if checkpoint.framework == "tf" else "tf"
-        lines += ["to port it:", f"  porter convert {best.variant} --from {best.zoo} --to {other} --weights {checkpoint.path}"]
+        lines += [
+            *best.notes,
+            "to port it:",
+            f"  porter convert {best.variant} --from {best.zoo} --to {other} --weights {checkpoint.path}",
+        ]
     else:
         lines.append("fits none of the variants that porter knows")
     listed = [(name, "x".join(map(str, array.shape)) or "scalar", str(array.dtype)) for name, array in checkpoint.tensors.items()]

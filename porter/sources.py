@@ -20,7 +20,7 @@ from porter.fit import Fit, read_tensors
 from porter.frameworks import get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.reading import read_checkpoint
-from porter.graph import Affine, Graph
+from porter.graph import Graph
 from porter.mapping import fit_by_names
 from porter.matching import rank
 from porter.port import Port, SourceFile, TensorLists, port_at
@@ -187,27 +187,25 @@ def _digest(checkpoint: Checkpoint) -> str:
 def _protocol(protocol: Preprocess | None, fit: Fit) -> tuple[Preprocess | None, tuple[str, ...]]:
     """The zoo's protocol; where the file's graph scales its own input, with the pixels' scale that this was made for.
 
-    The file does not say which that is. Of pixels from 0 to 255, from 0 to 1 and scaled as the zoo does, it is the one that the
-    file's scaling brings closest to the range that the network was trained on.
+    The file does not say which that is. Of pixels from 0 to 255, from 0 to 1 and scaled as the zoo does, it is the one whose
+    span the file's scaling brings closest to the span that the network was trained on.
     """
     if not fit.scaling or protocol is None:
         return protocol, ()
-    trained = _reach(protocol)
+    plain: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
     choices = {
-        "pixels from 0 to 255": replace(protocol, divide=1.0, mean=(0.0,) * 3, std=(1.0,) * 3),
-        "pixels from 0 to 1": replace(protocol, divide=255.0, mean=(0.0,) * 3, std=(1.0,) * 3),
+        "pixels from 0 to 255": replace(protocol, divide=1.0, **plain),
+        "pixels from 0 to 1": replace(protocol, divide=255.0, **plain),
         "pixels scaled as the zoo does": protocol,
     }
-    said = min(choices, key=lambda name: abs(math.log(_reach(choices[name], fit.scaling) / trained)))
+    gain = math.prod(float(np.mean(np.abs(op.scale))) for op in fit.scaling) or 1.0
+    said = min(choices, key=lambda name: abs(math.log(_span(choices[name]) * gain / _span(protocol))))
     return choices[said], (f"the model scales its own input: it is given {said}",)
 
 
-def _reach(protocol: Preprocess, scaling: tuple[Affine, ...] = ()) -> float:
-    """The largest size that a prepared pixel can have behind `scaling`."""
-    values = (np.array([[0.0], [255.0]]) / protocol.divide - np.array(protocol.mean)) / np.array(protocol.std)
-    for op in scaling:
-        values = values * np.array(op.scale) + np.array(op.offset)
-    return float(np.abs(values).max()) or 1.0
+def _span(protocol: Preprocess) -> float:
+    """How far apart the darkest and the brightest pixel are once they are prepared."""
+    return 255 / protocol.divide / float(np.mean(protocol.std))
 
 
 def _zoo_of_digest(recipe: Recipe, variant: str, zoo: Zoo, sha256: str) -> tuple[Zoo, tuple[str, ...]]:

@@ -46,7 +46,7 @@ class FineTuned:
 
     def answers(self, batch: Array) -> Array:
         """The model's own float32 output for a batch N x 3 x rows x columns, channels before rows and columns."""
-        found = np.asarray(self.model.predict(batch.transpose(0, 2, 3, 1), verbose=0))
+        found = np.asarray(self.model(batch.transpose(0, 2, 3, 1), training=False))
         return found.transpose(0, 3, 1, 2) if found.ndim == 4 else found
 
 
@@ -82,7 +82,10 @@ def _with_head(model: Any, *heads: str) -> Any:
     random = np.random.default_rng(7)
     for name in heads:
         kernel, *bias = model.get_layer(name).get_weights()
-        values = [random.normal(0, 1.5 / np.sqrt(kernel.shape[0]), kernel.shape), *(random.normal(0, 0.1, one.shape) for one in bias)]
+        values = [
+            random.normal(0, 1.5 / np.sqrt(np.prod(kernel.shape[:-1])), kernel.shape),
+            *(random.normal(0, 0.1, one.shape) for one in bias),
+        ]
         model.get_layer(name).set_weights(values)
     return model
 

@@ -12,6 +12,8 @@ from porter.conversion import Conversion
 from porter.errors import MappingError
 from porter.frameworks import get_framework
 from tests.finetuned_keras import KINDS, FineTuned, make_finetuned
+from tests.finetuned_torch import MAKERS, VARIANT
+from tests.standin import smooth_images
 
 REFUSED = {"sequential-weights": "follow each other"}
 """Files that hold weights alone, of a head whose activations nothing states."""
@@ -83,3 +85,47 @@ def test_inspect_knows_a_finetuned_keras_model(name: str, finetuned: Maker) -> N
     own = finetuned(name)
     best = porter.inspect(own.path).matches[0]
     assert (best.variant, best.zoo) == (own.variant, "keras")
+
+
+def logits(made: Conversion, batch: NDArray[np.float32]) -> NDArray[np.float64]:
+    """A port's logits, computed in double precision from the weights as it stores them."""
+    port, output = made.port, made.port.graph.output
+    return np.asarray(get_framework(port.record.framework).run(port.build("float64"), batch.astype(np.float64), [output])[output])
+
+
+@pytest.mark.parametrize("framework", ["tf", "torch"])
+@pytest.mark.parametrize("name", [name for name in MAKERS if name != "two_layers"])
+def test_a_finetuned_torch_model_gives_the_same_logits(name: str, framework: str, tmp_path: Path) -> None:
+    own = MAKERS[name](tmp_path)
+    # As the reference, torchvision's or timm's own class proves every port to tf; in torch the model itself is at hand.
+    made = porter.convert(
+        VARIANT,
+        own.zoo,
+        framework,
+        weights=own.path,
+        out=tmp_path / "port",
+        dtype="float64",
+        mapped=own.maps,
+        check=framework == "tf" and name in ("last_layer", "sequential", "timm"),
+        input_size="96",
+    )
+    assert made.port.record.classes == own.classes
+    assert made.port.record.labels == ("imagenet-1000" if own.classes == 1000 else None)
+    batch = smooth_images(3, (96, 96), 11, 4)
+    wanted = own.logits(batch)
+    assert wanted.std(axis=0).mean() >= 1e-3 * np.abs(wanted).mean(), "the logits hardly depend on the image"
+    got = logits(made, batch)
+    assert got.shape == wanted.shape and np.linalg.norm(got - wanted) <= 1e-10 * np.linalg.norm(wanted)
+
+
+def test_dense_layers_in_a_row_in_torch_are_refused(tmp_path: Path) -> None:
+    own = MAKERS["two_layers"](tmp_path)
+    with pytest.raises(MappingError, match="follow each other"):
+        porter.convert(VARIANT, own.zoo, "tf", weights=own.path, out=tmp_path / "port", check=False)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_inspect_knows_a_finetuned_torch_model(name: str, tmp_path: Path) -> None:
+    own = MAKERS[name](tmp_path)
+    best = porter.inspect(own.path).matches[0]
+    assert best.variant == VARIANT and best.zoo in (own.zoo, f"{own.zoo}_v2")

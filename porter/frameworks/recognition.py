@@ -130,7 +130,8 @@ def _format(path: Path, head: bytes, tail: bytes) -> str:
         if head.startswith(magic):
             return name
     if head[257:262] == b"ustar":
-        return "torch-tar" if head.startswith((b"storages", b"tensors", b"pickle")) else "tar"
+        # torch 0.1 wrote four members: sys_info, pickle, tensors, storages (its torch/serialization.py).
+        return "torch-tar" if head.startswith(b"sys_info\0") else "tar"
     if _is_safetensors(head):
         return "safetensors"
     if tail == TABLE_MAGIC:

@@ -167,3 +167,12 @@ def test_every_zoo_of_every_recipe_is_complete() -> None:
 def test_the_default_zoo_of_a_framework() -> None:
     recipe = find_recipe("mobilenet_v2")
     assert recipe.zoo("tf", "mobilenet_v2").name == "keras" and recipe.zoo("torch", "mobilenet_v2").name == "torchvision"
+
+
+def test_keras_2_2_called_mobilenet_v2s_head_otherwise() -> None:
+    """keras_applications/mobilenet_v2.py of keras-applications 1.0.2 to 1.0.8: `name='Logits'`; all else as today."""
+    recipe = find_recipe("mobilenet_v2")
+    zoo = recipe.zoo("keras", "mobilenet_v2")
+    graph = expand(recipe, "mobilenet_v2", zoo)
+    today, then = (layer_names(recipe, "mobilenet_v2", zoo, graph, label) for label in (None, "keras-2.2"))
+    assert {path: name for path, name in then.items() if name != today[path]} == {"head/logits": LayerName("Logits", ())}

@@ -13,63 +13,57 @@ from typing import Any
 from porter.dtypes import Array, Dtype, cast, storage_type
 from porter.errors import MappingError, MissingFramework
 from porter.frameworks.checkpoint import Checkpoint
-from porter.frameworks.tf.keras_flow import Value, read_flow, values_in
-from porter.frameworks.tf.keras_graph import Named, name_calls
-from porter.frameworks.tf.keras_layers import INERT, TRAINED, Shape, activation_step, changes_size
-from porter.frameworks.tf.keras_scaling import constant, operands_of, operation_of, statistics
-from porter.frameworks.tf.keras_versions import OPERATIONS
+from porter.frameworks.file_graph import Foreign
+from porter.frameworks.tf.keras_flow import Call, Value, read_flow, values_in
+from porter.frameworks.tf.keras_graph import Named, fused_name, name_calls
+from porter.frameworks.tf.keras_layers import TRAINED, Layer, Shape, layer_step, pair
+from porter.frameworks.tf.keras_scaling import constant, keeps_dimensions, operands_of, operation_of, operation_step, statistics
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
 from porter.graph import INPUT
 from porter.windows import Size
 
 _WINDOW = ("strides", "padding", "data_format")
-_CONVOLUTION = (*_WINDOW, "kernel_size", "dilation_rate", "activation", "use_bias")
+_CONVOLUTION = (*_WINDOW, "kernel_size", "dilation_rate", "use_bias")
 _LAYERS: Mapping[str, tuple[str, ...]] = {
-    "Activation": ("activation",),
+    "Activation": (),
     "Add": (),
-    "Average": (),
     "AveragePooling2D": (*_WINDOW, "pool_size"),
     "BatchNormalization": ("axis", "epsilon", "momentum", "scale", "center"),
-    "CenterCrop": ("height", "width", "data_format"),
     "Concatenate": ("axis",),
     "Conv2D": (*_CONVOLUTION, "filters", "groups"),
-    "Cropping2D": ("cropping", "data_format"),
-    "Dense": ("units", "activation", "use_bias"),
+    "Dense": ("units", "use_bias"),
     "DepthwiseConv2D": (*_CONVOLUTION, "depth_multiplier"),
     "Flatten": ("data_format",),
     "GlobalAveragePooling2D": ("data_format", "keepdims"),
     "GlobalMaxPooling2D": ("data_format", "keepdims"),
-    "LeakyReLU": ("negative_slope",),
     "MaxPooling2D": (*_WINDOW, "pool_size"),
-    "Maximum": (),
-    "Multiply": (),
     "Normalization": ("axis", "invert"),
-    "Permute": ("dims",),
     "ReLU": ("max_value", "negative_slope", "threshold"),
     "Rescaling": (),
     "Reshape": ("target_shape",),
-    "Resizing": ("height", "width", "interpolation", "data_format"),
-    "SeparableConv2D": (*_CONVOLUTION, "filters", "depth_multiplier"),
     "Softmax": ("axis",),
-    "Subtract": (),
-    "UpSampling2D": ("size", "interpolation", "data_format"),
     "ZeroPadding2D": ("padding", "data_format"),
 }
 """Classes in keras.layers that are built, with the arguments that are taken from a config. None of them runs code of the file's."""
-_ACTIVATIONS = frozenset({"linear", "relu", "relu6", "softmax", "sigmoid", "tanh", "elu", "selu", "silu", "swish", "gelu", "softplus"})
+_FUSING = frozenset({"Conv2D", "Dense", "DepthwiseConv2D"})
+"""Those of them that have an `activation` argument beside what they compute."""
+_ACTIVATIONS = frozenset(
+    {"linear", "relu", "relu6", "softmax", "sigmoid", "tanh", "elu", "selu", "silu", "swish", "gelu", "softplus"}
+)
 _SCALARS = (int, float, str, bool, type(None))
 
 
 def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     """The model of `checkpoint.graph.definition` with the tensors of `checkpoint`, all in `dtype`, for `run_reference`.
 
-    Built for an input of `size` (rows, columns; None where they are free), pads as the config has them.
-
-    Its values go by the taps of the graph's nodes: the names of all layers, those of nested models included.
+    Built for an input of `size` (rows, columns; None where they are free), pads as the config has them. Its values go by the taps
+    of the graph's nodes: the names of all layers, those of nested models included. A layer's own name is its value before its
+    `activation`, which is a layer of its own here, so that logits can be compared. A layer that is not on the closed list, and
+    what reads it, is left out: porter refuses it where it leads to the logits.
 
     Raises:
-        MissingFramework: TensorFlow or Keras is not installed, or the file has a layer that is not on the closed list.
+        MissingFramework: TensorFlow or Keras is not installed, or the file's model begins with such a layer.
         MappingError: a layer's tensor is not in the checkpoint, or its shape differs.
         FileError: the config cannot be read.
     """
@@ -82,7 +76,9 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         builder = _Builder(checkpoint, dtype, size, graph.channels)
         for named in calls:
             builder.add(named)
-        model = import_keras().Model(builder.source, [builder.value(output) for output in flow.outputs])
+        if not builder.taps:
+            raise MissingFramework(f"the file's own model cannot be run: {'; '.join(builder.refused[:3])}", where=where)
+        model = import_keras().Model(builder.source, list(builder.taps.values()))
     attach_runner(model, builder.taps, "cpu")
     return model
 
@@ -100,122 +96,164 @@ def _floats(dtype: Dtype) -> Iterator[None]:
 
 
 class _Builder:
-    """Calls Keras layers one after the other, all on one symbolic input."""
+    """Calls Keras layers one after the other, all on one symbolic input.
+
+    Attributes:
+        taps: values by name.
+        refused: what was left out, and why.
+    """
 
     def __init__(self, checkpoint: Checkpoint, dtype: Dtype, size: Size, channels: int) -> None:
         self.keras = import_keras()
         self.source = self.keras.Input((*size, channels), dtype=dtype, name=INPUT)
         self.taps: dict[str, Any] = {}
+        self.refused: list[str] = []
         self._checkpoint = checkpoint
         self._dtype = dtype
         self._values: list[Any] = []
         self._layers: dict[tuple[str, ...], Any] = {}
 
-    def value(self, value: Value) -> Any:
-        return self.source if value.call < 0 else self._values[value.call]
-
     def add(self, named: Named) -> None:
-        call = named.call
+        """One call; its value is None where it, or what it reads, is not run."""
+        inputs = [self._value(value) for value in values_in(named.call.given)]
+        if any(value is None for value in inputs):
+            self._values.append(None)
+            return
+        refusal = _refusal(named, inputs)
+        if refusal is not None:
+            self.refused.append(refusal)
+            self._values.append(None)
+            return
         try:
-            found = self._result(named)
+            found = self.taps[named.name] = self._result(named, inputs)
+            activation = _activation(named.call) if named.call.kind in _FUSING else "linear"
+            if activation != "linear":
+                found = self.taps[fused_name(named)] = self.keras.layers.Activation(activation, dtype=self._dtype)(found)
         # What Keras answers to arguments that it does not take together, or to shapes that do not fit.
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             text = (str(error).splitlines() or [type(error).__name__])[0]
-            raise self._refuse(named, f"cannot be built: {text:.200}") from None
+            message = f"Keras {self.keras.__version__} cannot build layer '{named.name}': {text:.200}"
+            raise MissingFramework(message, where=str(self._checkpoint.path)) from None
         self._values.append(found)
-        self.taps[named.name] = found
-        if call.path not in self._layers:
-            self._layers[call.path] = None
 
-    def _result(self, named: Named) -> Any:
+    def _value(self, value: Value) -> Any:
+        return self.source if value.call < 0 else self._values[value.call]
+
+    def _result(self, named: Named, inputs: list[Any]) -> Any:
         call = named.call
         operation = operation_of(call)
-        if operation in OPERATIONS.values():
-            return self._operation(operation, named)
-        inputs = [self.value(value) for value in values_in(call.given)]
-        if call.training is True and call.kind in TRAINED:
-            raise self._refuse(named, "is called with training=True")
-        if call.kind in INERT and not changes_size(call.kind, call.arguments, _shape(inputs[0])):
+        if operation is not None:
+            return self._operation(operation, call)
+        if call.kind not in _LAYERS:
             return inputs[0]
-        if call.kind not in _LAYERS or not inputs:
-            what = f" {call.arguments.get('function')!r:.60}" if call.kind == "TFOpLambda" else ""
-            raise self._refuse(named, f"({call.kind:.60}{what}) is not on porter's list of layers that are run")
         layer = self._layers.get(call.path)
         if layer is None:
-            layer = self._layers[call.path] = self._layer(named)
+            self._expect_shapes(named, inputs[0].shape[-1])
+            layer = self._layers[call.path] = self._layer(call)
         found = layer(inputs if isinstance(call.given.arguments[0], tuple) else inputs[0])
         if not call.again:
             self._fill(layer, named)
         return found
 
-    def _layer(self, named: Named) -> Any:
-        call = named.call
+    def _layer(self, call: Call) -> Any:
         arguments = {key: _plain(call.arguments[key]) for key in _LAYERS[call.kind] if key in call.arguments}
-        if "activation" in arguments:
-            arguments["activation"] = self._activation(named)
+        if "data_format" in _LAYERS[call.kind] and arguments.get("data_format") is None:
+            # What ~/.keras/keras.json says is not the file's.
+            arguments["data_format"] = "channels_last"
+        if call.kind == "Activation":
+            arguments["activation"] = _activation(call)
         if call.kind == "Rescaling":
             # As numpy numbers, which Keras takes as they are: plain ones it would round to float32 first.
-            arguments |= {key: self._constant(named, call.arguments.get(key, 0.0)) for key in ("scale", "offset")}
+            arguments |= {key: self._constant(call.arguments.get(key, 0.0)) for key in ("scale", "offset")}
         if call.kind == "Normalization" and call.arguments.get("mean") is not None:
             found = statistics(call.arguments, {})
             if found is None:
-                raise self._refuse(named, "does not have one mean and variance per channel")
+                raise ValueError("it has not one mean and variance per channel")
             arguments |= {"mean": found[0], "variance": found[1]}
         return getattr(self.keras.layers, call.kind)(dtype=self._dtype, **arguments)
 
-    def _activation(self, named: Named) -> str | None:
-        stated = named.call.arguments["activation"]
-        name = str(stated).rpartition(".")[2] if isinstance(stated, str) else stated
-        if name is None or name in _ACTIVATIONS:
-            return name
-        raise self._refuse(named, f"has an activation that is not on porter's list: {activation_step(stated)}")
-
-    def _operation(self, operation: str, named: Named) -> Any:
+    def _operation(self, operation: str, call: Call) -> Any:
         operands = [
-            self.value(operand) if isinstance(operand, Value) else self._constant(named, operand)
-            for operand in operands_of(named.call)
+            self._value(operand) if isinstance(operand, Value) else self._constant(operand) for operand in operands_of(call)
         ]
-        settings = {**named.call.arguments, **named.call.given.keywords}
+        settings = {**call.arguments, **call.given.keywords}
         function = getattr(self.keras.ops, operation)
         if operation in ("mean", "max"):
-            axis = settings.get("axis")
-            return function(operands[0], axis=tuple(axis) if isinstance(axis, list) else axis, keepdims=bool(settings.get("keepdims")))
+            return function(operands[0], axis=(1, 2), keepdims=keeps_dimensions(call))
         if operation == "softmax":
             return function(operands[0], axis=settings.get("axis", -1))
-        if operation == "cast":
-            if not str(settings.get("dtype")).startswith(("float", "bfloat")):
-                raise self._refuse(named, f"casts to {settings.get('dtype')!r:.40}")
-            return operands[0]
-        return function(*operands)
+        return operands[0] if operation == "cast" else function(*operands)
 
-    def _constant(self, named: Named, value: Any) -> Any:
+    def _constant(self, value: Any) -> Any:
         found = constant(value)
         if found is None:
-            raise self._refuse(named, "has a constant that is not one number per channel")
+            raise ValueError("it has a constant that is not one number per channel")
         stored = found.astype(storage_type(self._dtype))
         return stored[0] if len(stored) == 1 else stored
 
+    def _expect_shapes(self, named: Named, channels: int) -> None:
+        """Refuses tensors of other shapes than the layer's before Keras makes variables of the size that the config asks for."""
+        for variable, shape in _shapes(named.call, channels).items():
+            self._tensor(named, variable, shape)
+
     def _fill(self, layer: Any, named: Named) -> None:
         for variable in layer.weights:
-            tensor = next((named.tensors[name] for name in (variable.name, f"depthwise_{variable.name}") if name in named.tensors), None)
-            if tensor is None:
-                raise MappingError(f"layer '{named.name}' has no '{variable.name}'", where=str(self._checkpoint.path))
-            array = self._checkpoint.tensors[tensor]
-            if array.shape != tuple(variable.shape):
-                message = f"{tensor}: expected shape {tuple(variable.shape)}, got {array.shape}"
-                raise MappingError(message, where=str(self._checkpoint.path))
-            variable.assign(self._cast(array, tensor))
+            variable.assign(self._tensor(named, variable.name, tuple(variable.shape)))
         if named.call.kind == "Normalization":
             layer.finalize_state()
 
-    def _cast(self, array: Array, tensor: str) -> Array:
-        return cast(array, self._dtype, tensor, allow_overflow=True)
+    def _tensor(self, named: Named, variable: str, shape: tuple[int, ...]) -> Array:
+        where = str(self._checkpoint.path)
+        # Keras 2 called the kernel of a DepthwiseConv2D `depthwise_kernel`.
+        name = next((named.tensors[one] for one in (variable, f"depthwise_{variable}") if one in named.tensors), None)
+        if name is None:
+            raise MappingError(f"layer '{named.name}' has no '{variable}'", where=where)
+        array = self._checkpoint.tensors[name]
+        if array.shape != shape:
+            raise MappingError(f"{name}: expected shape {shape}, got {array.shape}", where=where)
+        return cast(array, self._dtype, name, allow_overflow=True)
 
-    def _refuse(self, named: Named, message: str) -> MissingFramework:
-        version = self.keras.__version__
-        return MissingFramework(
-            f"Keras {version} cannot run the file's own model: layer '{named.name}' {message}", where=str(self._checkpoint.path)
-        )
+
+def _refusal(named: Named, inputs: list[Any]) -> str | None:
+    """Why a call is not run; None where it is."""
+    call, name = named.call, f"layer '{named.name}'"
+    if call.training is True and call.kind in TRAINED:
+        return f"{name} ({call.kind}) is called with training=True"
+    operation = operation_of(call)
+    if operation is not None:
+        step = operation_step(operation, call)
+        return f"{name} is {step.kind}" if isinstance(step, Foreign) else None
+    if not inputs or (call.kind not in _LAYERS and layer_step(Layer(call.kind, call.arguments, _shape(inputs[0]))) is not None):
+        function = f" {call.arguments.get('function')!r:.60}" if call.kind == "TFOpLambda" else ""
+        return f"{name} ({call.kind:.60}{function}) is not on porter's list of layers that are run"
+    if (call.kind in _FUSING or call.kind == "Activation") and _activation(call) not in _ACTIVATIONS:
+        return f"{name} ({call.kind}) has an activation that is not on porter's list"
+    return None
+
+
+def _activation(call: Call) -> str:
+    """What a layer's `activation` argument names; nothing of Keras's where it is an object."""
+    stated = call.arguments.get("activation") or "linear"
+    return stated.rpartition(".")[2] if isinstance(stated, str) else "an object"
+
+
+def _shapes(call: Call, channels: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of the large variables that Keras makes for a layer whose input has `channels`."""
+    arguments = call.arguments
+    match call.kind:
+        case "Conv2D":
+            groups = arguments.get("groups", 1)
+            return {"kernel": (*pair(arguments["kernel_size"]), channels // groups, arguments["filters"])}
+        case "DepthwiseConv2D":
+            return {"kernel": (*pair(arguments["kernel_size"]), channels, arguments.get("depth_multiplier", 1))}
+        case "Dense":
+            return {"kernel": (channels, arguments["units"])}
+        case "BatchNormalization":
+            return {"moving_mean": (channels,)}
+        case "Normalization" if arguments.get("mean") is None:
+            return {"mean": (channels,)}
+        case _:
+            return {}
 
 
 def _plain(value: Any) -> Any:

@@ -35,7 +35,8 @@ class Call:
 
     Attributes:
         path: names of the models around it, outermost first, and its own.
-        kind: its class, in the words of today's Keras; `keras.ops.` stands before an operation's.
+        kind: its class, in the words of today's Keras; `keras.ops.` stands before an operation's. A model's where one is called
+            again: the layers in it stand for its first call alone.
         arguments: its config.
         given: what it is called with; `Value` stands where the tensors do.
         again: how many calls of the same layer come before it.
@@ -118,14 +119,14 @@ def _flatten(
     if model["class_name"] == "Sequential" or isinstance(model["config"], list):
         return _flatten_sequential(calls, model, path, inputs, training)
     config, layers = model["config"], {_name(layer): layer for layer in _layers(model)}
-    nodes = {
-        name: [parse_inbound(node, layers) for node in layer.get("inbound_nodes") or ()] for name, layer in layers.items()
-    }
+    nodes = {name: [parse_inbound(node, layers) for node in layer.get("inbound_nodes") or ()] for name, layer in layers.items()}
     starts = [reference.layer for reference in parse_references(config["input_layers"])]
     outputs = parse_references(config["output_layers"])
     known: dict[tuple[str, int], list[Value]] = {}
     for place, name in enumerate(starts):
-        known[name, 0] = [inputs[place] if place < len(inputs) else _add(calls, Call((*path, name), "InputLayer", {}, Inbound((), {})))]
+        known[name, 0] = [
+            inputs[place] if place < len(inputs) else _add(calls, Call((*path, name), "InputLayer", {}, Inbound((), {})))
+        ]
     resolve = _Resolver(layers, nodes)
     for name, again in resolve.order(outputs):
         if (name, again) in known:
@@ -158,7 +159,7 @@ def _call(
     if kind in MODELS and not again:
         return _flatten(calls, layer, path, values_in(given), training)
     if kind in MODELS:
-        return [_add(calls, Call(path, f"{kind} called a second time", {}, given, again, training))]
+        return [_add(calls, Call(path, kind, {}, given, again, training))]
     kind, arguments = modern(kind, config)
     if is_operation(layer):
         kind = f"{OPERATION}{kind}"

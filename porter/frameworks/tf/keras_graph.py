@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from porter.dtypes import Array
 from porter.errors import FileError, PaddingError
-from porter.frameworks.file_graph import FileGraph, FileNode, Foreign, OutputActivation
+from porter.frameworks.file_graph import FileGraph, FileNode, Foreign
 from porter.frameworks.tf.keras_flow import SOURCE, Call, Flow, Value, read_flow, values_in
 from porter.frameworks.tf.keras_layers import (
     TRAINED,
+    Layer,
     Shape,
     Step,
     activation_step,
@@ -22,11 +23,10 @@ from porter.frameworks.tf.keras_layers import (
 )
 from porter.frameworks.tf.keras_scaling import keeps_dimensions, operation_of, operation_step
 from porter.frameworks.tf.naming import name_layers
-from porter.graph import INPUT, Add, Concat, Conv, Dense, GlobalAvgPool, GlobalMaxPool, Identity, Op, Relu, Relu6, site_of
+from porter.graph import INPUT, Concat, Conv, Dense, GlobalAvgPool, GlobalMaxPool, Identity, Op, site_of
 from porter.windows import Pads, output_size
 
 _NO_PADS: Pads = (0, 0, 0, 0)
-_FUSED: Mapping[type[object], str] = {Relu: "relu", Relu6: "relu6"}
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,11 @@ def read_graph(text: str | bytes, tensors: Mapping[str, Array], where: str) -> F
         FileError: not JSON, or not a Keras model's config.
     """
     flow = read_flow(text, where)
-    if flow is None or len(flow.shape) != 4 or not flow.shape[3]:
+    if flow is None or len(flow.shape) != 4:
         return None
     _, rows, columns, channels = flow.shape
+    if not channels:
+        return None
     nodes, outputs = _translate(flow, Shape(channels, (rows, columns)), tensors, where)
     # What holds at this size alone, such as a Flatten of a map of one cell, is another graph where the size is unknown.
     resizable = nodes == _translate(flow, Shape(channels, (None, None)), tensors, where)[0]
@@ -60,9 +62,7 @@ def read_graph(text: str | bytes, tensors: Mapping[str, Array], where: str) -> F
     return FileGraph(nodes, outputs, channels, (rows, columns), resizable, definition)
 
 
-def _translate(
-    flow: Flow, shape: Shape, tensors: Mapping[str, Array], where: str
-) -> tuple[tuple[FileNode, ...], tuple[str, ...]]:
+def _translate(flow: Flow, shape: Shape, tensors: Mapping[str, Array], where: str) -> tuple[tuple[FileNode, ...], tuple[str, ...]]:
     """The nodes that lead to an output, and the names of the outputs, for an input of `shape`."""
     builder = _Builder(shape, tensors)
     try:
@@ -94,6 +94,12 @@ def name_calls(flow: Flow, tensors: Mapping[str, Array]) -> list[Named]:
     ]
 
 
+def fused_name(named: Named) -> str:
+    """The name of the node that a layer's `activation` argument is, such as `dense:softmax`."""
+    stated = named.call.arguments.get("activation")
+    return f"{named.name}:{stated.rpartition('.')[2] if isinstance(stated, str) else 'activation'}"
+
+
 @dataclass(frozen=True)
 class _Known:
     """What a value is: the node that gives it, its shape before the pads, and pads that its readers take along.
@@ -123,8 +129,8 @@ class _Builder:
         inputs = [self._known(value) for value in values_in(call.given)]
         if call.kind == "ZeroPadding2D" and len(inputs) == 1 and (pads := _pads(call)) is not None:
             before = inputs[0]
-            together = tuple(a + b for a, b in zip(before.pads, pads, strict=True))
-            self.values.append(replace(before, pads=together, padded=named.name))
+            top, bottom, left, right = (a + b for a, b in zip(before.pads, pads, strict=True))
+            self.values.append(replace(before, pads=(top, bottom, left, right), padded=named.name))
             return
         carries = takes_pads(call.kind, call.arguments)
         if not carries:
@@ -151,14 +157,13 @@ class _Builder:
 
     def _append(self, named: Named, step: Step, inputs: list[_Known]) -> None:
         name, call = _unused(named.name, self.nodes), named.call
-        fused = _fused(call) if isinstance(step, Conv | Dense) else None
+        fused = activation_step(call.arguments.get("activation")) if isinstance(step, Conv | Dense) else None
         roles = {role: named.tensors[variable] for role, variable in layer_roles(named.tensors, step).items()}
-        tap = None if fused else named.name
-        self.nodes[name] = FileNode(name, step, tuple(known.node for known in inputs), roles, tap)
+        self.nodes[name] = FileNode(name, step, tuple(known.node for known in inputs), roles, tap=named.name)
         shape = _output_shape(step, call, [known.shape for known in inputs])
         if fused:
-            behind = _unused(f"{name}:{_fused_word(fused)}", self.nodes)
-            self.nodes[behind] = FileNode(behind, fused, (name,), tap=named.name)
+            behind = _unused(fused_name(named), self.nodes)
+            self.nodes[behind] = FileNode(behind, fused, (name,), tap=fused_name(named))
             name = behind
         self.values.append(_Known(name, shape))
 
@@ -190,7 +195,7 @@ def _step(named: Named, inputs: list[_Known], tensors: Mapping[str, Array]) -> S
     variables = {variable: tensors[name] for variable, name in named.tensors.items()}
     if merges and len(inputs) == 1:
         return None
-    return layer_step(call.kind, call.arguments, inputs[0].shape, inputs[0].pads, variables)
+    return layer_step(Layer(call.kind, call.arguments, inputs[0].shape, inputs[0].pads, variables))
 
 
 def _pads(call: Call) -> Pads | None:
@@ -201,16 +206,6 @@ def _pads(call: Call) -> Pads | None:
         return padding_of(call.arguments)
     except PaddingError:
         return None
-
-
-def _fused(call: Call) -> Step | None:
-    return activation_step(call.arguments.get("activation"))
-
-
-def _fused_word(step: Step) -> str:
-    if isinstance(step, OutputActivation):
-        return step.kind
-    return _FUSED.get(type(step), "activation")
 
 
 def _reshaped(call: Call, shape: Shape) -> Shape:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from porter.dtypes import Array
 from porter.errors import PaddingError
 from porter.frameworks.file_graph import Foreign, OutputActivation
 from porter.frameworks.tf.keras_scaling import normalization, rescaling
+from porter.frameworks.tf.keras_versions import OPERATION
 from porter.graph import (
     Add,
     AvgPool,
@@ -19,6 +20,7 @@ from porter.graph import (
     Dense,
     GlobalAvgPool,
     GlobalMaxPool,
+    MaxPool,
     Op,
     Relu,
     Relu6,
@@ -50,7 +52,7 @@ INERT = frozenset(
         "SpatialDropout2D",
     }
 )
-"""Layers that give their input back outside of training. RandomCrop is not always one: see `changes_size`."""
+"""Layers that give their input back outside of training; RandomCrop where the size is right (`_changes_size`)."""
 TRAINED = frozenset({*INERT, "BatchNormalization"}) - {"ActivityRegularization", "Identity"}
 """Layers that do something else when they are called with training=True."""
 
@@ -105,32 +107,45 @@ def activation_step(value: Any) -> Step | None:
     return steps[name] if name in steps else Foreign(f"activation '{name:.60}'")
 
 
-def layer_step(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step | None:
-    """What a layer computes before its activation; None where it gives its input back.
+@dataclass(frozen=True)
+class Layer:
+    """One layer, and what is known of its input.
 
-    Args:
-        shape: of its input.
-        pads: what a ZeroPadding2D before it adds, for the layers that `takes_pads` names.
+    Attributes:
+        kind: its class.
+        shape: of its input, before the pads.
+        pads: what a ZeroPadding2D before it adds, where it `takes_pads`.
         variables: its tensors by variable name.
+    """
+
+    kind: str
+    arguments: Arguments
+    shape: Shape
+    pads: Pads = (0, 0, 0, 0)
+    variables: Variables = field(default_factory=dict)
+
+
+def layer_step(layer: Layer) -> Step | None:
+    """What a layer computes before its activation; None where it gives its input back.
 
     Raises:
         ValueError, TypeError, KeyError: a config that says nothing of what the layer needs.
     """
-    if kind in INERT and not changes_size(kind, arguments, shape):
+    if layer.kind in INERT and not _changes_size(layer):
         return None
-    maker = _MAKERS.get(kind)
+    maker = _MAKERS.get(layer.kind)
     if maker is None:
-        return Foreign(kind)
-    if arguments.get("data_format") not in (None, "channels_last"):
-        return Foreign(f"{kind} with channels first")
+        return Foreign(layer.kind)
+    if layer.arguments.get("data_format") not in (None, "channels_last"):
+        return Foreign(f"{layer.kind} with channels first")
     try:
-        return maker(kind, arguments, shape, pads, variables)
+        return maker(layer)
     except PaddingError as error:
-        return Foreign(f"{kind} with {error.message}")
+        return Foreign(f"{layer.kind} with {error.message}")
 
 
-def layer_roles(variables: Variables, step: Step | None) -> dict[str, str]:
-    """The role of each of a layer's variables; raw names where porter has no op for the layer."""
+def layer_roles(variables: Iterable[str], step: Step | None) -> dict[str, str]:
+    """Role to variable, for a layer's variables by name; the names are the roles where porter.graph has none for them."""
     if isinstance(step, Conv | Dense | BatchNorm):
         return {_ROLES[name]: name for name in variables if name in _ROLES}
     return {name: name for name in variables}
@@ -141,9 +156,9 @@ def takes_pads(kind: str, arguments: Arguments) -> bool:
     return kind in ("Conv2D", "DepthwiseConv2D", "MaxPooling2D", "AveragePooling2D") and arguments.get("padding") == "valid"
 
 
-def changes_size(kind: str, arguments: Arguments, shape: Shape) -> bool:
-    """Whether one of the layers that resize does, for an input of `shape`."""
-    return kind == "RandomCrop" and (arguments["height"], arguments["width"]) != shape.size
+def _changes_size(layer: Layer) -> bool:
+    """Whether a RandomCrop, which crops the middle outside of training, gives another size than its input's."""
+    return layer.kind == "RandomCrop" and (layer.arguments["height"], layer.arguments["width"]) != layer.shape.size
 
 
 def padding_of(arguments: Arguments) -> Pads:
@@ -154,14 +169,15 @@ def padding_of(arguments: Arguments) -> Pads:
     return Convention("explicit", (top, bottom, left, right)).pads
 
 
-def _pair(value: Any) -> tuple[int, int]:
+def pair(value: Any) -> tuple[int, int]:
+    """Rows and columns, of which Keras takes one number for both."""
     first, second = value if isinstance(value, list) else (value, value)
     return first, second
 
 
 def _window(arguments: Arguments, kernel: str, strides: Any) -> Window:
     stride = arguments.get("strides") or strides
-    return Window(_pair(arguments[kernel]), _pair(stride), _pair(arguments.get("dilation_rate") or 1))
+    return Window(pair(arguments[kernel]), pair(stride), pair(arguments.get("dilation_rate") or 1))
 
 
 def _convention(kind: str, arguments: Arguments, pads: Pads) -> Convention | None:
@@ -175,96 +191,101 @@ def _convention(kind: str, arguments: Arguments, pads: Pads) -> Convention | Non
     return Convention(rule, fill=fill) if rule in ("valid", "same") else None
 
 
-def _conv(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
-    depthwise = kind == "DepthwiseConv2D"
-    kernel = variables.get("depthwise_kernel" if depthwise and "depthwise_kernel" in variables else "kernel")
-    bias, convention = _flag(arguments, "use_bias"), _convention(kind, arguments, pads)
+def _conv(layer: Layer) -> Step:
+    depthwise = layer.kind == "DepthwiseConv2D"
+    kernel = layer.variables.get("depthwise_kernel" if depthwise and "depthwise_kernel" in layer.variables else "kernel")
+    bias, convention = _flag(layer.arguments, "use_bias"), _convention(layer.kind, layer.arguments, layer.pads)
     if convention is None:
-        return Foreign(f"{kind} with padding {arguments['padding']!r:.40}")
-    if kernel is None or kernel.ndim != 4 or (bias and "bias" not in variables):
-        return Foreign(f"{kind} without its weights in the file")
-    window = _window(arguments, "kernel_size", 1)
+        return Foreign(f"{layer.kind} with padding {layer.arguments['padding']!r:.40}")
+    if kernel is None or kernel.ndim != 4 or (bias and "bias" not in layer.variables):
+        return Foreign(f"{layer.kind} without its weights in the file")
+    window = _window(layer.arguments, "kernel_size", 1)
     if depthwise:
         channels = kernel.shape[2]
-        return Conv(channels * int(arguments.get("depth_multiplier", 1)), window, convention, channels, bias)
-    return Conv(_count(arguments["filters"]), window, convention, _count(arguments.get("groups", 1)), bias)
+        return Conv(channels * int(layer.arguments.get("depth_multiplier", 1)), window, convention, channels, bias)
+    return Conv(_count(layer.arguments["filters"]), window, convention, _count(layer.arguments.get("groups", 1)), bias)
 
 
-def _dense(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
-    bias = _flag(arguments, "use_bias")
-    if not shape.per_channel:
-        return Foreign(f"Dense over a {shape} map")
-    if "kernel" not in variables or (bias and "bias" not in variables):
+def _dense(layer: Layer) -> Step:
+    bias = _flag(layer.arguments, "use_bias")
+    if not layer.shape.per_channel:
+        return Foreign(f"Dense over a {layer.shape} map")
+    if "kernel" not in layer.variables or (bias and "bias" not in layer.variables):
         return Foreign("Dense without its weights in the file")
-    return Dense(_count(arguments["units"]), bias)
+    return Dense(_count(layer.arguments["units"]), bias)
 
 
-def _batch_norm(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
-    axis = arguments.get("axis", -1)
-    if axis not in (-1, 1 if shape.flat else 3):
+def _batch_norm(layer: Layer) -> Step:
+    axis = layer.arguments.get("axis", -1)
+    if axis not in (-1, 1 if layer.shape.flat else 3):
         return Foreign(f"BatchNormalization over axis {axis!r:.20}")
-    if arguments.get("renorm") or arguments.get("mode", 0) != 0:
-        return Foreign("BatchNormalization with renorm" if arguments.get("renorm") else "BatchNormalization of Keras 1 with a mode")
-    scale, center = _flag(arguments, "scale"), _flag(arguments, "center")
+    if layer.arguments.get("renorm"):
+        return Foreign("BatchNormalization with renorm")
+    if layer.arguments.get("mode", 0) != 0:
+        return Foreign(f"BatchNormalization in Keras 1's mode {layer.arguments['mode']!r:.20}")
+    scale, center = _flag(layer.arguments, "scale"), _flag(layer.arguments, "center")
     wanted = {"gamma": scale, "beta": center, "moving_mean": True, "moving_variance": True}
-    if any(name not in variables for name, needed in wanted.items() if needed):
+    if any(name not in layer.variables for name, needed in wanted.items() if needed):
         return Foreign("BatchNormalization without its weights in the file")
     # The decimals of a share are those of its decay: 1 - 0.999 is not 0.001 in binary.
-    return BatchNorm(float(arguments["epsilon"]), round(1 - float(arguments.get("momentum", 0.99)), 12), scale, center)
+    return BatchNorm(float(layer.arguments["epsilon"]), round(1 - float(layer.arguments.get("momentum", 0.99)), 12), scale, center)
 
 
-def _pool(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
-    convention = _convention(kind, arguments, pads)
+def _pool(layer: Layer) -> Step:
+    convention = _convention(layer.kind, layer.arguments, layer.pads)
     if convention is None:
-        return Foreign(f"{kind} with padding {arguments['padding']!r:.40}")
-    window = _window(arguments, "pool_size", arguments["pool_size"])
-    return MaxPool(window, convention) if kind == "MaxPooling2D" else AvgPool(window, convention)
+        return Foreign(f"{layer.kind} with padding {layer.arguments['padding']!r:.40}")
+    window = _window(layer.arguments, "pool_size", layer.arguments["pool_size"])
+    return MaxPool(window, convention) if layer.kind == "MaxPooling2D" else AvgPool(window, convention)
 
 
-def _global_pool(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
-    return GlobalAvgPool() if kind == "GlobalAveragePooling2D" else GlobalMaxPool()
+def _global_pool(layer: Layer) -> Step:
+    return GlobalAvgPool() if layer.kind == "GlobalAveragePooling2D" else GlobalMaxPool()
 
 
-def _relu(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
-    most = arguments.get("max_value")
-    if arguments.get("negative_slope") or arguments.get("threshold") or most not in (None, 6):
-        said = ", ".join(f"{name} {arguments[name]!r:.20}" for name in ("max_value", "negative_slope", "threshold") if arguments.get(name))
+def _relu(layer: Layer) -> Step:
+    most = layer.arguments.get("max_value")
+    others = {"max_value": most not in (None, 6)} | {
+        name: bool(layer.arguments.get(name)) for name in ("negative_slope", "threshold")
+    }
+    if any(others.values()):
+        said = ", ".join(f"{name} {layer.arguments[name]!r:.20}" for name, unusual in others.items() if unusual)
         return Foreign(f"ReLU with {said}")
     return Relu() if most is None else Relu6()
 
 
-def _activation(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step | None:
-    return activation_step(arguments["activation"])
+def _activation(layer: Layer) -> Step | None:
+    return activation_step(layer.arguments["activation"])
 
 
-def _softmax(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
-    axis = arguments.get("axis", -1)
-    return OutputActivation("softmax") if axis in (-1, 1 if shape.flat else 3) else Foreign(f"Softmax over axis {axis!r:.20}")
+def _softmax(layer: Layer) -> Step:
+    axis = layer.arguments.get("axis", -1)
+    return OutputActivation("softmax") if axis in (-1, 1 if layer.shape.flat else 3) else Foreign(f"Softmax over axis {axis!r:.20}")
 
 
-def _merge(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
-    if kind == "Add":
+def _merge(layer: Layer) -> Step:
+    if layer.kind == "Add":
         return Add()
-    axis = arguments.get("axis", -1)
-    return Concat() if axis in (-1, 1 if shape.flat else 3) else Foreign(f"Concatenate over axis {axis!r:.20}")
+    axis = layer.arguments.get("axis", -1)
+    return Concat() if axis in (-1, 1 if layer.shape.flat else 3) else Foreign(f"Concatenate over axis {axis!r:.20}")
 
 
-def _reshape(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step | None:
-    return None if shape.per_channel else Foreign(f"{kind} of a {shape} map")
+def _reshape(layer: Layer) -> Step | None:
+    return None if layer.shape.per_channel else Foreign(f"{layer.kind} of a {layer.shape} map")
 
 
-def _resize(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step | None:
+def _resize(layer: Layer) -> Step | None:
     """To the size that its input has, Resizing and CenterCrop give their input back."""
-    size = (arguments["height"], arguments["width"])
-    return None if size == shape.size else Foreign(f"{kind} to {size[0]}x{size[1]}")
+    size = (layer.arguments["height"], layer.arguments["width"])
+    return None if size == layer.shape.size else Foreign(f"{layer.kind} to {size[0]}x{size[1]}")
 
 
-def _rescaling(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
-    return rescaling(arguments)
+def _rescaling(layer: Layer) -> Step:
+    return rescaling(layer.arguments)
 
 
-def _normalization(kind: str, arguments: Arguments, shape: Shape, pads: Pads, variables: Variables) -> Step:
-    return normalization(arguments, shape.flat, variables)
+def _normalization(layer: Layer) -> Step:
+    return normalization(layer.arguments, layer.shape.flat, layer.variables)
 
 
 def _flag(arguments: Arguments, name: str) -> bool:
@@ -277,7 +298,7 @@ def _count(value: Any) -> int:
     return value
 
 
-_Maker = Callable[[str, Arguments, Shape, Pads, Variables], Step | None]
+_Maker = Callable[[Layer], Step | None]
 _MAKERS: Mapping[str, _Maker] = {
     "Conv2D": _conv,
     "DepthwiseConv2D": _conv,
@@ -299,10 +320,11 @@ _MAKERS: Mapping[str, _Maker] = {
     "Rescaling": _rescaling,
     "Normalization": _normalization,
 }
-HOLDERS = frozenset({"Conv2D", "DepthwiseConv2D", "Dense", "BatchNormalization", "Normalization"})
-"""Classes here whose layers may have tensors; what is not known here may too."""
+_BARE = frozenset({*_MAKERS, *INERT, "InputLayer", "TFOpLambda", "ZeroPadding2D"}) - {
+    *("Conv2D", "DepthwiseConv2D", "Dense", "BatchNormalization", "Normalization")
+}
 
 
 def holds_tensors(kind: str) -> bool:
-    """Whether layers of a class may have tensors."""
-    return kind in HOLDERS or (kind not in _MAKERS and kind not in INERT and kind not in ("InputLayer", "ZeroPadding2D"))
+    """Whether layers of a class may have tensors: what is not known here may."""
+    return kind not in _BARE and not kind.startswith(OPERATION)

@@ -67,10 +67,11 @@ _KERAS_1_MERGES: Mapping[str, str] = {"sum": "Add", "concat": "Concatenate"}
 
 def is_operation(layer: Mapping[str, Any]) -> bool:
     """Whether an entry in a model's layers is an operation of Keras 3. A legacy .h5 leaves out the module that says so."""
-    module = layer.get("module")
+    module, nodes = layer.get("module"), layer.get("inbound_nodes")
     if isinstance(module, str):
         return module.startswith("keras.src.ops.")
-    return layer["class_name"] in OPERATIONS and "trainable" not in layer["config"]
+    by_keras_3 = isinstance(nodes, list) and bool(nodes) and isinstance(nodes[0], dict)
+    return by_keras_3 and layer["class_name"] in OPERATIONS and "trainable" not in layer["config"]
 
 
 def modern(kind: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

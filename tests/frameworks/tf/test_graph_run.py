@@ -147,7 +147,8 @@ def _call_python() -> None:
 
 
 def _choose() -> None:
-    tf.identity(v1.cond(tf.constant(True), lambda: x() + 1, lambda: x() - 1), name="out")
+    images = x()
+    tf.identity(v1.cond(tf.constant(True), lambda: images + 1, lambda: images - 1), name="out")
 
 
 def _random() -> None:

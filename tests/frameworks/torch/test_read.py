@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import enum
 import os
 import pickle
+import tarfile
+import types
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -16,6 +20,8 @@ import torch
 
 from porter.errors import FileError
 from porter.frameworks.reading import read_checkpoint, sniff
+from tests.finetuned_torch import MAKERS, assert_tells_images_apart
+from tests.standin import smooth_images
 
 FORMS = [True, False]
 """The zip archive of torch ≥ 1.6, and the stream before it."""
@@ -67,6 +73,56 @@ def test_training_checkpoint(tmp_path: Path, key: str, zipped: bool) -> None:
     found = read_checkpoint(save(tmp_path / "a.pth", wrapped, zipped))
     same(found, net.state_dict())
     assert found.notes == (f"read under '{key}'; looked past 'best_acc1', 'epoch', 'optimizer'",)
+
+
+@pytest.mark.parametrize("zipped", FORMS)
+def test_averages_of_torchs_own_class(tmp_path: Path, zipped: bool) -> None:
+    net = module()
+    averaged = torch.optim.swa_utils.AveragedModel(net, use_buffers=True)
+    averaged.update_parameters(net)
+    torch.nn.init.ones_(net[0].weight)
+    averaged.update_parameters(net)
+    found = read_checkpoint(save(tmp_path / "a.pth", {"model": net.state_dict(), "model_ema": averaged.state_dict()}, zipped))
+    same(found, averaged.module.state_dict())
+    assert (found.tensors["0.weight"] != 1).all()
+    assert found.notes[0] == "read the averaged weights under 'model_ema', not the raw ones under 'model'"
+    same(read_checkpoint(save(tmp_path / "alone.pth", averaged.state_dict(), zipped)), averaged.module.state_dict())
+
+
+def test_averages_of_parameters_alone(tmp_path: Path) -> None:
+    net = module()
+    shadow = {name: parameter.detach() for name, parameter in net.named_parameters()}
+    path = save(tmp_path / "a.pth", {"model": net.state_dict(), "ema": shadow})
+    refused(path, "'1.running_mean', '1.running_var'", "lack 2 of the 8", "torch.save(checkpoint['model'], FILE)")
+
+
+class Level(enum.Enum):
+    HIGH = 1
+
+
+@pytest.mark.parametrize("zipped", FORMS)
+def test_what_scripts_keep_beside_the_weights(tmp_path: Path, zipped: bool) -> None:
+    net = module()
+    beside = {
+        "args": argparse.Namespace(lr=0.1, out=tmp_path, seed=np.int64(1)),
+        "best": np.float64(70.5),
+        "config": types.SimpleNamespace(width=1),
+        "history": np.arange(3.0),
+    }
+    before = torch.serialization.get_safe_globals()
+    found = read_checkpoint(save(tmp_path / "a.pth", {"state_dict": net.state_dict(), **beside}, zipped))
+    same(found, net.state_dict())
+    assert found.notes == ("read under 'state_dict'; looked past 'args', 'best', 'config', 'history'",)
+    assert set(torch.serialization.get_safe_globals()) == set(before), "the caller's own torch.load must not change"
+
+
+def test_classes_beside_the_weights_are_named(tmp_path: Path) -> None:
+    checkpoint = {"state_dict": module().state_dict(), "hyper_parameters": {"level": Level.HIGH}}
+    refused(save(tmp_path / "a.ckpt", checkpoint), f"{Level.__module__}.Level", "save model.state_dict() alone")
+
+
+def test_arrays_of_numpy_are_no_tensors(tmp_path: Path) -> None:
+    refused(save(tmp_path / "a.pth", {"w": np.ones(3)}), "no tensor among 'w'")
 
 
 def test_wrapped_twice(tmp_path: Path) -> None:
@@ -121,6 +177,30 @@ def test_views_and_parameters(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found[name].astype(np.float32), tensor.detach().float().numpy())
 
 
+@pytest.mark.parametrize("zipped", FORMS)
+def test_one_storage_that_tensors_share(tmp_path: Path, zipped: bool) -> None:
+    base = torch.arange(60.0)
+    state = {
+        "whole": base.reshape(3, 4, 5),
+        "middle": base[20:40].reshape(4, 5),
+        "column": base.reshape(12, 5)[:, 2],
+        "turned": base.reshape(3, 20).t(),
+        "again": base.reshape(3, 4, 5),
+    }
+    assert len({tensor.untyped_storage().data_ptr() for tensor in state.values()}) == 1
+    path = save(tmp_path / "a.pth", state, zipped)
+    assert path.stat().st_size < 240 * 3 + 1500, "the storage is in the file once"
+    same(read_checkpoint(path), state)
+
+
+def test_an_old_stream_that_declares_more_than_it_holds(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.pth", OrderedDict(w=torch.ones(64)), zipped=False)
+    data = path.read_bytes()
+    assert data.count(b"K@") >= 1
+    path.write_bytes(data.replace(b"K@", b"\x8a\x05\x00\x00\x00\x00\x04"))
+    refused(path)
+
+
 def test_nan_is_a_value(tmp_path: Path) -> None:
     assert np.isnan(read_checkpoint(save(tmp_path / "a.pth", {"w": torch.full((2,), float("nan"))})).tensors["w"]).all()
 
@@ -165,6 +245,16 @@ def test_torchscript(tmp_path: Path) -> None:
     torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), path)
     assert sniff(path) == "torchscript"
     refused(path, "TorchScript", "state_dict()")
+
+
+def test_a_tar_of_torch_0_1(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.pth", tmp_path / "b.tar"
+    for file, members in ((path, ("sys_info", "pickle", "tensors", "storages")), (other, ("notes", "sys_info"))):
+        with tarfile.open(file, "w:", format=tarfile.PAX_FORMAT) as archive:
+            for member in members:
+                archive.addfile(tarfile.TarInfo(member))
+    assert (sniff(path), sniff(other)) == ("torch-tar", "tar")
+    refused(path, "from before 0.2", "later PyTorch")
 
 
 def test_sparse(tmp_path: Path) -> None:
@@ -227,3 +317,17 @@ def test_a_record_shorter_than_its_tensor(tmp_path: Path) -> None:
                 data = data.replace(b"K@", b"J\xff\xff\xff\x0f")
             new.writestr(name, data)
     refused(short)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_fine_tuned_models(tmp_path: Path, name: str) -> None:
+    tuned = MAKERS[name](tmp_path)
+    found = read_checkpoint(tuned.path)
+    assert list(found.tensors) == list(tuned.state)
+    for key, tensor in tuned.state.items():
+        assert str(found.tensors[key].dtype) == str(tensor.dtype).removeprefix("torch.")
+        np.testing.assert_array_equal(found.tensors[key].astype(np.float64), tensor.double().numpy())
+    assert found.tensors[f"{tuned.head}.weight"].shape[0] == tuned.classes
+    logits = tuned.logits(smooth_images(3, (64, 64), 5, 4))
+    assert logits.shape == (4, tuned.classes) and logits.dtype == np.float64
+    assert_tells_images_apart(logits)
