@@ -6,13 +6,14 @@ import pytest
 
 from porter.recipe import find_recipe
 from tests.conftest import SlimMaker, WeightsMaker
-from tests.parity import check_parity
+from tests.parity import check_parity, check_small
 from tests.slim_files import SlimFile
 
 RECIPE = find_recipe("resnet_v2")
 KERAS = list(RECIPE.zoos["keras"].only)
-CASES = [(variant, framework, size) for variant in KERAS for framework in ("torch", "tf") for size in ("224", "299", "191x160", "any")]
-QUICK = [("resnet50v2", "torch", "224"), ("resnet50v2", "tf", "97x128")]
+CASES = [(variant, framework, size) for variant in KERAS for framework in ("torch", "tf") for size in ("224", "299", "any")]
+SMALL = (97, 128)
+QUICK = [("resnet50v2", "torch", "224")]
 
 
 @pytest.mark.parametrize(("variant", "framework", "size"), QUICK)
@@ -27,9 +28,12 @@ def test_keras_everywhere(variant: str, framework: str, size: str, weights_file:
     check_parity(variant, "keras", framework, weights_file(variant, "keras", ".h5"), tmp_path, size)
 
 
-@pytest.mark.parametrize(("framework", "size"), [("torch", "97x128")])
-def test_slim(framework: str, size: str, slim_file: SlimMaker, tmp_path: Path) -> None:
-    found = check_parity("resnet50v2", "slim", framework, slim_file(SlimFile("resnet50v2")), tmp_path, size)
+def test_keras_in_keras(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    check_small("resnet50v2", "keras", "tf", weights_file("resnet50v2", "keras", ".h5"), tmp_path, SMALL)
+
+
+def test_slim(slim_file: SlimMaker, tmp_path: Path) -> None:
+    found = check_small("resnet50v2", "slim", "torch", slim_file(SlimFile("resnet50v2")), tmp_path, SMALL)
     assert not found.uncompared
 
 

@@ -230,7 +230,7 @@ def _inherit(own: Zoo, parent: Zoo) -> Zoo:
     taken: dict[str, Any] = {}
     for key in _INHERITED:
         mine, theirs = getattr(own, key), getattr(parent, key)
-        if isinstance(mine, tuple):
+        if isinstance(mine, tuple) and key != "only":
             taken[key] = (*mine, *theirs)
         elif isinstance(mine, dict):
             taken[key] = {**theirs, **mine}
