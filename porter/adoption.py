@@ -78,12 +78,18 @@ def fit_by_graph(
         if path in tensor_shapes(graph)
     }
     _expect_filled(graph, found, checkpoint)
+    constants = {
+        tensor: f"its numbers are the constants of {path}"
+        for path, layer in grafted.layers.items()
+        if isinstance(graph.by_path[path].op, Affine)
+        for tensor in file.by_name[layer].tensors.values()
+    }
     plain = not differences and grafted.plain
     return Fit(
         graph=graph,
         found=found,
         transforms={graph.output: ("drop_background",)} if drops else {},
-        ignored=dict.fromkeys(checkpoint.tensors.keys() - set(found.values()), AFTER),
+        ignored={name: constants.get(name, AFTER) for name in checkpoint.tensors.keys() - set(found.values())},
         source_classes=_rows(grafted.graph),
         own_head=own,
         background=background and keep_background,

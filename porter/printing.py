@@ -31,6 +31,7 @@ def conversion(made: Conversion) -> str:
     size = "any input size" if record.input.size is None else "input {}x{} only".format(*record.input.size)
     lines = [
         f"{record.variant} from {record.zoo} to {record.framework}: {made.port.folder}",
+        f"  file     {'; '.join((f'{record.source.file}, {record.source.format}', *record.source.notes))}",
         f"  tensors  {len(lists.used)} used, {len(lists.ignored)} ignored, {len(lists.filled)} filled",
         f"  classes  {record.classes}" + (f" of the file's {record.source_classes}" if _differ(record) else ""),
         f"  padding  {_pads_summary(record.pads)}; {size}",

@@ -197,10 +197,12 @@ KINDS: Mapping[str, Kind] = {
     "several-dense-old-h5": Kind(several_dense, V1, 6, ".h5", False, old=True),
     "features-keras": Kind(features, V2, 0, ".keras", False),
     "own-classes-weights": Kind(own_classes, V2, 7, ".weights.h5", False),
+    "tutorial-old-folder": Kind(tutorial, V2, 1, "", True, old=True),
+    "several-dense-folder": Kind(several_dense, V1, 6, "", False),
     "own-classes-v1-h5": Kind(own_classes_v1, V1, 7, ".h5", False),
 }
-WHOLE = tuple(name for name, kind in KINDS.items() if kind.suffix != ".weights.h5")
-"""Those that carry their graph."""
+WHOLE = tuple(name for name, kind in KINDS.items() if kind.suffix in (".keras", ".h5"))
+"""Those that carry the config of the Keras model."""
 
 
 def make_finetuned(name: str, folder: Path) -> FineTuned:
@@ -214,6 +216,8 @@ def make_finetuned(name: str, folder: Path) -> FineTuned:
     model, path = kind.make(keras), folder / f"{name}{kind.suffix}"
     if kind.suffix == ".weights.h5":
         model.save_weights(path)
+    elif not kind.suffix:  # a SavedModel
+        model.save(path, save_format="tf") if kind.old else model.export(path, verbose=False)
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # "This file format is considered legacy"

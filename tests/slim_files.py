@@ -14,7 +14,7 @@ import numpy as np
 from porter.dtypes import Array
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.tf.runtime import import_tensorflow, quiet_logger
-from porter.frameworks.tf.slim import SlimNetwork, construct
+from porter.frameworks.tf.slim.networks import SlimNetwork, construct
 from tests.support import source_checkpoint
 
 SMALL = ("mobilenet_v1_0.25", "mobilenet_v2_0.35")

@@ -88,6 +88,12 @@ def test_scaled_pixels_stay_in_the_graph() -> None:
     assert found.scaling == (Affine((1 / 127.5,), (-1.0,)),)
 
 
+def test_statistics_that_became_constants_are_listed_as_such() -> None:
+    scaling = FileNode("normalization", Affine((0.5,), (0.0,)), (), {"mean": "normalization/mean"}, "normalization")
+    found = fit(inserted(FILE, layer_of(DRAFT, "stem/conv"), scaling))
+    assert found.ignored == {"normalization/mean": "its numbers are the constants of input/normalization"}
+
+
 def test_the_recipes_own_head_is_the_head_and_layers_behind_it_are_listed() -> None:
     file = appended(FILE, dense("verdict", 2), FileNode("softmax", OutputActivation("softmax"), ()))
     found = fit(file)

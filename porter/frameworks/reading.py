@@ -54,27 +54,27 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def _read(path: Path, format: str) -> Checkpoint:
     match format:
         case "keras-h5":
-            from porter.frameworks.tf.read_h5 import read_h5
+            from porter.frameworks.tf.keras_files.read_h5 import read_h5
 
             return read_h5(path)
         case "keras-weights-h5":
-            from porter.frameworks.tf.read_keras import read_weights_h5
+            from porter.frameworks.tf.keras_files.read_keras import read_weights_h5
 
             return read_weights_h5(path)
         case "keras":
-            from porter.frameworks.tf.read_keras import read_keras
+            from porter.frameworks.tf.keras_files.read_keras import read_keras
 
             return read_keras(path)
         case "tf-checkpoint-v1" | "tf-checkpoint-v2":
-            from porter.frameworks.tf.read_checkpoint import read_tf_checkpoint
+            from porter.frameworks.tf.graph_files.read_checkpoint import read_tf_checkpoint
 
             return read_tf_checkpoint(path)
         case "frozen-graph":
-            from porter.frameworks.tf.read_graph import read_frozen_graph
+            from porter.frameworks.tf.graph_files.read_graph import read_frozen_graph
 
             return read_frozen_graph(path)
         case "saved-model":
-            from porter.frameworks.tf.read_graph import read_saved_model
+            from porter.frameworks.tf.graph_files.read_graph import read_saved_model
 
             return read_saved_model(path)
         case "safetensors":

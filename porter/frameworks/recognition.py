@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from porter.errors import FileError
-from porter.frameworks.tf.checkpoint_files import (
+from porter.frameworks.tf.graph_files.checkpoint_files import (
     TABLE_MAGIC,
     find_checkpoint,
     is_checkpoint_folder,
@@ -142,7 +142,7 @@ def _format(path: Path, head: bytes, tail: bytes) -> str:
 
 
 def _hdf5(path: Path) -> str:
-    from porter.frameworks.tf.hdf5 import hdf5_format, open_hdf5
+    from porter.frameworks.tf.keras_files.hdf5 import hdf5_format, open_hdf5
 
     with open_hdf5(path) as file:
         return hdf5_format(file)

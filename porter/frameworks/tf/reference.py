@@ -1,4 +1,4 @@
-"""The zoos' own implementations: keras.applications, loaded by its own layer names, and TF-slim (porter.frameworks.tf.slim)."""
+"""The zoos' own implementations: keras.applications, loaded by its own layer names, and TF-slim."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
-from porter.frameworks.tf.slim import build_slim
+from porter.frameworks.tf.slim.networks import build_slim
 
 REFERENCES: tuple[str, ...] = ("keras", "tf_slim")
 

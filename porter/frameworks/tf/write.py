@@ -10,8 +10,8 @@ from zipfile import ZipFile, ZipInfo
 from porter.dtypes import Array, Dtype
 from porter.frameworks import Tensors
 from porter.frameworks.tf.build import build
+from porter.frameworks.tf.keras_files.read_keras import read_keras
 from porter.frameworks.tf.layout import expect_cover, layer_names, tensor_names, to_canonical
-from porter.frameworks.tf.read_keras import read_keras
 from porter.graph import tensor_shapes
 from porter.plan import Plan
 

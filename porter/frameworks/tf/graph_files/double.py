@@ -1,0 +1,137 @@
+"""A GraphDef in another floating type: its constants, the types of its ops, and batch norms, which have no kernel in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from porter.dtypes import Array
+from porter.errors import FileError, MappingError, MissingFramework
+from porter.frameworks.tf.graph_files.definition import op_name, output_index
+from porter.frameworks.tf.runtime import import_tensorflow
+
+_FUSED_NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+_NORM_OF_2015 = "BatchNormWithGlobalNormalization"
+
+
+def with_constants(graph: Any, tensors: Mapping[str, Array], most: int) -> Any:
+    """`graph` with the arrays of `tensors` as the values of the Const ops of these names.
+
+    Args:
+        most: bytes that the graph's other constants may unpack to; a GraphDef may state one number and a shape.
+
+    Raises:
+        MappingError: an array of another shape than its constant.
+        FileError: the constants are larger than `most`, or one cannot be read.
+    """
+    make_ndarray, make_proto = import_tensorflow().make_ndarray, import_tensorflow().make_tensor_proto
+    found = type(graph)()
+    found.CopyFrom(graph)
+    for node in found.node:
+        if node.op != "Const":
+            continue
+        proto = node.attr["value"].tensor
+        shape = tuple(int(dimension.size) for dimension in proto.tensor_shape.dim)
+        if node.name in tensors:
+            array = tensors[node.name]
+            if array.shape != shape:
+                raise MappingError(f"expected shape {shape}, got {array.shape}", where=node.name)
+        else:
+            most -= math.prod(shape) * 8
+            if most < 0 or min(shape, default=0) < 0:
+                raise FileError("the constants of this graph are larger than its file can hold", where=node.name)
+            try:
+                array = make_ndarray(proto)
+            except (TypeError, ValueError) as error:
+                raise FileError(f"this constant cannot be read: {error}", where=node.name) from None
+        proto.CopyFrom(make_proto(array))
+    return found
+
+
+def in_dtype(graph: Any, dtype: str, decimal_epsilons: bool = False) -> Any:
+    """`graph` with every floating type replaced by `dtype`: `float32` or `float64`.
+
+    In float64 a batch norm of inference becomes Sub, Mul, Rsqrt and AddV2, the last under the norm's own name: TensorFlow's
+    FusedBatchNorm has kernels for half, bfloat16 and float inputs alone (core/kernels/fused_batch_norm_op.cc). So does
+    BatchNormWithGlobalNormalization in either type, since today's TensorFlow refuses it in new graphs (core/ops/nn_ops.cc).
+
+    Args:
+        decimal_epsilons: for a graph made here from code that says 0.001: a GraphDef holds epsilons as float32, and in float64
+            this gives back the number that the code has. A file's epsilon is the float32 that the file stores.
+
+    Raises:
+        MissingFramework: a batch norm that normalises by the batch itself, or whose other outputs are read.
+    """
+    tensorflow = import_tensorflow()
+    target = getattr(tensorflow, dtype).as_datatype_enum
+    floats = {getattr(tensorflow, name).as_datatype_enum for name in ("half", "bfloat16", "float32", "float64")}
+    found = type(graph)(versions=graph.versions)
+    fused = {node.name: node for node in graph.node if node.op in _FUSED_NORMS}
+    for node in graph.node:
+        _expect_inference(node, fused)
+        if (node.name in fused and dtype == "float64") or node.op == _NORM_OF_2015:
+            found.node.extend(_parted_norm(tensorflow, node, target, decimal_epsilons))
+        else:
+            copy = found.node.add()
+            copy.CopyFrom(node)
+            _retype(tensorflow, copy, floats, target)
+    return found
+
+
+def _expect_inference(node: Any, fused: Mapping[str, Any]) -> None:
+    # An attribute that is left out has its default, and the default of is_training is True (core/ops/nn_ops.cc).
+    if node.name in fused and ("is_training" not in node.attr or node.attr["is_training"].b):
+        raise MissingFramework(
+            f"this {node.op} normalises by the batch that it sees", where=node.name, next="freeze it for inference"
+        )
+    for source in node.input:
+        if output_index(source) and op_name(source) in fused:
+            raise MissingFramework(f"reads the batch statistics '{source}'", where=node.name, next="freeze it for inference")
+
+
+def _parted_norm(tensorflow: Any, node: Any, target: int, decimal_epsilons: bool) -> list[Any]:
+    """(x - mean) * (gamma * rsqrt(variance + epsilon)) + beta."""
+    if node.op == _NORM_OF_2015:
+        x, mean, variance, beta, gamma = node.input
+        stored = node.attr["variance_epsilon"].f
+        if not node.attr["scale_after_normalization"].b:
+            gamma = ""
+    else:
+        x, gamma, beta, mean, variance = node.input
+        stored = node.attr["epsilon"].f if "epsilon" in node.attr else 1e-4  # the default (core/ops/nn_ops.cc)
+    epsilon = float(str(np.float32(stored))) if decimal_epsilons else float(np.float32(stored))
+    part = f"{node.name}/porter_".__add__
+    constant = type(node)(name=part("epsilon"), op="Const")
+    constant.attr["dtype"].type = target
+    value = np.array(epsilon, tensorflow.as_dtype(target).as_numpy_dtype)
+    constant.attr["value"].tensor.CopyFrom(tensorflow.make_tensor_proto(value))
+    steps = [
+        ("AddV2", part("variance"), variance, constant.name),
+        ("Rsqrt", part("scale"), part("variance")),
+        *([("Mul", part("scaled_gamma"), gamma, part("scale"))] if gamma else []),
+        ("Sub", part("centred"), x, mean),
+        ("Mul", part("scaled"), part("centred"), part("scaled_gamma" if gamma else "scale")),
+        ("AddV2", node.name, part("scaled"), beta),
+    ]
+    found = [constant]
+    for op, name, *inputs in steps:
+        found.append(type(node)(name=name, op=op, input=inputs))
+        found[-1].attr["T"].type = target
+    return found
+
+
+def _retype(tensorflow: Any, node: Any, floats: set[int], target: int) -> None:
+    for value in node.attr.values():
+        kind = value.WhichOneof("value")
+        if kind == "type" and value.type in floats:
+            value.type = target
+        elif kind == "list":
+            for index, each in enumerate(value.list.type):
+                if each in floats:
+                    value.list.type[index] = target
+        elif kind == "tensor" and value.tensor.dtype in floats:
+            array = tensorflow.make_ndarray(value.tensor).astype(tensorflow.as_dtype(target).as_numpy_dtype)
+            value.tensor.CopyFrom(tensorflow.make_tensor_proto(array))

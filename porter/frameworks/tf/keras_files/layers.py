@@ -1,0 +1,209 @@
+"""What one Keras layer computes, from its config alone, in porter's ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from porter.errors import PaddingError
+from porter.frameworks.file_graph import Foreign, OutputActivation
+from porter.frameworks.tf.keras_files.layer import Layer, Step, count, flag
+from porter.frameworks.tf.keras_files.scaling import normalization, rescaling
+from porter.frameworks.tf.keras_files.versions import OPERATION
+from porter.frameworks.tf.keras_files.windows import convolution, pool
+from porter.graph import (
+    Add,
+    BatchNorm,
+    Concat,
+    Conv,
+    Dense,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    Relu,
+    Relu6,
+)
+
+INERT = frozenset(
+    {
+        *("ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "Identity"),
+        *("SpatialDropout1D", "SpatialDropout2D"),
+        *("AugMix", "CutMix", "Equalization", "MixUp", "RandAugment", "Solarization"),
+        *("RandomBrightness", "RandomColorDegeneration", "RandomColorJitter", "RandomContrast", "RandomCrop"),
+        *("RandomElasticTransform", "RandomErasing", "RandomFlip", "RandomGaussianBlur", "RandomGrayscale", "RandomHeight"),
+        *("RandomHue", "RandomInvert", "RandomPerspective", "RandomPosterization", "RandomRotation", "RandomSaturation"),
+        *("RandomSharpness", "RandomShear", "RandomTranslation", "RandomWidth", "RandomZoom"),
+    }
+)
+"""Layers that give their input back outside of training; RandomCrop where the size is right (`_changes_size`)."""
+TRAINED = frozenset({*INERT, "BatchNormalization"}) - {"ActivityRegularization", "Identity"}
+"""Layers that do something else when they are called with training=True."""
+
+_ROLES: Mapping[str, str] = {
+    "kernel": "kernel",
+    "depthwise_kernel": "kernel",
+    "bias": "bias",
+    "gamma": "gamma",
+    "beta": "beta",
+    "moving_mean": "mean",
+    "moving_variance": "variance",
+}
+"""A variable's role in porter.graph."""
+
+
+def activation_step(value: Any) -> Step | None:
+    """What an `activation` argument names; None where it does nothing.
+
+    Keras 3 writes its own activations as texts, and an object for a function of the user's. `relu6` was an activation of
+    keras.applications.mobilenet before Keras had one (Keras 2.0.6 to 2.2.0).
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        name = value.get("config") if isinstance(value, dict) else None
+        return Foreign(f"activation of the user's own: {name!r:.60}")
+    name = value.removeprefix("keras.applications.mobilenet.").removeprefix("keras.activations.")
+    steps: dict[str, Step | None] = {
+        "linear": None,
+        "relu": Relu(),
+        "relu6": Relu6(),
+        "softmax": OutputActivation("softmax"),
+        "sigmoid": OutputActivation("sigmoid"),
+    }
+    return steps[name] if name in steps else Foreign(f"activation '{name:.60}'")
+
+
+def layer_step(layer: Layer) -> Step | None:
+    """What a layer computes before its activation; None where it gives its input back.
+
+    Raises:
+        ValueError, TypeError, KeyError: a config that says nothing of what the layer needs.
+    """
+    if layer.kind in INERT and not _changes_size(layer):
+        return None
+    maker = _MAKERS.get(layer.kind)
+    if maker is None:
+        return Foreign(layer.kind)
+    if layer.arguments.get("data_format") not in (None, "channels_last"):
+        return Foreign(f"{layer.kind} with channels first")
+    try:
+        return maker(layer)
+    except PaddingError as error:
+        return Foreign(f"{layer.kind} with {error.message}")
+
+
+def layer_roles(variables: Iterable[str], step: Step | None) -> dict[str, str]:
+    """Role to variable, for a layer's variables by name; the names are the roles where porter.graph has none for them."""
+    if isinstance(step, Conv | Dense | BatchNorm):
+        return {_ROLES[name]: name for name in variables if name in _ROLES}
+    return {name: name for name in variables}
+
+
+def _changes_size(layer: Layer) -> bool:
+    """Whether a RandomCrop, which crops the middle outside of training, gives another size than its input's."""
+    return layer.kind == "RandomCrop" and (layer.arguments["height"], layer.arguments["width"]) != layer.shape.size
+
+
+def _dense(layer: Layer) -> Step:
+    bias = flag(layer.arguments, "use_bias")
+    if not layer.shape.per_channel:
+        return Foreign(f"Dense over a {layer.shape} map")
+    if "kernel" not in layer.variables or (bias and "bias" not in layer.variables):
+        return Foreign("Dense without its weights in the file")
+    return Dense(count(layer.arguments["units"]), bias)
+
+
+def _batch_norm(layer: Layer) -> Step:
+    axis = layer.arguments.get("axis", -1)
+    if axis not in (-1, 1 if layer.shape.flat else 3):
+        return Foreign(f"BatchNormalization over axis {axis!r:.20}")
+    if layer.arguments.get("renorm"):
+        return Foreign("BatchNormalization with renorm")
+    if layer.arguments.get("mode", 0) != 0:
+        return Foreign(f"BatchNormalization in Keras 1's mode {layer.arguments['mode']!r:.20}")
+    scale, center = flag(layer.arguments, "scale"), flag(layer.arguments, "center")
+    wanted = {"gamma": scale, "beta": center, "moving_mean": True, "moving_variance": True}
+    if any(name not in layer.variables for name, needed in wanted.items() if needed):
+        return Foreign("BatchNormalization without its weights in the file")
+    # The decimals of a share are those of its decay: 1 - 0.999 is not 0.001 in binary.
+    return BatchNorm(float(layer.arguments["epsilon"]), round(1 - float(layer.arguments.get("momentum", 0.99)), 12), scale, center)
+
+
+def _global_pool(layer: Layer) -> Step:
+    return GlobalAvgPool() if layer.kind == "GlobalAveragePooling2D" else GlobalMaxPool()
+
+
+def _relu(layer: Layer) -> Step:
+    most = layer.arguments.get("max_value")
+    others = {"max_value": most not in (None, 6)} | {
+        name: bool(layer.arguments.get(name)) for name in ("negative_slope", "threshold")
+    }
+    if any(others.values()):
+        said = ", ".join(f"{name} {layer.arguments[name]!r:.20}" for name, unusual in others.items() if unusual)
+        return Foreign(f"ReLU with {said}")
+    return Relu() if most is None else Relu6()
+
+
+def _activation(layer: Layer) -> Step | None:
+    return activation_step(layer.arguments["activation"])
+
+
+def _softmax(layer: Layer) -> Step:
+    axis = layer.arguments.get("axis", -1)
+    return OutputActivation("softmax") if axis in (-1, 1 if layer.shape.flat else 3) else Foreign(f"Softmax over axis {axis!r:.20}")
+
+
+def _merge(layer: Layer) -> Step:
+    if layer.kind == "Add":
+        return Add()
+    axis = layer.arguments.get("axis", -1)
+    return Concat() if axis in (-1, 1 if layer.shape.flat else 3) else Foreign(f"Concatenate over axis {axis!r:.20}")
+
+
+def _reshape(layer: Layer) -> Step | None:
+    return None if layer.shape.per_channel else Foreign(f"{layer.kind} of a {layer.shape} map")
+
+
+def _resize(layer: Layer) -> Step | None:
+    """To the size that its input has, Resizing and CenterCrop give their input back."""
+    size = (layer.arguments["height"], layer.arguments["width"])
+    return None if size == layer.shape.size else Foreign(f"{layer.kind} to {size[0]}x{size[1]}")
+
+
+def _rescaling(layer: Layer) -> Step:
+    return rescaling(layer.arguments)
+
+
+def _normalization(layer: Layer) -> Step:
+    return normalization(layer.arguments, layer.shape.flat, layer.variables)
+
+
+_Maker = Callable[[Layer], Step | None]
+_MAKERS: Mapping[str, _Maker] = {
+    "Conv2D": convolution,
+    "DepthwiseConv2D": convolution,
+    "Dense": _dense,
+    "BatchNormalization": _batch_norm,
+    "MaxPooling2D": pool,
+    "AveragePooling2D": pool,
+    "GlobalAveragePooling2D": _global_pool,
+    "GlobalMaxPooling2D": _global_pool,
+    "ReLU": _relu,
+    "Activation": _activation,
+    "Softmax": _softmax,
+    "Add": _merge,
+    "Concatenate": _merge,
+    "Flatten": _reshape,
+    "Reshape": _reshape,
+    "Resizing": _resize,
+    "CenterCrop": _resize,
+    "Rescaling": _rescaling,
+    "Normalization": _normalization,
+}
+_BARE = frozenset({*_MAKERS, *INERT, "InputLayer", "TFOpLambda", "ZeroPadding2D"}) - {
+    *("Conv2D", "DepthwiseConv2D", "Dense", "BatchNormalization", "Normalization")
+}
+
+
+def holds_tensors(kind: str) -> bool:
+    """Whether layers of a class may have tensors: what is not known here may."""
+    return kind not in _BARE and not kind.startswith(OPERATION)

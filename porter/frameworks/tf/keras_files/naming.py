@@ -1,0 +1,77 @@
+"""Names of a Keras file's tensors: `layer/variable`, nested models flattened."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import h5py
+
+from porter.frameworks.tf.keras_files.hdf5 import Hdf5
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer that holds variables.
+
+    Attributes:
+        name: its own name.
+        qualified: its name behind those of the models that it is nested in, `/` between them.
+    """
+
+    name: str
+    qualified: str
+    variables: Mapping[str, h5py.Dataset]
+
+
+def name_tensors(file: Hdf5, layers: Sequence[Layer]) -> dict[str, h5py.Dataset]:
+    """`layer/variable` to dataset. A recipe knows a backbone's layers by their own names, so nesting is shown only where two
+    layers share a name.
+
+    Raises:
+        FileError: two tensors of one name even so.
+    """
+    claims = Counter(layer.name for layer in layers)
+    tensors: dict[str, h5py.Dataset] = {}
+    for layer in layers:
+        prefix = layer.name if claims[layer.name] == 1 else layer.qualified
+        for variable, dataset in layer.variables.items():
+            name = f"{prefix}/{variable}"
+            if name in tensors:
+                raise file.refuse(f"two tensors are named '{name}': '{tensors[name].name}' and '{dataset.name}'")
+            tensors[name] = dataset
+    return tensors
+
+
+def name_layers(
+    holders: Sequence[tuple[str, ...]], layers: Iterable[tuple[str, ...]], tensors: Iterable[str]
+) -> dict[tuple[str, ...], str]:
+    """The name under which `name_tensors` put each layer's tensors; for layers without tensors one that no other layer has.
+
+    A legacy file knows the outermost model that a layer is nested in and not always the ones between, so every way of leaving
+    some out is tried, the whole path first.
+
+    Args:
+        holders: layers that may have tensors, by the names of the models around them and their own.
+        layers: all of them.
+        tensors: names as `name_tensors` gave them.
+    """
+    free = {tensor.rpartition("/")[0] for tensor in tensors}
+    names: dict[tuple[str, ...], str] = {}
+    # What is nested least has first choice of a name that stands alone.
+    for path in sorted(set(holders), key=len):
+        spellings = ["/".join(path), "/".join((path[0], *path[-1:])), *("/".join(path[start:]) for start in range(1, len(path)))]
+        found = next((spelling for spelling in spellings if spelling in free), None)
+        if found is not None:
+            free.discard(found)
+            names[path] = found
+    taken = set(names.values())
+    for path in layers:
+        if path not in names:
+            spelling = next((one for one in (path[-1], "/".join(path)) if one not in taken), "/".join(path))
+            while spelling in taken:
+                spelling += "'"
+            names[path] = spelling
+            taken.add(spelling)
+    return names

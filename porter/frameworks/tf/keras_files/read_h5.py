@@ -1,0 +1,113 @@
+"""Keras's legacy .h5, weights alone or a whole model, as Keras 1, 2 and 3 write it.
+
+Layout: attribute `layer_names` in topological order; a group per layer with attribute `weight_names`, which are paths of datasets
+inside that group (keras/src/legacy/saving/legacy_h5_format.py). A whole model has the same under `model_weights`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import h5py
+
+from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.tf.keras_files.flow import names_within
+from porter.frameworks.tf.keras_files.graph import read_graph
+from porter.frameworks.tf.keras_files.hdf5 import (
+    Hdf5,
+    dataset_of,
+    group_of,
+    has_child,
+    names_attribute,
+    open_hdf5,
+    read_datasets,
+    text_attribute,
+)
+from porter.frameworks.tf.keras_files.naming import Layer, name_tensors
+
+_KERAS_1_VARIABLES = {"W": "kernel", "b": "bias", "running_mean": "moving_mean", "running_std": "moving_variance"}
+"""Keras 1 names a variable `layer_W`. Its `running_std` is handed to `K.batch_normalization` as the variance, and Keras 2 loads it
+as the moving variance unchanged."""
+_KERAS_1_NAME = re.compile(r"(?P<layer>.+)_(?P<variable>W|b|gamma|beta|running_mean|running_std|(?:depthwise|pointwise)_kernel)")
+
+_Scope = tuple[str, ...]
+_Variables = Mapping[str, h5py.Dataset]
+
+
+def read_h5(path: Path) -> Checkpoint:
+    """Reads a legacy Keras file. Tensors stand in the order of its layers; a whole model has its graph in `model_config`.
+
+    Raises:
+        FileError: damaged, incomplete, no tensors, kernels that Theano stored flipped, or a `model_config` that is none.
+    """
+    with open_hdf5(path) as file:
+        whole = has_child(file.root, "model_weights")
+        group = group_of(file, file.root, "model_weights") if whole else file.root
+        # Theano convolves where the others correlate: its kernels are flipped in both directions (Keras 2's _need_convert_kernel).
+        if text_attribute(file, group, "backend") == "theano":
+            raise file.refuse(
+                "the kernels were stored by Keras on Theano, which flips them", "load it in Keras 2 on TensorFlow and save it there"
+            )
+        names = names_attribute(file, group, "layer_names")
+        if has_child(group, "top_level_model_weights"):
+            names += ("top_level_model_weights",)
+        config = text_attribute(file, file.root, "model_config") if whole else None
+        inside = {} if config is None else names_within(config, str(path))
+        layers = [
+            layer for name in names for layer in _layers_of(file, group_of(file, group, name), name, inside.get(name, frozenset()))
+        ]
+        tensors = read_datasets(file, name_tensors(file, layers))
+        notes = ["read under 'model_weights'"] if whole else []
+        if has_child(file.root, "optimizer_weights"):
+            notes.append("looked past the optimiser's state")
+    graph = None if config is None else read_graph(config, tensors, str(path))
+    return Checkpoint(path, "keras-h5", "tf", tensors, tuple(notes), graph=graph)
+
+
+def _layers_of(file: Hdf5, group: h5py.Group, name: str, inside: Collection[str]) -> list[Layer]:
+    """The layers whose variables are in one group: the group's own, or those of the model that it is.
+
+    Weight names lead with whatever scopes were open when the variable was made (`conv1`, `conv1_1` in a second TF 1 session,
+    `model/conv1`), so the group's name is a layer's, whatever they say, unless they speak of several layers.
+
+    Args:
+        inside: names of the layers in the model that the group is, where the file says them.
+    """
+    scopes: dict[_Scope, dict[str, h5py.Dataset]] = {}
+    for weight in names_attribute(file, group, "weight_names"):
+        scope, variable = _split(weight)
+        variables = scopes.setdefault(scope, {})
+        if variable in variables:
+            raise file.refuse(f"layer '{name}' has two variables '{variable}'")
+        variables[variable] = dataset_of(file, group, weight)
+    if len(scopes) == 1 and not inside:
+        return [Layer(name, name, variables) for variables in scopes.values()]
+    layers = []
+    for scope, held in _renamed(scopes, inside).items():
+        inner = scope[1:] if scope[:1] == (name,) else scope
+        layers.append(Layer(inner[-1] if inner else name, "/".join((name, *inner)), held))
+    return layers
+
+
+def _renamed(scopes: Mapping[_Scope, _Variables], inside: Collection[str]) -> Mapping[_Scope, _Variables]:
+    """The scopes under the names of the layers that they are of.
+
+    TF 1 numbers a scope that it has seen before, as in a notebook whose cell was run again: `conv1_1` for the layer `conv1`.
+    """
+    found = {_without_number(scope, inside): variables for scope, variables in scopes.items()}
+    return found if len(found) == len(scopes) else scopes
+
+
+def _without_number(scope: _Scope, inside: Collection[str]) -> _Scope:
+    plain = re.sub(r"_\d+$", "", scope[-1]) if scope else ""
+    return (*scope[:-1], plain) if plain in inside and scope[-1] not in inside else scope
+
+
+def _split(weight: str) -> tuple[tuple[str, ...], str]:
+    """A weight's name as the scopes that it was made in and the variable's name in Keras 2 and 3."""
+    *scope, variable = weight.removesuffix(":0").split("/")
+    if not scope and (old := _KERAS_1_NAME.fullmatch(variable)):
+        return (old["layer"],), _KERAS_1_VARIABLES.get(old["variable"], old["variable"])
+    return tuple(scope), variable

@@ -1,0 +1,206 @@
+"""Keras 3's own formats: `.weights.h5`, and `.keras`, which is a zip of one with the model's config.
+
+A layer's variables are at `layers/CLASS_COUNTER/vars/0`, `/1` and so on, and those of a model in it at
+`layers/functional/layers/...`. What a number means is the order in which the class makes its variables, trainable ones first
+(keras/src/layers/layer.py, save_own_variables).
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import h5py
+
+from porter.errors import FileError
+from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.limits import most_bytes
+from porter.frameworks.tf.keras_files.config import Described, LayerPath, describe_layers
+from porter.frameworks.tf.keras_files.graph import read_graph
+from porter.frameworks.tf.keras_files.hdf5 import (
+    CONTAINERS,
+    Hdf5,
+    child_of,
+    dataset_of,
+    group_of,
+    has_child,
+    open_hdf5,
+    read_datasets,
+    text_attribute,
+    walk,
+)
+from porter.frameworks.tf.keras_files.naming import Layer, name_tensors
+
+_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
+_MOST_CONFIG = 64 << 20
+_NOT_THE_MODEL = frozenset({"optimizer"})
+
+_VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "conv2d": ("kernel", "bias"),
+    "conv2d_transpose": ("kernel", "bias"),
+    "depthwise_conv2d": ("depthwise_kernel", "bias"),
+    "separable_conv2d": ("depthwise_kernel", "pointwise_kernel", "bias"),
+    "dense": ("kernel", "bias"),
+}
+"""Variables by class. A bias comes last, so a layer without one has one number less."""
+_NORMALIZATION = ("mean", "variance", "count")
+"""What a Normalization that was adapted to data keeps (keras/src/layers/preprocessing/normalization.py, build)."""
+_RENORM = ("moving_stddev", "renorm_mean", "renorm_stddev")
+
+
+def read_weights_h5(path: Path) -> Checkpoint:
+    """Reads a `.weights.h5`. Later Keras 3 stores each layer's name in it; without them, names are `class_counter/variable`.
+
+    Raises:
+        FileError: damaged, or a layer has other variables than its class.
+    """
+    with open_hdf5(path) as file:
+        return _read(file, "keras-weights-h5", {})
+
+
+def read_keras(path: Path) -> Checkpoint:
+    """Reads a `.keras` archive; only its config and its weights, both in memory, are looked at.
+
+    Raises:
+        FileError: damaged, incomplete, or a layer has other variables than its config says.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            config = _member(archive, path, _CONFIG, _MOST_CONFIG)
+            image = _member(archive, path, _WEIGHTS, most_bytes(path.stat().st_size))
+    # zipfile answers a damaged, encrypted or oddly compressed member with any of these.
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
+        raise FileError(f"this .keras archive is cut short or damaged: {error}", where=str(path), next="fetch it again") from None
+    with open_hdf5(path, image) as file:
+        checkpoint = _read(file, "keras", describe_layers(config, path))
+    return replace(checkpoint, graph=read_graph(config, checkpoint.tensors, str(path)))
+
+
+def _member(archive: zipfile.ZipFile, path: Path, name: str, limit: int) -> bytes:
+    members = [member for member in archive.infolist() if member.filename == name]
+    if len(members) != 1:
+        raise FileError(f"expected one '{name}' in this .keras archive, found {len(members)}", where=str(path))
+    if members[0].file_size > limit:
+        raise FileError(f"'{name}' declares {members[0].file_size} bytes, more than the {limit} expected", where=str(path))
+    # zipfile stops at the declared size and checks the CRC there.
+    return archive.read(members[0])
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A layer's variables as the file keeps them: by number, under its path, with its name where the file has it."""
+
+    path: LayerPath
+    name: str | None
+    numbered: Mapping[str, h5py.Dataset]
+
+
+def _read(file: Hdf5, format: str, described: Mapping[LayerPath, Described]) -> Checkpoint:
+    stored = _all_stored(file)
+    names = {path: layer.name for path, layer in stored.items() if layer.name} | {
+        path: layer.name for path, layer in described.items()
+    }
+    ranks = {path: rank for rank, path in enumerate(described)}
+    holders = sorted((layer for layer in stored.values() if layer.numbered), key=lambda layer: _order(layer.path, ranks))
+    counted = any(layer.path and not any(step in names for step in _steps(layer.path)) for layer in holders)
+    notes = ["looked past the optimiser's state"] if has_child(file.root, "optimizer") else []
+    if counted:
+        notes.append("the file holds no layer names: layers are named by class and counter")
+    layers = []
+    for layer in holders:
+        levels = [step[-1] if counted else names.get(step, step[-1]) for step in _steps(layer.path)] or [layer.name or "model"]
+        variables, note = _variables(file, layer, described.get(layer.path))
+        notes += note
+        layers.append(Layer(levels[-1], "/".join(levels), variables))
+    return Checkpoint(file.path, format, "tf", read_datasets(file, name_tensors(file, layers)), tuple(notes), counted)
+
+
+def _steps(path: LayerPath) -> list[LayerPath]:
+    """The models that a layer is nested in, outermost first, and the layer."""
+    return [path[: depth + 1] for depth in range(len(path))]
+
+
+def _all_stored(file: Hdf5) -> dict[LayerPath, _Stored]:
+    found: dict[LayerPath, _Stored] = {}
+    for path, group in walk(file, file.root, _NOT_THE_MODEL):
+        layer = _stored(file, path, group)
+        if layer is None:
+            continue
+        if layer.path in found:
+            raise file.refuse(f"layer '{'/'.join(layer.path)}' stands twice in the file")
+        found[layer.path] = layer
+    return found
+
+
+def _stored(file: Hdf5, path: tuple[str, ...], group: h5py.Group) -> _Stored | None:
+    """The variables in one group, or None where it has none or they are a dropout's random state."""
+    if not has_child(group, "vars") or "seed_generator" in path:
+        return None
+    if not isinstance(child_of(file, group, "vars"), h5py.Group):
+        raise file.refuse(f"expected a group of variables at '{group.name}/vars', got a dataset")
+    variables = group_of(file, group, "vars")
+    numbers = sorted(variables, key=lambda key: (len(key), key))
+    if numbers != [str(number) for number in range(len(numbers))]:
+        raise file.refuse(f"expected variables 0 to {len(numbers) - 1} in '{variables.name}', got {', '.join(numbers[:8])}")
+    numbered = {number: dataset_of(file, variables, number) for number in numbers}
+    return _Stored(_layer_path(path), text_attribute(file, variables, "name"), numbered)
+
+
+def _layer_path(path: tuple[str, ...]) -> LayerPath:
+    """A group's path without the containers, which stand at every other place from the first."""
+    return tuple(part for depth, part in enumerate(path) if depth % 2 or part not in CONTAINERS)
+
+
+def _order(path: LayerPath, ranks: Mapping[LayerPath, int]) -> tuple[object, ...]:
+    """The config's order; without a config classes by name and layers by counter, since HDF5 lists `_10` before `_2`."""
+    if path in ranks:
+        return (0, ranks[path])
+    return (1, *((_kind(part), int(part[len(_kind(part)) + 1 :] or 0)) for part in path))
+
+
+def _kind(counted: str) -> str:
+    return re.sub(r"_\d+$", "", counted)
+
+
+def _variables(file: Hdf5, stored: _Stored, described: Described | None) -> tuple[dict[str, h5py.Dataset], list[str]]:
+    """A layer's variables by name, and a note where the file leaves one open. Other classes than porter's keep the numbers."""
+    kind = described.kind if described else _kind(stored.path[-1]) if stored.path else ""
+    where, count = "/".join(stored.path), len(stored.numbered)
+    note: list[str] = []
+    if kind == "batch_normalization":
+        names = _norm_variables(file, where, count, described)
+        if described is None and count == 3:
+            note.append(f"{where} has three variables: read as beta, moving_mean, moving_variance (scale=False)")
+    elif kind == "normalization":
+        names = _NORMALIZATION
+    elif kind in _VARIABLES:
+        names = _VARIABLES[kind]
+        bias = described.arguments.get("use_bias", True) if described else count == len(names)
+        names = names if bias else names[:-1]
+    else:
+        names = tuple(stored.numbered)
+    if len(names) != count:
+        raise file.refuse(
+            f"layer '{where}' has {count} variables, expected {len(names)}: {', '.join(names)}",
+            "quantised and LoRA layers are not read: save the model without them",
+        )
+    return dict(zip(names, stored.numbered.values(), strict=True)), note
+
+
+def _norm_variables(file: Hdf5, where: str, count: int, described: Described | None) -> tuple[str, ...]:
+    """Gamma, beta and the statistics, in the order that BatchNormalization.build makes them.
+
+    Without a config three variables are taken as `scale=False` (beta stays), which every Inception has; `center=False` alone is
+    in no zoo.
+    """
+    statistics = ("moving_mean", "moving_variance")
+    if described is None:
+        known = {2: statistics, 3: ("beta", *statistics), 4: ("gamma", "beta", *statistics)}
+        return known.get(count, ("gamma", "beta", *statistics, *_RENORM))
+    arguments = described.arguments
+    affine = [name for name, key in (("gamma", "scale"), ("beta", "center")) if arguments.get(key, True)]
+    return (*affine, *statistics, *(_RENORM if arguments.get("renorm") else ()))

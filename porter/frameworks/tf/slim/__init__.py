@@ -1,0 +1,1 @@
+"""TF-slim's own networks, as the implementation that ports of its weights are compared with."""
