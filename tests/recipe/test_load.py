@@ -171,6 +171,8 @@ def test_what_a_zoo_inherits_and_what_not(tmp_path: Path) -> None:
 
 def test_a_zoo_without_a_variant_says_so(tmp_path: Path) -> None:
     narrow = "  narrow: {extends: home, only: [tiny]}\n  narrower: {extends: narrow}\n"
+    other = "  other: {extends: narrow, only: [tiny_wide]}\n"
+    assert list(load_recipe(write(tmp_path, VALID + narrow + other)).zoos_of("tiny_wide")) == ["home", "other"]
     recipe = load_recipe(write(tmp_path, VALID + narrow))
     assert list(recipe.zoos_of("tiny")) == ["home", "narrow", "narrower"] and list(recipe.zoos_of("tiny_wide")) == ["home"]
     for zoo in ("narrow", "narrower"):

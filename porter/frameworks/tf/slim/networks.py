@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from porter.dtypes import Dtype
@@ -19,6 +20,9 @@ from porter.frameworks.tf.slim.code import import_mobilenet_v1, import_mobilenet
 
 _MOST_POOLED = 7 * 32
 """Up to here slim's MobileNet v1 pools the whole last map; above, its 7x7 pool leaves several cells that its squeeze refuses."""
+
+_MOST_INCEPTION = 330
+"""Up to here slim's Inception v3 has a last map of at most 8x8, which its one average takes; above, its squeeze refuses."""
 
 
 @dataclass(frozen=True)
@@ -49,20 +53,26 @@ def build_slim(variant: str, classes: int, size: tuple[int, int], checkpoint: Ch
         MappingError: checkpoint and network do not cover each other, or a shape differs.
         MissingFramework: TensorFlow, tf-slim, tf_keras or mmdnn is not installed.
     """
-    tensorflow, v1 = import_tensorflow(), import_tensorflow().compat.v1
-    graph = tensorflow.Graph()
-    with graph.as_default():
-        images = v1.placeholder(tensorflow.float32, [None, *size, 3], name="input")
-        network = construct(variant, images, classes)
+    frozen, network = _frozen_network(variant, classes, size)
     variables = network.variables
     tensors = checkpoint.tensors
     expect_cover(variables.keys() - tensors.keys(), tensors.keys() - variables.keys(), where=str(checkpoint.path))
     for name, shape in variables.items():
         if tensors[name].shape != shape:
             raise MappingError(f"{name}: expected shape {shape}, got {tensors[name].shape}", where=str(checkpoint.path))
-    frozen = _frozen(graph.as_graph_def())
     layers = {**network.points, **_layers(frozen, variables)}
     return GraphRunner(frozen.SerializeToString(), tensors, [network.logits], dtype, layers, decimal_epsilons=True)
+
+
+@lru_cache(maxsize=1)
+def _frozen_network(variant: str, classes: int, size: tuple[int, int]) -> tuple[Any, SlimNetwork]:
+    """Slim's network without contents. A check asks for it in each number type, and slim's code takes seconds."""
+    tensorflow, v1 = import_tensorflow(), import_tensorflow().compat.v1
+    graph = tensorflow.Graph()
+    with graph.as_default():
+        images = v1.placeholder(tensorflow.float32, [None, *size, 3], name="input")
+        network = construct(variant, images, classes)
+    return _frozen(graph.as_graph_def()), network
 
 
 def construct(variant: str, images: Any, classes: int) -> SlimNetwork:
@@ -101,6 +111,9 @@ def _mobilenet_v2(images: Any, classes: int, arguments: Mapping[str, Any]) -> An
 
 
 def _inception_v3(images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:
+    rows, columns = images.shape.as_list()[1:3]
+    if max(rows, columns) > _MOST_INCEPTION:
+        raise UsageError(f"slim's Inception v3 takes images up to {_MOST_INCEPTION} rows and columns, got {rows}x{columns}")
     slim, code = import_slim(), import_net("inception_v3")
     with slim.arg_scope(code.inception_v3_arg_scope()):
         return code.inception_v3(images, classes, is_training=False, create_aux_logits=False, **arguments)
