@@ -68,8 +68,8 @@ def as_stock(recipe: Recipe, variant: str, framework: Framework, graph: Graph, t
     """
     if not classes:
         raise UsageError("the file has no head, which a stock class has", where="--stock", next="convert without --stock")
-    zoo = recipe.zoo(framework.DEFAULT_ZOO, variant)
     builder = framework.stock_class(variant, classes, size)
+    zoo = recipe.zoo(framework.DEFAULT_ZOO, variant)
     theirs = expand(recipe, variant, zoo, {"classes": classes})
     _expect_same(graph, theirs, size, builder.name)
     absorbed = _absorbable(graph, theirs)
@@ -89,11 +89,10 @@ def stock_arrays(framework: Framework, stock: Stock, tensors: Tensors, dtype: Dt
     for path, roles in tensor_shapes(stock.graph).items():
         node, layer = stock.graph.by_path[path], stock.layers[path]
         for role, (name, *_) in framework.tensor_names(stock.graph, node, layer.name).items():
-            if role not in tensors[path]:
+            array = tensors[path].get(role)
+            if array is None:
                 filled[name] = FILLINGS[role]
-            array = tensors[path].get(
-                role, np.full(roles.get(role, ()), FILLINGS.get(role), np.float32 if role in roles else np.int64)
-            )
+                array = np.full(roles.get(role, ()), filled[name], np.float32 if role in roles else np.int64)
             array = undo_transforms(layer.transforms, role, cast(array, dtype, name))
             arrays[name] = framework.from_canonical(stock.graph, node, role, array)
     return arrays, filled
