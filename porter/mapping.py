@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-import numpy as np
-
 from porter.averages import prefer_averages
 from porter.errors import MappingError
 from porter.fit import Fit, shape_text, some, without_head
+from porter.fixed import holds
 from porter.frameworks import Framework, get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Graph, is_depthwise, tensor_shapes
@@ -86,6 +85,8 @@ def fit_by_names(
     naming = name_layers(recipe, variant, zoo, draft, checkpoint, mapped)
     naming.expect_one(str(checkpoint.path))
     layers = dict(naming.layers)
+    current, zoo = zoo, zoo.at(naming.generation)
+    draft = expand(recipe, variant, zoo, {})
     located = locate(draft, framework, layers, zoo, checkpoint)
     outside = _outside(naming.prefix, located.unexpected)
     head = find_head(draft, framework, layers, checkpoint, located.unexpected, draft.output in mapped)
@@ -101,7 +102,7 @@ def fit_by_names(
             transforms[draft.output] = kept
     located = locate(graph, framework, {path: layers[path] for path in tensor_shapes(graph)}, zoo, checkpoint)
     ignored = {**located.ignored, **dict.fromkeys(head.after, AFTER_HEAD)}
-    warnings = head.warnings()
+    warnings = (*head.warnings(), *_said(current, zoo, naming.generation))
     if outside and head.within(naming.prefix):
         ignored |= dict.fromkeys(outside, f"beside the network, outside '{naming.prefix}'")
         warnings += (f"left out, since they stand outside '{naming.prefix}': {some(list(outside))}",)
@@ -131,6 +132,7 @@ def fit_by_names(
         today={
             name: naming.today[path].name + _variable(name, layers[path].name, framework.AVERAGE_SUFFIX)
             for (path, _), name in found.items()
+            if zoo is current
         },
         warnings=warnings,
         notes=(*naming.notes(), *averaged),
@@ -146,6 +148,15 @@ def _spelling(graph: Graph, framework: Framework, layers: Mapping[str, LayerName
     return 0
 
 
+def _said(current: Zoo, older: Zoo, generation: str | None) -> tuple[str, ...]:
+    """What to say where the code that wrote the file computed another function than today's."""
+    if older is current:
+        return ()
+    otherwise = [f"{name} {value}" for name, value in older.options.items() if value != current.options.get(name)]
+    otherwise += ["its own pads"] if older.padding != current.padding else []
+    return (f"the port computes what {generation} did, not what zoo '{current.name}' does today: {', '.join(otherwise)}",)
+
+
 def _outside(prefix: str, unexpected: tuple[str, ...]) -> tuple[str, ...]:
     """What stands beside the network in a file whose names lead with a prefix: a loss, metrics, a second network."""
     return tuple(name for name in unexpected if prefix and not name.startswith(prefix))
@@ -159,7 +170,7 @@ def _variable(name: str, layer: str, suffix: str | None) -> str:
 def _assert_ignored_values(zoo: Zoo, checkpoint: Checkpoint, ignored: Mapping[str, str]) -> None:
     for rule in zoo.ignore:
         for name in ignored:
-            if rule.equals is not None and fnmatchcase(name, rule.pattern) and not np.all(checkpoint.tensors[name] == rule.equals):
+            if rule.equals is not None and fnmatchcase(name, rule.pattern) and not holds(checkpoint.tensors[name], rule.equals):
                 raise MappingError(f"this tensor may be ignored only where it equals {rule.equals}", where=name)
 
 

@@ -16,7 +16,12 @@ from porter.verification.source import OwnBuild
 from tests.support import standin_graph, standin_tensors, strided_sites, with_convention
 
 SAME, SYMMETRIC = Convention("same"), Convention("explicit", (1, 1, 1, 1))
-WRONG = [("mobilenet_v1", "keras", SYMMETRIC), ("mobilenet_v2", "keras", SYMMETRIC), ("mobilenet_v2", "torchvision", SAME)]
+WRONG = [
+    ("mobilenet_v1", "keras", SYMMETRIC),
+    ("mobilenet_v2", "keras", SYMMETRIC),
+    ("mobilenet_v2", "torchvision", SAME),
+    ("resnet18", "torchvision", SAME),
+]
 # Keras v1 pads its strided depthwise convs (0,1) at every size, which only an odd map tells from SAME; these two sizes give
 # every one of them an odd map.
 ODD_SIZES = [(225, 201), (212, 212)]

@@ -192,10 +192,11 @@ def _compare(node: ast.Compare, variables: Variables) -> bool:
 
 
 def _item(values: Value, index: Value) -> Value:
-    if not isinstance(values, tuple):
-        raise RecipeError(f"only lists can be indexed, got {_show(values)}")
+    if not isinstance(values, tuple | str):
+        raise RecipeError(f"only lists and words can be indexed, got {_show(values)}")
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(values):
-        raise RecipeError(f"index {_show(index)} is outside a list of {len(values)}")
+        kind = "word" if isinstance(values, str) else "list"
+        raise RecipeError(f"index {_show(index)} is outside a {kind} of {len(values)}")
     return values[index]
 
 

@@ -10,13 +10,15 @@ from typing import Any
 from porter.data.preprocess import Preprocess
 from porter.errors import RecipeError
 from porter.files import WeightsFile
+from porter.fixed import FIXED
 from porter.recipe.expressions import FUNCTIONS, placeholders
-from porter.recipe.model import RESERVED, STANDARD_OPTIONS, IgnoreRule, NameRule, Override, Recipe, Zoo
+from porter.recipe.model import RESERVED, STANDARD_OPTIONS, Generation, IgnoreRule, NameRule, Override, Recipe, Zoo
 from porter.recipe.paddings import read_rules
 from porter.recipe.patterns import match_path
 from porter.recipe.schema import (
     BlockSection,
     Document,
+    GenerationSection,
     IgnoreSection,
     InputSection,
     NameSection,
@@ -31,8 +33,8 @@ from porter.recipe.steps import COMMON, OPERATIONS, Block, check_expressions, pa
 from porter.transforms import TRANSFORMS
 
 _INHERITED = (
-    *("framework", "reference", "options", "padding", "padding_as_trained", "names", "generations", "taps", "ignore", "labels"),
-    "activation",
+    *("framework", "only", "reference", "options", "padding", "padding_as_trained", "names", "generations", "taps", "ignore"),
+    *("labels", "activation"),
 )
 
 
@@ -62,6 +64,10 @@ def _load(path: Path, modified: int, size: int) -> Recipe:
     parameters = {name: section.parameters for name, section in sections.items()}
     for name in sections:
         _check_block(source, name, parameters[name])
+    zoos = {name: _Zoos(source, document).zoo(name) for name in document.zoos}
+    for variant in document.variants:
+        if not any(zoo.has(variant) for zoo in zoos.values()):
+            raise RecipeError(f"no zoo has '{variant}'", where=source.where(("variants", variant)))
     return Recipe(
         architecture=document.architecture,
         paper=document.paper,
@@ -80,7 +86,7 @@ def _load(path: Path, modified: int, size: int) -> Recipe:
             )
             for name, section in sections.items()
         },
-        zoos={name: _Zoos(source, document).zoo(name) for name in document.zoos},
+        zoos=zoos,
         source=source,
     )
 
@@ -125,12 +131,15 @@ class _Zoos:
         own = Zoo(
             name=name,
             framework=section.framework or "",
+            only=tuple(self._of_variants((*here, "only"), dict.fromkeys(section.only))),
             reference=section.reference,
             options=self._options((*here, "options"), section.options),
             padding=read_rules(self.source, (*here, "padding"), section.padding),
             padding_as_trained=read_rules(self.source, (*here, "padding_as_trained"), section.padding_as_trained),
             names=self._names((*here, "names"), section.names),
-            generations={label: self._names((*here, "generations", label), table) for label, table in section.generations.items()},
+            generations={
+                label: self._generation((*here, "generations", label), values) for label, values in section.generations.items()
+            },
             taps=self._names((*here, "taps"), section.taps),
             ignore=tuple(self._ignore((*here, "ignore", pattern), pattern, value) for pattern, value in section.ignore.items()),
             preprocess=self._preprocess((*here, "preprocess"), section.preprocess),
@@ -178,8 +187,19 @@ class _Zoos:
             rules.append(NameRule(pattern, section.name, section.transforms, here))
         return tuple(rules)
 
+    def _generation(self, location: Location, values: Mapping[str, Any]) -> Generation:
+        section = parse_section(GenerationSection, self.source, location, values)
+        return Generation(
+            names=self._names((*location, "names"), section.names),
+            options=self._options((*location, "options"), section.options),
+            padding=read_rules(self.source, (*location, "padding"), section.padding),
+        )
+
     def _ignore(self, location: Location, pattern: str, value: Any) -> IgnoreRule:
         section = parse_section(IgnoreSection, self.source, location, {"reason": value} if isinstance(value, str) else value)
+        if isinstance(section.equals, str) and section.equals not in FIXED:
+            where = self.source.where((*location, "equals"))
+            raise RecipeError(f"there is no fixed array '{section.equals}'", where=where, next=hint(section.equals, FIXED))
         return IgnoreRule(pattern, section.reason, section.equals)
 
     def _preprocess(self, location: Location, values: Mapping[str, Any] | None) -> Preprocess | None:
@@ -225,7 +245,7 @@ def _inherit(own: Zoo, parent: Zoo) -> Zoo:
     taken: dict[str, Any] = {}
     for key in _INHERITED:
         mine, theirs = getattr(own, key), getattr(parent, key)
-        if isinstance(mine, tuple):
+        if isinstance(mine, tuple) and key != "only":
             taken[key] = (*mine, *theirs)
         elif isinstance(mine, dict):
             taken[key] = {**theirs, **mine}

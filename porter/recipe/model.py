@@ -43,12 +43,24 @@ class NameRule:
 
 
 @dataclass(frozen=True)
+class Generation:
+    """An older generation of a zoo's code: names that go before the zoo's, and what that code computed otherwise."""
+
+    names: tuple[NameRule, ...]
+    options: Mapping[str, Value]
+    padding: tuple[PadRule, ...]
+
+
+@dataclass(frozen=True)
 class IgnoreRule:
-    """Source tensors that stay unused: a shell-style pattern, the reason, and the value that they must have for it."""
+    """Source tensors that stay unused: a shell-style pattern, the reason, and what they must hold for it.
+
+    `equals` is the number that every value is, or the name of a fixed array (porter.fixed).
+    """
 
     pattern: str
     reason: str
-    equals: float | None = None
+    equals: float | str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,11 +78,12 @@ class Zoo:
     """An origin of weights.
 
     Attributes:
+        only: the variants that it has; empty where it has them all.
         options: that differ from the recipe's.
         padding: rules for sites that differ from the graph's own; the first match holds.
         padding_as_trained: rules that go before them where the weights were trained with other pads than the zoo ships.
         names: of layers by path; the first match holds.
-        generations: other tables of names that the same files have had, by label.
+        generations: older names and what the code that wrote them computed, by label.
         taps: by path, names of layers whose output can be read although no tensor is named so.
         activation: what the source applies to its logits at the very end.
         files: the published file of each variant, the one for the native input size where there are several.
@@ -79,12 +92,13 @@ class Zoo:
 
     name: str
     framework: str
+    only: tuple[str, ...]
     reference: str | None
     options: Mapping[str, Value]
     padding: tuple[PadRule, ...]
     padding_as_trained: tuple[PadRule, ...]
     names: tuple[NameRule, ...]
-    generations: Mapping[str, tuple[NameRule, ...]]
+    generations: Mapping[str, Generation]
     taps: tuple[NameRule, ...]
     ignore: tuple[IgnoreRule, ...]
     preprocess: Preprocess | None
@@ -94,6 +108,10 @@ class Zoo:
     files: Mapping[str, WeightsFile]
     published: Mapping[str, Published]
     overrides: Mapping[str, Override]
+
+    def has(self, variant: str) -> bool:
+        """Whether the zoo has this variant of the recipe."""
+        return not self.only or variant in self.only
 
     def of(self, variant: str) -> Zoo:
         """This zoo with what it does otherwise for `variant` put in."""
@@ -108,6 +126,13 @@ class Zoo:
             labels=override.labels or self.labels,
             overrides={},
         )
+
+    def at(self, generation: str | None) -> Zoo:
+        """This zoo with the options and pads of an older generation; names stay today's. The zoo itself where they are the same."""
+        older = None if generation is None else self.generations[generation]
+        if older is None or not (older.options or older.padding):
+            return self
+        return replace(self, options={**self.options, **older.options}, padding=(*older.padding, *self.padding))
 
 
 @dataclass(frozen=True)
@@ -150,11 +175,30 @@ class Recipe:
         """A zoo by its name, or the default zoo of a framework, as it is for `variant`.
 
         Raises:
-            UsageError: there is no such variant or zoo.
+            UsageError: there is no such variant or zoo, or the zoo does not have this variant.
+        """
+        zoo = self._zoo(name)
+        having = self.zoos_of(variant)
+        if zoo.name not in having:
+            raise UsageError(
+                f"zoo '{zoo.name}' has no '{variant}'",
+                where=str(self.path),
+                next=f"it has {', '.join(zoo.only)}; '{variant}' is in {', '.join(having)}",
+            )
+        return having[zoo.name]
+
+    def zoos_of(self, variant: str) -> Mapping[str, Zoo]:
+        """The zoos that have `variant`, at least one, each as it is for it.
+
+        Raises:
+            UsageError: there is no such variant.
         """
         self.parameters(variant)
+        return {name: zoo.of(variant) for name, zoo in self.zoos.items() if zoo.has(variant)}
+
+    def _zoo(self, name: str) -> Zoo:
         if name in self.zoos:
-            return self.zoos[name].of(variant)
+            return self.zoos[name]
         if name not in FRAMEWORK_NAMES:
             raise UsageError(
                 f"'{self.architecture}' has no zoo '{name}'", where=str(self.path), next=hint(name, (*self.zoos, *FRAMEWORK_NAMES))
@@ -162,7 +206,7 @@ class Recipe:
         default = get_framework(name).DEFAULT_ZOO
         if default not in self.zoos:
             raise UsageError(f"'{self.architecture}' has no zoo '{default}', the default of '{name}'", next=hint(name, self.zoos))
-        return self.zoos[default].of(variant)
+        return self.zoos[default]
 
     def native_size(self) -> tuple[int, int]:
         """Rows and columns of the input that the architecture was designed for."""

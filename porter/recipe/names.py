@@ -1,11 +1,16 @@
-"""The names that a zoo gives the nodes of a graph: patterns evaluated forwards, first match wins."""
+"""The names that a zoo gives the nodes of a graph: patterns evaluated forwards, first match wins.
+
+In a name, `{count}` is how many nodes its line has named before, in the graph's order: for frameworks that number their layers.
+`{input}` is the name of the node that this one reads: for norms that are called after their convolution.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from porter.errors import RecipeError, UsageError
-from porter.graph import Graph, tensor_shapes
+from porter.graph import INPUT, Graph, Node, tensor_shapes
 from porter.recipe.expand import graphs_of_others
 from porter.recipe.expressions import fill_in
 from porter.recipe.model import LayerName, NameRule, Recipe, Zoo
@@ -18,7 +23,7 @@ def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation
 
     Args:
         graph: as `expand` gave it for this variant and zoo.
-        generation: label of an older table of names, or None for the zoo's own.
+        generation: label of an older generation, whose names go before the zoo's, or None for the zoo's own.
 
     Raises:
         UsageError: no such generation.
@@ -26,11 +31,11 @@ def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation
     """
     if generation is not None and generation not in zoo.generations:
         raise UsageError(f"zoo '{zoo.name}' has no generation '{generation}' of names", next=hint(generation, zoo.generations))
-    found = _named(recipe, variant, zoo, graph, zoo.names if generation is None else zoo.generations[generation])
+    older = () if generation is None else zoo.generations[generation].names
+    found = _named(recipe, variant, zoo, graph, (*older, *zoo.names))
     for path in tensor_shapes(graph):
         if path not in found:
-            location = ("zoos", zoo.name, *(("names",) if generation is None else ("generations", generation)))
-            raise RecipeError(f"zoo '{zoo.name}' does not name '{path}'", where=recipe.source.where(location))
+            raise RecipeError(f"zoo '{zoo.name}' does not name '{path}'", where=recipe.source.where(("zoos", zoo.name, "names")))
     return found
 
 
@@ -48,19 +53,26 @@ def _named(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence
     variables = {**recipe.options, **zoo.options, **recipe.parameters(variant), "variant": variant}
     found: dict[str, LayerName] = {}
     owners: dict[str, str] = {}
+    counts: Counter[NameRule] = Counter()
     for node in graph.nodes:
         matches = ((rule, match_path(rule.pattern, node.path)) for rule in rules)
         rule, captured = next(((rule, captured) for rule, captured in matches if captured is not None), (None, None))
         if rule is None or captured is None:
             continue
         with recipe.source.at(rule.location):
-            name = fill_in(rule.name, {**variables, **captured})
+            name = fill_in(rule.name, {**variables, **_place(node, found), "count": counts[rule], **captured})
             if name in owners:
                 raise RecipeError(f"'{owners[name]}' and '{node.path}' both have the name '{name}'")
         owners[name] = node.path
+        counts[rule] += 1
         found[node.path] = LayerName(name, rule.transforms)
     _expect_matches(recipe, variant, zoo, graph, rules)
     return found
+
+
+def _place(node: Node, found: Mapping[str, LayerName]) -> dict[str, str]:
+    first = node.inputs[0]
+    return {INPUT: found[first].name} if first in found else {}
 
 
 def _expect_matches(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence[NameRule]) -> None:

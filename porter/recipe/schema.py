@@ -51,12 +51,13 @@ class BlockSection(Section):
 
 
 class ZooSection(Section):
-    """What one zoo does otherwise than the graph says, and what it publishes.
+    """What one zoo does otherwise than the graph says, and what it publishes. `only` lists its variants where it lacks some.
 
     From the zoo named by `extends` everything is taken over but `files`, `licence`, `preprocess`, `published` and `variants`.
     """
 
     extends: str | None = None
+    only: tuple[str, ...] = ()
     framework: Literal["tf", "torch", "onnx", "caffe", "mxnet"] | None = None
     reference: Word | None = None
     options: Values = {}
@@ -84,6 +85,14 @@ class OverrideSection(Section):
     labels: Word | None = None
 
 
+class GenerationSection(Section):
+    """Older names, those alone that differ from the zoo's, and what the code of that time computed otherwise."""
+
+    names: Values
+    options: Values = {}
+    padding: Values = {}
+
+
 class NameSection(Section):
     """A tensor name with what has to be done to its arrays (porter.transforms)."""
 
@@ -92,10 +101,10 @@ class NameSection(Section):
 
 
 class IgnoreSection(Section):
-    """Why a source tensor is left unused, and what it has to equal for that."""
+    """Why a source tensor is left unused, and what it has to equal for that: one number, or a fixed array of porter.fixed."""
 
     reason: str
-    equals: float | None = None
+    equals: float | str | None = None
 
 
 class Published(Section):

@@ -105,7 +105,7 @@ def test_every_tensor_is_torchvisions(variant: str, zoo: str) -> None:
     assert {node.path for node in graph.nodes} - layers.keys() == {"head/pool"}
 
 
-@pytest.mark.parametrize("variant", _BUILDERS["timm"])
+@pytest.mark.parametrize("variant", [variant for variant in V2 if variant in _BUILDERS["timm"]])
 def test_every_tensor_is_timms(variant: str) -> None:
     recipe, graph, layers = read(variant, "timm")
     model = getattr(import_timm(), _BUILDERS["timm"][variant][0])()
@@ -158,10 +158,10 @@ def test_slims_names(variant: str, path: str, name: str) -> None:
 def test_every_zoo_of_every_recipe_is_complete() -> None:
     for recipe in all_recipes():
         for variant in recipe.variants:
-            for name in recipe.zoos:
-                zoo = recipe.zoo(name, variant)
+            for zoo in recipe.zoos_of(variant).values():
                 layer_names(recipe, variant, zoo, expand(recipe, variant, zoo))
-                assert zoo.preprocess is not None and zoo.labels == "imagenet-1000" and zoo.reference
+                assert zoo.preprocess is not None and zoo.labels == "imagenet-1000"
+                assert zoo.reference or (recipe.architecture, zoo.name) == ("resnext", "keras"), "nothing installed has it"
                 assert zoo.files.keys() == zoo.published.keys() and all(file.licence for file in zoo.files.values())
 
 

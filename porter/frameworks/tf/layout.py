@@ -36,6 +36,7 @@ COUNTER_NAMES: Mapping[str, str] = {
 """Keras classes that hold weights here, with the names that Keras 3 counts them under in a `.weights.h5`."""
 
 _KERNELS = ("kernel", "weights")
+_GROUPED_KERNELS = ("kernel", "depthwise_kernel", "weights")  # keras-applications' ResNeXt says grouped by depthwise
 _DEPTHWISE_KERNELS = ("depthwise_kernel", "kernel", "depthwise_weights", "weights")
 _BIASES = ("bias", "biases")
 
@@ -59,7 +60,8 @@ def tensor_names(graph: Graph, node: Node, layer: str) -> dict[str, tuple[str, .
     op = node.op
     variables: dict[str, tuple[str, ...]] = {}
     if isinstance(op, Conv | Dense):
-        variables["kernel"] = _DEPTHWISE_KERNELS if is_depthwise(graph, node) else _KERNELS
+        grouped = _GROUPED_KERNELS if isinstance(op, Conv) and op.groups > 1 else _KERNELS
+        variables["kernel"] = _DEPTHWISE_KERNELS if is_depthwise(graph, node) else grouped
         if op.bias:
             variables["bias"] = _BIASES
     elif isinstance(op, BatchNorm):

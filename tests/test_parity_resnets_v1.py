@@ -1,0 +1,300 @@
+"""ResNet v1, wide ResNets and ResNeXt against implementations that porter did not write, on calibrated random weights."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import porter
+from porter.dtypes import Array
+from porter.errors import MappingError
+from porter.frameworks import get_framework
+from porter.frameworks.tf.runtime import import_keras
+from porter.graph import Graph
+from porter.plan import make_plan
+from porter.recipe import expand, find_recipe, layer_names
+from tests.conftest import SlimMaker, WeightsMaker
+from tests.slim_files import SlimFile
+from tests.standin import calibrated_tensors, smooth_images
+from tests.support import standin_tensors
+
+SIZES = ("224", "97x65", "any")
+RESNETS = list(find_recipe("resnet18").variants)
+DEEP = [variant for variant in RESNETS if variant not in ("resnet18", "resnet34")]
+RESNEXTS = ["resnext50_32x4d", "resnext101_32x8d", "resnext101_64x4d"]
+WIDE = list(find_recipe("wide_resnet50_2").variants)
+ALL = [
+    *((variant, "keras") for variant in DEEP),
+    *((variant, "slim") for variant in DEEP),
+    *((variant, "timm") for variant in RESNETS),
+    *((variant, "torchvision") for variant in RESNETS + RESNEXTS + WIDE),
+]
+CASES = [(*case, framework, size) for case in ALL for framework in ("torch", "tf") for size in SIZES]
+# In CI each zoo's smallest net at its own size one way, and at an odd size the other way.
+QUICK = [
+    ("resnet50", "keras", "torch", "224"),
+    ("resnet50", "keras", "tf", "97x65"),
+    ("resnet50", "slim", "tf", "224"),
+    ("resnet50", "slim", "torch", "97x65"),
+    ("resnet18", "torchvision", "tf", "224"),
+    ("resnet18", "torchvision", "torch", "97x65"),
+    ("resnet18", "timm", "torch", "97x65"),
+    ("resnext50_32x4d", "torchvision", "torch", "224"),
+    ("resnext50_32x4d", "torchvision", "tf", "97x65"),
+    ("wide_resnet50_2", "torchvision", "tf", "97x65"),
+]
+
+
+def check_port(case: tuple[str, str, str, str], weights_file: WeightsMaker, slim_file: SlimMaker, tmp_path: Path) -> None:
+    variant, zoo, framework, size = case
+    if zoo == "slim":
+        weights = slim_file(SlimFile(variant, classes=1000))
+    else:
+        weights = weights_file(variant, zoo, ".h5" if zoo == "keras" else ".pth")
+    made = porter.convert(variant, zoo, framework, weights=weights, out=tmp_path / "port", input_size=size, check=True)
+    assert made.verdict is not None
+    single, double = made.verdict.parities
+    assert double.reference == ("tf_slim" if zoo == "slim" else zoo)
+    assert all(node.rel_l2 <= 1e-10 for node in double.nodes) and double.logits.argmax_equal
+    assert single.logits.rel_l2 <= max(1e-5, 4 * single.source_rounding) and single.logits.argmax_equal
+    windowed = {node.path for node in made.port.graph.nodes if node.op_name in ("conv", "dense", "max_pool", "avg_pool")}
+    assert windowed <= {node.path for node in double.nodes}
+    if zoo in ("keras", "slim"):
+        assert not double.uncompared
+
+
+@pytest.mark.parametrize("case", QUICK, ids="-".join)
+def test_port_computes_the_references_function(
+    case: tuple[str, str, str, str], weights_file: WeightsMaker, slim_file: SlimMaker, tmp_path: Path
+) -> None:
+    check_port(case, weights_file, slim_file, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", [case for case in CASES if case not in QUICK], ids="-".join)
+def test_port_computes_the_references_function_everywhere(
+    case: tuple[str, str, str, str], weights_file: WeightsMaker, slim_file: SlimMaker, tmp_path: Path
+) -> None:
+    check_port(case, weights_file, slim_file, tmp_path)
+
+
+def run_port(port: Any, batch: Array) -> Array:
+    """Logits of a port's graph and tensors in float64."""
+    torch = get_framework("torch")
+    plan = make_plan(port.graph, (batch.shape[2], batch.shape[3]), torch.CAPABILITIES)
+    model = torch.build(plan, port.tensors(), {}, "float64", "cpu")
+    return torch.run(model, batch, [port.graph.output])[port.graph.output]
+
+
+def close(found: Array, wanted: Array) -> bool:
+    return bool(np.linalg.norm(found - wanted) <= 1e-10 * np.linalg.norm(wanted))
+
+
+def keras_arrays(graph: Graph, layers: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
+    """Tensors under the names and in the axis order of a Keras file, ResNeXt's as depthwise convolutions."""
+    tf, found = get_framework("tf"), {}
+    for path, roles in tensors.items():
+        names = tf.tensor_names(graph, graph.by_path[path], layers[path].name)
+        for role, array in roles.items():
+            stored, name = tf.from_canonical(graph, graph.by_path[path], role, array), names[role][0]
+            if role == "kernel" and layers[path].transforms:
+                stored, name = as_depthwise(array), f"{layers[path].name}/depthwise_kernel"
+            found[name] = stored
+    return found
+
+
+def as_depthwise(kernel: Array) -> Array:
+    """(groups * width, width, rows, columns) as (rows, columns, groups * width, width), element by element."""
+    channels, width, *_ = kernel.shape
+    depthwise = np.zeros((*kernel.shape[2:], channels, width), kernel.dtype)
+    for filter_ in range(channels):
+        group, place = divmod(filter_, width)
+        for j in range(width):
+            depthwise[:, :, group * width + j, place] = kernel[filter_, j]
+    return depthwise
+
+
+def older_resnet50(size: tuple[int, int]) -> Any:
+    """ResNet50 as keras_applications/resnet50.py had it until 1.0.8, with its names and default epsilons, giving logits."""
+    keras = import_keras()
+    layers = keras.layers
+
+    def conv_norm(x: Any, place: str, filters: int, kernel: int = 1, **arguments: Any) -> Any:
+        x = layers.Conv2D(filters, kernel, name=f"res{place}", **arguments)(x)
+        return layers.BatchNormalization(name=f"bn{place}")(x)
+
+    inputs = layers.Input((*size, 3))
+    x = layers.Conv2D(64, 7, strides=2, name="conv1")(layers.ZeroPadding2D(3)(inputs))
+    x = layers.ReLU()(layers.BatchNormalization(name="bn_conv1")(x))
+    x = layers.MaxPooling2D(3, strides=2)(layers.ZeroPadding2D(1)(x))
+    for stage, (units, width) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512)), 2):
+        for unit in "abcdef"[:units]:
+            place, strides = f"{stage}{unit}_branch", 2 if unit == "a" and stage > 2 else 1
+            y = layers.ReLU()(conv_norm(x, f"{place}2a", width, strides=strides))
+            y = layers.ReLU()(conv_norm(y, f"{place}2b", width, 3, padding="same"))
+            y = conv_norm(y, f"{place}2c", 4 * width)
+            x = conv_norm(x, f"{place}1", 4 * width, strides=strides) if unit == "a" else x
+            x = layers.ReLU()(layers.add([y, x]))
+    return keras.Model(inputs, layers.Dense(1000, name="fc1000")(layers.GlobalAveragePooling2D()(x)))
+
+
+def test_files_of_older_keras_mean_what_older_keras_computed(tmp_path: Path) -> None:
+    from keras.src.legacy.saving import legacy_h5_format
+
+    keras, recipe, size = import_keras(), find_recipe("resnet50"), (97, 65)
+    zoo = recipe.zoo("keras", "resnet50")
+    graph = expand(recipe, "resnet50", zoo)
+    layers = layer_names(recipe, "resnet50", zoo, graph, "keras-2.2")
+    arrays = keras_arrays(graph, layers, standin_tensors("resnet50", "keras"))
+    before = keras.config.floatx(), keras.config.dtype_policy()
+    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    try:
+        model = older_resnet50(size)
+    finally:
+        keras.config.set_floatx(before[0])
+        keras.config.set_dtype_policy(before[1])
+    for layer in model.layers:
+        for variable in layer.weights:
+            variable.assign(arrays.pop(f"{layer.name}/{variable.name}"))
+    assert not arrays
+    with h5py.File(tmp_path / "old.h5", "w") as file:
+        legacy_h5_format.save_weights_to_hdf5_group(file, model)
+    made = porter.convert("resnet50", "keras", "torch", weights=tmp_path / "old.h5", out=tmp_path / "port", check=False)
+    assert any("keras-2.2" in warning and "bn_epsilon 0.001" in warning for warning in made.warnings)
+    batch = smooth_images(3, size, 1, 2).astype(np.float64)
+    wanted = model(batch.transpose(0, 2, 3, 1), training=False).numpy()
+    assert close(run_port(made.port, batch), wanted)
+    today = porter.convert(
+        "resnet50", "keras", "torch", weights=renamed(tmp_path / "new.h5", layers, graph), out=tmp_path / "new", check=False
+    )
+    assert not close(run_port(today.port, batch), wanted), "the epsilon would not show"
+
+
+def renamed(path: Path, layers: Mapping[str, Any], graph: Graph) -> Path:
+    """The same weights under today's names."""
+    recipe = find_recipe("resnet50")
+    names = layer_names(recipe, "resnet50", recipe.zoo("keras", "resnet50"), graph)
+    return write_h5(path, keras_arrays(graph, names, standin_tensors("resnet50", "keras")))
+
+
+def write_h5(path: Path, arrays: Mapping[str, Array]) -> Path:
+    """A file of weights as Keras 2 laid it out."""
+    with h5py.File(path, "w") as file:
+        names = list(dict.fromkeys(name.rpartition("/")[0] for name in arrays))
+        file.attrs["layer_names"] = [name.encode() for name in names]
+        for layer in names:
+            own = [name for name in arrays if name.rpartition("/")[0] == layer]
+            group = file.create_group(layer)
+            group.attrs["weight_names"] = [f"{name}:0".encode() for name in own]
+            for name in own:
+                group[f"{name}:0"] = arrays[name]
+    return path
+
+
+SHALLOW = {"depths: [3, 4, 6, 3]": "depths: [1, 1, 1, 2]", "depths: [3, 4, 23, 3]": "depths: [1, 1, 1, 1]"}
+
+
+def shallow_resnext(folder: Path) -> Path:
+    """A folder with the recipe of ResNeXt at a depth that a test can pay for."""
+    text = find_recipe("resnext50_32x4d").path.read_text(encoding="utf-8")
+    for old, new in SHALLOW.items():
+        text = text.replace(old, new)
+    folder.mkdir()
+    (folder / "resnext.yaml").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_keras_applications_resnext_is_a_grouped_convolution(tmp_path: Path) -> None:
+    """Against tf_keras's own code, the last that has ResNeXt's block: a depthwise convolution and a sum over each group."""
+    keras = pytest.importorskip("tf_keras")
+    code = pytest.importorskip("tf_keras.src.applications.resnet")
+    recipes, size = shallow_resnext(tmp_path / "recipes"), (97, 65)
+    recipe = find_recipe("resnext50_32x4d", recipes)
+    zoo = recipe.zoo("keras", "resnext50_32x4d")
+    graph = expand(recipe, "resnext50_32x4d", zoo)
+    layers = layer_names(recipe, "resnext50_32x4d", zoo, graph, "tf_keras")
+    tensors = calibrated_tensors(graph, (96, 96), seed=7)
+    arrays = keras_arrays(graph, layers, tensors)
+
+    def stacks(x: Any) -> Any:
+        x = code.stack3(x, 128, 1, stride1=1, name="conv2")
+        x = code.stack3(x, 256, 1, name="conv3")
+        x = code.stack3(x, 512, 1, name="conv4")
+        return code.stack3(x, 1024, 2, name="conv5")
+
+    before = keras.backend.floatx()
+    keras.backend.set_floatx("float64")
+    try:
+        model = code.ResNet(stacks, False, False, "resnext", weights=None, input_shape=(*size, 3), classifier_activation=None)
+    finally:
+        keras.backend.set_floatx(before)
+    for layer in model.layers:
+        if layer.weights:
+            layer.set_weights([arrays.pop(weight.name.removesuffix(":0")) for weight in layer.weights])
+    assert not arrays
+    model.save_weights(tmp_path / "resnext.h5")
+    made = porter.convert(
+        "resnext50_32x4d", "keras", "torch", weights=tmp_path / "resnext.h5", out=tmp_path / "port", check=False, recipes=recipes
+    )
+    assert any("CC BY-NC" in warning for warning in made.warnings)
+    batch = smooth_images(3, size, 2, 2).astype(np.float64)
+    assert close(run_port(made.port, batch), model(batch.transpose(0, 2, 3, 1), training=False).numpy())
+
+
+GROUPED = """\
+architecture: grouped
+variants: {grouped: {}}
+options: {bn_epsilon: 1.0e-3}
+input: {size: 15, channels: 12}
+graph:
+  - {conv: conv, filters: 12, kernel: 3, stride: 2, pad: 1, groups: 4}
+  - {global_avg_pool: pool}
+  - {dense: logits, units: =classes}
+zoos:
+  keras:
+    framework: tf
+    names:
+      conv: {name: block1_2_conv, transforms: [depthwise_to_grouped]}
+      logits: probs
+    ignore:
+      "*_2_gconv/kernel": {reason: the sum over each group, equals: group_sums}
+"""
+
+
+def grouped_by_depthwise(groups: int, width: int) -> Any:
+    """A grouped convolution as keras-applications has said it since e0a6492: the sum over each group is a kernel of its own."""
+    layers, channels = import_keras().layers, groups * width
+    kernel = np.zeros((1, 1, channels * width, channels))
+    for column in range(channels):
+        start = column // width * width**2 + column % width
+        kernel[:, :, start : start + width**2 : width, column] = 1
+    inputs = layers.Input((15, 15, channels))
+    x = layers.ZeroPadding2D(1)(inputs)
+    x = layers.DepthwiseConv2D(3, strides=2, depth_multiplier=width, use_bias=False, name="block1_2_conv")(x)
+    x = layers.Conv2D(channels, 1, use_bias=False, trainable=False, name="block1_2_gconv")(x)
+    model = import_keras().Model(inputs, layers.Dense(1000, name="probs")(layers.GlobalAveragePooling2D()(x)))
+    model.get_layer("block1_2_gconv").set_weights([kernel])
+    return model
+
+
+def test_a_sum_over_each_group_is_left_out_once_it_is_one(tmp_path: Path) -> None:
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "grouped.yaml").write_text(GROUPED, encoding="utf-8")
+    model = grouped_by_depthwise(4, 3)
+    arrays = {f"{layer.name}/{variable.name}": variable.numpy() for layer in model.layers for variable in layer.weights}
+    weights = write_h5(tmp_path / "grouped.h5", arrays)
+    settings = {"check": False, "recipes": tmp_path / "recipes"}
+    made = porter.convert("grouped", "keras", "torch", weights=weights, out=tmp_path / "port", **settings)
+    assert made.port.record.tensors.ignored == {"block1_2_gconv/kernel": "the sum over each group"}
+    batch = np.random.default_rng(3).normal(size=(2, 12, 15, 15))
+    wanted = model(batch.transpose(0, 2, 3, 1).astype(np.float32)).numpy()
+    assert np.linalg.norm(run_port(made.port, batch) - wanted) <= 1e-6 * np.linalg.norm(wanted)
+    arrays["block1_2_gconv/kernel"] = np.roll(arrays["block1_2_gconv/kernel"], 1, axis=3)
+    write_h5(weights, arrays)
+    with pytest.raises(MappingError, match="only where it equals group_sums") as caught:
+        porter.convert("grouped", "keras", "torch", weights=weights, out=tmp_path / "other", **settings)
+    assert caught.value.where == "block1_2_gconv/kernel"
