@@ -34,6 +34,8 @@ def convert(
     allow_overflow: bool = False,
     keep_background: bool = False,
     mapped: Sequence[str] = (),
+    fold_bn: bool = False,
+    stock: bool = False,
     check: bool | None = None,
     recipes: AnyPath | None = None,
 ) -> Conversion:
@@ -50,6 +52,9 @@ def convert(
         allow_overflow: lets values that `dtype` cannot hold become infinite.
         keep_background: keeps the background row of a 1001-class head.
         mapped: which layer of the file is which node, as `LAYER=NODE`; `LAYER=head/logits` chooses the head.
+        fold_bn: folds every batch norm that alone reads a convolution or dense layer into it, for deployment.
+        stock: writes the names of the destination's stock class (torchvision, keras.applications), which has to compute the
+            source's function exactly.
         check: compares the port with its source; None does so where the frameworks it needs are installed.
         recipes: a folder of recipes to use instead of porter's.
 
@@ -70,6 +75,8 @@ def convert(
         allow_overflow=allow_overflow,
         keep_background=keep_background,
         mapped=tuple(mapped),
+        fold_bn=fold_bn,
+        stock=stock,
         checked=check,
         recipes=_path(recipes),
     )

@@ -54,6 +54,8 @@ def convert(
     mapped: Annotated[
         list[str] | None, typer.Option("--map", metavar="SRC=NODE", help="which layer of the file is which node of the recipe")
     ] = None,
+    fold_bn: Annotated[bool, typer.Option("--fold-bn", help="fold batch norms into the layers before them")] = False,
+    stock: Annotated[bool, typer.Option("--stock", help="with the names of the destination's stock class, if it is equal")] = False,
     check: Annotated[bool | None, typer.Option("--check/--no-check", help="compare port and source; default: if it can")] = None,
     trusted: Annotated[bool, typer.Option("--trusted", help="skip the isolation of readers written in C (none yet)")] = False,
     recipes: Recipes = None,
@@ -72,6 +74,8 @@ def convert(
         allow_overflow=allow_overflow,
         keep_background=keep_background,
         mapped=mapped or (),
+        fold_bn=fold_bn,
+        stock=stock,
         check=check,
         recipes=recipes,
     )

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from porter.dtypes import DTYPES, Array, Dtype, cast
+from porter.dtypes import DTYPES, Dtype
 from porter.errors import CheckFailed, MissingFramework, UsageError
 from porter.files import digest, new_folder
 from porter.frameworks import Framework, get_framework
+from porter.graph import BatchNorm
 from porter.graph_record import to_record
 from porter.padding import Size
-from porter.plan import ANY, Plan, make_plan
+from porter.plan import ANY, make_plan
 from porter.port import MAX_SIDE, Input, Pad, Port, Record, pads_of, read_port, write_record
-from porter.recipe import Recipe, expand, find_recipe, layer_names
+from porter.recipe import Recipe, expand, find_recipe
 from porter.sources import Opened, open_source
 from porter.verification.check import Verdict
 from porter.verification.reverify import check_against
 from porter.verification.source import OwnBuild
+from porter.writing import Written, write_plain, write_stock
 
 CHECKED_DTYPES: tuple[Dtype, ...] = ("float32", "float64")
 
@@ -32,6 +33,11 @@ class Conversion:
     port: Port
     verdict: Verdict | None
     warnings: tuple[str, ...]
+
+    @property
+    def norms(self) -> tuple[str, ...]:
+        """The batch norms that the port has: where it was folded, those that stay."""
+        return tuple(node.path for node in self.port.graph.nodes if isinstance(node.op, BatchNorm))
 
     def record(self) -> dict[str, Any]:
         """As `porter convert --json` prints it."""
@@ -46,6 +52,8 @@ class Conversion:
             "source_classes": record.source_classes,
             "tensors": {"used": len(lists.used), "ignored": len(lists.ignored), "filled": len(lists.filled)},
             "pads": [pad.model_dump() for pad in record.pads],
+            "folded": None if record.folded is None else {"norms": len(record.folded), "kept": list(self.norms)},
+            "stock_class": record.stock_class,
             "parity": record.parity,
             "check": record.check,
             "warnings": list(self.warnings),
@@ -65,6 +73,8 @@ def convert(
     allow_overflow: bool = False,
     keep_background: bool = False,
     mapped: tuple[str, ...] = (),
+    fold_bn: bool = False,
+    stock: bool = False,
     checked: bool | None = None,
     recipes: Path | None = None,
 ) -> Conversion:
@@ -72,18 +82,23 @@ def convert(
     recipe = find_recipe(variant, recipes)
     zoo, framework, stored_as = recipe.zoo(source, variant), get_framework(destination), parse_dtype(dtype)
     size = None if input_size is None else parse_size(input_size)
+    if fold_bn and stock:
+        raise UsageError(
+            "stock classes have batch norms, so none can be folded", where="--fold-bn", next="leave out one of the two"
+        )
     folder = out or Path(f"{variant}-{zoo.name}-{framework.NAME}")
     with new_folder(folder, overwrite) as building:
         opened = open_source(recipe, variant, zoo, weights, keep_background, mapped)
-        plan = make_plan(opened.graph, size or opened.size or recipe.native_size(), framework.CAPABILITIES)
-        tensors = _cast_all(opened.tensors, stored_as, allow_overflow)
-        layers = destination_layers(recipe, variant, framework, opened)
-        framework.write(building, plan, tensors, layers, stored_as)
-        record = _record(recipe, framework, plan, opened, layers, stored_as, building, mapped)
+        size = size or opened.size or recipe.native_size()
+        if stock:
+            written = write_stock(building, recipe, opened, framework, size, stored_as, allow_overflow)
+        else:
+            written = write_plain(building, recipe, opened, framework, size, stored_as, allow_overflow, fold_bn)
+        record = _record(recipe, framework, opened, written, stored_as, building, mapped)
         write_record(building, record)
         verdict, said, warnings = _check(read_port(building), opened, checked)
         write_record(building, record.model_copy(update={"parity": verdict.record() if verdict else None, "check": said}))
-    return Conversion(read_port(folder), verdict, (*opened.warnings, *_licence_warnings(record), *warnings))
+    return Conversion(read_port(folder), verdict, (*opened.warnings, *written.warnings, *_licence_warnings(record), *warnings))
 
 
 def parse_size(text: str) -> Size:
@@ -104,52 +119,31 @@ def parse_dtype(text: str) -> Dtype:
     raise UsageError(f"'{text}' is no storage type", where="--dtype", next=f"write one of {', '.join(DTYPES)}")
 
 
-def destination_layers(recipe: Recipe, variant: str, framework: Framework, opened: Opened) -> dict[str, str]:
-    """Layer names by path from the destination framework's default zoo, for destinations whose layers carry names."""
-    zoo = recipe.zoos_of(variant).get(framework.DEFAULT_ZOO)
-    if zoo is None or not framework.NAMES_LAYERS:
-        return {}
-    draft = expand(recipe, variant, zoo, {})
-    return {path: layer.name for path, layer in layer_names(recipe, variant, zoo, draft).items() if path in opened.graph.by_path}
-
-
-def _cast_all(tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype, allow_overflow: bool) -> dict[str, dict[str, Array]]:
-    return {
-        path: {role: cast(array, dtype, f"{path}:{role}", allow_overflow) for role, array in roles.items()}
-        for path, roles in tensors.items()
-    }
-
-
 def _record(
     recipe: Recipe,
     framework: Framework,
-    plan: Plan,
     opened: Opened,
-    layers: dict[str, str],
+    written: Written,
     dtype: Dtype,
     building: Path,
     mapped: tuple[str, ...],
 ) -> Record:
-    zoo, variant = opened.zoo, opened.variant
+    zoo, variant, plan, stock = opened.zoo, opened.variant, written.plan, written.stock
     return Record(
         format=1,
         architecture=recipe.architecture,
         variant=variant,
         zoo=zoo.name,
         framework=framework.NAME,
-        graph=to_record(opened.graph),
-        input=Input(
-            layout=framework.INPUT_LAYOUT, size=plan.size, native_size=recipe.native_size(), channels=opened.graph.channels
-        ),
+        graph=to_record(plan.graph),
+        input=Input(layout=framework.INPUT_LAYOUT, size=plan.size, native_size=recipe.native_size(), channels=plan.graph.channels),
         source=opened.file,
         model={path.name: digest(path) for path in sorted(building.iterdir())},
         pads=pads_of(plan),
         options={"classes": opened.classes},
-        layers=layers,
-        batches={path: int(roles["batches"]) for path, roles in opened.tensors.items() if "batches" in roles},
-        tensors=opened.lists.model_copy(
-            update={"filled": {name: str(number) for name, number in framework.fillings(plan.graph, opened.tensors).items()}}
-        ),
+        layers=dict(written.layers),
+        batches={path: int(roles["batches"]) for path, roles in written.tensors.items() if "batches" in roles},
+        tensors=opened.lists.model_copy(update={"filled": {name: str(number) for name, number in written.filled.items()}}),
         mapped=mapped,
         dtype=dtype,
         preprocess=opened.preprocess,
@@ -160,7 +154,10 @@ def _record(
         output=opened.output,
         activation=opened.activation,
         licence=zoo.files[variant].licence if variant in zoo.files else None,
-        stock_class=None,
+        folded=written.folded,
+        absorbed=written.absorbed,
+        stock_class=stock.name if stock else None,
+        stock_arguments=stock.arguments if stock else {},
         parity=None,
         check="not made",
         versions=_versions(framework),

@@ -14,7 +14,7 @@ from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
 from porter.errors import ChecksumError, FileError, UsageError
 from porter.files import digest, recover_folder
-from porter.frameworks import Framework, get_framework
+from porter.frameworks import Framework, Tensors, get_framework
 from porter.graph import Graph, tensor_shapes
 from porter.graph_record import from_record
 from porter.plan import ANY, Plan, make_plan
@@ -70,7 +70,14 @@ class TensorLists(_Strict):
 
 
 class Record(_Strict):
-    """What port.json holds."""
+    """What port.json holds.
+
+    Attributes:
+        folded: path of each layer that took in the batch norm after it (porter.folding), to that norm's path;
+            None where none was to be folded.
+        absorbed: path of each batch norm whose mean took in the bias of the layer before it (porter.stock), to that layer's path.
+        stock_class: what builds the class whose names the model file has, given `stock_arguments`; None for names of porter's own.
+    """
 
     format: Literal[1]
     architecture: str
@@ -96,10 +103,18 @@ class Record(_Strict):
     output: Literal["logits", "features"]
     activation: str | None
     licence: str | None
+    folded: Mapping[str, str] | None = None
+    absorbed: Mapping[str, str] = {}
     stock_class: str | None
+    stock_arguments: Mapping[str, Any] = {}
     parity: dict[str, Any] | None
     check: str
     versions: dict[str, str]
+
+    @property
+    def computed(self) -> bool:
+        """Whether the port holds numbers that are not the source's own: computed in float64, rounded once to its type."""
+        return bool(self.folded or self.absorbed)
 
 
 @dataclass(frozen=True)
@@ -128,9 +143,11 @@ class Port:
             )
         return self.framework.read_port(self.folder, self.plan, self.record.layers)
 
-    def build(self, dtype: Dtype | None = None, device: str = "cpu") -> Any:
-        """The model, built from port.json's graph (never from model.py), in the port's type or in `dtype`."""
-        return self.framework.build(self.plan, self.tensors(), self.record.layers, dtype or self.record.dtype, device)
+    def build(self, dtype: Dtype | None = None, device: str = "cpu", tensors: Tensors | None = None) -> Any:
+        """The model, built from port.json's graph (never from model.py), in the port's type or in `dtype`, with its own tensors
+        or with `tensors`.
+        """
+        return self.framework.build(self.plan, tensors or self.tensors(), self.record.layers, dtype or self.record.dtype, device)
 
 
 def port_at(path: Path) -> Port | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,11 +36,24 @@ def conversion(made: Conversion) -> str:
         f"  classes  {record.classes}" + (f" of the file's {record.source_classes}" if _differ(record) else ""),
         f"  padding  {_pads_summary(record.pads)}; {size}",
     ]
+    if record.folded is not None:
+        kept = f"{len(made.norms)} stay, such as {made.norms[0]}" if made.norms else "none stays"
+        lines.append(f"  norms    {len(record.folded)} folded into the layers before them; {kept}")
+    if record.stock_class:
+        lines.append(f"  stock    {_call(record.stock_class, record.stock_arguments)}{_absorbed(record.absorbed)}")
     if made.verdict is None:
         lines.append(f"  check    {record.check}")
     else:
         lines += [f"  check    {_parity_line(parity)}" for parity in made.verdict.parities]
     return "\n".join([*lines, *(f"  warning  {warning}" for warning in made.warnings)])
+
+
+def _call(name: str, arguments: Mapping[str, Any]) -> str:
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+
+
+def _absorbed(norms: Mapping[str, str]) -> str:
+    return f"; {len(norms)} biases absorbed into the means of the norms after them" if norms else ""
 
 
 def _differ(record: Any) -> bool:

@@ -11,8 +11,9 @@ from typing import Any, Literal, Protocol, cast
 from porter.dtypes import Array, Dtype
 from porter.errors import UsageError
 from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.stock import StockClass
 from porter.graph import Graph, Node
-from porter.padding import Capabilities
+from porter.padding import Capabilities, Size
 from porter.plan import Plan
 
 Tensors = Mapping[str, Mapping[str, Array]]
@@ -37,6 +38,8 @@ class Framework(Protocol):
     """What follows a tensor's name in that of its moving average, which files of this framework keep beside it."""
     NAMES_LAYERS: bool
     """Whether the layers of a model carry names of their own, which a port takes from the default zoo."""
+    STOCK_TAKES_ANY_SIZE: bool
+    """Whether the stock library's models are right at every input size, not only at one that they are built for."""
 
     def tensor_names(self, graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
         """Per role of a node's tensors, the names that a file may give it in `layer`, likeliest first.
@@ -72,7 +75,28 @@ class Framework(Protocol):
         """Writes the port's model files. `layers` names the destination's layers by path where the default zoo has them."""
 
     def read_port(self, folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
-        """The canonical tensors of a port that `write` wrote."""
+        """The canonical tensors of a port that `write` or `write_stock` wrote."""
+
+    def stock_class(self, variant: str, classes: int, size: Size) -> StockClass:
+        """The class that the framework's stock library (its default zoo) has for a variant, for an input of `size`.
+
+        Raises:
+            UsageError: it has none. MissingFramework: what would say so is not installed.
+        """
+
+    def write_stock(
+        self,
+        folder: Path,
+        plan: Plan,
+        variant: str,
+        classes: int,
+        arrays: Mapping[str, Array],
+        layers: Mapping[str, str],
+        dtype: Dtype,
+    ) -> None:
+        """As `write`, as the library would write its own class: `arrays` are all of its tensors, by its names and in its axis
+        order; `layers` names its layers by path.
+        """
 
     def build(self, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str) -> Any:
         """A model of the framework's own kind, in inference mode."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from porter.dtypes import Array, Dtype
+from porter.frameworks import Tensors
 from porter.plan import Plan
 from porter.port import Port
 from porter.verification.inputs import test_batch
@@ -60,6 +61,7 @@ def check(
     dtypes: Sequence[Dtype],
     tolerance: float | None = None,
     device: str = "cpu",
+    tensors: Tensors | None = None,
 ) -> Verdict:
     """Compares a port with its source in each of `dtypes`.
 
@@ -67,6 +69,7 @@ def check(
         sizes: of the input, rows and columns, to compare at.
         tolerance: see porter.verification.parity.compare.
         device: where the port runs, `cpu` or `cuda`; the source runs on the CPU.
+        tensors: of the port, instead of the stored ones.
     """
     protocol, channels = port.record.preprocess, port.record.input.channels
     batches = [test_batch(size, IMAGES, channels, protocol) for size in sizes]
@@ -74,7 +77,7 @@ def check(
 
     def run(batch: Array, dtype: Dtype) -> Mapping[str, Array]:
         if dtype not in models:
-            models[dtype] = port.build(dtype, device)
+            models[dtype] = port.build(dtype, device, tensors)
         taps = [node.path for node in port.graph.nodes]
         return port.framework.run(models[dtype], batch.astype(np.dtype(dtype)), taps)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from porter.dtypes import Dtype
 from porter.errors import MissingFramework, UsageError
-from porter.port import Port, read_port
+from porter.port import Port, Record, read_port
 from porter.recipe import find_recipe
 from porter.sources import Opened, open_source
 from porter.verification.check import Verdict, check, check_sizes
+from porter.verification.computed import Shifted, unrounded_tensors
+from porter.verification.source import Source
 
 
 def verify(
@@ -49,14 +52,17 @@ def check_against(
     Raises:
         MissingFramework: neither can run here, or they would be the same build.
     """
-    dtype, warnings = port.record.dtype, []
-    for reference in opened.references(dtype):
+    record, warnings = port.record, []
+    # What was computed from the source's numbers is compared with these, not with numbers rounded before.
+    dtype: Dtype = "float64" if record.computed else record.dtype
+    tensors = unrounded_tensors(port, opened.graph, opened.tensors) if record.computed else None
+    for reference in map(partial(_as_ported, record), opened.references(dtype)):
         sizes = check_sizes(port.plan, port.record.input.native_size, reference, opened.size)
         if not sizes:
             warnings.append(f"{reference.name} cannot be run at the port's size")
             continue
         try:
-            return check(port, reference, sizes, dtypes, tolerance, device), ()
+            return check(port, reference, sizes, dtypes, tolerance, device, tensors), ()
         except MissingFramework as error:
             warnings.append(str(error))
     if opened.zoo.framework == port.record.framework:
@@ -64,6 +70,10 @@ def check_against(
             "; ".join([*warnings, f"nothing but porter's own {opened.zoo.framework} build could be compared with itself"])
         )
     warnings.append("compared with porter's own build of the source: two frameworks agree, which does not prove the graph")
-    own = opened.own(dtype)
+    own = _as_ported(record, opened.own(dtype))
     sizes = check_sizes(port.plan, port.record.input.native_size, own, None)
-    return check(port, own, sizes, dtypes, tolerance, device), tuple(warnings)
+    return check(port, own, sizes, dtypes, tolerance, device, tensors), tuple(warnings)
+
+
+def _as_ported(record: Record, source: Source) -> Source:
+    return Shifted(source, record.folded or {}, frozenset(record.absorbed.values())) if record.computed else source

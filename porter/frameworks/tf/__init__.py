@@ -10,9 +10,9 @@ from porter.frameworks.tf.build import build
 from porter.frameworks.tf.file_reference import build_file
 from porter.frameworks.tf.layout import CAPABILITIES, counted_layers, from_canonical, tensor_names, to_canonical
 from porter.frameworks.tf.numbering import numbered_layers
-from porter.frameworks.tf.reference import REFERENCES, build_reference
+from porter.frameworks.tf.reference import REFERENCES, build_reference, stock_class
 from porter.frameworks.tf.run import run, run_reference
-from porter.frameworks.tf.write import MODEL_FILE, read_port, write
+from porter.frameworks.tf.write import MODEL_FILE, read_port, write, write_stock
 from porter.graph import Graph
 
 NAME = "tf"
@@ -22,6 +22,7 @@ PACKAGE = "keras"
 SEPARATOR = "/"
 AVERAGE_SUFFIX = "/ExponentialMovingAverage"
 NAMES_LAYERS = True
+STOCK_TAKES_ANY_SIZE = False
 
 __all__ = [
     "AVERAGE_SUFFIX",
@@ -34,6 +35,7 @@ __all__ = [
     "PACKAGE",
     "REFERENCES",
     "SEPARATOR",
+    "STOCK_TAKES_ANY_SIZE",
     "build",
     "build_file",
     "build_reference",
@@ -44,9 +46,11 @@ __all__ = [
     "read_port",
     "run",
     "run_reference",
+    "stock_class",
     "tensor_names",
     "to_canonical",
     "write",
+    "write_stock",
 ]
 
 

@@ -98,7 +98,8 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
-    """The inverse of `to_canonical`, for the layer that `keras_class` names.
+    """The inverse of `to_canonical`, for the layer that `keras_class` names; a dense kernel may come as a 1x1 convolution's,
+    (units, features, 1, 1), for a layer that is one.
 
     Raises:
         MappingError: an array of another rank.
@@ -106,7 +107,7 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     if role != "kernel":
         return _expect_rank(node, role, array, (1,))
     if isinstance(node.op, Dense):
-        return _expect_rank(node, role, array, (2,)).T
+        return array.transpose(2, 3, 1, 0) if array.ndim == 4 else _expect_rank(node, role, array, (2,)).T
     _expect_rank(node, role, array, (4,))
     if keras_class(graph, node) == "DepthwiseConv2D":
         filters, _, rows, columns = array.shape

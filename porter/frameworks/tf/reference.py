@@ -10,10 +10,12 @@ from typing import Any
 from porter.dtypes import Dtype
 from porter.errors import MappingError, UsageError
 from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.stock import StockClass
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
 from porter.frameworks.tf.slim.networks import build_slim
+from porter.padding import Size
 
 REFERENCES: tuple[str, ...] = ("keras", "tf_slim")
 
@@ -60,18 +62,55 @@ def build_reference(reference: str, variant: str, classes: int, size: tuple[int,
 def _build_keras(variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
     if variant not in _CONSTRUCTORS:
         raise UsageError(f"reference 'keras' has no variant '{variant}'", next=f"it has {', '.join(_CONSTRUCTORS)}")
-    name, arguments = _CONSTRUCTORS[variant]
+    name, arguments = _CONSTRUCTORS[variant][0], _arguments(variant, classes, size)
     keras = import_keras()
     with import_tensorflow().device(tensorflow_device("cpu")), _settings(keras, dtype):
         try:
-            model = getattr(keras.applications, name)(
-                weights=None, classes=classes, classifier_activation=None, input_shape=(*size, 3), **arguments
-            )
+            model = getattr(keras.applications, name)(**arguments)
         except ValueError as error:
             raise UsageError(f"keras.applications.{name} cannot be built at {size[0]}x{size[1]}: {error}") from None
         layers = _by_counter(model) if checkpoint.counted else _by_name(model)
         _assign(layers, checkpoint)
     attach_runner(model, {layer: found.output for layer, found in _by_name(model).items()}, "cpu")
+    return model
+
+
+def _arguments(variant: str, classes: int, size: tuple[int, int]) -> dict[str, Any]:
+    own = _CONSTRUCTORS[variant][1]
+    return {"weights": None, "classes": classes, "classifier_activation": None, "input_shape": (*size, 3), **own}
+
+
+def stock_class(variant: str, classes: int, size: Size) -> StockClass:
+    """The class that keras.applications has for a variant, with what builds it for an input of `size`, giving logits.
+
+    Raises:
+        UsageError: it has none, or no size: its models are padded for the one that they are built for.
+    """
+    if variant not in _CONSTRUCTORS:
+        raise UsageError(f"keras.applications has no class of {variant}", where="--stock", next="convert without --stock")
+    rows, columns = size
+    if rows is None or columns is None:
+        raise UsageError(
+            "keras.applications pads for the size that a model is built for", where="--stock", next="give --input-size"
+        )
+    return StockClass(f"keras.applications.{_CONSTRUCTORS[variant][0]}", _arguments(variant, classes, (rows, columns)))
+
+
+def build_stock(variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
+    """As `build_reference` of keras, with the layer names that the first model of a process has.
+
+    Raises:
+        As `build_reference`.
+    """
+    keras, numbered = import_keras(), _build_keras(variant, classes, size, checkpoint, dtype)
+    names = {layer.name: name for name, layer in _by_name(numbered).items()}
+    with import_tensorflow().device(tensorflow_device("cpu")):
+        model = keras.models.clone_model(
+            numbered,
+            input_tensors=keras.Input((*size, 3), dtype=dtype, name="input_layer"),
+            clone_function=lambda layer: type(layer).from_config({**layer.get_config(), "name": names[layer.name]}),
+        )
+        model.set_weights(numbered.get_weights())
     return model
 
 

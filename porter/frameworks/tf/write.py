@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile, ZipInfo
 
 from porter.dtypes import Array, Dtype
 from porter.frameworks import Tensors
+from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.tf.build import build
 from porter.frameworks.tf.keras_files.read_keras import read_keras
 from porter.frameworks.tf.layout import expect_cover, layer_names, tensor_names, to_canonical
+from porter.frameworks.tf.reference import build_stock
 from porter.graph import tensor_shapes
 from porter.plan import Plan
 
@@ -30,9 +33,27 @@ def write(folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str],
         MappingError: `tensors` and the graph do not cover each other, or a shape differs.
         MissingFramework: TensorFlow or Keras is not installed.
     """
+    _save(build(plan, tensors, layers, dtype, "cpu"), folder)
+
+
+def write_stock(
+    folder: Path, plan: Plan, variant: str, classes: int, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
+) -> None:
+    """Writes `model.keras` into `folder` as keras.applications' own class of `variant`, built for `plan.size`, with `arrays` by
+    that class's names and in its axis order.
+
+    Raises:
+        MappingError: `arrays` and the class do not cover each other, or a shape differs.
+        MissingFramework: TensorFlow or Keras is not installed.
+    """
+    assert plan.size is not None, "a class of keras.applications is built for one size"
+    _save(build_stock(variant, classes, plan.size, Checkpoint(folder, "memory", "tf", arrays), dtype), folder)
+
+
+def _save(model: Any, folder: Path) -> None:
     dated = folder / f"dated-{MODEL_FILE}"
     try:
-        build(plan, tensors, layers, dtype, "cpu").save(dated)
+        model.save(dated)
         _undate(dated, folder / MODEL_FILE)
     finally:
         dated.unlink(missing_ok=True)
@@ -51,7 +72,7 @@ def _undate(dated: Path, target: Path) -> None:
 
 
 def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
-    """The canonical tensors of a port that `write` wrote; neither TensorFlow nor Keras is imported.
+    """The canonical tensors of a port that `write` or `write_stock` wrote; neither TensorFlow nor Keras is imported.
 
     Raises:
         FileError: `model.keras` is missing or cannot be read.

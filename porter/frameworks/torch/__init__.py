@@ -10,10 +10,13 @@ from typing import Any, Literal
 from porter.dtypes import Array, Dtype
 from porter.errors import MissingFramework, UsageError
 from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.stock import StockClass
 from porter.frameworks.torch.layout import CAPABILITIES, from_canonical, tensor_names, to_canonical
 from porter.frameworks.torch.port_files import WEIGHTS_FILE, read_weights, write_port
+from porter.frameworks.torch.port_files import write_stock as write_stock_port
 from porter.frameworks.torch.state import fillings
 from porter.graph import Graph
+from porter.padding import Size
 from porter.plan import Plan
 
 __all__ = ["CAPABILITIES", "fillings", "from_canonical", "tensor_names", "to_canonical"]
@@ -27,6 +30,7 @@ REFERENCES = ("torchvision", "timm")
 SEPARATOR = "."
 AVERAGE_SUFFIX = None
 NAMES_LAYERS = False
+STOCK_TAKES_ANY_SIZE = True
 
 
 def counted_layers(graph: Graph) -> Mapping[str, str]:
@@ -45,8 +49,23 @@ def write(folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], 
 
 
 def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
-    """The canonical tensors of a port that `write` wrote."""
-    return read_weights(folder, plan.graph)
+    """The canonical tensors of a port that `write` or `write_stock` wrote."""
+    return read_weights(folder, plan.graph, layers)
+
+
+def stock_class(variant: str, classes: int, size: Size) -> StockClass:
+    """Torchvision's builder of a variant and its arguments; its models take every input size."""
+    _require("torch")
+    from porter.frameworks.torch.reference import stock_builder
+
+    return stock_builder(variant, classes)
+
+
+def write_stock(
+    folder: Path, plan: Plan, variant: str, classes: int, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
+) -> None:
+    """Writes `model.safetensors`, a state_dict of torchvision's class, and `model.py`; see porter.frameworks.torch.port_files."""
+    write_stock_port(folder, plan, arrays, layers)
 
 
 def build(

@@ -72,12 +72,12 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     return array
 
 
-def state_keys(node: Node) -> Mapping[str, str]:
-    """The state_dict keys of a node in a port, by role: its path with dots.
+def state_keys(node: Node, layers: Mapping[str, str] | None = None) -> Mapping[str, str]:
+    """The state_dict keys of a node in a port, by role: in `layers`' module where that has its path, else in its path with dots.
 
     A `BatchNorm2d` has weight and bias together or not at all, so both are listed when the node has either.
     """
-    layer = module_name(node.path)
+    layer = (layers or {}).get(node.path, module_name(node.path))
     if isinstance(node.op, BatchNorm):
         affine = node.op.scale or node.op.center
         return {role: f"{layer}.{name}" for role, name in _NORM_ROLES.items() if affine or role not in ("gamma", "beta")}

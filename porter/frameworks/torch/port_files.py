@@ -11,6 +11,7 @@ from safetensors.numpy import save_file
 from porter.dtypes import Array, Dtype, storage_type
 from porter.errors import FileError
 from porter.frameworks.safetensors import read_safetensors
+from porter.frameworks.torch.layout import module_name
 from porter.frameworks.torch.source import model_source
 from porter.frameworks.torch.state import canonical_tensors, state_arrays
 from porter.graph import Graph
@@ -26,16 +27,25 @@ def write_port(folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Arra
     Raises:
         MappingError: tensors that do not fit the graph. GraphError: a path that no attribute can have.
     """
-    (folder / SOURCE_FILE).write_text(model_source(plan), encoding="utf-8")
-    arrays = state_arrays(plan.graph, tensors, storage_type(dtype))
+    _write(folder, model_source(plan), state_arrays(plan.graph, tensors, storage_type(dtype)))
+
+
+def write_stock(folder: Path, plan: Plan, arrays: Mapping[str, Array], layers: Mapping[str, str]) -> None:
+    """As `write_port`, with `arrays`, a stock class's whole state_dict, as the file. `layers` names its modules by path."""
+    names = {layer: module_name(path) for path, layer in layers.items()}
+    _write(folder, model_source(plan, names), arrays)
+
+
+def _write(folder: Path, source: str, arrays: Mapping[str, Array]) -> None:
+    (folder / SOURCE_FILE).write_text(source, encoding="utf-8")
     # safetensors writes the memory as it lies, so that a transposed view would be stored in the wrong order.
     save_file({name: _dense(array) for name, array in arrays.items()}, folder / WEIGHTS_FILE)
     # safetensors 0.8 lets only the owner read its files; a port is handed on.
     (folder / WEIGHTS_FILE).chmod((folder / SOURCE_FILE).stat().st_mode)
 
 
-def read_weights(folder: Path, graph: Graph) -> dict[str, dict[str, Array]]:
-    """The canonical tensors of the port in `folder`.
+def read_weights(folder: Path, graph: Graph, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+    """The canonical tensors of the port in `folder`; `layers` is empty, or names a stock class's modules by path.
 
     Raises:
         FileError: no such file, or not a safetensors file. MappingError: tensors that do not fit the graph.
@@ -43,7 +53,7 @@ def read_weights(folder: Path, graph: Graph) -> dict[str, dict[str, Array]]:
     path = folder / WEIGHTS_FILE
     if not path.is_file():
         raise FileError("the port has no weights", where=str(path), next="convert again")
-    return canonical_tensors(graph, read_safetensors(path).tensors)
+    return canonical_tensors(graph, read_safetensors(path).tensors, layers)
 
 
 def _dense(array: Array) -> Array:

@@ -14,6 +14,7 @@ from torch import nn
 from porter.dtypes import Dtype
 from porter.errors import MappingError, MissingFramework, UsageError
 from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.stock import StockClass
 from porter.frameworks.torch.graph_module import to_tensor
 
 # Reference and variant to the builder and its arguments. A closed table: nothing from a recipe names what is imported or called.
@@ -76,6 +77,18 @@ def build_stock(reference: str, variant: str, classes: int, checkpoint: Checkpoi
             f"{reference}'s model does not take these tensors: " + " ".join(str(error).split()), where=str(checkpoint.path)
         ) from None
     return model.to(getattr(torch, dtype)).eval()
+
+
+def stock_builder(variant: str, classes: int) -> StockClass:
+    """Torchvision's builder of `variant`.
+
+    Raises:
+        UsageError: it has none.
+    """
+    if variant not in _BUILDERS["torchvision"]:
+        raise UsageError(f"torchvision has no class of {variant}", where="--stock", next="convert without --stock")
+    name, arguments = _BUILDERS["torchvision"][variant]
+    return StockClass(f"torchvision.models.{name}", {"num_classes": classes, **arguments})
 
 
 def import_models() -> ModuleType:

@@ -53,8 +53,13 @@ def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[s
     }
 
 
-def canonical_tensors(graph: Graph, state: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
+def canonical_tensors(
+    graph: Graph, state: Mapping[str, Array], layers: Mapping[str, str] | None = None
+) -> dict[str, dict[str, Array]]:
     """The inverse of `state_arrays`: what the graph needs, and the counters of batches where the state has them.
+
+    Args:
+        layers: the modules by path, where they are not called after their paths.
 
     Raises:
         MappingError: a tensor is missing or has another shape than the graph needs.
@@ -62,7 +67,7 @@ def canonical_tensors(graph: Graph, state: Mapping[str, Array]) -> dict[str, dic
     tensors: dict[str, dict[str, Array]] = {}
     shapes = tensor_shapes(graph)
     for node in graph.nodes:
-        for role, key in state_keys(node).items():
+        for role, key in state_keys(node, layers).items():
             expected = () if role == "batches" else shapes[node.path].get(role)
             if expected is None or (role == "batches" and key not in state):
                 continue

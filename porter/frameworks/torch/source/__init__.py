@@ -14,7 +14,7 @@ from keyword import iskeyword
 
 from porter.frameworks.torch.source.arguments import Vector
 from porter.frameworks.torch.source.classes import OWN_LAYERS, Class, write_class
-from porter.frameworks.torch.source.loader import CHAIN_FUNCTION, LOADER, fixed_size
+from porter.frameworks.torch.source.loader import CHAIN_FUNCTION, fixed_size, loader
 from porter.frameworks.torch.source.runs import SHORTEST
 from porter.frameworks.torch.source.template import ClassUse, NoTemplate, signature, unify
 from porter.frameworks.torch.source.tree import Body, make_tree
@@ -41,8 +41,11 @@ _TAKEN = {
 }
 
 
-def model_source(plan: Plan) -> str:
+def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     """The text of model.py.
+
+    Args:
+        names: modules of the state_dict beside it that are called otherwise than here, with their names here.
 
     Raises:
         GraphError: part of a path that is no Python name. PaddingError: a realisation that torch's layers do not have.
@@ -61,7 +64,7 @@ def model_source(plan: Plan) -> str:
         *([CHAIN_FUNCTION] if "chain(" in body else []),
         *([own] if own else []),
         body,
-        LOADER,
+        loader(names or {}),
     ]
     return "\n\n\n".join(parts) + "\n"
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from porter.frameworks.torch.source.text import literal
+
 CHAIN_FUNCTION = '''\
 def chain(**layers):
     """Layers one after the other, under these names in the state_dict."""
     return nn.Sequential(OrderedDict(layers))'''
 
-LOADER = '''\
+_LOADER = '''\
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64"}
 
 
@@ -37,6 +41,21 @@ def load(folder=None):
     path = Path(folder or Path(__file__).parent) / "model.safetensors"
     model.load_state_dict(read_safetensors(path), assign=True)
     return model.eval()'''
+
+_RENAMED = '''\
+def renamed(tensors):
+    """The file's tensors under the names of the modules here."""
+    parts = {name: name.rpartition(".") for name in tensors}
+    return {f"{NAMES[module]}.{part}": tensors[name] for name, (module, _, part) in parts.items()}'''
+
+
+def loader(names: Mapping[str, str]) -> str:
+    """`load` and what it needs. `names` are modules that are called otherwise in the file, with their names here."""
+    if not names:
+        return _LOADER
+    table = "".join(f"    {literal(theirs)}: {literal(ours)},\n" for theirs, ours in names.items())
+    text = _LOADER.replace("load_state_dict(read_safetensors(path)", "load_state_dict(renamed(read_safetensors(path))")
+    return f"# What the file calls the modules, and what they are called here.\nNAMES = {{\n{table}}}\n\n\n{_RENAMED}\n\n\n{text}"
 
 
 def fixed_size(size: tuple[int, int] | None) -> list[str]:

@@ -1,0 +1,103 @@
+"""Batch norms folded into the convolutions and dense layers that they follow, and biases absorbed into norms.
+
+At inference a norm is y = s x + t for each channel, with s = gamma / sqrt(variance + epsilon) and t = beta - s mean. Over a layer
+that nothing else reads, this is the same layer with its kernel times s and its bias b as s b + t. On paper nothing changes; in
+numbers the new kernel and bias are rounded once, when they are stored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.dtypes import Array
+from porter.errors import MappingError
+from porter.graph import BatchNorm, Conv, Dense, Graph, Node
+
+
+@dataclass(frozen=True)
+class Folding:
+    """A graph and its canonical tensors, path to role to array, with norms folded.
+
+    Attributes:
+        folded: path of each layer that took a norm in, to the path of that norm.
+    """
+
+    graph: Graph
+    tensors: Mapping[str, Mapping[str, Array]]
+    folded: Mapping[str, str] = field(default_factory=dict)
+
+
+def fold_norms(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> Folding:
+    """Folds every batch norm that alone reads a convolution or a dense layer.
+
+    Kernels and biases that change are float64, computed in float64, for the caller to round once. What read a norm reads the layer
+    then; all else stays as it is.
+
+    Raises:
+        MappingError: a norm whose variance plus epsilon is not above 0 in some channel, so that it has no scale.
+    """
+    folded = norms_alone(graph)
+    norms = {norm: layer for layer, norm in folded.items()}
+    nodes: list[Node] = []
+    changed: dict[str, Mapping[str, Array]] = {path: roles for path, roles in tensors.items() if path not in norms}
+    for node in graph.nodes:
+        if node.path in norms:
+            continue
+        op = node.op
+        if node.path in folded and isinstance(op, Conv | Dense):
+            norm = graph.by_path[folded[node.path]]
+            changed[node.path] = _fold(tensors[node.path], norm, tensors[norm.path])
+            op = replace(op, bias=True)
+        nodes.append(Node(node.path, op, tuple(norms.get(path, path) for path in node.inputs)))
+    output = norms.get(graph.output, graph.output)
+    return Folding(replace(graph, nodes=tuple(nodes), output=output), changed, folded)
+
+
+def norms_alone(graph: Graph) -> dict[str, str]:
+    """Convolutions and dense layers that a batch norm alone reads, by path, to the path of that norm."""
+    readers = Counter(path for node in graph.nodes for path in node.inputs)
+    readers[graph.output] += 1
+    return {
+        node.inputs[0]: node.path
+        for node in graph.nodes
+        if isinstance(node.op, BatchNorm)
+        and node.inputs[0] in graph.by_path
+        and isinstance(graph.by_path[node.inputs[0]].op, Conv | Dense)
+        and readers[node.inputs[0]] == 1
+    }
+
+
+def absorb_biases(tensors: Mapping[str, Mapping[str, Array]], absorbed: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+    """Canonical tensors without the biases of some layers, which the means of the norms after them take in: in float64,
+    mean - bias.
+
+    Args:
+        absorbed: path of each norm to that of the layer before it.
+    """
+    changed = {path: dict(roles) for path, roles in tensors.items()}
+    for norm, layer in absorbed.items():
+        changed[norm]["mean"] = _float64(changed[norm]["mean"]) - _float64(changed[layer].pop("bias"))
+    return changed
+
+
+def _fold(layer: Mapping[str, Array], norm: Node, statistics: Mapping[str, Array]) -> dict[str, Array]:
+    assert isinstance(norm.op, BatchNorm)
+    kernel, mean, variance = _float64(layer["kernel"]), _float64(statistics["mean"]), _float64(statistics["variance"])
+    spread = variance + norm.op.epsilon
+    if not np.all(spread > 0):
+        raise MappingError(
+            f"expected a variance above -{norm.op.epsilon:g}, got {np.min(variance):g}", where=f"{norm.path}:variance"
+        )
+    scale = (_float64(statistics["gamma"]) if norm.op.scale else 1.0) / np.sqrt(spread)
+    bias = (_float64(layer["bias"]) if "bias" in layer else 0.0) - mean
+    shift = _float64(statistics["beta"]) if norm.op.center else 0.0
+    return {"kernel": kernel * scale.reshape(-1, *[1] * (kernel.ndim - 1)), "bias": bias * scale + shift}
+
+
+def _float64(array: Array) -> NDArray[np.float64]:
+    return array.astype(np.float64)

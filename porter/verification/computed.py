@@ -1,0 +1,69 @@
+"""Ports with numbers that are not the source's own: computed in float64 from these, and rounded once when they were stored.
+
+Rounding moves the logits of a deep network by more than a fault in the computation might (measured on calibrated random weights:
+1e-6 to 2e-6 at float32). So the two are proved apart. The numbers before the rounding have to give the source's function, to
+the same limit as any port's; and what is stored has to be their rounding, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from porter.dtypes import Array, Dtype, cast
+from porter.errors import CheckFailed
+from porter.folding import absorb_biases, fold_norms
+from porter.frameworks import Tensors
+from porter.graph import Graph
+from porter.port import Port
+from porter.verification.source import Source
+
+
+def unrounded_tensors(port: Port, graph: Graph, tensors: Tensors) -> dict[str, dict[str, Array]]:
+    """The tensors of a port before they were rounded to its type, computed again from its source's graph and tensors.
+
+    Raises:
+        CheckFailed: a stored tensor is not the rounding of what was computed.
+    """
+    record = port.record
+    exact = tensors if record.folded is None else fold_norms(graph, tensors).tensors
+    exact = absorb_biases(exact, record.absorbed)
+    found: dict[str, dict[str, Array]] = {}
+    for path, roles in port.tensors().items():
+        # What is only in the port fills a place of the destination's: there is nothing to compute.
+        found[path] = {role: exact.get(path, {}).get(role, stored) for role, stored in roles.items()}
+        for role, stored in roles.items():
+            wanted = cast(found[path][role], record.dtype, f"{path}:{role}", allow_overflow=True)
+            if not np.array_equal(wanted, stored, equal_nan=stored.dtype.kind == "f"):
+                raise CheckFailed(
+                    f"this is not the source's value, computed and rounded once to {record.dtype}", where=f"{path}:{role}"
+                )
+    return found
+
+
+@dataclass
+class Shifted:
+    """A source whose values stand where a port has them whose batch norms took in a bias, or were taken in themselves.
+
+    Attributes:
+        folded: layers of the port that give what a norm gives in the source, by path, with that norm.
+        hidden: layers whose values are others than the source's, without a bias that the norm after them took in.
+    """
+
+    source: Source
+    folded: Mapping[str, str]
+    hidden: Collection[str]
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    def takes(self, size: tuple[int, int]) -> bool:
+        return self.source.takes(size)
+
+    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+        values = self.source.run(batch, dtype)
+        own = {path: value for path, value in values.items() if path not in self.folded and path not in self.hidden}
+        return own | {path: values[norm] for path, norm in self.folded.items() if norm in values}
