@@ -10,7 +10,9 @@ from porter.errors import MissingFramework, UsageError
 from porter.port import Port, read_port
 from porter.recipe import find_recipe
 from porter.sources import Opened, open_source
+from porter.trained import with_padding
 from porter.verification.check import Verdict, check, check_sizes
+from porter.verification.trained import check_trained
 
 
 def verify(
@@ -27,6 +29,7 @@ def verify(
         raise UsageError("this port was made from another port", where=str(folder), next="give that port as --weights")
     recipe = find_recipe(record.variant, recipes)
     opened = open_source(recipe, record.variant, recipe.zoo(record.zoo, record.variant), weights, record.background, record.mapped)
+    opened = with_padding(opened, recipe, record.padding)
     if opened.file.sha256 != record.source.sha256:
         raise UsageError(
             f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not from this file, "
@@ -42,7 +45,8 @@ def check_against(
     port: Port, opened: Opened, dtypes: Sequence[Dtype], tolerance: float | None = None, device: str = "cpu"
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Compares a port with the file's own graph or the zoo's implementation, or, where neither can be run, with porter's own build
-    in the source's framework.
+    in the source's framework. Where the port has the pads of training, that is done to the shipped ones, and the port is compared
+    with what was proved so, those pads replaced.
 
     Returns the verdict, and warnings about how little it proves.
 
@@ -56,6 +60,8 @@ def check_against(
             warnings.append(f"{reference.name} cannot be run at the port's size")
             continue
         try:
+            if opened.shipped is not None:
+                return check_trained(port, reference, opened.own(dtype), opened.shipped, sizes, dtypes, tolerance, device), ()
             return check(port, reference, sizes, dtypes, tolerance, device), ()
         except MissingFramework as error:
             warnings.append(str(error))
