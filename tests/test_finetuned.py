@@ -93,7 +93,7 @@ def logits(made: Conversion, batch: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.asarray(get_framework(port.record.framework).run(port.build("float64"), batch.astype(np.float64), [output])[output])
 
 
-@pytest.mark.parametrize("framework", ["tf", "torch"])
+@pytest.mark.parametrize("framework", ["tf", pytest.param("torch", marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "two_layers"])
 def test_a_finetuned_torch_model_gives_the_same_logits(name: str, framework: str, tmp_path: Path) -> None:
     own = MAKERS[name](tmp_path)
