@@ -60,13 +60,15 @@ class Alignment:
             MappingError: a node would have two layers, or a layer two nodes: the file's graph is another one.
         """
         found: dict[str, str] = {}
+        walked: set[str] = set()  # each node once: there are as many ways through a network of branches as their product
         waiting = [(path, name)]
         while waiting:
             path, name = waiting.pop()
             if found.setdefault(path, name) != name:
                 raise MappingError(f"'{found[path]}' and '{name}' are two layers of the file for one node", where=path)
-            if path == INPUT:
+            if path == INPUT or path in walked:
                 continue
+            walked.add(path)
             node = self.graph.by_path[path]
             inputs = (name,) if isinstance(node.op, Identity) else self._inputs(node, self.file.by_name[name], found)
             waiting += zip(node.inputs, inputs, strict=True)

@@ -109,7 +109,7 @@ def parse_dtype(text: str) -> Dtype:
 
 def destination_layers(recipe: Recipe, variant: str, framework: Framework, opened: Opened) -> dict[str, str]:
     """Layer names by path from the destination framework's default zoo, for destinations whose layers carry names."""
-    zoo = recipe.zoos.get(framework.DEFAULT_ZOO)
+    zoo = recipe.zoos_of(variant).get(framework.DEFAULT_ZOO)
     if zoo is None or not framework.NAMES_LAYERS:
         return {}
     draft = expand(recipe, variant, zoo, {})

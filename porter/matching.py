@@ -46,7 +46,7 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> tuple[Match, ..
         _match(recipe, variant, zoo, checkpoint)
         for recipe in all_recipes(recipes)
         for variant in recipe.variants
-        for zoo in recipe.zoos.values()
+        for zoo in recipe.zoos_of(variant).values()
         if checkpoint.framework in (None, zoo.framework)
     ]
     return tuple(sorted((match for match in matches if match.score > 0), key=lambda match: -match.score))

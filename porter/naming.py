@@ -93,6 +93,7 @@ def name_layers(
         tables[None] = {path: replace(layer, name=counted[path]) for path, layer in today.items() if path in counted}
     else:
         tables |= {label: layer_names(recipe, variant, zoo, graph, label) for label in zoo.generations}
+        tables = {label: _numbered(framework, table, checkpoint) for label, table in tables.items()}
     best, most = Naming(tables[None], today), 0
     for generation, table in tables.items():
         prefix, count, twins = _prefix(framework, graph, table, checkpoint, mapped)
@@ -103,6 +104,12 @@ def name_layers(
         # A head of one's own has its own number of classes, none of them the zoo's background.
         layers[path] = LayerName(name) if path == graph.output else replace(layers[path], name=name)
     return replace(best, layers=layers)
+
+
+def _numbered(framework: Framework, layers: Mapping[str, LayerName], checkpoint: Checkpoint) -> Mapping[str, LayerName]:
+    """The table with the numbers that the file has for layers which the framework numbers itself."""
+    names = framework.numbered_layers([layer.name for layer in layers.values()], checkpoint.tensors)
+    return {path: replace(layer, name=names.get(layer.name, layer.name)) for path, layer in layers.items()}
 
 
 def _prefix(

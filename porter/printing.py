@@ -149,7 +149,7 @@ def recipe(found: Recipe, variant: str, graph: Graph) -> str:
 
     known = shapes(graph, found.native_size())
     steps = [(node.path, node.op_name, _window(node), "x".join(map(str, known[node.path]))) for node in graph.nodes]
-    zoos = [(zoo.name, zoo.framework, *_published(zoo, variant)) for zoo in found.zoos.values()]
+    zoos = [(zoo.name, zoo.framework, *_published(zoo, variant)) for zoo in found.zoos_of(variant).values()]
     lines = [f"{found.architecture} ({found.paper}), {found.path}", f"variants: {', '.join(found.variants)}", ""]
     return "\n".join(
         [

@@ -217,8 +217,7 @@ def _zoo_of_digest(recipe: Recipe, variant: str, zoo: Zoo, sha256: str) -> tuple
 
     One set of weights has one protocol: torchvision's two differ in preprocessing and published figures alone.
     """
-    for name in recipe.zoos:
-        other = recipe.zoo(name, variant)
+    for other in recipe.zoos_of(variant).values():
         file = other.files.get(variant)
         pinned = file and (file.sha256 or file.sha256_prefix)
         if pinned and sha256.startswith(pinned) and other.names == zoo.names and other.name != zoo.name:

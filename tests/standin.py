@@ -5,6 +5,8 @@ Uncalibrated random weights give logits that do not depend on the input, so that
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import torch
 from torch import nn
@@ -27,12 +29,15 @@ def smooth_images(channels: int, size: tuple[int, int], seed: int, count: int = 
     return fine.numpy().astype(np.float32)
 
 
-def calibrated_tensors(graph: Graph, size: tuple[int, int], seed: int, bias: float = 0.05) -> dict[str, dict[str, Array]]:
+def calibrated_tensors(
+    graph: Graph, size: tuple[int, int], seed: int, bias: float = 0.05, lowered: Collection[str] = ()
+) -> dict[str, dict[str, Array]]:
     """Canonical float32 tensors: He-like kernels, and norms whose statistics are those of what arrives, then jittered.
 
     Args:
         size: rows and columns of the images that calibrate.
         bias: the size of convolution and dense biases.
+        lowered: paths of convolutions whose biases put the mean of each channel a deviation below zero.
 
     Raises:
         AssertionError: the logits vary across images by less than 1 % of their size.
@@ -46,12 +51,17 @@ def calibrated_tensors(graph: Graph, size: tuple[int, int], seed: int, bias: flo
     norms = {node.path: model.get_submodule(module_name(node.path)) for node in graph.nodes if isinstance(node.op, BatchNorm)}
     for norm in norms.values():
         norm.register_forward_pre_hook(_calibrate(random))
+    convolutions = {path: model.get_submodule(module_name(path)) for path in lowered}
+    for convolution in convolutions.values():
+        convolution.register_forward_hook(_lower)
     images = torch.from_numpy(smooth_images(graph.channels, size, seed)).double()
     with torch.no_grad():
         logits = model(images).numpy()
     for path, norm in norms.items():
         tensors[path]["mean"] = norm.running_mean.numpy().astype(np.float32)
         tensors[path]["variance"] = norm.running_var.numpy().astype(np.float32)
+    for path, convolution in convolutions.items():
+        tensors[path]["bias"] = convolution.bias.detach().numpy().astype(np.float32)
     assert logits.std(axis=0).mean() >= 0.01 * np.abs(logits).mean(), "the logits hardly depend on the image"
     return tensors
 
@@ -77,3 +87,9 @@ def _calibrate(random: np.random.Generator):
         norm.running_var.copy_((deviation**2 * (1 + jitter[1])).clamp_min(1e-6))
 
     return set_statistics
+
+
+def _lower(convolution: nn.Module, _: tuple[torch.Tensor, ...], value: torch.Tensor) -> torch.Tensor:
+    shift = -value.mean((0, 2, 3)) - value.std((0, 2, 3))
+    convolution.bias += shift
+    return value + shift.reshape(1, -1, 1, 1)

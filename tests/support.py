@@ -29,7 +29,15 @@ def standin_graph(variant: str, zoo: str, classes: int = 1000) -> Graph:
 @cache
 def standin_tensors(variant: str, zoo: str, classes: int = 1000) -> Mapping[str, Mapping[str, Array]]:
     """Calibrated random weights: logits depend on the image, so that a wrong pad shows (DESIGN: what "exact" means)."""
-    return calibrated_tensors(standin_graph(variant, zoo, classes), CALIBRATION_SIZE, seed=len(variant))
+    graph = standin_graph(variant, zoo, classes)
+    return calibrated_tensors(graph, CALIBRATION_SIZE, seed=len(variant), lowered=_pooled_unclipped(graph))
+
+
+def _pooled_unclipped(graph: Graph) -> list[str]:
+    """Convolutions that a max pool reads as they are: of values mostly above zero, no pool of theirs tells what fills its pad."""
+    pools = [node for node in graph.nodes if isinstance(node.op, MaxPool) and max(node.op.window.kernel) > 1]
+    read = [graph.by_path[path] for pool in pools for path in pool.inputs]
+    return [node.path for node in read if isinstance(node.op, Conv)]
 
 
 def source_checkpoint(variant: str, zoo_name: str, classes: int = 1000) -> Checkpoint:

@@ -50,6 +50,11 @@ class Framework(Protocol):
         `convolutions` are dense nodes that the source has as 1x1 convolutions.
         """
 
+    def numbered_layers(self, layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
+        """Of `layers`, those that the framework numbered as they were made, to what a file with these `tensors` calls them; empty
+        where frameworks number nothing.
+        """
+
     def to_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
         """A file's array in porter's axis order (a view where possible).
 

@@ -50,9 +50,9 @@ def expand(
 
 
 def graphs_of_others(recipe: Recipe, variant: str, zoo: Zoo) -> Iterator[Graph]:
-    """The graphs that `zoo` has for all variants but `variant`; rules that match nothing in one may be there for another."""
+    """The graphs of all variants but `variant` that `zoo` has; rules that match nothing in one may be there for another."""
     for other in recipe.variants:
-        if other != variant:
+        if other != variant and zoo.has(other):
             yield _expanded(recipe, other, recipe.zoos.get(zoo.name, zoo), {}, False)
 
 

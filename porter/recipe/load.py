@@ -31,8 +31,8 @@ from porter.recipe.steps import COMMON, OPERATIONS, Block, check_expressions, pa
 from porter.transforms import TRANSFORMS
 
 _INHERITED = (
-    *("framework", "reference", "options", "padding", "padding_as_trained", "names", "generations", "taps", "ignore", "labels"),
-    "activation",
+    *("framework", "only", "reference", "options", "padding", "padding_as_trained", "names", "generations", "taps", "ignore"),
+    *("labels", "activation"),
 )
 
 
@@ -62,6 +62,10 @@ def _load(path: Path, modified: int, size: int) -> Recipe:
     parameters = {name: section.parameters for name, section in sections.items()}
     for name in sections:
         _check_block(source, name, parameters[name])
+    zoos = {name: _Zoos(source, document).zoo(name) for name in document.zoos}
+    for variant in document.variants:
+        if not any(zoo.has(variant) for zoo in zoos.values()):
+            raise RecipeError(f"no zoo has '{variant}'", where=source.where(("variants", variant)))
     return Recipe(
         architecture=document.architecture,
         paper=document.paper,
@@ -80,7 +84,7 @@ def _load(path: Path, modified: int, size: int) -> Recipe:
             )
             for name, section in sections.items()
         },
-        zoos={name: _Zoos(source, document).zoo(name) for name in document.zoos},
+        zoos=zoos,
         source=source,
     )
 
@@ -125,6 +129,7 @@ class _Zoos:
         own = Zoo(
             name=name,
             framework=section.framework or "",
+            only=tuple(self._of_variants((*here, "only"), dict.fromkeys(section.only))),
             reference=section.reference,
             options=self._options((*here, "options"), section.options),
             padding=read_rules(self.source, (*here, "padding"), section.padding),
@@ -225,7 +230,7 @@ def _inherit(own: Zoo, parent: Zoo) -> Zoo:
     taken: dict[str, Any] = {}
     for key in _INHERITED:
         mine, theirs = getattr(own, key), getattr(parent, key)
-        if isinstance(mine, tuple):
+        if isinstance(mine, tuple) and key != "only":
             taken[key] = (*mine, *theirs)
         elif isinstance(mine, dict):
             taken[key] = {**theirs, **mine}

@@ -66,6 +66,7 @@ class Zoo:
     """An origin of weights.
 
     Attributes:
+        only: the variants that it has; empty where it has them all.
         options: that differ from the recipe's.
         padding: rules for sites that differ from the graph's own; the first match holds.
         padding_as_trained: rules that go before them where the weights were trained with other pads than the zoo ships.
@@ -79,6 +80,7 @@ class Zoo:
 
     name: str
     framework: str
+    only: tuple[str, ...]
     reference: str | None
     options: Mapping[str, Value]
     padding: tuple[PadRule, ...]
@@ -94,6 +96,10 @@ class Zoo:
     files: Mapping[str, WeightsFile]
     published: Mapping[str, Published]
     overrides: Mapping[str, Override]
+
+    def has(self, variant: str) -> bool:
+        """Whether the zoo has this variant of the recipe."""
+        return not self.only or variant in self.only
 
     def of(self, variant: str) -> Zoo:
         """This zoo with what it does otherwise for `variant` put in."""
@@ -150,11 +156,30 @@ class Recipe:
         """A zoo by its name, or the default zoo of a framework, as it is for `variant`.
 
         Raises:
-            UsageError: there is no such variant or zoo.
+            UsageError: there is no such variant or zoo, or the zoo does not have this variant.
+        """
+        zoo = self._zoo(name)
+        having = self.zoos_of(variant)
+        if zoo.name not in having:
+            raise UsageError(
+                f"zoo '{zoo.name}' has no '{variant}'",
+                where=str(self.path),
+                next=f"it has {', '.join(zoo.only)}; '{variant}' is in {', '.join(having)}",
+            )
+        return having[zoo.name]
+
+    def zoos_of(self, variant: str) -> Mapping[str, Zoo]:
+        """The zoos that have `variant`, at least one, each as it is for it.
+
+        Raises:
+            UsageError: there is no such variant.
         """
         self.parameters(variant)
+        return {name: zoo.of(variant) for name, zoo in self.zoos.items() if zoo.has(variant)}
+
+    def _zoo(self, name: str) -> Zoo:
         if name in self.zoos:
-            return self.zoos[name].of(variant)
+            return self.zoos[name]
         if name not in FRAMEWORK_NAMES:
             raise UsageError(
                 f"'{self.architecture}' has no zoo '{name}'", where=str(self.path), next=hint(name, (*self.zoos, *FRAMEWORK_NAMES))
@@ -162,7 +187,7 @@ class Recipe:
         default = get_framework(name).DEFAULT_ZOO
         if default not in self.zoos:
             raise UsageError(f"'{self.architecture}' has no zoo '{default}', the default of '{name}'", next=hint(name, self.zoos))
-        return self.zoos[default].of(variant)
+        return self.zoos[default]
 
     def native_size(self) -> tuple[int, int]:
         """Rows and columns of the input that the architecture was designed for."""

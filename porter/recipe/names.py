@@ -1,11 +1,16 @@
-"""The names that a zoo gives the nodes of a graph: patterns evaluated forwards, first match wins."""
+"""The names that a zoo gives the nodes of a graph: patterns evaluated forwards, first match wins.
+
+In a name, `{count}` is how many nodes its line has named before, in the graph's order: for frameworks that number their layers.
+`{input}` is the name of the node that this one reads: for norms that are called after their convolution.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from porter.errors import RecipeError, UsageError
-from porter.graph import Graph, tensor_shapes
+from porter.graph import INPUT, Graph, Node, tensor_shapes
 from porter.recipe.expand import graphs_of_others
 from porter.recipe.expressions import fill_in
 from porter.recipe.model import LayerName, NameRule, Recipe, Zoo
@@ -48,19 +53,26 @@ def _named(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence
     variables = {**recipe.options, **zoo.options, **recipe.parameters(variant), "variant": variant}
     found: dict[str, LayerName] = {}
     owners: dict[str, str] = {}
+    counts: Counter[NameRule] = Counter()
     for node in graph.nodes:
         matches = ((rule, match_path(rule.pattern, node.path)) for rule in rules)
         rule, captured = next(((rule, captured) for rule, captured in matches if captured is not None), (None, None))
         if rule is None or captured is None:
             continue
         with recipe.source.at(rule.location):
-            name = fill_in(rule.name, {**variables, **captured})
+            name = fill_in(rule.name, {**variables, **_place(node, found), "count": counts[rule], **captured})
             if name in owners:
                 raise RecipeError(f"'{owners[name]}' and '{node.path}' both have the name '{name}'")
         owners[name] = node.path
+        counts[rule] += 1
         found[node.path] = LayerName(name, rule.transforms)
     _expect_matches(recipe, variant, zoo, graph, rules)
     return found
+
+
+def _place(node: Node, found: Mapping[str, LayerName]) -> dict[str, str]:
+    first = node.inputs[0]
+    return {INPUT: found[first].name} if first in found else {}
 
 
 def _expect_matches(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence[NameRule]) -> None:

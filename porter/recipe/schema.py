@@ -51,12 +51,13 @@ class BlockSection(Section):
 
 
 class ZooSection(Section):
-    """What one zoo does otherwise than the graph says, and what it publishes.
+    """What one zoo does otherwise than the graph says, and what it publishes. `only` lists its variants where it lacks some.
 
     From the zoo named by `extends` everything is taken over but `files`, `licence`, `preprocess`, `published` and `variants`.
     """
 
     extends: str | None = None
+    only: tuple[str, ...] = ()
     framework: Literal["tf", "torch", "onnx", "caffe", "mxnet"] | None = None
     reference: Word | None = None
     options: Values = {}

@@ -71,7 +71,7 @@ def zoo_reference(framework: Framework, zoo: Zoo, variant: str, checkpoint: Chec
         head, taps[fit.graph.output] = fit.stand_in
         tensors, classes = {**tensors, **head}, channels_of(fit.graph)[fit.graph.output]
     dropped = fit.graph.output if "drop_background" in fit.transforms.get(fit.graph.output, ()) else None
-    own = replace(checkpoint, tensors=tensors, graph=None)
+    own = replace(checkpoint, tensors=tensors, graph=None, counted=False)
     return Reference(framework, str(zoo.reference), variant, classes, own, taps, dropped)
 
 

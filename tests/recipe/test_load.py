@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from porter.errors import RecipeError, UsageError
 from porter.recipe import expand, load_recipe
-from tests.recipe.recipes import VALID, mistake, use, write
+from tests.recipe.recipes import VALID, changed, mistake, use, write
 
 
 def test_the_valid_recipe_is_valid(tmp_path: Path) -> None:
@@ -167,6 +167,34 @@ def test_what_a_zoo_inherits_and_what_not(tmp_path: Path) -> None:
     assert graph == expand(recipe, "tiny_wide", wide)
     assert graph.by_path["stem/conv"].op.convention.pads == (2, 2, 2, 2)  # type: ignore[union-attr]
     assert graph.by_path["stem/norm"].op.epsilon == 1e-4  # type: ignore[union-attr]
+
+
+def test_a_zoo_without_a_variant_says_so(tmp_path: Path) -> None:
+    narrow = "  narrow: {extends: home, only: [tiny]}\n  narrower: {extends: narrow}\n"
+    other = "  other: {extends: narrow, only: [tiny_wide]}\n"
+    assert list(load_recipe(write(tmp_path, VALID + narrow + other)).zoos_of("tiny_wide")) == ["home", "other"]
+    recipe = load_recipe(write(tmp_path, VALID + narrow))
+    assert list(recipe.zoos_of("tiny")) == ["home", "narrow", "narrower"] and list(recipe.zoos_of("tiny_wide")) == ["home"]
+    for zoo in ("narrow", "narrower"):
+        use(recipe, "tiny", zoo)
+        with pytest.raises(UsageError, match=f"zoo '{zoo}' has no 'tiny_wide'") as caught:
+            recipe.zoo(zoo, "tiny_wide")
+        assert caught.value.next == "it has tiny; 'tiny_wide' is in home"
+
+
+def test_rules_of_a_zoo_are_not_looked_for_in_variants_that_it_lacks(tmp_path: Path) -> None:
+    narrow = "  narrow: {extends: home, only: [tiny], padding: {stage1/unit3/conv: 1}}\n"
+    recipe = load_recipe(write(tmp_path, changed("depths: [1, 1]}", "depths: [3, 1]}") + narrow))
+    with pytest.raises(RecipeError, match="'stage1/unit3/conv' matches no padding site"):
+        use(recipe, "tiny", "narrow")
+
+
+def test_a_variant_that_no_zoo_has(tmp_path: Path) -> None:
+    assert mistake(tmp_path, "    padding: {stem/conv: 1}\n", "    only: [tinny]\n").next == "did you mean 'tiny'?"
+    path = write(tmp_path, changed("    framework: torch\n", "    framework: torch\n    only: [tiny]\n"))
+    with pytest.raises(RecipeError, match="no zoo has 'tiny_wide'") as caught:
+        load_recipe(path)
+    assert caught.value.where == f"{path}:4"
 
 
 def test_arguments_that_name_nothing(tmp_path: Path) -> None:

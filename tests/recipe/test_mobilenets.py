@@ -158,8 +158,7 @@ def test_slims_names(variant: str, path: str, name: str) -> None:
 def test_every_zoo_of_every_recipe_is_complete() -> None:
     for recipe in all_recipes():
         for variant in recipe.variants:
-            for name in recipe.zoos:
-                zoo = recipe.zoo(name, variant)
+            for zoo in recipe.zoos_of(variant).values():
                 layer_names(recipe, variant, zoo, expand(recipe, variant, zoo))
                 assert zoo.preprocess is not None and zoo.labels == "imagenet-1000" and zoo.reference
                 assert zoo.files.keys() == zoo.published.keys() and all(file.licence for file in zoo.files.values())

@@ -22,6 +22,35 @@ def test_names_go_forwards_and_the_first_match_wins(tmp_path: Path) -> None:
     }
 
 
+def test_a_name_may_count_what_its_line_has_named(tmp_path: Path) -> None:
+    numbered = '      stem/conv: conv2d\n      "**/conv": "conv2d_{count+1}"\n      "stage1/{unit}/add": "add_{count}"\n'
+    text = changed("      stem/conv: conv1\n", numbered)
+    recipe = load_recipe(write(tmp_path, text))
+    zoo = recipe.zoo("home", "tiny")
+    names = layer_names(recipe, "tiny", zoo, expand(recipe, "tiny", zoo))
+    assert {path: name.name for path, name in names.items() if path.startswith(("stem/conv", "stage1"))} == {
+        "stem/conv": "conv2d",
+        "stage1/unit1/conv": "conv2d_1",
+        "stage1/unit2/conv": "conv2d_2",
+        "stage1/unit1/add": "add_0",
+        "stage1/unit2/add": "add_1",
+    }
+
+
+def test_a_name_may_follow_that_of_the_node_before(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path, changed("      stem/norm: bn1\n", '      stem/norm: "{input}/BatchNorm"\n')))
+    zoo = recipe.zoo("home", "tiny")
+    assert layer_names(recipe, "tiny", zoo, expand(recipe, "tiny", zoo))["stem/norm"].name == "conv1/BatchNorm"
+
+
+@pytest.mark.parametrize("line", ["      stem/pool: pool1", "      stem/conv: conv1"])
+def test_a_node_whose_input_has_no_name_cannot_be_called_after_it(tmp_path: Path, line: str) -> None:
+    path, _, name = line.partition(": ")
+    text = VALID.replace(f"{line}\n", "").replace("    names:\n", f"    names:\n{path}: '{{input}}/{name}'\n")
+    with pytest.raises(RecipeError, match="'input' is no variable here"):
+        use(load_recipe(write(tmp_path, text)))
+
+
 def test_a_pattern_may_be_there_for_another_variant(tmp_path: Path) -> None:
     text = changed("      stem/norm: bn1\n", "      stem/norm: bn1\n      stage1/unit2/add: sum\n")
     recipe = load_recipe(write(tmp_path, text))
@@ -52,6 +81,18 @@ def test_generations_and_taps(tmp_path: Path) -> None:
     assert layer_names(recipe, "tiny", zoo, graph)["stem/conv"].name == "conv1"
     with pytest.raises(UsageError, match="no generation 'before 20'"):
         layer_names(recipe, "tiny", zoo, graph, generation="before 20")
+
+
+def test_a_count_starts_anew_in_every_table(tmp_path: Path) -> None:
+    tables = '    generations: {old: {"**": "layer{count}"}}\n    taps: {"**": "op{count}"}\n'
+    recipe = load_recipe(write(tmp_path, VALID + tables))
+    zoo = recipe.zoo("home", "tiny")
+    graph = expand(recipe, "tiny", zoo)
+    paths = [node.path for node in graph.nodes]
+    for _ in range(2):
+        older = layer_names(recipe, "tiny", zoo, graph, generation="old")
+        assert [older[path].name for path in paths] == [f"layer{i}" for i in range(len(paths))]
+        assert [tap_names(recipe, "tiny", zoo, graph)[path] for path in paths] == [f"op{i}" for i in range(len(paths))]
 
 
 def test_ignored_tensors_have_a_reason_and_may_have_to_equal_something(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from porter.dtypes import Array
 from porter.frameworks.tf.build import build
 from porter.frameworks.tf.file_reference import build_file
 from porter.frameworks.tf.layout import CAPABILITIES, counted_layers, from_canonical, tensor_names, to_canonical
+from porter.frameworks.tf.numbering import numbered_layers
 from porter.frameworks.tf.reference import REFERENCES, build_reference
 from porter.frameworks.tf.run import run, run_reference
 from porter.frameworks.tf.write import MODEL_FILE, read_port, write
@@ -39,6 +40,7 @@ __all__ = [
     "counted_layers",
     "fillings",
     "from_canonical",
+    "numbered_layers",
     "read_port",
     "run",
     "run_reference",

@@ -18,6 +18,7 @@ from porter.frameworks.tf.slim.networks import build_slim
 REFERENCES: tuple[str, ...] = ("keras", "tf_slim")
 
 _CONSTRUCTORS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "inception_v3": ("InceptionV3", {}),
     "mobilenet_v1": ("MobileNet", {"alpha": 1.0}),
     "mobilenet_v1_0.75": ("MobileNet", {"alpha": 0.75}),
     "mobilenet_v1_0.5": ("MobileNet", {"alpha": 0.5}),
@@ -28,6 +29,9 @@ _CONSTRUCTORS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "mobilenet_v2_0.75": ("MobileNetV2", {"alpha": 0.75}),
     "mobilenet_v2_0.5": ("MobileNetV2", {"alpha": 0.5}),
     "mobilenet_v2_0.35": ("MobileNetV2", {"alpha": 0.35}),
+    "resnet50v2": ("ResNet50V2", {}),
+    "resnet101v2": ("ResNet101V2", {}),
+    "resnet152v2": ("ResNet152V2", {}),
 }
 """Variant to the constructor in keras.applications and the arguments that make it that variant."""
 

@@ -19,6 +19,7 @@ from porter.frameworks.torch.graph_module import to_tensor
 # Reference and variant to the builder and its arguments. A closed table: nothing from a recipe names what is imported or called.
 _BUILDERS: Mapping[str, Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "torchvision": {
+        "inception_v3": ("inception_v3", {"aux_logits": False, "transform_input": True, "init_weights": False}),
         "mobilenet_v2": ("mobilenet_v2", {}),
         "mobilenet_v2_1.4": ("mobilenet_v2", {"width_mult": 1.4}),
         "mobilenet_v2_1.3": ("mobilenet_v2", {"width_mult": 1.3}),
@@ -27,6 +28,7 @@ _BUILDERS: Mapping[str, Mapping[str, tuple[str, Mapping[str, Any]]]] = {
         "mobilenet_v2_0.35": ("mobilenet_v2", {"width_mult": 0.35}),
     },
     "timm": {
+        "inception_v3": ("inception_v3", {}),
         "mobilenet_v2": ("mobilenetv2_100", {}),
         "mobilenet_v2_1.4": ("mobilenetv2_140", {}),
         "mobilenet_v2_0.75": ("mobilenetv2_075", {}),
@@ -85,14 +87,14 @@ def import_models() -> ModuleType:
 
 
 def import_timm() -> ModuleType:
-    """timm's builders of MobileNet v2 and its kin, which need torchvision; see `import_models`.
+    """timm.models, which needs torchvision; see `import_models`.
 
     Raises:
         MissingFramework: it or torchvision cannot be imported.
     """
     import_models()
     try:
-        return import_module("timm.models.efficientnet")
+        return import_module("timm.models")
     except (ImportError, RuntimeError) as error:
         raise MissingFramework(f"timm cannot be imported: {error}", next="pip install timm") from None
 

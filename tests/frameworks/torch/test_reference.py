@@ -111,7 +111,7 @@ def test_an_unknown_library() -> None:
 
 @pytest.mark.parametrize(
     ("module", "load"),
-    [("torchvision.models", reference.import_models), ("timm.models.efficientnet", reference.import_timm)],
+    [("torchvision.models", reference.import_models), ("timm.models", reference.import_timm)],
 )
 def test_a_library_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch, module: str, load: Callable[[], Any]) -> None:
     monkeypatch.setitem(sys.modules, module, None)

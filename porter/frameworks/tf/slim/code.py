@@ -48,6 +48,22 @@ def import_slim() -> Any:
 
 
 @cache
+def import_net(name: str) -> ModuleType:
+    """The module `tf_slim.nets.NAME`: the networks that were part of slim itself.
+
+    Raises:
+        MissingFramework: tf-slim or tf_keras is not installed.
+    """
+    import_slim()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return import_module(f"tf_slim.nets.{name}")
+        except (ImportError, AttributeError) as error:
+            raise MissingFramework(f"tf-slim's {name} cannot be imported: {error}", next=pip_line()) from None
+
+
+@cache
 def import_mobilenet_v1() -> ModuleType:
     """The module `nets.mobilenet_v1` of tensorflow/models.
 

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from porter.dtypes import Dtype
@@ -15,10 +16,13 @@ from porter.frameworks.tf.graph_files.definition import op_name
 from porter.frameworks.tf.graph_files.run import GraphRunner
 from porter.frameworks.tf.layout import expect_cover
 from porter.frameworks.tf.runtime import import_tensorflow, quiet_logger
-from porter.frameworks.tf.slim.code import import_mobilenet_v1, import_mobilenet_v2, import_slim
+from porter.frameworks.tf.slim.code import import_mobilenet_v1, import_mobilenet_v2, import_net, import_slim
 
 _MOST_POOLED = 7 * 32
 """Up to here slim's MobileNet v1 pools the whole last map; above, its 7x7 pool leaves several cells that its squeeze refuses."""
+
+_MOST_INCEPTION = 330
+"""Up to here slim's Inception v3 has a last map of at most 8x8, which its one average takes; above, its squeeze refuses."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class SlimNetwork:
     """What slim's code put into the current graph.
 
     Attributes:
-        logits: the op that gives N×classes.
+        logits: the op that gives N×classes, or N×1×1×classes.
         probabilities: the op that gives their softmax.
         variables: shapes of the variables by name.
         points: slim's own names for what its layers give (`Conv2d_1_depthwise`, `layer_2/output`), to ops.
@@ -49,20 +53,26 @@ def build_slim(variant: str, classes: int, size: tuple[int, int], checkpoint: Ch
         MappingError: checkpoint and network do not cover each other, or a shape differs.
         MissingFramework: TensorFlow, tf-slim, tf_keras or mmdnn is not installed.
     """
-    tensorflow, v1 = import_tensorflow(), import_tensorflow().compat.v1
-    graph = tensorflow.Graph()
-    with graph.as_default():
-        images = v1.placeholder(tensorflow.float32, [None, *size, 3], name="input")
-        network = construct(variant, images, classes)
+    frozen, network = _frozen_network(variant, classes, size)
     variables = network.variables
     tensors = checkpoint.tensors
     expect_cover(variables.keys() - tensors.keys(), tensors.keys() - variables.keys(), where=str(checkpoint.path))
     for name, shape in variables.items():
         if tensors[name].shape != shape:
             raise MappingError(f"{name}: expected shape {shape}, got {tensors[name].shape}", where=str(checkpoint.path))
-    frozen = _frozen(graph.as_graph_def())
     layers = {**network.points, **_layers(frozen, variables)}
     return GraphRunner(frozen.SerializeToString(), tensors, [network.logits], dtype, layers, decimal_epsilons=True)
+
+
+@lru_cache(maxsize=1)
+def _frozen_network(variant: str, classes: int, size: tuple[int, int]) -> tuple[Any, SlimNetwork]:
+    """Slim's network without contents. A check asks for it in each number type, and slim's code takes seconds."""
+    tensorflow, v1 = import_tensorflow(), import_tensorflow().compat.v1
+    graph = tensorflow.Graph()
+    with graph.as_default():
+        images = v1.placeholder(tensorflow.float32, [None, *size, 3], name="input")
+        network = construct(variant, images, classes)
+    return _frozen(graph.as_graph_def()), network
 
 
 def construct(variant: str, images: Any, classes: int) -> SlimNetwork:
@@ -81,7 +91,7 @@ def construct(variant: str, images: Any, classes: int) -> SlimNetwork:
     with v1.variable_scope(v1.get_variable_scope(), use_resource=False), _quiet():
         logits, points = constructor(images, classes, arguments)
     variables = {variable.op.name: tuple(variable.shape.as_list()) for variable in v1.global_variables()}
-    probabilities = points.pop("Predictions")
+    probabilities = points.pop("Predictions" if "Predictions" in points else "predictions")
     return SlimNetwork(logits.op.name, probabilities.op.name, variables, {name: tensor.op.name for name, tensor in points.items()})
 
 
@@ -100,10 +110,26 @@ def _mobilenet_v2(images: Any, classes: int, arguments: Mapping[str, Any]) -> An
         return code.mobilenet(images, classes, **arguments)
 
 
+def _inception_v3(images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:
+    rows, columns = images.shape.as_list()[1:3]
+    if max(rows, columns) > _MOST_INCEPTION:
+        raise UsageError(f"slim's Inception v3 takes images up to {_MOST_INCEPTION} rows and columns, got {rows}x{columns}")
+    slim, code = import_slim(), import_net("inception_v3")
+    with slim.arg_scope(code.inception_v3_arg_scope()):
+        return code.inception_v3(images, classes, is_training=False, create_aux_logits=False, **arguments)
+
+
+def _resnet_v2(images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:
+    slim, code = import_slim(), import_net("resnet_v2")
+    with slim.arg_scope(code.resnet_arg_scope()):
+        return getattr(code, f"resnet_v2_{arguments['layers']}")(images, classes, is_training=False)
+
+
 Constructor = Callable[[Any, int, Mapping[str, Any]], Any]
 # The widths and `finegrain_classification_mode` as nets/mobilenet_v1.py and nets/mobilenet/mobilenet_v2.py name them
 # (mobilenet_v1_075, mobilenet_v2_140, mobilenet_v2_050, mobilenet_v2_035): below 1.0, v2 keeps its last layer at 1280.
 _CONSTRUCTORS: Mapping[str, tuple[Constructor, Mapping[str, Any]]] = {
+    "inception_v3": (_inception_v3, {}),
     "mobilenet_v1": (_mobilenet_v1, {"depth_multiplier": 1.0}),
     "mobilenet_v1_0.75": (_mobilenet_v1, {"depth_multiplier": 0.75}),
     "mobilenet_v1_0.5": (_mobilenet_v1, {"depth_multiplier": 0.5}),
@@ -114,6 +140,10 @@ _CONSTRUCTORS: Mapping[str, tuple[Constructor, Mapping[str, Any]]] = {
     "mobilenet_v2_0.75": (_mobilenet_v2, {"depth_multiplier": 0.75, "finegrain_classification_mode": True}),
     "mobilenet_v2_0.5": (_mobilenet_v2, {"depth_multiplier": 0.5, "finegrain_classification_mode": True}),
     "mobilenet_v2_0.35": (_mobilenet_v2, {"depth_multiplier": 0.35, "finegrain_classification_mode": True}),
+    "resnet50v2": (_resnet_v2, {"layers": 50}),
+    "resnet101v2": (_resnet_v2, {"layers": 101}),
+    "resnet152v2": (_resnet_v2, {"layers": 152}),
+    "resnet200v2": (_resnet_v2, {"layers": 200}),
 }
 """Variant to slim's code and its arguments. A closed table: nothing from a recipe names what is imported or called."""
 

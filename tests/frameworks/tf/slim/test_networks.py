@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError
@@ -21,7 +22,7 @@ from porter.frameworks.tf.slim import code as slim_code
 from porter.frameworks.tf.slim.networks import _CONSTRUCTORS, construct
 from porter.graph import BatchNorm, Conv, Graph, is_depthwise, tensor_shapes
 from porter.plan import make_plan
-from porter.recipe import expand, find_recipe, layer_names, tap_names
+from porter.recipe import all_recipes, expand, find_recipe, layer_names, tap_names
 from tests.frameworks.tf.models import explicit
 from tests.slim_files import SMALL, slim_checkpoint
 from tests.standin import smooth_images
@@ -118,7 +119,7 @@ def test_every_width_has_slims_variables_strides_pads_and_epsilons(variant: str)
 
 
 def test_momentums_are_slims() -> None:
-    for variant, decay in (("mobilenet_v1", 0.9997), ("mobilenet_v2", 0.997)):
+    for variant, decay in (("mobilenet_v1", 0.9997), ("mobilenet_v2", 0.997), ("inception_v3", 0.9997), ("resnet50v2", 0.997)):
         recipe = find_recipe(variant)
         graph = expand(recipe, variant, recipe.zoo("slim", variant))
         momentums = {node.op.momentum for node in graph.nodes if isinstance(node.op, BatchNorm)}
@@ -129,10 +130,26 @@ def test_momentums_are_slims() -> None:
         (slim_code.import_mobilenet_v2().training_scope(), 0.997),
     ):
         assert scope[slim.arg_scope_func_key(slim.batch_norm)]["decay"] == decay
+    for scope, decay in (
+        (slim_code.import_net("inception_v3").inception_v3_arg_scope(), 0.9997),
+        (slim_code.import_net("resnet_v2").resnet_arg_scope(), 0.997),
+    ):
+        assert scope[slim.arg_scope_func_key(slim.conv2d)]["normalizer_params"]["decay"] == decay
 
 
-def test_the_table_has_every_variant_of_the_recipes() -> None:
-    assert list(_CONSTRUCTORS) == VARIANTS
+def test_the_table_has_every_variant_of_zoo_slim() -> None:
+    assert set(_CONSTRUCTORS) == {
+        variant for recipe in all_recipes() for variant in recipe.variants if "slim" in recipe.zoos_of(variant)
+    }
+
+
+def test_images_that_slims_inception_leaves_several_cells_of() -> None:
+    variables = import_tensorflow().compat.v1
+    for size, refused in ((330, False), (331, True)):
+        with variables.Graph().as_default():
+            images = variables.placeholder(variables.float32, [None, size, 75, 3])
+            with pytest.raises(UsageError, match="up to 330 rows and columns, got 331x75") if refused else nullcontext():
+                construct("inception_v3", images, CLASSES)
     with pytest.raises(UsageError, match="reference 'tf_slim' has no variant 'resnet50'"):
         tf.build_reference("tf_slim", "resnet50", CLASSES, (32, 32), slim_checkpoint(SMALL[0]), "float64")
 

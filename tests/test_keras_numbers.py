@@ -1,0 +1,139 @@
+"""Keras's Inception v3, whose layers Keras numbers, in files of models that were not the first of their session."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import porter
+from porter.errors import MappingError
+from porter.frameworks import get_framework
+from porter.frameworks.reading import read_checkpoint
+from porter.mapping import fit_by_names
+from porter.plan import make_plan
+from porter.recipe import find_recipe
+from porter.sources import open_source
+from porter.verification.inputs import test_batch as make_batch
+from tests.support import source_checkpoint, standin_graph, standin_tensors
+
+RECIPE = find_recipe("inception_v3")
+ZOO = RECIPE.zoo("keras", "inception_v3")
+SIZE = (75, 75)
+
+
+@pytest.fixture(scope="module")
+def second() -> Any:
+    """The stand-in weights in the second model of a session, or a later one."""
+    checkpoint = source_checkpoint("inception_v3", "keras")
+    models = [get_framework("tf").build_reference("keras", "inception_v3", 1000, SIZE, checkpoint, "float32") for _ in range(2)]
+    numbered = [int(name.rpartition("_")[2]) for name in (layer.name for layer in models[1].layers) if re.match(r"conv2d_", name)]
+    assert min(numbered) >= 94 and len(numbered) == 94
+    return models[1]
+
+
+def weights_alone(path: Path, model: Any) -> Path:
+    from keras.src.legacy.saving import legacy_h5_format
+
+    with h5py.File(path, "w") as file:
+        legacy_h5_format.save_weights_to_hdf5_group(file, model)
+    return path
+
+
+def saved(path: Path, model: Any) -> Path:
+    model.save(path)
+    return path
+
+
+def saved_weights(path: Path, model: Any) -> Path:
+    model.save_weights(path)
+    return path
+
+
+def saved_without_names(path: Path, model: Any) -> Path:
+    """As earlier Keras 3 wrote weights: layers by class and counter alone."""
+    model.save_weights(path)
+    with h5py.File(path, "a") as file:
+        file.visititems(lambda _, item: item.attrs.pop("name", None) and None)
+    return path
+
+
+FILES: dict[str, Callable[[Path, Any], Path]] = {
+    "weights.h5": weights_alone,
+    "whole.h5": saved,
+    "model.keras": saved,
+    "named.weights.h5": saved_weights,
+    "counted.weights.h5": saved_without_names,
+}
+
+
+def expect_standins(tensors: Any) -> None:
+    wanted = standin_tensors("inception_v3", "keras")
+    assert {path: roles.keys() for path, roles in tensors.items()} == {path: roles.keys() for path, roles in wanted.items()}
+    for path, roles in wanted.items():
+        for role, array in roles.items():
+            assert np.array_equal(tensors[path][role], array), (path, role)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_tensor_finds_its_node(name: str, second: Any, tmp_path: Path) -> None:
+    path = FILES[name](tmp_path / name, second)
+    expect_standins(open_source(RECIPE, "inception_v3", ZOO, path).tensors)
+    best = porter.inspect(path).matches[0]
+    assert (best.variant, best.zoo, best.score, best.missing, best.unexpected) == ("inception_v3", "keras", 1.0, (), ())
+
+
+@pytest.mark.parametrize("name", ["weights.h5", "counted.weights.h5"])
+def test_the_reference_is_given_what_the_file_holds(name: str, second: Any, tmp_path: Path) -> None:
+    opened = open_source(RECIPE, "inception_v3", ZOO, FILES[name](tmp_path / name, second))
+    assert opened.checkpoint is not None and opened.checkpoint.counted == name.startswith("counted")
+    (reference,) = opened.references("float32")
+    batch = make_batch(SIZE, 2, 3, ZOO.preprocess)
+    wanted = reference.run(batch, "float64")["head/logits"]
+    torch, graph = get_framework("torch"), standin_graph("inception_v3", "keras")
+    model = torch.build(make_plan(graph, SIZE, torch.CAPABILITIES), standin_tensors("inception_v3", "keras"), {}, "float64", "cpu")
+    got = torch.run(model, batch, ["head/logits"])["head/logits"]
+    assert np.linalg.norm(got - wanted) <= 1e-10 * np.linalg.norm(wanted)
+
+
+def test_keras_2_counted_from_one_and_other_layers_may_be_beside(tmp_path: Path) -> None:
+    checkpoint = source_checkpoint("inception_v3", "keras")
+    tensors = {up(name): array for name, array in checkpoint.tensors.items()}
+    assert {"conv2d_1/kernel", "conv2d_94/kernel"} <= tensors.keys() and "conv2d/kernel" not in tensors
+    fit = fit_by_names(RECIPE, "inception_v3", ZOO, replace(checkpoint, tensors=tensors))
+    assert fit.found["conv1a_3x3/conv", "kernel"] == "conv2d_1/kernel" and fit.found["mixed7c/branch_pool/bn", "mean"] == (
+        "batch_normalization_94/moving_mean"
+    )
+    assert {fit.today[name] for name in fit.found.values()} == checkpoint.tensors.keys()
+
+
+def up(name: str) -> str:
+    """A tensor's name with its layer's number one higher."""
+    layer, _, variable = name.rpartition("/")
+    kind, number = re.fullmatch(r"(conv2d|batch_normalization|.*?)(?:_(\d+))?", layer).groups()  # type: ignore[union-attr]
+    return name if layer == "predictions" else f"{kind}_{int(number or 0) + 1}/{variable}"
+
+
+def test_a_file_with_a_layer_too_few_or_too_many_is_refused() -> None:
+    checkpoint = source_checkpoint("inception_v3", "keras")
+    numbered = {up(name): array for name, array in checkpoint.tensors.items()}
+    fewer = {name: array for name, array in numbered.items() if name != "conv2d_50/kernel"}
+    more = {**numbered, "conv2d_95/kernel": numbered["conv2d_94/kernel"]}
+    for tensors in (fewer, more):
+        with pytest.raises(MappingError, match=r"missing|unexpected"):
+            fit_by_names(RECIPE, "inception_v3", ZOO, replace(checkpoint, tensors=tensors))
+
+
+def test_the_file_of_a_backbone_without_a_head(second: Any, tmp_path: Path) -> None:
+    import keras
+
+    backbone = keras.Model(second.input, second.layers[-2].output)
+    opened = open_source(RECIPE, "inception_v3", ZOO, weights_alone(tmp_path / "notop.h5", backbone))
+    assert opened.output == "features" and opened.source_classes == 0
+    assert read_checkpoint(tmp_path / "notop.h5").tensors.keys().isdisjoint({"predictions/kernel", "conv2d/kernel"})

@@ -1,0 +1,74 @@
+"""What is known to go wrong in ports of ResNet v2 and Inception v3, put in on purpose, must show and be named."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from porter.frameworks import get_framework
+from porter.graph import BatchNorm, Graph
+from porter.padding import LOWEST, Convention
+from porter.plan import make_plan
+from porter.recipe import find_recipe
+from porter.verification.inputs import test_batch as make_batch
+from porter.verification.parity import Parity, compare
+from porter.verification.source import OwnBuild
+from tests.support import standin_graph, standin_tensors, with_convention
+
+RESNET, INCEPTION = ("resnet50v2", "keras"), ("inception_v3", "torchvision")
+AVERAGES = [f"mixed{block}/pool" for block in ("5b", "5c", "5d", "6b", "6c", "6d", "6e", "7b", "7c")]
+
+
+def put_in(variant: str, zoo: str, change: Callable[[Graph], Graph], size: tuple[int, int]) -> Parity:
+    torch = get_framework("torch")
+    right, tensors = standin_graph(variant, zoo), standin_tensors(variant, zoo)
+    plan = make_plan(change(right), size, torch.CAPABILITIES)
+    model = torch.build(plan, tensors, {}, "float64", "cpu")
+    batch = make_batch(size, 2, 3, find_recipe(variant).zoo(zoo, variant).preprocess)
+    paths = [node.path for node in right.nodes]
+    return compare(plan, OwnBuild(torch, right, tensors), lambda b, d: torch.run(model, b, paths), [batch], ["float64"])[0]
+
+
+# On an even map 'same' shifts every window; on an odd one it is only the fill that differs.
+@pytest.mark.parametrize("size", [(224, 224), (97, 129)], ids=["even", "odd"])
+@pytest.mark.parametrize(
+    "convention", [Convention("explicit", (1, 1, 1, 1), LOWEST), Convention("same", fill=LOWEST)], ids=["lowest", "same"]
+)
+def test_what_fills_the_pad_of_resnets_pool(convention: Convention, size: tuple[int, int]) -> None:
+    found = put_in(*RESNET, lambda graph: with_convention(graph, "stem/pool", convention), size)
+    assert found.logits.rel_l2 >= 1e-3 and not found.ok
+    assert found.first_bad is not None and found.first_bad.path == found.first_bad.site == "stem/pool"
+    assert found.first_bad.source == str(convention)
+
+
+@pytest.mark.parametrize("path", AVERAGES)
+def test_what_inceptions_averages_divide_by(path: str) -> None:
+    convention = Convention("same", average="real_cells")
+    found = put_in(*INCEPTION, lambda graph: with_convention(graph, path, convention), (139, 128))
+    assert found.logits.rel_l2 >= 1e-3 and not found.ok
+    assert found.first_bad is not None and found.first_bad.path == found.first_bad.site == path
+
+
+def with_epsilon(graph: Graph, epsilon: float) -> Graph:
+    return replace(
+        graph,
+        nodes=tuple(
+            replace(node, op=replace(node.op, epsilon=epsilon)) if isinstance(node.op, BatchNorm) else node for node in graph.nodes
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("case", "epsilon", "first"),
+    [(INCEPTION, 1e-5, "conv1a_3x3/bn"), (RESNET, 1e-3, "stage1/unit1/preact/norm"), (RESNET, 1e-5, "stage1/unit1/preact/norm")],
+    ids=["inception", "resnet", "resnet, slim's"],
+)
+def test_epsilons(case: tuple[str, str], epsilon: float, first: str) -> None:
+    found = put_in(*case, lambda graph: with_epsilon(graph, epsilon), (139, 128))
+    assert not found.ok and found.first_bad is not None and found.first_bad.path == first
+
+
+def test_the_right_functions_pass() -> None:
+    for case in (RESNET, INCEPTION):
+        found = put_in(*case, lambda graph: graph, (139, 128))
+        assert found.ok and found.logits.rel_l2 == 0
