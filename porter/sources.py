@@ -23,7 +23,7 @@ from porter.frameworks.reading import read_checkpoint
 from porter.graph import Graph
 from porter.mapping import fit_by_names
 from porter.matching import rank
-from porter.port import Port, SourceFile, TensorLists, port_at
+from porter.port import Padding, Port, SourceFile, TensorLists, port_at
 from porter.recipe import Recipe, Zoo, find_recipe
 from porter.verification.source import FileGraphSource, OwnBuild, Source, rounded, rounded_tensors, zoo_reference
 
@@ -39,6 +39,7 @@ class Opened:
         labels: the map of the classes; None where the file's head is not the zoo's own.
         background: the first row of the port's head is ImageNet's background class.
         size: rows and columns that the file's graph was built for; None where it carries none, or takes any.
+        padding: whose pads `graph` has, and `shipped` the graph with the source's own where they are those of training.
         checkpoint: the file as read, and `fit` what was found in it; None where the source is a port.
     """
 
@@ -57,6 +58,8 @@ class Opened:
     background: bool
     size: tuple[int, int] | None = None
     warnings: tuple[str, ...] = ()
+    padding: Padding = "shipped"
+    shipped: Graph | None = None
     checkpoint: Checkpoint | None = None
     fit: Fit | None = None
 
@@ -72,7 +75,7 @@ class Opened:
         if self.fit.today and self.zoo.reference in framework.REFERENCES:
             yield zoo_reference(framework, self.zoo, self.variant, checkpoint, self.fit)
 
-    def own(self, dtype: Dtype) -> Source:
+    def own(self, dtype: Dtype) -> OwnBuild:
         """Porter's own build of the same graph in the source's framework."""
         return OwnBuild(get_framework(self.zoo.framework), self.graph, rounded_tensors(self.tensors, dtype))
 
@@ -131,6 +134,7 @@ def _open_port(port: Port, variant: str, zoo: Zoo) -> Opened:
         preprocess=record.preprocess,
         labels=record.labels,
         background=record.background,
+        padding=record.padding,
     )
 
 
