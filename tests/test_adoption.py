@@ -94,8 +94,14 @@ def test_statistics_that_became_constants_are_listed_as_such() -> None:
     assert found.ignored == {"normalization/mean": "its numbers are the constants of input/normalization"}
 
 
-def test_the_recipes_own_head_is_the_head_and_layers_behind_it_are_listed() -> None:
-    file = appended(FILE, dense("verdict", 2), FileNode("softmax", OutputActivation("softmax"), ()))
+def called(file: FileGraph, name: str, tensors: str) -> FileGraph:
+    """The file's graph with the kernel and bias of one layer under other names."""
+    return changed(file, name, tensors={role: f"{tensors}/{role}" for role in ("kernel", "bias")})
+
+
+@pytest.mark.parametrize("name", ["predictions", "Logits", "backbone/predictions"])
+def test_the_recipes_own_head_is_the_head_and_layers_behind_it_are_listed(name: str) -> None:
+    file = appended(called(FILE, LOGITS, name), dense("verdict", 2), FileNode("softmax", OutputActivation("softmax"), ()))
     found = fit(file)
     assert found.source_classes == 1000 and found.own_head
     assert "verdict" in found.warnings[0] and "--map" in found.warnings[0]
@@ -103,6 +109,32 @@ def test_the_recipes_own_head_is_the_head_and_layers_behind_it_are_listed() -> N
     chosen = fit(file, "verdict=head/logits")
     assert chosen.source_classes == 2 and not chosen.own_head and chosen.activation == "softmax"
     assert chosen.graph.output != "head/logits" or chosen.graph.by_path["head/logits"].op == Dense(2)
+
+
+def test_a_hidden_layer_with_as_many_units_as_the_zoo_has_classes_is_not_the_head() -> None:
+    file = appended(FILE, FileNode("relu", Relu(), ()), dense("verdict", 2))
+    found = fit(file)
+    assert found.source_classes == 2 and not found.own_head and not found.ignored
+    assert [type(node.op) for node in found.graph.nodes[-3:]] == [Dense, Relu, Dense]
+
+
+def test_what_scales_logits_is_ported_or_said_to_be_left_out() -> None:
+    scaled = appended(FILE, FileNode("heat", Affine((0.5,), (0.0,)), ()), FileNode("softmax", OutputActivation("softmax"), ()))
+    found = fit(scaled)
+    assert isinstance(found.graph.by_path[found.graph.output].op, Affine)
+    assert found.output == "logits" and found.source_classes == 1000 == found.classes and found.activation == "softmax"
+    named = fit(called(scaled, LOGITS, "predictions"))
+    assert named.own_head and named.graph.output == "head/logits" and "heat" in named.warnings[0]
+
+
+def test_two_heads_with_the_zoos_classes_ask_for_a_choice() -> None:
+    other = replace(dense("colour", 1000), inputs=FILE.by_name[LOGITS].inputs)
+    two = replace(FILE, nodes=(*FILE.nodes, other), outputs=(LOGITS, "colour"))
+    with pytest.raises(MappingError) as caught:
+        fit(two)
+    assert "--map colour=head/logits" in str(caught.value.next)
+    named = fit(called(two, "colour", "predictions"))
+    assert named.own_head and named.found["head/logits", "kernel"] == "predictions/kernel" and LOGITS in named.warnings[0]
 
 
 def own_head(*layers: FileNode) -> FileGraph:
