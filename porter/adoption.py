@@ -20,6 +20,7 @@ from porter.frameworks.file_graph import FileGraph, FileNode, Foreign, OutputAct
 from porter.graph import (
     INPUT,
     Affine,
+    AvgPool,
     BatchNorm,
     Conv,
     Dense,
@@ -36,6 +37,7 @@ from porter.graph import (
 from porter.naming import parse_map
 from porter.padding import same_function
 from porter.recipe import LayerName, Recipe, Zoo, expand, layer_names
+from porter.windows import Size
 
 AFTER = "the file's graph does not use it for the logits"
 
@@ -65,6 +67,7 @@ def fit_by_graph(
             raise MappingError(f"the file's graph has '{pairs.get(path, 'nothing')}' there, not '{layer}'", where=path)
     grafted = _graft(draft, file, pairs, base, end.layer)
     size = built_size(file, recipe.native_size())
+    _expect_whole_averages(grafted, file, size)
     differences = _differences(draft, grafted.graph, size)
     layers = layer_names(recipe, variant, zoo, draft)
     own = end.own
@@ -351,6 +354,22 @@ def _differences(draft: Graph, grafted: Graph, size: tuple[int | None, int | Non
 
 def _said(zoo: Zoo, differences: list[str]) -> tuple[str, ...]:
     return (f"the file's graph is not that of zoo '{zoo.name}', and is used: {some(differences)}",) if differences else ()
+
+
+def _expect_whole_averages(grafted: _Grafted, file: FileGraph, size: Size) -> None:
+    """Refuses an average that is over a whole map of the recipe's, but not over the file's own, whose strides differ.
+
+    Raises:
+        MappingError: there is one.
+    """
+    known = shapes(grafted.graph, size)
+    for path, layer in grafted.layers.items():
+        found, node = file.by_name[layer].op, grafted.graph.by_path[path]
+        if isinstance(node.op, GlobalAvgPool) and isinstance(found, AvgPool):
+            rows, columns = known[node.inputs[0]][1:]
+            if found.window.kernel != (rows, columns):
+                (height, width), where = found.window.kernel, f"where the recipe averages all of it, {rows}x{columns}"
+                raise MappingError(f"'{layer}' averages {height}x{width} cells of a map {where}", where=path)
 
 
 def _expect_filled(graph: Graph, found: Mapping[tuple[str, str], str], checkpoint: Checkpoint) -> None:

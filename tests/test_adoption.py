@@ -11,8 +11,21 @@ from porter.errors import MappingError
 from porter.fit import Fit
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.file_graph import FileGraph, FileNode, Foreign, OutputActivation
-from porter.graph import INPUT, Add, Affine, BatchNorm, Conv, Dense, GlobalMaxPool, Relu, Relu6, tensor_shapes
-from porter.padding import Convention
+from porter.graph import (
+    INPUT,
+    Add,
+    Affine,
+    AvgPool,
+    BatchNorm,
+    Conv,
+    Dense,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    Relu,
+    Relu6,
+    tensor_shapes,
+)
+from porter.padding import Convention, Window
 from porter.recipe import expand, find_recipe
 from tests.file_graphs import appended, as_file, changed, inserted, layer_of
 
@@ -166,6 +179,16 @@ def test_another_pool_than_the_recipes_is_ported() -> None:
     found = fit(changed(own_head(dense("flowers", 5)), name, op=GlobalMaxPool()))
     assert isinstance(found.graph.by_path[f"head/{name}"].op, GlobalMaxPool)
     assert "head/pool" not in found.graph.by_path
+
+
+def test_an_average_that_another_stride_leaves_short_of_the_whole_map_is_refused() -> None:
+    average = AvgPool(Window((7, 7), (7, 7)), Convention())
+    file = changed(FILE, layer_of(DRAFT, "head/pool"), op=average)
+    assert fit(file).graph.by_path["head/pool"].op == GlobalAvgPool()
+    wider = replace(conv_of("stem/conv"), window=Window((3, 3), (1, 1)))
+    with pytest.raises(MappingError, match="averages 7x7 cells of a map where the recipe averages all of it, 14x14") as caught:
+        fit(changed(file, layer_of(DRAFT, "stem/conv"), op=wider))
+    assert caught.value.where == "head/pool"
 
 
 @pytest.mark.parametrize("end", ["head/pool", "head/relu"])
