@@ -20,6 +20,7 @@ from porter.frameworks.file_graph import FileGraph, FileNode, Foreign, OutputAct
 from porter.graph import (
     INPUT,
     Affine,
+    AvgPool,
     BatchNorm,
     Conv,
     Dense,
@@ -36,6 +37,7 @@ from porter.graph import (
 from porter.naming import parse_map
 from porter.padding import same_function
 from porter.recipe import LayerName, Recipe, Zoo, expand, layer_names
+from porter.windows import Size
 
 AFTER = "the file's graph does not use it for the logits"
 
@@ -57,7 +59,7 @@ def fit_by_graph(
     framework, draft = get_framework(zoo.framework), expand(recipe, variant, zoo, {})
     mapped = parse_map(settings, draft)
     aligned = align(draft, file, recipe.native_size())
-    end = _find_end(aligned, file, checkpoint, mapped.get(draft.output))
+    end = _find_end(aligned, file, checkpoint, mapped.get(draft.output), _head_kernels(recipe, variant, zoo, draft, framework))
     base, name = _trunk_end(aligned, end.layer)
     pairs = aligned.pairs(base, name)
     for path, layer in mapped.items():
@@ -65,6 +67,7 @@ def fit_by_graph(
             raise MappingError(f"the file's graph has '{pairs.get(path, 'nothing')}' there, not '{layer}'", where=path)
     grafted = _graft(draft, file, pairs, base, end.layer)
     size = built_size(file, recipe.native_size())
+    _expect_whole_averages(grafted, file, size)
     differences = _differences(draft, grafted.graph, size)
     layers = layer_names(recipe, variant, zoo, draft)
     own = end.own
@@ -112,33 +115,55 @@ class _End:
     warnings: tuple[str, ...] = ()
 
 
-def _find_end(aligned: Alignment, file: FileGraph, checkpoint: Checkpoint, chosen: str | None) -> _End:
-    """The layer that `--map` chose; else the recipe's own head, with the zoo's classes; else the file's output."""
+def _head_kernels(recipe: Recipe, variant: str, zoo: Zoo, draft: Graph, framework: Framework) -> frozenset[str]:
+    """What the zoo calls the kernel of its head, today and before."""
+    head = draft.by_path[draft.output]
+    tables = (layer_names(recipe, variant, zoo, draft, label) for label in (None, *zoo.generations))
+    return frozenset(name for table in tables for name in framework.tensor_names(draft, head, table[head.path].name)["kernel"])
+
+
+def _find_end(aligned: Alignment, file: FileGraph, checkpoint: Checkpoint, chosen: str | None, kernels: frozenset[str]) -> _End:
+    """The layer that `--map` chose; else the recipe's own head, with the zoo's classes; else the file's output.
+
+    A hidden layer of one's own may have as many units as the zoo has classes: what is no output is the recipe's head by name alone.
+
+    Args:
+        kernels: what the zoo calls the kernel of its head.
+    """
     outputs = tuple(dict.fromkeys(_logits_of(file, name) for name in file.outputs))
     if chosen is not None:
         layer = _layer_called(file, chosen, checkpoint)
         return _End(layer, False, _activation_of(file, layer))
     graph = aligned.graph
     rows = tensor_shapes(graph)[graph.output]["kernel"][0]
-    for layer in aligned.candidates[graph.output]:
-        if _units(file.by_name[layer].op) == rows:
-            behind = sorted(_leading_to(file, outputs) - _leading_to(file, (layer,)))
-            weights = [name for name in behind if file.by_name[name].tensors]
-            said = f"left out, since they come after the head: {some(weights)}; --map LAYER={graph.output} chooses another head"
-            return _End(layer, True, _activation_of(file, layer), (said,) if weights else ())
-    if len(outputs) > 1:
+    fitting = [layer for layer in aligned.candidates[graph.output] if _units(file.by_name[layer].op) == rows]
+    named = [layer for layer in fitting if _has_name(file.by_name[layer].tensors.get("kernel", ""), kernels)]
+    heads = named or [layer for layer in fitting if layer in outputs]
+    if len(heads) == 1:
+        # An activation that reads the head is recorded as such; whatever else is left out changes what the file answers.
+        shown = {node.name for node in file.nodes if isinstance(node.op, OutputActivation) and heads[0] in node.inputs}
+        rest = sorted(_leading_to(file, file.outputs) - _leading_to(file, (heads[0],)) - shown)
+        said = f"left out, since the head does not read them: {some(rest)}; --map LAYER={graph.output} chooses another head"
+        return _End(heads[0], True, _activation_of(file, heads[0]), (said,) if rest else ())
+    choices = tuple(heads) or outputs
+    if len(choices) > 1:
         raise MappingError(
-            f"the file's graph has {len(outputs)} outputs: {some(list(outputs))}",
+            f"the file's graph has {len(choices)} {'layers that could be the head' if heads else 'outputs'}: {some(list(choices))}",
             where=str(checkpoint.path),
-            next=" or ".join(f"--map {name}={graph.output}" for name in outputs[:4]),
+            next=" or ".join(f"--map {name}={graph.output}" for name in choices[:4]),
         )
     return _End(outputs[0], False, _activation_of(file, outputs[0]))
 
 
+def _has_name(tensor: str, kernels: frozenset[str]) -> bool:
+    """Whether a tensor has one of these names, with whatever models or scopes before it."""
+    return any(tensor == kernel or tensor.endswith(f"/{kernel}") for kernel in kernels)
+
+
 def _logits_of(file: FileGraph, name: str) -> str:
-    while name in file.by_name and isinstance(file.by_name[name].op, OutputActivation):
-        name = file.by_name[name].inputs[0]
-    return name
+    """What the activation `name` reads, else `name` itself; one activation alone, since a port records one."""
+    layer = file.by_name.get(name)
+    return layer.inputs[0] if layer and isinstance(layer.op, OutputActivation) else name
 
 
 def _activation_of(file: FileGraph, layer: str) -> str | None:
@@ -288,7 +313,11 @@ def _word(name: str) -> str:
 
 
 def _rows(graph: Graph) -> int:
-    return _units(graph.by_path[graph.output].op) or 0
+    """Classes that the graph's output has; 0 where this is no dense layer, scaled or as it is."""
+    node = graph.by_path[graph.output]
+    while isinstance(node.op, Affine | BatchNorm) and node.inputs[0] in graph.by_path:
+        node = graph.by_path[node.inputs[0]]
+    return _units(node.op) or 0
 
 
 def _with_classes(graph: Graph, more: int) -> Graph:
@@ -325,6 +354,22 @@ def _differences(draft: Graph, grafted: Graph, size: tuple[int | None, int | Non
 
 def _said(zoo: Zoo, differences: list[str]) -> tuple[str, ...]:
     return (f"the file's graph is not that of zoo '{zoo.name}', and is used: {some(differences)}",) if differences else ()
+
+
+def _expect_whole_averages(grafted: _Grafted, file: FileGraph, size: Size) -> None:
+    """Refuses an average that is over a whole map of the recipe's, but not over the file's own, whose strides differ.
+
+    Raises:
+        MappingError: there is one.
+    """
+    known = shapes(grafted.graph, size)
+    for path, layer in grafted.layers.items():
+        found, node = file.by_name[layer].op, grafted.graph.by_path[path]
+        if isinstance(node.op, GlobalAvgPool) and isinstance(found, AvgPool):
+            rows, columns = known[node.inputs[0]][1:]
+            if found.window.kernel != (rows, columns):
+                (height, width), where = found.window.kernel, f"where the recipe averages all of it, {rows}x{columns}"
+                raise MappingError(f"'{layer}' averages {height}x{width} cells of a map {where}", where=path)
 
 
 def _expect_filled(graph: Graph, found: Mapping[tuple[str, str], str], checkpoint: Checkpoint) -> None:
