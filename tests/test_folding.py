@@ -1,0 +1,216 @@
+"""Folding batch norms: the same function, for every graph and every kind of layer, and nothing folded that others read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import porter
+from porter import folding
+from porter.dtypes import Array
+from porter.errors import CheckFailed, MappingError
+from porter.files import digest
+from porter.folding import absorb_biases, fold_norms, norms_alone
+from porter.frameworks import get_framework
+from porter.graph import INPUT, Add, BatchNorm, Conv, Dense, GlobalAvgPool, Graph, Node, Relu, tensor_shapes
+from porter.padding import Convention, Window
+from porter.plan import make_plan
+from tests.conftest import WeightsMaker
+from tests.frameworks.torch.graphs import inception, resnet_v2, small_mobilenet
+from tests.standin import calibrated_tensors, smooth_images
+
+SIZE = (33, 31)
+THREE, SAME = Window((3, 3)), Convention("same")
+
+
+def every_kind() -> Graph:
+    """Norms after plain, biased, grouped and depthwise convolutions and a dense layer, without scale or centre, and at the end;
+    and four that stay: on pixels, after a sum, after a layer that is read twice, after another norm.
+    """
+    nodes = (
+        Node("pixels", BatchNorm(1e-3, 0.1), (INPUT,)),
+        Node("plain", Conv(8, THREE, SAME), ("pixels",)),
+        Node("plain_norm", BatchNorm(1e-3, 0.1), ("plain",)),
+        Node("biased", Conv(8, THREE, SAME, bias=True), ("plain_norm",)),
+        Node("biased_norm", BatchNorm(1.001e-5, 0.1, scale=False), ("biased",)),
+        Node("grouped", Conv(8, THREE, SAME, groups=4), ("biased_norm",)),
+        Node("grouped_norm", BatchNorm(1e-5, 0.1, center=False), ("grouped",)),
+        Node("again", BatchNorm(1e-5, 0.1), ("grouped_norm",)),
+        Node("depthwise", Conv(16, THREE, SAME, groups=8), ("again",)),
+        Node("depthwise_norm", BatchNorm(1e-5, 0.1, scale=False, center=False), ("depthwise",)),
+        Node("twice", Conv(16, THREE, SAME), ("depthwise_norm",)),
+        Node("twice_norm", BatchNorm(1e-5, 0.1), ("twice",)),
+        Node("sum", Add(), ("twice", "twice_norm")),
+        Node("sum_norm", BatchNorm(1e-5, 0.1), ("sum",)),
+        Node("relu", Relu(), ("sum_norm",)),
+        Node("pool", GlobalAvgPool(), ("relu",)),
+        Node("dense", Dense(5, bias=False), ("pool",)),
+        Node("dense_norm", BatchNorm(1e-5, 0.1), ("dense",)),
+    )
+    return Graph(nodes, 3, "dense_norm")
+
+
+def random_tensors(graph: Graph) -> dict[str, dict[str, Array]]:
+    random = np.random.default_rng(0)
+    return {
+        path: {
+            role: (np.exp(0.3 * random.standard_normal(shape)) if role == "variance" else random.standard_normal(shape) / 3).astype(
+                np.float32
+            )
+            for role, shape in roles.items()
+        }
+        for path, roles in tensor_shapes(graph).items()
+    }
+
+
+def values(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
+    torch = get_framework("torch")
+    model = torch.build(make_plan(graph, SIZE, torch.CAPABILITIES), tensors, {}, "float64", "cpu")
+    return torch.run(model, smooth_images(graph.channels, SIZE, 1, 2).astype(np.float64), [node.path for node in graph.nodes])
+
+
+@pytest.mark.parametrize(
+    ("make", "kept"),
+    [
+        (small_mobilenet, 0),
+        (inception, 0),
+        (resnet_v2, 6),  # one ahead of each unit and the last
+        (every_kind, 4),
+    ],
+)
+def test_a_folded_graph_is_the_same_function(make: Callable[[], Graph], kept: int) -> None:
+    graph = make()
+    tensors = random_tensors(graph) if make is every_kind else calibrated_tensors(graph, (32, 32), 1)
+    norms = [node.path for node in graph.nodes if isinstance(node.op, BatchNorm)]
+    found = fold_norms(graph, tensors)
+    assert sum(isinstance(node.op, BatchNorm) for node in found.graph.nodes) == kept == len(norms) - len(found.folded)
+    assert {path: {role: array.shape for role, array in roles.items()} for path, roles in found.tensors.items()} == tensor_shapes(
+        found.graph
+    )
+    wanted, got = values(graph, tensors), values(found.graph, found.tensors)
+    assert got.keys() == wanted.keys() - found.folded.values()
+    for path, array in got.items():
+        source = wanted[found.folded.get(path, path)]
+        assert np.linalg.norm(array - source) <= 1e-10 * np.linalg.norm(source), path
+
+
+def test_every_kind_is_folded_or_stays_as_it_should() -> None:
+    graph = every_kind()
+    assert norms_alone(graph) == {path: f"{path}_norm" for path in ("plain", "biased", "grouped", "depthwise", "dense")}
+    found = fold_norms(graph, random_tensors(graph))
+    assert found.graph.output == "dense" and found.graph.by_path["again"].inputs == ("grouped",)
+    assert found.graph.by_path["sum"].inputs == ("twice", "twice_norm")
+
+
+def test_a_layer_whose_own_value_is_the_output_keeps_its_norm() -> None:
+    nodes = (Node("conv", Conv(8, THREE, SAME), (INPUT,)), Node("norm", BatchNorm(1e-3, 0.1), ("conv",)))
+    assert norms_alone(Graph(nodes, 3, "conv")) == {}
+
+
+def test_nothing_given_is_changed_and_what_is_computed_is_in_double_precision() -> None:
+    graph = every_kind()
+    tensors = random_tensors(graph)
+    before = {path: {role: array.copy() for role, array in roles.items()} for path, roles in tensors.items()}
+    found = fold_norms(graph, tensors)
+    for path, roles in before.items():
+        assert all(np.array_equal(array, tensors[path][role]) for role, array in roles.items())
+    assert {array.dtype for path in found.folded for array in found.tensors[path].values()} == {np.dtype(np.float64)}
+    assert found.tensors["twice"] is tensors["twice"]
+
+
+def test_a_norm_without_a_scale_is_refused() -> None:
+    graph = every_kind()
+    tensors = random_tensors(graph)
+    tensors["plain_norm"]["variance"][3] = -1e-3
+    with pytest.raises(MappingError, match="plain_norm:variance: expected a variance above -0.001, got -0.001"):
+        fold_norms(graph, tensors)
+
+
+def test_an_absorbed_bias_is_the_same_function() -> None:
+    graph = every_kind()
+    tensors = random_tensors(graph)
+    bare = replace(
+        graph,
+        nodes=tuple(replace(node, op=replace(node.op, bias=False)) if node.path == "biased" else node for node in graph.nodes),
+    )
+    wanted, got = values(graph, tensors), values(bare, absorb_biases(tensors, {"biased_norm": "biased"}))
+    assert "bias" in tensors["biased"]
+    for path in wanted.keys() - {"biased"}:
+        assert np.linalg.norm(got[path] - wanted[path]) <= 1e-10 * np.linalg.norm(wanted[path]), path
+
+
+def fold(weights_file: WeightsMaker, out: Path, framework: str = "torch", **options: object) -> porter.conversion.Conversion:
+    weights = weights_file("mobilenet_v2_0.35", "torchvision", ".pth")
+    return porter.convert(
+        "mobilenet_v2_0.35", "torchvision", framework, weights=weights, out=out, fold_bn=True, check=True, **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("framework", "dtype"), [("torch", "float32"), ("torch", "float64"), ("torch", "bfloat16"), ("tf", "float32")]
+)
+def test_a_folded_port_is_proved_against_its_source(framework: str, dtype: str, weights_file: WeightsMaker, tmp_path: Path) -> None:
+    made = fold(weights_file, tmp_path / "port", framework, dtype=dtype, input_size="97x65")
+    assert made.verdict is not None and made.record()["folded"] == {"norms": 52, "kept": []}
+    double = made.verdict.proof
+    assert (double.dtype, double.reference) == ("float64", "torchvision")
+    assert all(node.rel_l2 <= 1e-10 for node in double.nodes) and double.logits.argmax_equal
+    layers = {node.path for node in made.port.graph.nodes if isinstance(node.op, Conv | Dense)}
+    assert layers <= {node.path for node in double.nodes}
+    weights = weights_file("mobilenet_v2_0.35", "torchvision", ".pth")
+    assert porter.verify(tmp_path / "port", weights=weights, float64=True).ok
+
+
+def test_what_is_stored_in_double_precision_is_what_was_computed(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    single, double = (fold(weights_file, tmp_path / dtype, dtype=dtype).port.tensors() for dtype in ("float32", "float64"))
+    for path, roles in double.items():
+        for role, array in roles.items():
+            assert array.dtype == np.float64 and np.array_equal(array.astype(np.float32), single[path][role]), (path, role)
+
+
+def test_a_folded_tensor_that_is_one_bit_off_is_found(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    fold(weights_file, tmp_path / "port")
+    path, record = tmp_path / "port" / "model.safetensors", tmp_path / "port" / "port.json"
+    state = load_file(path)
+    state["block3.expand.conv.bias"][5] = np.nextafter(state["block3.expand.conv.bias"][5], np.float32(np.inf))
+    save_file(state, path)
+    text = json.loads(record.read_text())
+    record.write_text(json.dumps(text | {"model": text["model"] | {path.name: digest(path)}}))
+    with pytest.raises(CheckFailed, match="block3/expand/conv:bias: .* rounded once to float32"):
+        porter.verify(tmp_path / "port", weights=weights_file("mobilenet_v2_0.35", "torchvision", ".pth"))
+
+
+def test_folding_by_another_epsilon_fails_the_check(
+    weights_file: WeightsMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two hundred-millionths off: far below what storing in float32 changes."""
+    right = folding._fold
+
+    def wrong(layer: Mapping[str, Array], norm: Node, statistics: Mapping[str, Array]) -> dict[str, Array]:
+        assert isinstance(norm.op, BatchNorm)
+        return right(layer, replace(norm, op=replace(norm.op, epsilon=norm.op.epsilon + 1e-8)), statistics)
+
+    monkeypatch.setattr(folding, "_fold", wrong)
+    with pytest.raises(CheckFailed, match="stem/conv is the first node that differs"):
+        fold(weights_file, tmp_path / "port")
+    assert not (tmp_path / "port").exists()
+
+
+def test_a_port_says_which_norms_stay(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    from porter import printing
+
+    weights = weights_file("mobilenet_v2_0.35", "torchvision", ".pth")
+    made = porter.convert("mobilenet_v2_0.35", "torchvision", "torch", weights=weights, out=tmp_path / "port", check=False)
+    assert made.port.record.folded is None and made.record()["folded"] is None and "norms" not in printing.conversion(made)
+    folded = fold(weights_file, tmp_path / "folded")
+    assert "52 folded into the layers before them; none stays" in printing.conversion(folded)
+    again = porter.convert(
+        "mobilenet_v2_0.35", "torchvision", "torch", weights=tmp_path / "folded", out=tmp_path / "again", fold_bn=True, check=False
+    )
+    assert again.record()["folded"] == {"norms": 0, "kept": []}
