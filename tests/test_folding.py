@@ -128,7 +128,7 @@ def test_a_norm_without_a_scale_is_refused() -> None:
     graph = every_kind()
     tensors = random_tensors(graph)
     tensors["plain_norm"]["variance"][3] = -1e-3
-    with pytest.raises(MappingError, match="plain_norm:variance: expected a variance above -0.001, got -0.001"):
+    with pytest.raises(MappingError, match=r"plain_norm:variance: expected a variance above -0.001, got -0.001"):
         fold_norms(graph, tensors)
 
 
@@ -182,7 +182,7 @@ def test_a_folded_tensor_that_is_one_bit_off_is_found(weights_file: WeightsMaker
     save_file(state, path)
     text = json.loads(record.read_text())
     record.write_text(json.dumps(text | {"model": text["model"] | {path.name: digest(path)}}))
-    with pytest.raises(CheckFailed, match="block3/expand/conv:bias: .* rounded once to float32"):
+    with pytest.raises(CheckFailed, match=r"block3/expand/conv:bias: .* rounded once to float32"):
         porter.verify(tmp_path / "port", weights=weights_file("mobilenet_v2_0.35", "torchvision", ".pth"))
 
 

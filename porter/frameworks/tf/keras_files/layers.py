@@ -138,7 +138,9 @@ def _global_pool(layer: Layer) -> Step:
 
 
 def _relu(layer: Layer) -> Step:
-    most = layer.arguments.get("max_value")
+    if "max_value" not in layer.arguments:  # every Keras writes it; a user's own class of that name in a .h5 need not
+        return Foreign("ReLU that is not Keras's own")
+    most = layer.arguments["max_value"]
     others = {"max_value": most not in (None, 6)} | {
         name: bool(layer.arguments.get(name)) for name in ("negative_slope", "threshold")
     }
