@@ -29,6 +29,7 @@ def convert(
     weights: AnyPath | None = None,
     out: AnyPath | None = None,
     overwrite: bool = False,
+    padding: str = "shipped",
     input_size: str | None = None,
     dtype: str = "float32",
     allow_overflow: bool = False,
@@ -47,6 +48,8 @@ def convert(
         destination: a framework.
         weights: a weights file, or a port; None for the zoo's published file.
         out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` here. It appears whole or not at all.
+        padding: `shipped`, what the zoo's own code computes, or `trained`, the pads that the weights were trained with where the
+            recipe says that the two differ.
         input_size: `224`, `225x201` (rows x columns) or `any`; None for the recipe's.
         dtype: of storage: float32, float16, bfloat16 or float64.
         allow_overflow: lets values that `dtype` cannot hold become infinite.
@@ -70,6 +73,7 @@ def convert(
         weights=_path(weights),
         out=_path(out),
         overwrite=overwrite,
+        padding=padding,
         input_size=input_size,
         dtype=dtype,
         allow_overflow=allow_overflow,

@@ -4,30 +4,28 @@ and behind them, scaled pixels and a head of one's own, becomes nodes too. What 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from keyword import iskeyword
+from dataclasses import replace
 
 import numpy as np
 
-from porter.alignment import Alignment, align, built_size, describe
-from porter.errors import GraphError, MappingError
+from porter.alignment import align, built_size, describe
+from porter.errors import MappingError
+from porter.file_heads import find_end, head_kernels, trunk_end
 from porter.fit import Fit, some
 from porter.frameworks import Framework, get_framework
 from porter.frameworks.checkpoint import Checkpoint
-from porter.frameworks.file_graph import FileGraph, FileNode, Foreign, OutputActivation
+from porter.frameworks.file_graph import FileGraph
+from porter.grafting import Grafted, graft
 from porter.graph import (
-    INPUT,
     Affine,
+    AvgPool,
     BatchNorm,
     Conv,
     Dense,
     GlobalAvgPool,
-    GlobalMaxPool,
     Graph,
-    Node,
-    Op,
+    channels_of,
     nonnegative_paths,
     shapes,
     site_of,
@@ -36,6 +34,7 @@ from porter.graph import (
 from porter.naming import parse_map
 from porter.padding import same_function
 from porter.recipe import LayerName, Recipe, Zoo, expand, layer_names
+from porter.windows import Size
 
 AFTER = "the file's graph does not use it for the logits"
 
@@ -57,14 +56,15 @@ def fit_by_graph(
     framework, draft = get_framework(zoo.framework), expand(recipe, variant, zoo, {})
     mapped = parse_map(settings, draft)
     aligned = align(draft, file, recipe.native_size())
-    end = _find_end(aligned, file, checkpoint, mapped.get(draft.output))
-    base, name = _trunk_end(aligned, end.layer)
+    end = find_end(aligned, file, checkpoint, mapped.get(draft.output), head_kernels(recipe, variant, zoo, draft, framework))
+    base, name = trunk_end(aligned, end.layer)
     pairs = aligned.pairs(base, name)
     for path, layer in mapped.items():
         if path != draft.output and pairs.get(path) != layer:
             raise MappingError(f"the file's graph has '{pairs.get(path, 'nothing')}' there, not '{layer}'", where=path)
-    grafted = _graft(draft, file, pairs, base, end.layer)
+    grafted = graft(draft, file, pairs, base, end.layer)
     size = built_size(file, recipe.native_size())
+    _expect_whole_averages(grafted, file, size)
     differences = _differences(draft, grafted.graph, size)
     layers = layer_names(recipe, variant, zoo, draft)
     own = end.own
@@ -102,193 +102,9 @@ def fit_by_graph(
     )
 
 
-@dataclass(frozen=True)
-class _End:
-    """Which layer gives the logits, and what the file does to them."""
-
-    layer: str
-    own: bool
-    activation: str | None
-    warnings: tuple[str, ...] = ()
-
-
-def _find_end(aligned: Alignment, file: FileGraph, checkpoint: Checkpoint, chosen: str | None) -> _End:
-    """The layer that `--map` chose; else the recipe's own head, with the zoo's classes; else the file's output."""
-    outputs = tuple(dict.fromkeys(_logits_of(file, name) for name in file.outputs))
-    if chosen is not None:
-        layer = _layer_called(file, chosen, checkpoint)
-        return _End(layer, False, _activation_of(file, layer))
-    graph = aligned.graph
-    rows = tensor_shapes(graph)[graph.output]["kernel"][0]
-    for layer in aligned.candidates[graph.output]:
-        if _units(file.by_name[layer].op) == rows:
-            behind = sorted(_leading_to(file, outputs) - _leading_to(file, (layer,)))
-            weights = [name for name in behind if file.by_name[name].tensors]
-            said = f"left out, since they come after the head: {some(weights)}; --map LAYER={graph.output} chooses another head"
-            return _End(layer, True, _activation_of(file, layer), (said,) if weights else ())
-    if len(outputs) > 1:
-        raise MappingError(
-            f"the file's graph has {len(outputs)} outputs: {some(list(outputs))}",
-            where=str(checkpoint.path),
-            next=" or ".join(f"--map {name}={graph.output}" for name in outputs[:4]),
-        )
-    return _End(outputs[0], False, _activation_of(file, outputs[0]))
-
-
-def _logits_of(file: FileGraph, name: str) -> str:
-    while name in file.by_name and isinstance(file.by_name[name].op, OutputActivation):
-        name = file.by_name[name].inputs[0]
-    return name
-
-
-def _activation_of(file: FileGraph, layer: str) -> str | None:
-    return next((node.op.kind for node in file.nodes if isinstance(node.op, OutputActivation) and layer in node.inputs), None)
-
-
-def _layer_called(file: FileGraph, name: str, checkpoint: Checkpoint) -> str:
-    known = {**{node.tap: node.name for node in file.nodes if node.tap}, **{node.name: node.name for node in file.nodes}}
-    if name not in known:
-        dense = [node.name for node in file.nodes if isinstance(node.op, Dense | Conv) and node.tensors][-4:]
-        raise MappingError(
-            f"the file's graph has no layer '{name}'", where=str(checkpoint.path), next=f"its last ones are {', '.join(dense)}"
-        )
-    return _logits_of(file, known[name])
-
-
-def _units(op: object) -> int | None:
-    return op.units if isinstance(op, Dense) else op.filters if isinstance(op, Conv) else None
-
-
-def _trunk_end(aligned: Alignment, end: str) -> tuple[str, str]:
-    """The last node of the recipe that leads to the layer `end`, and its layer: the head, else what it reads, else the map before.
-
-    Raises:
-        MappingError: the file's graph is another one.
-    """
-    graph, file = aligned.graph, aligned.file
-    head = graph.by_path[graph.output]
-    pool = graph.by_path[head.inputs[0]]
-    if end in aligned.candidates[head.path]:
-        return head.path, end
-    leading = _leading_to(file, (end,))
-    for path in (pool.path, pool.inputs[0]):
-        layers = [name for name in aligned.candidates[path] if name in leading]
-        if layers:
-            return path, layers[-1]
-    aligned.expect(pool.inputs[0])
-    raise MappingError(f"the layer '{end}' does not come after the network", where=pool.inputs[0])
-
-
-def _leading_to(file: FileGraph, names: tuple[str, ...]) -> set[str]:
-    found: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name in file.by_name and name not in found:
-            found.add(name)
-            waiting += file.by_name[name].inputs
-    return found
-
-
-@dataclass(frozen=True)
-class _Grafted:
-    """A recipe's graph with the file's ops, and the layer of each of its nodes."""
-
-    graph: Graph
-    layers: Mapping[str, str]
-    plain: bool
-    scaling: tuple[Affine, ...]
-    warnings: tuple[str, ...]
-
-
-def _graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], base: str, end: str) -> _Grafted:
-    entrance = _chain(file, pairs[INPUT])
-    paths = {layer.name: f"input/{_word(layer.name)}" for layer in entrance}
-    nodes = [Node(paths[layer.name], _own_op(layer), tuple(paths.get(name, name) for name in layer.inputs)) for layer in entrance]
-    source = nodes[-1].path if nodes else INPUT
-    trunk = [node for node in draft.nodes if node.path in pairs]
-    for node in trunk:
-        op = _adopted(node.op, file.by_name[pairs[node.path]]) if pairs[node.path] in file.by_name else node.op
-        nodes.append(Node(node.path, op, tuple(source if path == INPUT else path for path in node.inputs)))
-    paths |= {pairs[node.path]: node.path for node in trunk}
-    output = base
-    map_end = draft.by_path[draft.by_path[draft.output].inputs[0]]
-    if end != pairs[base]:
-        output = _append_head(draft, file, end, paths, nodes)
-    elif base == map_end.inputs[0]:
-        nodes.append(replace(map_end, inputs=(base,)))
-        output = map_end.path
-    headless = end == pairs[base] and base != draft.output
-    warnings = ("the file has no head: the port gives features, one value per channel",) if headless else ()
-    scopes = tuple(scope for scope in draft.scopes if any(node.path.startswith(f"{scope.path}/") for node in trunk))
-    graph = Graph(tuple(nodes), draft.channels, output, scopes)
-    try:
-        shapes(graph, (None, None))
-    except GraphError as error:
-        raise MappingError(f"the file's graph does not fit together: {error.message}", where=error.where) from None
-    scaling = tuple(layer.op for layer in entrance if isinstance(layer.op, Affine))
-    plain = not entrance and output in (draft.output, map_end.path) and len(nodes) <= len(draft.nodes)
-    return _Grafted(graph, {path: name for name, path in paths.items()}, plain, scaling, warnings)
-
-
-def _append_head(draft: Graph, file: FileGraph, end: str, paths: dict[str, str], nodes: list[Node]) -> str:
-    """Adds what stands between the trunk and the logits; gives the path of the logits."""
-    known = {node.path: node for node in nodes}
-    features = {node.path for node in nodes if isinstance(node.op, GlobalAvgPool | GlobalMaxPool | Dense)}
-    leading = _leading_to(file, (end,))
-    for layer in (layer for layer in file.nodes if layer.name in leading and layer.name not in paths):
-        op = _own_op(layer)
-        if any(name not in paths for name in layer.inputs):
-            raise MappingError("this layer reads the input beside the network, which porter does not port", where=layer.name)
-        inputs = tuple(paths[name] for name in layer.inputs)
-        if isinstance(op, Conv) and inputs[0] in features and op.window.kernel == (1, 1):
-            op = Dense(op.filters, op.bias)
-        path = f"head/{_word(layer.name)}"
-        if layer.name == end and draft.output not in known:
-            path = draft.output
-        while path in known:
-            path += "_"
-        if isinstance(op, GlobalAvgPool | GlobalMaxPool | Dense) or features.issuperset(inputs):
-            features.add(path)
-        paths[layer.name] = path
-        known[path] = Node(path, op, inputs)
-        nodes.append(known[path])
-    return paths[end]
-
-
-def _chain(file: FileGraph, name: str) -> list[FileNode]:
-    """The layers from the input to `name`, in their order."""
-    found: list[FileNode] = []
-    while name != INPUT:
-        found.insert(0, file.by_name[name])
-        name = found[0].inputs[0]
-    return found
-
-
-def _own_op(layer: FileNode) -> Op:
-    if isinstance(layer.op, Foreign | OutputActivation):
-        raise MappingError(f"this layer is a {layer.op.kind}, which porter has no op for", where=layer.name)
-    return layer.op
-
-
-def _adopted(op: Op, layer: FileNode) -> Op:
-    """The file's op for a node, in the recipe's form where the two are the same function."""
-    found = _own_op(layer)
-    if isinstance(op, Dense) and isinstance(found, Conv):
-        return Dense(found.filters, found.bias)
-    if isinstance(op, BatchNorm) and isinstance(found, BatchNorm) and not found.momentum:
-        return replace(found, momentum=op.momentum)  # a graph made for inference does not say it
-    return op if isinstance(op, GlobalAvgPool) else found
-
-
-def _word(name: str) -> str:
-    """A layer's name as one step of a path, and as a name that generated code can use."""
-    word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "layer"
-    return f"layer_{word}" if word[0].isdigit() or iskeyword(word) else word
-
-
 def _rows(graph: Graph) -> int:
-    return _units(graph.by_path[graph.output].op) or 0
+    """Classes that the graph's output has; 0 where it has no dense layer and so gives features."""
+    return channels_of(graph)[graph.output] if any(isinstance(node.op, Dense) for node in graph.nodes) else 0
 
 
 def _with_classes(graph: Graph, more: int) -> Graph:
@@ -325,6 +141,22 @@ def _differences(draft: Graph, grafted: Graph, size: tuple[int | None, int | Non
 
 def _said(zoo: Zoo, differences: list[str]) -> tuple[str, ...]:
     return (f"the file's graph is not that of zoo '{zoo.name}', and is used: {some(differences)}",) if differences else ()
+
+
+def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> None:
+    """Refuses an average that is over a whole map of the recipe's, but not over the file's own, whose strides differ.
+
+    Raises:
+        MappingError: there is one.
+    """
+    known = shapes(grafted.graph, size)
+    for path, layer in grafted.layers.items():
+        found, node = file.by_name[layer].op, grafted.graph.by_path[path]
+        if isinstance(node.op, GlobalAvgPool) and isinstance(found, AvgPool):
+            rows, columns = known[node.inputs[0]][1:]
+            if found.window.kernel != (rows, columns):
+                (height, width), where = found.window.kernel, f"where the recipe averages all of it, {rows}x{columns}"
+                raise MappingError(f"'{layer}' averages {height}x{width} cells of a map {where}", where=path)
 
 
 def _expect_filled(graph: Graph, found: Mapping[tuple[str, str], str], checkpoint: Checkpoint) -> None:

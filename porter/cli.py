@@ -47,6 +47,9 @@ def convert(
     weights: Weights = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="default: ./VARIANT-ZOO-FRAMEWORK")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an existing port")] = False,
+    padding: Annotated[
+        str, typer.Option(metavar="shipped|trained", help="pads as the zoo ships them, or as the weights were trained")
+    ] = "shipped",
     input_size: InputSize = None,
     dtype: Annotated[str, typer.Option(help="float32, float16, bfloat16 or float64")] = "float32",
     allow_overflow: Annotated[bool, typer.Option("--allow-overflow", help="let values too large become infinite")] = False,
@@ -69,6 +72,7 @@ def convert(
         weights=weights,
         out=out,
         overwrite=overwrite,
+        padding=padding,
         input_size=input_size,
         dtype=dtype,
         allow_overflow=allow_overflow,
@@ -134,11 +138,11 @@ def pads(
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:
-    """Print every padding site: the source's convention, how the destination says it, and why."""
+    """Print every padding site: the source's convention, how the destination says it, and why; as trained too where it differs."""
     from porter.conversion import pads as table
 
     sites = table(variant, source, to, input_size, recipes)
-    _print({"sites": [pad.model_dump() for pad in sites]} if as_json else printing.pads(sites))
+    _print({"sites": [site.record() for site in sites]} if as_json else printing.pads(sites))
 
 
 @app.command()

@@ -18,6 +18,7 @@ from porter.plan import ANY, make_plan
 from porter.port import MAX_SIDE, Input, Pad, Port, Record, pads_of, read_port, write_record
 from porter.recipe import Recipe, expand, find_recipe
 from porter.sources import Opened, open_source
+from porter.trained import parse_padding, trained_conventions, with_conventions, with_padding
 from porter.verification.check import Verdict
 from porter.verification.reverify import check_against
 from porter.verification.source import OwnBuild
@@ -68,6 +69,7 @@ def convert(
     weights: Path | None = None,
     out: Path | None = None,
     overwrite: bool = False,
+    padding: str = "shipped",
     input_size: str | None = None,
     dtype: str = "float32",
     allow_overflow: bool = False,
@@ -86,9 +88,10 @@ def convert(
         raise UsageError(
             "stock classes have batch norms, so none can be folded", where="--fold-bn", next="leave out one of the two"
         )
+    wanted = parse_padding(padding, recipe, variant, zoo)
     folder = out or Path(f"{variant}-{zoo.name}-{framework.NAME}")
     with new_folder(folder, overwrite) as building:
-        opened = open_source(recipe, variant, zoo, weights, keep_background, mapped)
+        opened = with_padding(open_source(recipe, variant, zoo, weights, keep_background, mapped), recipe, wanted)
         size = size or opened.size or recipe.native_size()
         if stock:
             written = write_stock(building, recipe, opened, framework, size, stored_as, allow_overflow)
@@ -140,6 +143,7 @@ def _record(
         source=opened.file,
         model={path.name: digest(path) for path in sorted(building.iterdir())},
         pads=pads_of(plan),
+        padding=opened.padding,
         options={"classes": opened.classes},
         layers=dict(written.layers),
         batches={path: int(roles["batches"]) for path, roles in written.tensors.items() if "batches" in roles},
@@ -196,13 +200,30 @@ def _licence_warnings(record: Record) -> tuple[str, ...]:
     return (f"the weights are licensed {record.licence}: not for commercial use",)
 
 
-def pads(variant: str, source: str, destination: str, input_size: str | None, recipes: Path | None) -> tuple[Pad, ...]:
+@dataclass(frozen=True)
+class SitePads:
+    """The decision at one site with the pads that the zoo ships, and with those of training where that is another."""
+
+    shipped: Pad
+    trained: Pad | None
+
+    def record(self) -> dict[str, Any]:
+        """As `porter pads --json` prints it."""
+        trained = self.trained and self.trained.model_dump(include={"source", "realised", "why"})
+        return {**self.shipped.model_dump(), "trained": trained}
+
+
+def pads(variant: str, source: str, destination: str, input_size: str | None, recipes: Path | None) -> tuple[SitePads, ...]:
     """The table of padding sites of a port, without weights.
 
     Raises:
         PaddingError: a site that has no exact form in the destination at this size.
     """
     recipe = find_recipe(variant, recipes)
-    graph = expand(recipe, variant, recipe.zoo(source, variant), {})
+    zoo, capabilities = recipe.zoo(source, variant), get_framework(destination).CAPABILITIES
+    graph = expand(recipe, variant, zoo, {})
     size = recipe.native_size() if input_size is None else parse_size(input_size)
-    return pads_of(make_plan(graph, size, get_framework(destination).CAPABILITIES))
+    shipped = pads_of(make_plan(graph, size, capabilities))
+    conventions = trained_conventions(recipe, variant, zoo)
+    trained = pads_of(make_plan(with_conventions(graph, conventions), size, capabilities)) if conventions else shipped
+    return tuple(SitePads(pad, None if other == pad else other) for pad, other in zip(shipped, trained, strict=True))

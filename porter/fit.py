@@ -12,7 +12,7 @@ from porter.dtypes import Array
 from porter.errors import MappingError
 from porter.frameworks import Framework
 from porter.frameworks.checkpoint import Checkpoint
-from porter.graph import Affine, Graph, tensor_shapes
+from porter.graph import Affine, Graph, channels_of, tensor_shapes
 from porter.transforms import apply_transforms
 
 LISTED = 8
@@ -58,7 +58,7 @@ class Fit:
     @property
     def classes(self) -> int:
         """Rows of the port's head; 0 where it has none."""
-        return tensor_shapes(self.graph)[self.graph.output]["kernel"][0] if self.source_classes else 0
+        return channels_of(self.graph)[self.graph.output] if self.source_classes else 0
 
     @property
     def output(self) -> Literal["logits", "features"]:

@@ -30,6 +30,8 @@ class _Strict(BaseModel):
 MAX_SIDE = 8192
 Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
+Padding = Literal["shipped", "trained"]
+"""Whose pads a port has: those of the source as it is, or, where the recipe says they differ, those of training."""
 
 
 class SourceFile(_Strict):
@@ -89,6 +91,7 @@ class Record(_Strict):
     source: SourceFile
     model: dict[str, str]
     pads: tuple[Pad, ...]
+    padding: Padding = "shipped"
     options: dict[str, int | float | bool | str]
     layers: dict[str, str]
     batches: dict[str, Count]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from porter.conversion import Conversion
+    from porter.conversion import Conversion, SitePads
     from porter.graph import Graph, Node
     from porter.matching import Inspection
     from porter.port import Pad
@@ -34,7 +34,8 @@ def conversion(made: Conversion) -> str:
         f"  file     {'; '.join((f'{record.source.file}, {record.source.format}', *record.source.notes))}",
         f"  tensors  {len(lists.used)} used, {len(lists.ignored)} ignored, {len(lists.filled)} filled",
         f"  classes  {record.classes}" + (f" of the file's {record.source_classes}" if _differ(record) else ""),
-        f"  padding  {_pads_summary(record.pads)}; {size}",
+        f"  padding  {_pads_summary(record.pads)}; {size}"
+        + ("; as trained, not as shipped" if record.padding == "trained" else ""),
     ]
     if record.folded is not None:
         kept = f"{len(made.norms)} stay, such as {made.norms[0]}" if made.norms else "none stays"
@@ -44,7 +45,7 @@ def conversion(made: Conversion) -> str:
     if made.verdict is None:
         lines.append(f"  check    {record.check}")
     else:
-        lines += [f"  check    {_parity_line(parity)}" for parity in made.verdict.parities]
+        lines += [f"  check    {line}" for line in _check_lines(made.verdict)]
     return "\n".join([*lines, *(f"  warning  {warning}" for warning in made.warnings)])
 
 
@@ -78,8 +79,20 @@ def _parity_line(parity: Parity) -> str:
     )
 
 
-def verdict(found: Verdict, layers: bool) -> str:
+def _check_lines(found: Verdict) -> list[str]:
     lines = [_parity_line(parity) for parity in found.parities]
+    if found.shipped is None:
+        return lines
+    shipped, proved = found.shipped, [f"shipped pads, {_parity_line(parity)}" for parity in found.shipped.parities]
+    moved = (
+        f"the pads of training move the logits by {shipped.rel_l2:.1e} (relative L2) "
+        f"and the argmax on {shipped.argmax_differ} of {shipped.images} images"
+    )
+    return [*proved, *lines, moved]
+
+
+def verdict(found: Verdict, layers: bool) -> str:
+    lines = _check_lines(found)
     if not found.ok:
         lines.append(found.failure())
     if layers:
@@ -126,8 +139,13 @@ def inspection(found: Inspection) -> str:
     return "\n".join([*lines, "", table(("tensor", "shape", "type"), listed)])
 
 
-def pads(sites: Sequence[Pad]) -> str:
-    return table(("site", "source", "destination", "why"), [(pad.site, pad.source, pad.realised, pad.why) for pad in sites])
+def pads(sites: Sequence[SitePads]) -> str:
+    rows = []
+    for site in sites:
+        rows.append((site.shipped.site, site.shipped.source, site.shipped.realised, site.shipped.why))
+        if site.trained is not None:
+            rows.append(("  as trained", site.trained.source, site.trained.realised, site.trained.why))
+    return table(("site", "source", "destination", "why"), rows)
 
 
 def recipe_record(found: Recipe) -> dict[str, Any]:

@@ -22,10 +22,13 @@ from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.reading import read_checkpoint
 from porter.graph import Graph
 from porter.mapping import fit_by_names
-from porter.matching import rank
-from porter.port import Port, SourceFile, TensorLists, port_at
+from porter.matching import Match, rank
+from porter.port import Padding, Port, SourceFile, TensorLists, port_at
 from porter.recipe import Recipe, Zoo, find_recipe
 from porter.verification.source import FileGraphSource, OwnBuild, Source, rounded, rounded_tensors, zoo_reference
+
+LIKELY = 0.5
+"""From this score on a file is said to look like a variant."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Opened:
         labels: the map of the classes; None where the file's head is not the zoo's own.
         background: the first row of the port's head is ImageNet's background class.
         size: rows and columns that the file's graph was built for; None where it carries none, or takes any.
+        padding: whose pads `graph` has, and `shipped` the graph with the source's own where they are those of training.
         checkpoint: the file as read, and `fit` what was found in it; None where the source is a port.
     """
 
@@ -57,6 +61,8 @@ class Opened:
     background: bool
     size: tuple[int, int] | None = None
     warnings: tuple[str, ...] = ()
+    padding: Padding = "shipped"
+    shipped: Graph | None = None
     checkpoint: Checkpoint | None = None
     fit: Fit | None = None
 
@@ -72,7 +78,7 @@ class Opened:
         if self.fit.today and self.zoo.reference in framework.REFERENCES:
             yield zoo_reference(framework, self.zoo, self.variant, checkpoint, self.fit)
 
-    def own(self, dtype: Dtype) -> Source:
+    def own(self, dtype: Dtype) -> OwnBuild:
         """Porter's own build of the same graph in the source's framework."""
         return OwnBuild(get_framework(self.zoo.framework), self.graph, rounded_tensors(self.tensors, dtype))
 
@@ -131,6 +137,7 @@ def _open_port(port: Port, variant: str, zoo: Zoo) -> Opened:
         preprocess=record.preprocess,
         labels=record.labels,
         background=record.background,
+        padding=record.padding,
     )
 
 
@@ -149,8 +156,7 @@ def _open_file(recipe: Recipe, variant: str, zoo: Zoo, weights: Path, keep_backg
         fit = fit_file(recipe, variant, zoo, checkpoint, settings, keep_background)
         tensors = read_tensors(fit, framework, checkpoint)
     except MappingError as error:
-        advice = error.next if error.next and "--map" in error.next else _looks_like(checkpoint, recipe)
-        raise MappingError(error.message, where=error.where, next=advice) from None
+        raise MappingError(error.message, where=error.where, next=_advice(error, checkpoint, recipe, variant, zoo)) from None
     protocol, scaling = _protocol(zoo.preprocess, fit)
     size = checkpoint.graph.size if checkpoint.graph is not None else (None, None)
     return Opened(
@@ -221,9 +227,22 @@ def _zoo_of_digest(recipe: Recipe, variant: str, zoo: Zoo, sha256: str) -> tuple
     return zoo, ()
 
 
-def _looks_like(checkpoint: Checkpoint, recipe: Recipe) -> str:
+def _advice(error: MappingError, checkpoint: Checkpoint, recipe: Recipe, variant: str, zoo: Zoo) -> str | None:
+    """The error's own, unless the file looks like something else than what was asked for."""
+    if error.next and "--map" in error.next:
+        return error.next
     matches = rank(checkpoint, recipe.path.parent)
-    if not matches or matches[0].score < 0.5:
+    likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
+    asked = any((match.variant, match.zoo) == (variant, zoo.name) for match in likely)
+    return error.next if asked else _described(matches)
+
+
+def _looks_like(checkpoint: Checkpoint, recipe: Recipe) -> str:
+    return _described(rank(checkpoint, recipe.path.parent))
+
+
+def _described(matches: tuple[Match, ...]) -> str:
+    if not matches or matches[0].score < LIKELY:
         return "it looks like none of the variants that porter knows"
     best = matches[0]
     return f"it looks like {best.variant} from {best.zoo}: porter convert {best.variant} --from {best.zoo}"

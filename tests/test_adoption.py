@@ -11,8 +11,21 @@ from porter.errors import MappingError
 from porter.fit import Fit
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.file_graph import FileGraph, FileNode, Foreign, OutputActivation
-from porter.graph import INPUT, Add, Affine, BatchNorm, Conv, Dense, GlobalMaxPool, Relu, Relu6, tensor_shapes
-from porter.padding import Convention
+from porter.graph import (
+    INPUT,
+    Add,
+    Affine,
+    AvgPool,
+    BatchNorm,
+    Conv,
+    Dense,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    Relu,
+    Relu6,
+    tensor_shapes,
+)
+from porter.padding import Convention, Window
 from porter.recipe import expand, find_recipe
 from tests.file_graphs import appended, as_file, changed, inserted, layer_of
 
@@ -94,8 +107,14 @@ def test_statistics_that_became_constants_are_listed_as_such() -> None:
     assert found.ignored == {"normalization/mean": "its numbers are the constants of input/normalization"}
 
 
-def test_the_recipes_own_head_is_the_head_and_layers_behind_it_are_listed() -> None:
-    file = appended(FILE, dense("verdict", 2), FileNode("softmax", OutputActivation("softmax"), ()))
+def called(file: FileGraph, name: str, tensors: str) -> FileGraph:
+    """The file's graph with the kernel and bias of one layer under other names."""
+    return changed(file, name, tensors={role: f"{tensors}/{role}" for role in ("kernel", "bias")})
+
+
+@pytest.mark.parametrize("name", ["predictions", "Logits", "backbone/predictions"])
+def test_the_recipes_own_head_is_the_head_and_layers_behind_it_are_listed(name: str) -> None:
+    file = appended(called(FILE, LOGITS, name), dense("verdict", 2), FileNode("softmax", OutputActivation("softmax"), ()))
     found = fit(file)
     assert found.source_classes == 1000 and found.own_head
     assert "verdict" in found.warnings[0] and "--map" in found.warnings[0]
@@ -103,6 +122,32 @@ def test_the_recipes_own_head_is_the_head_and_layers_behind_it_are_listed() -> N
     chosen = fit(file, "verdict=head/logits")
     assert chosen.source_classes == 2 and not chosen.own_head and chosen.activation == "softmax"
     assert chosen.graph.output != "head/logits" or chosen.graph.by_path["head/logits"].op == Dense(2)
+
+
+def test_a_hidden_layer_with_as_many_units_as_the_zoo_has_classes_is_not_the_head() -> None:
+    file = appended(FILE, FileNode("relu", Relu(), ()), dense("verdict", 2))
+    found = fit(file)
+    assert found.source_classes == 2 and not found.own_head and not found.ignored
+    assert [type(node.op) for node in found.graph.nodes[-3:]] == [Dense, Relu, Dense]
+
+
+def test_what_scales_logits_is_ported_or_said_to_be_left_out() -> None:
+    scaled = appended(FILE, FileNode("heat", Affine((0.5,), (0.0,)), ()), FileNode("softmax", OutputActivation("softmax"), ()))
+    found = fit(scaled)
+    assert isinstance(found.graph.by_path[found.graph.output].op, Affine)
+    assert found.output == "logits" and found.source_classes == 1000 == found.classes and found.activation == "softmax"
+    named = fit(called(scaled, LOGITS, "predictions"))
+    assert named.own_head and named.graph.output == "head/logits" and "heat" in named.warnings[0]
+
+
+def test_two_heads_with_the_zoos_classes_ask_for_a_choice() -> None:
+    other = replace(dense("colour", 1000), inputs=FILE.by_name[LOGITS].inputs)
+    two = replace(FILE, nodes=(*FILE.nodes, other), outputs=(LOGITS, "colour"))
+    with pytest.raises(MappingError) as caught:
+        fit(two)
+    assert "--map colour=head/logits" in str(caught.value.next)
+    named = fit(called(two, "colour", "predictions"))
+    assert named.own_head and named.found["head/logits", "kernel"] == "predictions/kernel" and LOGITS in named.warnings[0]
 
 
 def own_head(*layers: FileNode) -> FileGraph:
@@ -134,6 +179,16 @@ def test_another_pool_than_the_recipes_is_ported() -> None:
     found = fit(changed(own_head(dense("flowers", 5)), name, op=GlobalMaxPool()))
     assert isinstance(found.graph.by_path[f"head/{name}"].op, GlobalMaxPool)
     assert "head/pool" not in found.graph.by_path
+
+
+def test_an_average_that_another_stride_leaves_short_of_the_whole_map_is_refused() -> None:
+    average = AvgPool(Window((7, 7), (7, 7)), Convention())
+    file = changed(FILE, layer_of(DRAFT, "head/pool"), op=average)
+    assert fit(file).graph.by_path["head/pool"].op == GlobalAvgPool()
+    wider = replace(conv_of("stem/conv"), window=Window((3, 3), (1, 1)))
+    with pytest.raises(MappingError, match="averages 7x7 cells of a map where the recipe averages all of it, 14x14") as caught:
+        fit(changed(file, layer_of(DRAFT, "stem/conv"), op=wider))
+    assert caught.value.where == "head/pool"
 
 
 @pytest.mark.parametrize("end", ["head/pool", "head/relu"])

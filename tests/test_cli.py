@@ -201,13 +201,20 @@ def test_convert_json_has_the_fixed_fields(cli: Cli, torch_file: Path) -> None:
 def test_pads_inspect_and_recipes_as_json(cli: Cli, torch_file: Path) -> None:
     pads = json.loads(cli("pads", "mobilenet_v2", "--from", "tf", "--to", "torch", "--json").out)["sites"]
     stem = next(pad for pad in pads if pad["site"] == "stem/conv")
-    assert stem["source"] == "same" and "(0,1)" in stem["realised"]
+    assert stem["source"] == "same" and "(0,1)" in stem["realised"] and stem["trained"] is None
     inspected = json.loads(cli("inspect", torch_file, "--json").out)
     assert {"format", "framework", "tensors", "matches"} <= set(inspected)
     assert (inspected["matches"][0]["variant"], inspected["matches"][0]["zoo"]) == ("mobilenet_v2_0.35", "keras")
     assert inspected["matches"][0]["score"] == 1.0
     listed = json.loads(cli("recipe", "list", "--json").out)["recipes"]
     assert {"mobilenet_v1", "mobilenet_v2"} <= {recipe["architecture"] for recipe in listed}
+
+
+def test_pads_of_training_have_to_be_known(cli: Cli) -> None:
+    refused(cli("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--padding", "trained"), "padding_as_trained")
+    pads = cli("pads", "resnet50v2", "--from", "keras", "--to", "torch").out.splitlines()
+    stem = next(number for number, line in enumerate(pads) if line.startswith("stem/pool"))
+    assert pads[stem + 1].split()[:4] == ["as", "trained", "same,", "-inf"]
 
 
 def test_inspect_prints_the_line_to_type(cli: Cli, torch_file: Path) -> None:

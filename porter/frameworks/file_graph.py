@@ -6,7 +6,7 @@ applies it, and leaves out what does nothing in inference (dropout, augmentation
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -70,3 +70,14 @@ class FileGraph:
     @cached_property
     def by_name(self) -> Mapping[str, FileNode]:
         return {node.name: node for node in self.nodes}
+
+    def leading_to(self, names: Iterable[str]) -> set[str]:
+        """Names of the nodes that these nodes are computed from, and their own."""
+        found: set[str] = set()
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop()
+            if name in self.by_name and name not in found:
+                found.add(name)
+                waiting += self.by_name[name].inputs
+        return found

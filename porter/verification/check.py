@@ -21,28 +21,53 @@ IMAGES = 2
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """A comparison in one number type or in both; the last is the most exact."""
+class Shipped:
+    """What stands behind the check of a port with the pads of training.
+
+    Attributes:
+        parities: of the same graph with the shipped pads, in the source's framework, with the reference.
+        rel_l2: how far the pads of training take the reference's logits, as relative L2 distance in float64.
+        argmax_differ: on how many of `images` the largest logit is at another place.
+    """
 
     parities: tuple[Parity, ...]
+    rel_l2: float
+    argmax_differ: int
+    images: int
+
+    def record(self) -> dict[str, Any]:
+        """As `porter verify --json` prints it."""
+        fields = {"rel_l2": self.rel_l2, "argmax_differ": self.argmax_differ, "images": self.images}
+        summaries = {parity.dtype: _summary(parity) for parity in self.parities}
+        return {"reference": self.parities[-1].reference, **fields, "dtypes": summaries}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A comparison in one number type or in both; the last is the most exact. `shipped` where the port has the pads of training."""
+
+    parities: tuple[Parity, ...]
+    shipped: Shipped | None = None
 
     @property
     def ok(self) -> bool:
-        return all(parity.ok for parity in self.parities)
+        return self.proof.ok
 
     @property
     def proof(self) -> Parity:
         """The most exact comparison, or the first that failed."""
-        return next((parity for parity in self.parities if not parity.ok), self.parities[-1])
+        before = self.shipped.parities if self.shipped else ()
+        return next((parity for parity in (*before, *self.parities) if not parity.ok), self.parities[-1])
 
     def failure(self) -> str:
         """One line on what failed, with the first node that stands out and its padding decision."""
         proof, bad = self.proof, self.proof.first_bad
+        what = "the port" if proof in self.parities else "porter's own build with the shipped pads"
         if bad is None:
             return f"the logits' largest value is at another place in {proof.dtype} (relative L2 {proof.logits.rel_l2:.1e})"
-        decision = "" if bad.site is None else f"; padding at {bad.site}: {bad.source} in the source, {bad.realised} in the port"
+        decision = "" if bad.site is None else f"; padding at {bad.site}: {bad.source} in the source, {bad.realised} in {what}"
         return (
-            f"the port is not the source's function: {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e} "
+            f"{what} is not the source's function: {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e} "
             f"in {proof.dtype}{decision}"
         )
 
@@ -50,7 +75,8 @@ class Verdict:
         """As `porter verify --json` prints it: the proof, and every comparison's logits by number type."""
         fields = asdict(self.proof)
         summaries = {parity.dtype: _summary(parity) for parity in self.parities}
-        record: dict[str, Any] = _finite({**fields, "ok": self.ok, "dtypes": summaries})
+        shipped = self.shipped and self.shipped.record()
+        record: dict[str, Any] = _finite({**fields, "ok": self.ok, "dtypes": summaries, "shipped": shipped})
         return record
 
 
@@ -71,8 +97,6 @@ def check(
         device: where the port runs, `cpu` or `cuda`; the source runs on the CPU.
         tensors: of the port, instead of the stored ones.
     """
-    protocol, channels = port.record.preprocess, port.record.input.channels
-    batches = [test_batch(size, IMAGES, channels, protocol) for size in sizes]
     models: dict[Dtype, Any] = {}
 
     def run(batch: Array, dtype: Dtype) -> Mapping[str, Array]:
@@ -81,7 +105,13 @@ def check(
         taps = [node.path for node in port.graph.nodes]
         return port.framework.run(models[dtype], batch.astype(np.dtype(dtype)), taps)
 
-    return Verdict(compare(port.plan, source, run, batches, dtypes, tolerance))
+    return Verdict(compare(port.plan, source, run, test_batches(port, sizes), dtypes, tolerance))
+
+
+def test_batches(port: Port, sizes: Sequence[tuple[int, int]]) -> list[Array]:
+    """One batch N x C x H x W of each size, prepared as the port's input is."""
+    protocol, channels = port.record.preprocess, port.record.input.channels
+    return [test_batch(size, IMAGES, channels, protocol) for size in sizes]
 
 
 def check_sizes(plan: Plan, native: tuple[int, int], source: Source, built: tuple[int, int] | None) -> list[tuple[int, int]]:

@@ -11,9 +11,11 @@ from porter.errors import MissingFramework, UsageError
 from porter.port import Port, Record, read_port
 from porter.recipe import find_recipe
 from porter.sources import Opened, open_source
+from porter.trained import with_padding
 from porter.verification.check import Verdict, check, check_sizes
 from porter.verification.computed import Shifted, unrounded_tensors
 from porter.verification.source import Source
+from porter.verification.trained import check_trained
 
 
 def verify(
@@ -30,6 +32,7 @@ def verify(
         raise UsageError("this port was made from another port", where=str(folder), next="give that port as --weights")
     recipe = find_recipe(record.variant, recipes)
     opened = open_source(recipe, record.variant, recipe.zoo(record.zoo, record.variant), weights, record.background, record.mapped)
+    opened = with_padding(opened, recipe, record.padding)
     if opened.file.sha256 != record.source.sha256:
         raise UsageError(
             f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not from this file, "
@@ -45,7 +48,8 @@ def check_against(
     port: Port, opened: Opened, dtypes: Sequence[Dtype], tolerance: float | None = None, device: str = "cpu"
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Compares a port with the file's own graph or the zoo's implementation, or, where neither can be run, with porter's own build
-    in the source's framework.
+    in the source's framework. Where the port has the pads of training, that is done to the shipped ones, and the port is compared
+    with what was proved so, those pads replaced.
 
     Returns the verdict, and warnings about how little it proves.
 
@@ -56,13 +60,19 @@ def check_against(
     # What was computed from the source's numbers is compared with these, not with numbers rounded before.
     dtype: Dtype = "float64" if record.computed else record.dtype
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if record.computed else None
-    for reference in map(partial(_as_ported, record), opened.references(dtype)):
+    for reference in opened.references(dtype):
         sizes = check_sizes(port.plan, port.record.input.native_size, reference, opened.size)
         if not sizes:
             warnings.append(f"{reference.name} cannot be run at the port's size")
             continue
         try:
-            return check(port, reference, sizes, dtypes, tolerance, device, tensors), ()
+            if opened.shipped is not None:
+                as_ported = partial(_as_ported, record)
+                verdict = check_trained(
+                    port, reference, opened.own(dtype), opened.shipped, as_ported, sizes, dtypes, tolerance, device, tensors
+                )
+                return verdict, ()
+            return check(port, _as_ported(record, reference), sizes, dtypes, tolerance, device, tensors), ()
         except MissingFramework as error:
             warnings.append(str(error))
     if opened.zoo.framework == port.record.framework:

@@ -11,7 +11,7 @@ from porter.errors import UsageError
 from porter.frameworks import get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.tf.runtime import import_keras, import_tensorflow
-from porter.frameworks.tf.slim import construct
+from porter.frameworks.tf.slim.networks import construct
 from porter.frameworks.torch.reference import import_models, import_timm
 from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.mapping import fit_by_names

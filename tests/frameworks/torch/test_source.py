@@ -66,7 +66,29 @@ def unlike_uses():
     return w.graph()
 
 
-MAKERS = [small_mobilenet, slim_mobilenet, lower_mobilenet, resnet_v2, deep_resnet, inception, odd_pools, unlike_uses, fine_tuned]
+def read_twice():
+    """A row of blocks long enough to become a loop, one in its middle read again behind the last."""
+    w = Writer()
+    for index in range(12):
+        w.scope(f"block{index}", "unit", filters=4)
+        w.conv(f"block{index}/conv", 4, 3)
+        w.add(f"block{index}/relu", Relu())
+    w.add("join", Concat(), "block5/relu", "block11/relu")
+    return w.graph()
+
+
+MAKERS = [
+    small_mobilenet,
+    slim_mobilenet,
+    lower_mobilenet,
+    resnet_v2,
+    deep_resnet,
+    inception,
+    odd_pools,
+    unlike_uses,
+    fine_tuned,
+    read_twice,
+]
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import Any
 
 from porter.errors import FileError
 from porter.frameworks.tf.keras_files.nodes import Inbound, Reference, parse_inbound, parse_references
-from porter.frameworks.tf.keras_files.versions import MODELS, OPERATION, is_operation, modern
+from porter.frameworks.tf.keras_files.versions import MODELS, OPERATION, is_foreign, is_operation, modern
 
 LayerNames = tuple[str, ...]
 """The names of the models that a layer is nested in, outermost first, and its own."""
@@ -192,6 +192,8 @@ def _call(
         return _flatten(calls, layer, path, values_in(given), training)
     if kind in MODELS:
         return [_add(calls, Call(path, kind, {}, given, again, training))]
+    if is_foreign(layer):
+        return [_add(calls, Call(path, f"{kind} of {layer.get('module') or 'the user'}", config, given, again, training))]
     kind, arguments = modern(kind, config)
     if is_operation(layer):
         kind = f"{OPERATION}{kind}"

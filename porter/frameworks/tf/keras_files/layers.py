@@ -48,6 +48,8 @@ _ROLES: Mapping[str, str] = {
     "moving_variance": "variance",
 }
 """A variable's role in porter.graph."""
+_WEIGHED = frozenset({"BatchNormalization", "Conv2D", "Dense", "DepthwiseConv2D"})
+"""Layers whose variables porter knows, each by its role."""
 
 
 def activation_step(value: Any) -> Step | None:
@@ -85,6 +87,9 @@ def layer_step(layer: Layer) -> Step | None:
         return Foreign(layer.kind)
     if layer.arguments.get("data_format") not in (None, "channels_last"):
         return Foreign(f"{layer.kind} with channels first")
+    if layer.kind in _WEIGHED and (others := sorted(layer.variables.keys() - _ROLES.keys())):
+        # Such as LoRA's, which the layer adds to its kernel (keras/src/layers/core/dense.py, `kernel`).
+        return Foreign(f"{layer.kind} that also has {', '.join(others)[:80]}")
     try:
         return maker(layer)
     except PaddingError as error:
@@ -133,7 +138,9 @@ def _global_pool(layer: Layer) -> Step:
 
 
 def _relu(layer: Layer) -> Step:
-    most = layer.arguments.get("max_value")
+    if "max_value" not in layer.arguments:  # every Keras writes it; a user's own class of that name in a .h5 need not
+        return Foreign("ReLU that is not Keras's own")
+    most = layer.arguments["max_value"]
     others = {"max_value": most not in (None, 6)} | {
         name: bool(layer.arguments.get(name)) for name in ("negative_slope", "threshold")
     }
@@ -199,9 +206,7 @@ _MAKERS: Mapping[str, _Maker] = {
     "Rescaling": _rescaling,
     "Normalization": _normalization,
 }
-_BARE = frozenset({*_MAKERS, *INERT, "InputLayer", "TFOpLambda", "ZeroPadding2D"}) - {
-    *("Conv2D", "DepthwiseConv2D", "Dense", "BatchNormalization", "Normalization")
-}
+_BARE = frozenset({*_MAKERS, *INERT, "InputLayer", "TFOpLambda", "ZeroPadding2D"}) - _WEIGHED - {"Normalization"}
 
 
 def holds_tensors(kind: str) -> bool:

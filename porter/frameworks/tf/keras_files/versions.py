@@ -45,6 +45,8 @@ FUNCTIONS: Mapping[str, str] = {
 }
 """The same for the TensorFlow functions that a TFOpLambda of Keras 2 names."""
 
+_PACKAGES = frozenset({"keras", "tensorflow", "tf_keras"})
+"""Where Keras's own layers come from."""
 _CLASSES: Mapping[str, str] = {
     "Convolution2D": "Conv2D",
     # tf.keras in TensorFlow 1.13 to 2.1 (tensorflow/python/keras/layers/normalization.py and normalization_v2.py).
@@ -63,6 +65,18 @@ _KERAS_1_ARGUMENTS: Mapping[str, str] = {
 }
 _KERAS_1_ORDERINGS: Mapping[str, str] = {"tf": "channels_last", "th": "channels_first"}
 _KERAS_1_MERGES: Mapping[str, str] = {"sum": "Add", "concat": "Concatenate"}
+
+
+def is_foreign(layer: Mapping[str, Any]) -> bool:
+    """Whether a layer's class is none of Keras's own: somebody's `ReLU` is not Keras's, whatever it is called.
+
+    Since 2.12 Keras writes a module beside the class, and for what is not its own a registered name; of a class in a script or a
+    notebook the module is null (keras/src/saving/serialization_lib.py, serialize_keras_object).
+    """
+    module = layer.get("module")
+    if isinstance(module, str):
+        return module.partition(".")[0] not in _PACKAGES
+    return layer.get("registered_name") is not None
 
 
 def is_operation(layer: Mapping[str, Any]) -> bool:

@@ -46,17 +46,20 @@ class Forward:
             if part.name in skipped:
                 continue
             source = part.inputs[0].source
+            live = {variables[name] for name, last in last_read.items() if last > number and name in variables}
             if part.name in self.runs:
                 names, template_name, numbers = self.runs[part.name]
                 skipped.update(names)
                 self._write(pending)
                 pending = None
                 variable = variables[source]
+                if variable in live:
+                    variable = self._fresh(part, live)
+                    self.written.append(f"        {variable} = {variables[source]}")
                 self.written.append(f"        for index in {numbers}:")
                 self.written.append(f'            {variable} = self.get_submodule(f"{template_name}")({variable})')
                 variables[names[-1]] = variable
                 continue
-            live = {variables[name] for name, last in last_read.items() if last > number and name in variables}
             variable = variables[source]
             beside = self.joins and variable == "x" and bool(live)
             if variable in live or beside or len(part.inputs[0].sources) > 1:

@@ -141,9 +141,11 @@ def find_runs(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameter
 
 
 def _rows(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> Iterator[list[TemplatePart]]:
+    reads = Counter(source for part in parts for edge in part.inputs for source in edge.sources)
     row: list[TemplatePart] = []
     for part in parts:
-        if row and not _follows(row[-1], part):
+        # What a loop leaves behind is its last value: one that is read elsewhere too ends its row.
+        if row and (not _follows(row[-1], part) or reads[row[-1].name] > 1):
             yield row
             row = []
         row = [*row, part] if part.alternatives[0].kind in classes and "." not in part.name else []

@@ -620,3 +620,31 @@ def test_configs_with_anything_anywhere() -> None:
         except FileError as error:
             assert "\n" not in str(error)
     assert 100 < read_graphs < 600
+
+
+@pytest.mark.parametrize("kind", ["Conv2D", "Dense"])
+def test_a_layer_with_variables_that_porter_does_not_know_is_foreign(kind: str) -> None:
+    """LoRA's are added to the kernel whenever the layer is called; a legacy .h5 keeps them beside it."""
+    arguments = {"filters": 4, "kernel_size": [1, 1]} if kind == "Conv2D" else {"units": 4}
+    kernel = np.ones((1, 1, 3, 4) if kind == "Conv2D" else (3, 4), np.float32)
+    model = functional(source(1, 1, 3), layer(kind, "head", "in", use_bias=False, **arguments))
+    assert not isinstance(read(model, {"head/kernel": kernel}).nodes[-1].op, Foreign)
+    more = {"head/kernel": kernel, "head/lora_kernel_a": kernel[..., :2], "head/lora_kernel_b": kernel[..., :2]}
+    assert read(model, more).nodes[-1].op == Foreign(f"{kind} that also has lora_kernel_a, lora_kernel_b")
+
+
+@pytest.mark.parametrize(
+    ("stated", "named"),
+    [
+        ({"module": None, "registered_name": "ReLU"}, "ReLU of the user"),
+        ({"module": None, "registered_name": "mine>ReLU"}, "ReLU of the user"),
+        ({"module": "layers.mine", "registered_name": "ReLU"}, "ReLU of layers.mine"),
+        ({"module": "keras_hub.layers", "registered_name": "ReLU"}, "ReLU of keras_hub.layers"),
+        ({"module": "keras.layers", "registered_name": None}, None),
+        ({"module": "tf_keras.src.layers.activation", "registered_name": "ReLU"}, None),
+        ({}, None),
+    ],
+)
+def test_a_class_of_the_users_own_is_not_the_layer_of_keras_that_has_its_name(stated: Json, named: str | None) -> None:
+    graph = read(functional(source(), layer("ReLU", "act", "in") | stated))
+    assert graph.nodes[0].op == (Foreign(named) if named else Relu())

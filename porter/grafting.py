@@ -1,0 +1,132 @@
+"""The recipe's graph with the file's ops in its nodes, and with what the file has before and behind them as nodes of their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from keyword import iskeyword
+
+from porter.errors import GraphError, MappingError
+from porter.frameworks.file_graph import FileGraph, FileNode, Foreign, OutputActivation
+from porter.graph import (
+    INPUT,
+    Affine,
+    BatchNorm,
+    Conv,
+    Dense,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    Graph,
+    Identity,
+    Node,
+    Op,
+    shapes,
+)
+
+
+@dataclass(frozen=True)
+class Grafted:
+    """A recipe's graph with the file's ops, and the layer of each of its nodes."""
+
+    graph: Graph
+    layers: Mapping[str, str]
+    plain: bool
+    scaling: tuple[Affine, ...]
+    warnings: tuple[str, ...]
+
+
+def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], base: str, end: str) -> Grafted:
+    """Joins both graphs.
+
+    Args:
+        pairs: path to layer, as porter.alignment.Alignment.pairs gives them.
+        base: the last node of the recipe that the file has.
+        end: the layer that gives the logits: that of `base`, or one behind it.
+
+    Raises:
+        MappingError: a layer that porter has no op for, or that does not fit to the others.
+    """
+    entrance = _chain(file, pairs[INPUT])
+    paths = {layer.name: f"input/{_word(layer.name)}" for layer in entrance}
+    nodes = [Node(paths[layer.name], _own_op(layer), tuple(paths.get(name, name) for name in layer.inputs)) for layer in entrance]
+    source = nodes[-1].path if nodes else INPUT
+    trunk = [node for node in draft.nodes if node.path in pairs]
+    for node in trunk:
+        op = node.op if isinstance(node.op, Identity) else _adopted(node.op, file.by_name[pairs[node.path]])
+        nodes.append(Node(node.path, op, tuple(source if path == INPUT else path for path in node.inputs)))
+    paths |= {pairs[node.path]: node.path for node in trunk if not isinstance(node.op, Identity)}
+    output = base
+    map_end = draft.by_path[draft.by_path[draft.output].inputs[0]]
+    if end != pairs[base]:
+        output = _append_head(draft, file, end, paths, nodes)
+    elif base == map_end.inputs[0]:
+        nodes.append(replace(map_end, inputs=(base,)))
+        output = map_end.path
+    headless = end == pairs[base] and base != draft.output
+    warnings = ("the file has no head: the port gives features, one value per channel",) if headless else ()
+    scopes = tuple(scope for scope in draft.scopes if any(node.path.startswith(f"{scope.path}/") for node in trunk))
+    graph = Graph(tuple(nodes), draft.channels, output, scopes)
+    try:
+        shapes(graph, (None, None))
+    except GraphError as error:
+        raise MappingError(f"the file's graph does not fit together: {error.message}", where=error.where) from None
+    scaling = tuple(layer.op for layer in entrance if isinstance(layer.op, Affine))
+    plain = not entrance and output in (draft.output, map_end.path) and len(nodes) <= len(draft.nodes)
+    return Grafted(graph, {path: name for name, path in paths.items()}, plain, scaling, warnings)
+
+
+def _append_head(draft: Graph, file: FileGraph, end: str, paths: dict[str, str], nodes: list[Node]) -> str:
+    """Adds what stands between the trunk and the logits; gives the path of the logits."""
+    known = {node.path: node for node in nodes}
+    features = {node.path for node in nodes if isinstance(node.op, GlobalAvgPool | GlobalMaxPool | Dense)}
+    leading = file.leading_to((end,))
+    for layer in (layer for layer in file.nodes if layer.name in leading and layer.name not in paths):
+        op = _own_op(layer)
+        if any(name not in paths for name in layer.inputs):
+            raise MappingError("this layer reads the input beside the network, which porter does not port", where=layer.name)
+        inputs = tuple(paths[name] for name in layer.inputs)
+        if isinstance(op, Conv) and inputs[0] in features and op.window.kernel == (1, 1):
+            op = Dense(op.filters, op.bias)
+        path = f"head/{_word(layer.name)}"
+        if layer.name == end and draft.output not in known:
+            path = draft.output
+        while path in known:
+            path += "_"
+        if isinstance(op, GlobalAvgPool | GlobalMaxPool | Dense) or features.issuperset(inputs):
+            features.add(path)
+        paths[layer.name] = path
+        known[path] = Node(path, op, inputs)
+        nodes.append(known[path])
+    return paths[end]
+
+
+def _chain(file: FileGraph, name: str) -> list[FileNode]:
+    """The layers from the input to `name`, in their order."""
+    found: list[FileNode] = []
+    while name != INPUT:
+        found.insert(0, file.by_name[name])
+        name = found[0].inputs[0]
+    return found
+
+
+def _own_op(layer: FileNode) -> Op:
+    if isinstance(layer.op, Foreign | OutputActivation):
+        raise MappingError(f"this layer is a {layer.op.kind}, which porter has no op for", where=layer.name)
+    return layer.op
+
+
+def _adopted(op: Op, layer: FileNode) -> Op:
+    """The file's op for a node, in the recipe's form where the two are the same function."""
+    found = _own_op(layer)
+    if isinstance(op, Dense) and isinstance(found, Conv):
+        return Dense(found.filters, found.bias)
+    if isinstance(op, BatchNorm) and isinstance(found, BatchNorm) and not found.momentum:
+        return replace(found, momentum=op.momentum)  # a graph made for inference does not say it
+    return op if isinstance(op, GlobalAvgPool) else found
+
+
+def _word(name: str) -> str:
+    """A layer's name as one step of a path, and as a name that generated code can use."""
+    word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "layer"
+    return f"layer_{word}" if word[0].isdigit() or iskeyword(word) else word

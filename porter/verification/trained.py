@@ -1,0 +1,86 @@
+"""Checking a port that has the pads of training, which no implementation of the zoo's computes with.
+
+It takes two steps. Porter's own build of the source, with the shipped pads and in the source's framework, is proved against the
+zoo's implementation or the file's graph. Then the port is compared with that same build with the pads of training put in, the
+one thing in which it differs from what was just proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from porter.dtypes import Array, Dtype
+from porter.frameworks import Tensors
+from porter.graph import Graph, site_of
+from porter.plan import make_plan
+from porter.port import Port
+from porter.verification.check import Shipped, Verdict, check, test_batches
+from porter.verification.numbers import distance
+from porter.verification.parity import compare
+from porter.verification.source import OwnBuild, Source
+
+
+@dataclass
+class _Kept:
+    """A source, and the logits that it gave in float64: N x C, in the order of the batches."""
+
+    source: Source
+    output: str
+    logits: list[Array] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    def takes(self, size: tuple[int, int]) -> bool:
+        return self.source.takes(size)
+
+    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+        values = self.source.run(batch, dtype)
+        if dtype == "float64" and self.output in values:
+            self.logits.append(values[self.output].reshape(len(batch), -1))
+        return values
+
+
+def check_trained(
+    port: Port,
+    reference: Source,
+    own: OwnBuild,
+    shipped: Graph,
+    as_ported: Callable[[Source], Source],
+    sizes: Sequence[tuple[int, int]],
+    dtypes: Sequence[Dtype],
+    tolerance: float | None = None,
+    device: str = "cpu",
+    tensors: Tensors | None = None,
+) -> Verdict:
+    """Both steps, and how far the pads of training take the logits.
+
+    Args:
+        own: porter's build of the source with the pads of training.
+        shipped: the same graph with the shipped ones.
+        as_ported: the source with its values where the port has them.
+        sizes, dtypes, tolerance, device, tensors: see porter.verification.check.check.
+
+    Raises:
+        MissingFramework: the reference cannot be run here.
+    """
+    framework, output = own.framework, shipped.output
+    before, after = _Kept(reference, output), _Kept(replace(own, name=_name(own.graph, shipped)), output)
+    plan = make_plan(shipped, sizes[0], framework.CAPABILITIES)
+    proof = compare(plan, before, replace(own, graph=shipped).run, test_batches(port, sizes), dtypes, tolerance)
+    verdict = check(port, as_ported(after), sizes, dtypes, tolerance, device, tensors)
+    wanted, got = np.concatenate(before.logits), np.concatenate(after.logits)
+    differ = int((wanted.argmax(axis=1) != got.argmax(axis=1)).sum())
+    return replace(verdict, shipped=Shipped(proof, distance(wanted, got).rel_l2, differ, len(wanted)))
+
+
+def _name(trained: Graph, shipped: Graph) -> str:
+    replaced = [
+        node.path for node in trained.nodes if (site := site_of(node.op)) and site != site_of(shipped.by_path[node.path].op)
+    ]
+    sites = ", ".join(replaced) if len(replaced) <= 3 else f"{len(replaced)} sites"
+    return f"porter's own build of the source, with the pads of training at {sites or 'no site'}"

@@ -1,0 +1,34 @@
+"""What an error says next about a file that does not fit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from porter.errors import MappingError
+from porter.recipe import find_recipe
+from porter.sources import open_source
+from tests.support import source_checkpoint
+
+VARIANT = "mobilenet_v2_0.35"
+
+
+def refused(folder: Path, variant: str, zoo: str) -> str | None:
+    """What follows the refusal of torchvision's tensors and one more."""
+    path, recipe = folder / "model.safetensors", find_recipe(variant)
+    tensors = {name: np.ascontiguousarray(array) for name, array in source_checkpoint(VARIANT, "torchvision").tensors.items()}
+    save_file({**tensors, "features.18.0.more": np.zeros(4, np.float32)}, path)
+    with pytest.raises(MappingError) as caught:
+        open_source(recipe, variant, recipe.zoo(zoo, variant), path)
+    return caught.value.next
+
+
+@pytest.mark.parametrize(("variant", "zoo"), [(VARIANT, "timm"), ("mobilenet_v2", "torchvision"), ("mobilenet_v1", "keras")])
+def test_a_file_of_another_variant_or_zoo_is_told(tmp_path: Path, variant: str, zoo: str) -> None:
+    assert f"it looks like {VARIANT} from torchvision" in str(refused(tmp_path, variant, zoo))
+
+
+@pytest.mark.parametrize("zoo", ["torchvision", "torchvision_v2"])
+def test_nobody_is_told_to_type_what_was_typed(tmp_path: Path, zoo: str) -> None:
+    assert "porter convert" not in str(refused(tmp_path, VARIANT, zoo))
