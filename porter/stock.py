@@ -127,12 +127,14 @@ def _expect_same(graph: Graph, theirs: Graph, size: Size, name: str) -> None:
         return
     where, first = (sites or numbers)[0]
     then = f"; {numbers[0][0]} {numbers[0][1]}" if sites and numbers else ""
+    count = len(sites) + len(numbers)
+    more = f"; {count} differences in all" if count > 1 else ""
     if _kernels(graph) == _kernels(theirs):
         risk = "the shapes would fit, strict loading would succeed and the answers would be wrong"
     else:
         risk = "not even the shapes would fit"
     raise UsageError(
-        f"{name} is another function: {first}{then}; {len(sites) + len(numbers)} differences in all. {risk.capitalize()}",
+        f"{name} is another function: {first}{then}{more}. {risk.capitalize()}",
         where=where,
         next="convert without --stock",
     )
