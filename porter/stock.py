@@ -127,12 +127,14 @@ def _expect_same(graph: Graph, theirs: Graph, size: Size, name: str) -> None:
         return
     where, first = (sites or numbers)[0]
     then = f"; {numbers[0][0]} {numbers[0][1]}" if sites and numbers else ""
+    count = len(sites) + len(numbers)
+    more = f"; {count} differences in all" if count > 1 else ""
     if _kernels(graph) == _kernels(theirs):
         risk = "the shapes would fit, strict loading would succeed and the answers would be wrong"
     else:
         risk = "not even the shapes would fit"
     raise UsageError(
-        f"{name} is another function: {first}{then}; {len(sites) + len(numbers)} differences in all. {risk.capitalize()}",
+        f"{name} is another function: {first}{then}{more}. {risk.capitalize()}",
         where=where,
         next="convert without --stock",
     )
@@ -145,12 +147,14 @@ def _kernels(graph: Graph) -> dict[str, tuple[int, ...]]:
 def _site_differences(graph: Graph, theirs: Graph, size: Size) -> Iterator[tuple[str, str]]:
     """Paths at which the graphs differ in structure, strides, pads or averages, each with both sides."""
     known, nonnegative = shapes(graph, size), nonnegative_paths(graph)
+    apart = graph.by_path.keys() ^ theirs.by_path.keys()
     for node in graph.nodes:
         other = theirs.by_path.get(node.path)
         if other is None or type(other.op) is not type(node.op):
             yield node.path, f"{node.op_name} in the source, {other.op_name if other else 'no such step'} in the stock class"
             continue
-        if other.inputs != node.inputs:
+        # What reads a step that one side lacks reads another there; the step itself is told of.
+        if other.inputs != node.inputs and apart.isdisjoint((*node.inputs, *other.inputs)):
             yield node.path, f"reads {', '.join(node.inputs)} in the source, {', '.join(other.inputs)} in the stock class"
         site, op = site_of(node.op), other.op
         if site is None or not isinstance(op, Conv | MaxPool | AvgPool):

@@ -102,10 +102,14 @@ def tensors_of(make):
 def written(folder, make, size=ANY, dtype="float32"):
     plan = make_plan(make(), size, framework.CAPABILITIES)
     framework.write(folder, plan, tensors_of(make), {}, dtype)
+    return loaded_from(folder), plan
+
+
+def loaded_from(folder):
     spec = importlib.util.spec_from_file_location("model", folder / "model.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module, plan
+    return module
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -128,10 +132,31 @@ def test_the_same_keys_and_the_same_bits_as_the_built_module(tmp_path, make, siz
 def test_formatted_as_ruff_would(tmp_path, make, size):
     path = tmp_path / "model.py"
     path.write_text(model_source(make_plan(make(), size, framework.CAPABILITIES)))
+    expect_formatted(path)
+
+
+def expect_formatted(path):
     ruff = shutil.which("ruff", path=Path(sys.executable).parent)
     for arguments in (["format", "--diff"], ["check", "--select", "E,F,W,I,B"]):
         result = subprocess.run([ruff, *arguments, "--isolated", "--line-length", "100", path], capture_output=True, text=True)
         assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_file_that_calls_the_modules_otherwise(tmp_path):
+    graph, tensors = small_mobilenet(), tensors_of(small_mobilenet)
+    plan = make_plan(graph, ANY, framework.CAPABILITIES)
+    layers = {path: f"features.{i}" for i, path in enumerate(tensor_shapes(graph))}
+    arrays = {
+        names[0]: tensors[path].get(role, np.zeros((), np.int64))
+        for path, layer in layers.items()
+        for role, names in framework.tensor_names(graph, graph.by_path[path], layer).items()
+    }
+    framework.write_stock(tmp_path, plan, "mobilenet_v2", 10, arrays, layers, "float32")
+    found, built = loaded_from(tmp_path).load().state_dict(), framework.build(plan, tensors, {}, "float32").state_dict()
+    assert found.keys() == built.keys() and all(torch.equal(found[name], built[name]) for name in built)
+    read = framework.read_port(tmp_path, plan, layers)
+    assert all(np.array_equal(read[path][role], array) for path, roles in tensors.items() for role, array in roles.items())
+    expect_formatted(tmp_path / "model.py")
 
 
 @pytest.mark.parametrize("make", MAKERS)
