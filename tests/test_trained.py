@@ -151,7 +151,7 @@ def test_a_reference_that_computes_otherwise_fails_the_first_step(made: Conversi
     torch = get_framework("torch")
     other = OwnBuild(torch, with_conventions(opened.shipped, {OTHER: SAME}), opened.tensors, "another")
     own = OwnBuild(torch, opened.graph, opened.tensors)
-    found = check_trained(made.port, other, own, opened.shipped, [SIZE], ["float64"])
+    found = check_trained(made.port, other, own, opened.shipped, lambda source: source, [SIZE], ["float64"])
     assert not found.ok and found.proof.reference == "another" and found.proof.first_bad is not None
     assert found.proof.first_bad.path == OTHER
     assert found.failure().startswith("porter's own build with the shipped pads is not")

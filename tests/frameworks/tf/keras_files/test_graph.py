@@ -40,6 +40,7 @@ THREE = Window((3, 3))
 def layer(kind: str, name: str, *inputs: str | list[Any], **arguments: Any) -> Json:
     """A layer of a functional model as Keras 2 writes it; `inputs` are names, or whole entries."""
     entries = [one if isinstance(one, list) else [one, 0, 0, {}] for one in inputs]
+    arguments = {"max_value": None, **arguments} if kind == "ReLU" else arguments
     return {"class_name": kind, "name": name, "config": {"name": name, **arguments}, "inbound_nodes": [entries] if entries else []}
 
 
@@ -648,3 +649,9 @@ def test_a_layer_with_variables_that_porter_does_not_know_is_foreign(kind: str) 
 def test_a_class_of_the_users_own_is_not_the_layer_of_keras_that_has_its_name(stated: Json, named: str | None) -> None:
     graph = read(functional(source(), layer("ReLU", "act", "in") | stated))
     assert graph.nodes[0].op == (Foreign(named) if named else Relu())
+
+
+def test_a_class_called_relu_that_does_not_say_what_keras_says_of_it() -> None:
+    own = layer("ReLU", "act", "in")
+    del own["config"]["max_value"]  # as a class of the user's own leaves it in a .h5, which names no modules
+    assert read(functional(source(), own)).nodes[0].op == Foreign("ReLU that is not Keras's own")

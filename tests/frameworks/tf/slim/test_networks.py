@@ -150,8 +150,8 @@ def test_images_that_slims_inception_leaves_several_cells_of() -> None:
             images = variables.placeholder(variables.float32, [None, size, 75, 3])
             with pytest.raises(UsageError, match="up to 330 rows and columns, got 331x75") if refused else nullcontext():
                 construct("inception_v3", images, CLASSES)
-    with pytest.raises(UsageError, match="reference 'tf_slim' has no variant 'resnet50'"):
-        tf.build_reference("tf_slim", "resnet50", CLASSES, (32, 32), slim_checkpoint(SMALL[0]), "float64")
+    with pytest.raises(UsageError, match="reference 'tf_slim' has no variant 'resnet18'"):
+        tf.build_reference("tf_slim", "resnet18", CLASSES, (32, 32), slim_checkpoint(SMALL[0]), "float64")
 
 
 def test_network_and_checkpoint_must_cover_each_other() -> None:
