@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from porter.alignment import align
 from porter.errors import MappingError
+from porter.fitting.alignment import align
+from porter.fitting.by_names import Located, locate
+from porter.fitting.heads import head_rows
+from porter.fitting.naming import name_layers
 from porter.frameworks import Framework, get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.reading import read_checkpoint
 from porter.graph import Graph, tensor_shapes
-from porter.heads import head_rows
-from porter.mapping import Located, locate
-from porter.naming import name_layers
 from porter.port import port_at
 from porter.recipe import LayerName, Recipe, Zoo, all_recipes, expand
 from porter.transforms import apply_transforms

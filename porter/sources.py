@@ -11,17 +11,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from porter.adoption import fit_by_graph
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, UsageError
 from porter.files import Fetched, WeightsFile, digest, fetch
-from porter.fit import Fit, read_tensors
+from porter.fitting.by_graph import fit_by_graph
+from porter.fitting.by_names import fit_by_names
+from porter.fitting.fit import Fit, read_tensors
 from porter.frameworks import get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.reading import read_checkpoint
 from porter.graph import Graph
-from porter.mapping import fit_by_names
 from porter.matching import Match, rank
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
 from porter.recipe import Recipe, Zoo, find_recipe

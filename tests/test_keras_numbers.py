@@ -14,9 +14,9 @@ import pytest
 
 import porter
 from porter.errors import MappingError
+from porter.fitting.by_names import fit_by_names
 from porter.frameworks import get_framework
 from porter.frameworks.reading import read_checkpoint
-from porter.mapping import fit_by_names
 from porter.plan import make_plan
 from porter.recipe import find_recipe
 from porter.sources import open_source

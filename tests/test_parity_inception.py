@@ -12,9 +12,9 @@ import torch
 
 import porter
 from porter.errors import MappingError
+from porter.fitting.by_names import fit_by_names
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.torch.reference import import_models
-from porter.mapping import fit_by_names
 from porter.recipe import find_recipe
 from tests.conftest import SlimMaker, WeightsMaker
 from tests.parity import check_parity, check_small

@@ -9,9 +9,9 @@ import pytest
 
 import porter
 from porter import printing
-from porter.adoption import fit_by_graph
 from porter.conversion import Conversion, pads
 from porter.errors import UsageError
+from porter.fitting.by_graph import fit_by_graph
 from porter.frameworks import get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Conv
@@ -25,7 +25,7 @@ from porter.verification.numbers import distance
 from porter.verification.source import OwnBuild
 from porter.verification.trained import check_trained
 from tests.conftest import WeightsMaker
-from tests.file_graphs import as_file, changed, layer_of
+from tests.fitting.file_graphs import as_file, changed, layer_of
 
 VARIANT, ZOO, SIZE = "mobilenet_v2_0.35", "timm", (64, 64)
 SITE, OTHER = "stem/conv", "block1/depthwise/conv"

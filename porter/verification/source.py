@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from porter.dtypes import Array, Dtype, is_floating, storage_type
-from porter.fit import Fit, own_checkpoint
+from porter.fitting.fit import Fit, own_checkpoint
 from porter.frameworks import Framework, Tensors
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Graph, channels_of

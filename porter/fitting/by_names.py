@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from porter.averages import prefer_averages
 from porter.errors import MappingError
-from porter.fit import Fit, shape_text, some, without_head
+from porter.fitting.averages import prefer_averages
+from porter.fitting.fit import Fit, shape_text, some, without_head
+from porter.fitting.heads import AFTER_HEAD, find_head, stand_in_head
+from porter.fitting.naming import name_layers, parse_map
 from porter.fixed import holds
 from porter.frameworks import Framework, get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Graph, is_depthwise, tensor_shapes
-from porter.heads import AFTER_HEAD, find_head, stand_in_head
-from porter.naming import name_layers, parse_map
 from porter.recipe import LayerName, Recipe, Zoo, expand, tap_names
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from porter.dtypes import Array
 from porter.errors import MappingError
-from porter.fit import some
+from porter.fitting.fit import some
 from porter.frameworks import Framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Conv, Graph, tensor_shapes

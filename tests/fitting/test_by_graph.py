@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from porter.adoption import fit_by_graph
 from porter.errors import MappingError
-from porter.fit import Fit
+from porter.fitting.by_graph import fit_by_graph
+from porter.fitting.fit import Fit
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.file_graph import FileGraph, FileNode, Foreign, OutputActivation
 from porter.graph import (
@@ -27,7 +27,7 @@ from porter.graph import (
 )
 from porter.padding import Convention, Window
 from porter.recipe import expand, find_recipe
-from tests.file_graphs import appended, as_file, changed, inserted, layer_of
+from tests.fitting.file_graphs import appended, as_file, changed, inserted, layer_of
 
 RECIPE = find_recipe("mobilenet_v2")
 ZOO = RECIPE.zoo("keras", "mobilenet_v2")

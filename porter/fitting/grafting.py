@@ -40,7 +40,7 @@ def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], base: str, en
     """Joins both graphs.
 
     Args:
-        pairs: path to layer, as porter.alignment.Alignment.pairs gives them.
+        pairs: path to layer, as porter.fitting.alignment.Alignment.pairs gives them.
         base: the last node of the recipe that the file has.
         end: the layer that gives the logits: that of `base`, or one behind it.
 

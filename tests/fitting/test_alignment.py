@@ -1,6 +1,6 @@
 """Laying a recipe's graph and a file's side by side."""
 
-from porter.alignment import align
+from porter.fitting.alignment import align
 from porter.frameworks.file_graph import FileGraph, FileNode
 from porter.graph import INPUT, Add, Conv, Graph, Node
 from porter.padding import Convention, Window

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from porter.alignment import Alignment
 from porter.errors import MappingError
-from porter.fit import some
+from porter.fitting.alignment import Alignment
+from porter.fitting.fit import some
 from porter.frameworks import Framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.file_graph import FileGraph, OutputActivation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from porter.errors import MappingError
-from porter.fit import some
+from porter.fitting.fit import some
 
 _STATISTICS = ("mean", "variance")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from porter.averages import prefer_averages
 from porter.errors import MappingError
+from porter.fitting.averages import prefer_averages
 
 SUFFIX = "/ExponentialMovingAverage"
 FOUND = {

@@ -9,14 +9,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from porter.alignment import align, built_size, describe
 from porter.errors import MappingError
-from porter.file_heads import find_end, head_kernels, trunk_end
-from porter.fit import Fit, some
+from porter.fitting.alignment import align, built_size, describe
+from porter.fitting.file_heads import find_end, head_kernels, trunk_end
+from porter.fitting.fit import Fit, some
+from porter.fitting.grafting import Grafted, graft
+from porter.fitting.naming import parse_map
 from porter.frameworks import Framework, get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.file_graph import FileGraph
-from porter.grafting import Grafted, graft
 from porter.graph import (
     Affine,
     AvgPool,
@@ -31,7 +32,6 @@ from porter.graph import (
     site_of,
     tensor_shapes,
 )
-from porter.naming import parse_map
 from porter.padding import same_function
 from porter.recipe import LayerName, Recipe, Zoo, expand, layer_names
 from porter.windows import Size
