@@ -226,12 +226,15 @@ def test_keras_applications_resnext_is_a_grouped_convolution(tmp_path: Path) -> 
         x = code.stack3(x, 512, 1, name="conv4")
         return code.stack3(x, 1024, 2, name="conv5")
 
-    before = keras.backend.floatx()
+    # The policy too: another test of the process may have left Keras 2 one that is not its float type's.
+    before, policy = keras.backend.floatx(), keras.mixed_precision.global_policy()
     keras.backend.set_floatx("float64")
+    keras.mixed_precision.set_global_policy("float64")
     try:
         model = code.ResNet(stacks, False, False, "resnext", weights=None, input_shape=(*size, 3), classifier_activation=None)
     finally:
         keras.backend.set_floatx(before)
+        keras.mixed_precision.set_global_policy(policy)
     for layer in model.layers:
         if layer.weights:
             layer.set_weights([arrays.pop(weight.name.removesuffix(":0")) for weight in layer.weights])
