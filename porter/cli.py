@@ -15,10 +15,10 @@ import porter
 from porter import printing
 from porter.errors import PorterError
 
-# Plain help: rich would triple the time that `porter --help` takes.
 EX_SOFTWARE = 70
 """The exit status of a fault of porter's own (sysexits.h): neither a failed check nor bad input."""
 
+# Plain help: rich would triple the time that `porter --help` takes.
 app = typer.Typer(
     help="Moves trained weights of vision models between frameworks so that the port computes the same function, and proves it.",
     no_args_is_help=True,
