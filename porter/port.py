@@ -79,6 +79,8 @@ class Record(_Strict):
             None where none was to be folded.
         absorbed: path of each batch norm whose mean took in the bias of the layer before it (porter.stock), to that layer's path.
         stock_class: what builds the class whose names the model file has, given `stock_arguments`; None for names of porter's own.
+        evaluation: the last accuracy measured (porter.evaluation.results.Evaluation.record); None before any was.
+        study: the last padding study of these weights (porter.evaluation.results.Study.record).
     """
 
     format: Literal[1]
@@ -113,6 +115,8 @@ class Record(_Strict):
     parity: dict[str, Any] | None
     check: str
     versions: dict[str, str]
+    evaluation: dict[str, Any] | None = None
+    study: dict[str, Any] | None = None
 
     @property
     def computed(self) -> bool:
