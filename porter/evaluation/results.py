@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from porter.data.photos import Failure
+from porter.dtypes import Precision
 
-Precision = Literal["fp32", "tf32", "bf16"]
 Crops = Literal[1, 10]
 
 
