@@ -104,6 +104,11 @@ class Framework(Protocol):
     def build(self, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str) -> Any:
         """A model of the framework's own kind, in inference mode."""
 
+    def twin(self, model: Any, plan: Plan) -> Any | None:
+        """A model of `plan` with the weights of `model`, both of which hold them from then on: of the same graph but for its pads.
+        None where the framework cannot share weights.
+        """
+
     def run(self, model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
         """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W whatever the framework."""
 

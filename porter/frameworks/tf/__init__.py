@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from porter.dtypes import Array
 from porter.frameworks.tf.build import build
@@ -15,6 +15,7 @@ from porter.frameworks.tf.reference import REFERENCES, build_reference, stock_cl
 from porter.frameworks.tf.run import run, run_reference
 from porter.frameworks.tf.write import MODEL_FILE, read_port, write, write_stock
 from porter.graph import Graph
+from porter.plan import Plan
 
 NAME = "tf"
 DEFAULT_ZOO = "keras"
@@ -51,6 +52,7 @@ __all__ = [
     "stock_class",
     "tensor_names",
     "to_canonical",
+    "twin",
     "write",
     "write_stock",
 ]
@@ -59,3 +61,8 @@ __all__ = [
 def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
     """Empty: Keras's layers leave out what the graph does not have."""
     return {}
+
+
+def twin(model: Any, plan: Plan) -> None:
+    """None: a layer's padding is settled when it is made, and its weights are its own."""
+    return None

@@ -80,6 +80,13 @@ def build(
     return build_model(plan, tensors, dtype, device)
 
 
+def twin(model: Any, plan: Plan) -> Any:
+    """A module of another plan of the same graph, with the parameters of `model`; see porter.frameworks.torch.graph_module."""
+    from porter.frameworks.torch.graph_module import twin_of
+
+    return twin_of(model, plan)
+
+
 def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
     """Values at `taps` for a batch N×C×H×W; see porter.frameworks.torch.running."""
     from porter.frameworks.torch.running import run_model

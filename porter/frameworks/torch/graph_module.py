@@ -98,6 +98,15 @@ def build_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: D
         raise UsageError(f"torch cannot use the device '{device}': {str(error).splitlines()[0]}") from None
 
 
+def twin_of(model: GraphModule, plan: Plan) -> GraphModule:
+    """The module of a plan that differs from that of `model` in its pads alone: it has the same parameters, not copies of them."""
+    with torch.device("meta"):
+        twin = GraphModule(plan)
+    twin.load_state_dict(model.state_dict(keep_vars=True), assign=True)
+    held = next(model.parameters(), None)
+    return (twin if held is None else twin.to(held.device)).eval()
+
+
 def to_tensor(array: Array) -> torch.Tensor:
     """A torch tensor with a copy of `array`, which may be ml_dtypes' bfloat16."""
     if array.dtype == ml_dtypes.bfloat16:
