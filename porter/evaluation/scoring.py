@@ -97,9 +97,30 @@ def score(
     stream = batches(photos, protocol, crops=crops, batch_size=batch_size, workers=workers, cache=cache, share=share)
     tally, mine = _Tally(photos, tuple(models), background, activation), len(range(share[0], len(photos), share[1]))
     start = perf_counter()
-    with Progress(mine) as progress:
+    with Progress(mine, shown=share[0] == 0) as progress:
         complete = _pass(stream, models, tally, watch, progress)
     return tally.result(complete, perf_counter() - start)
+
+
+def merged(parts: Sequence[Scored]) -> Scored:
+    """The shares of several processes over the same photos as one."""
+    models = {name: _merged([part.models[name] for part in parts]) for name in parts[0].models}
+    return Scored(
+        models,
+        np.any([part.reached for part in parts], axis=0),
+        {position: why for part in parts for position, why in part.failed.items()},
+        all(part.complete for part in parts),
+        max(part.seconds for part in parts),
+    )
+
+
+def _merged(parts: Sequence[Scores]) -> Scores:
+    """What is no process's is -1 in all of them, probabilities 0."""
+    ranks, centre, top, shares = (
+        np.maximum.reduce(arrays)
+        for arrays in zip(*((part.ranks, part.centre, part.top, part.shares) for part in parts), strict=True)
+    )
+    return Scores(ranks, centre, top, shares, {position: why for part in parts for position, why in part.failed.items()})
 
 
 def _pass(
