@@ -8,12 +8,12 @@ from typing import Any
 
 
 class Progress:
-    """A bar on stderr with images per second and the running top-1; silent where stderr is no terminal."""
+    """A bar on stderr with images per second and the running top-1; silent where stderr is no terminal or `shown` is false."""
 
-    def __init__(self, photos: int) -> None:
+    def __init__(self, photos: int, shown: bool = True) -> None:
         from tqdm import tqdm
 
-        self._bar: Any = tqdm(total=photos, unit=" images", leave=False, disable=not sys.stderr.isatty(), file=sys.stderr)
+        self._bar: Any = tqdm(total=photos, unit=" images", leave=False, disable=not (shown and sys.stderr.isatty()))
         self._done = self._right = 0
 
     def __enter__(self) -> Progress:

@@ -33,6 +33,7 @@ def import_keras() -> Any:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # torch may run a model on the same GPU
     try:
         if sys.modules.get("tensorflow") is None:
             with _quiet_stderr():
