@@ -1,0 +1,143 @@
+"""Which padding weights were trained with, by the accuracy that each has: `porter study padding`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+from porter.data.labels import IMAGENET
+from porter.data.layouts import open_photos
+from porter.data.preprocess import Preprocess
+from porter.errors import UsageError
+from porter.evaluation.measuring import Options
+from porter.evaluation.protocol import fed_side, in_words
+from porter.evaluation.results import Case, Crops, Study
+from porter.evaluation.study_cases import Setting, Trial, site_at
+from porter.evaluation.study_numbers import error, margin
+from porter.evaluation.study_rounds import Outcome, Rounds, run_rounds
+from porter.evaluation.study_runs import Bench, running_framework
+from porter.evaluation.study_sites import parse_sites
+from porter.port import Port, read_port, update_record
+from porter.recipe import find_recipe
+from porter.sources import Opened, open_source
+from porter.trained import trained_conventions
+
+
+def study(
+    variant: str,
+    source: str,
+    data: Path,
+    *,
+    weights: Path | None,
+    sites: Sequence[str],
+    mapped: tuple[str, ...],
+    device: str,
+    crops: int,
+    batch_size: int,
+    workers: int | None,
+    limit: int | None,
+    cache: Path | None,
+    labels: Path | None,
+    port: Path | None,
+    recipes: Path | None,
+) -> Study:
+    """Measures the same weights under each candidate convention. See porter.study."""
+    for name, value, least in (("--batch-size", batch_size, 1), ("--workers", workers, 0), ("--limit", limit, 1)):
+        if value is not None and value < least:
+            raise UsageError(f"at least {least}, got {value}", where=name)
+    options = Options(device, "fp32", _crops(crops), batch_size, workers, cache)
+    recipe = find_recipe(variant, recipes)
+    opened = open_source(recipe, variant, recipe.zoo(source, variant), weights, settings=mapped)
+    protocol, side = _protocol(opened, options.crops)
+    into = None if port is None else _expect_port_of(read_port(port), opened)
+    asked = parse_sites(sites, opened.graph)
+    photos = open_photos(
+        data, imagenet=opened.labels == IMAGENET, classes=opened.classes - opened.background, labels=labels, limit=limit
+    )
+    framework = running_framework(opened)
+    setting = Setting(opened.graph, (side, side), framework.CAPABILITIES)
+    bench = Bench(opened, setting, framework, protocol, photos, options)
+    rounds = run_rounds(setting, trained_conventions(recipe, variant, opened.zoo), asked, bench.run)
+    ranks = [outcome.single for outcome in rounds.outcomes]
+    names = [trial.name for trial in rounds.trials]
+    found = Study(
+        variant=variant,
+        zoo=opened.zoo.name,
+        weights=opened.file.file,
+        photos=(str(photos.path), photos.layout),
+        protocol=in_words(protocol, options.crops),
+        images=len(photos.photos) + len(photos.failed),
+        failed=(*photos.failed, *(bench.failed[position] for position in sorted(bench.failed))),
+        sites=_tried(setting, rounds.trials),
+        cases=tuple(_case(setting, *pair) for pair in zip(rounds.trials, rounds.outcomes, strict=True)),
+        skipped=rounds.skipped,
+        trained=names[rounds.best()],
+        margin={**margin(names, ranks), "switch": margin(names[: rounds.first], ranks[: rounds.first])},
+        complete=rounds.complete,
+        warnings=opened.warnings,
+    )
+    if into is not None:
+        update_record(into.folder, "study", found.record())
+    return found
+
+
+def _crops(asked: int) -> Crops:
+    for crops in get_args(Crops):
+        if crops == asked:
+            return crops
+    raise UsageError(f"{asked} crops are none of 1, 10", where="--crops")
+
+
+def _protocol(opened: Opened, crops: Crops) -> tuple[Preprocess, int]:
+    """How photos are prepared for a source, and the side of the square that it is fed."""
+    where, protocol = opened.file.file, opened.preprocess
+    if opened.output == "features":
+        raise UsageError("these weights have no head, so they tell no classes", where=where)
+    if opened.padding == "trained":
+        message = "this port has the pads of training already, and the study starts from the shipped ones"
+        raise UsageError(message, where=where, next="give the weights file that it was made from")
+    if protocol is None:
+        raise UsageError(f"zoo '{opened.zoo.name}' declares no preprocessing", where=where)
+    side = fed_side(protocol)
+    if side is None:
+        raise UsageError("the zoo's protocol gives every photo another size", where=where, next="give the recipe a crop")
+    if crops == 10 and protocol.crop is None:
+        raise UsageError("ten crops need a protocol that crops, and this zoo's takes the whole photo", next="use --crops 1")
+    if opened.graph.channels != 3:
+        raise UsageError(f"this model takes {opened.graph.channels} channels, photos have 3", where=where)
+    return protocol, side
+
+
+def _expect_port_of(port: Port, opened: Opened) -> Port:
+    """Refuses, before anything is measured, a port whose record the study would not belong into."""
+    record, where = port.record, str(port.folder)
+    if (record.variant, record.zoo) != (opened.variant, opened.zoo.name):
+        asked = f"{opened.variant} from {opened.zoo.name}"
+        raise UsageError(f"this is a port of {record.variant} from {record.zoo}, and the study is of {asked}", where=where)
+    if record.source.sha256 != opened.file.sha256:
+        raise UsageError(
+            f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not from this file, "
+            f"{opened.file.sha256[:12]}...",
+            where=where,
+            next="give --weights the file that the port was made from",
+        )
+    return port
+
+
+def _case(setting: Setting, trial: Trial, outcome: Outcome) -> Case:
+    return Case(
+        name=trial.name,
+        convention=setting.in_words(trial),
+        sites=setting.differences(trial),
+        top1=error(outcome.single, 1),
+        top5=error(outcome.single, 5),
+        ten_crop_top5=None if outcome.ten is None else error(outcome.ten, 5),
+    )
+
+
+def _tried(setting: Setting, trials: Sequence[Trial]) -> dict[str, tuple[str, ...]]:
+    """By site, the conventions that it had in some case, in words, the shipped one first."""
+    graphs = [setting.padded(trial) for trial in trials]
+    paths = dict.fromkeys(path for trial in trials for path in trial.conventions)
+    return {path: tuple(dict.fromkeys(str(site_at(graph, path).convention) for graph in graphs)) for path in paths}

@@ -1,0 +1,94 @@
+"""The rounds of a padding study: both conventions at all strided sites, then one site at a time, then what helped together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from porter.errors import PaddingError
+from porter.evaluation.study_cases import Change, Setting, Trial, Twins, changed, first_round, sift, single_changes
+from porter.evaluation.study_numbers import Ranks, best_of, wrong
+from porter.padding import Convention
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trial made of every photo (porter.evaluation.study_numbers): of its centre crop, and of all ten where they were run."""
+
+    single: Ranks
+    ten: Ranks | None
+
+
+Run = Callable[[Sequence[Trial]], Sequence[Outcome]]
+"""Runs trials over the photos, unless KeyboardInterrupt ends it."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Trials with their outcomes, in the order in which they were run.
+
+    Attributes:
+        first: how many of them are of the first round.
+        skipped: by name, why a trial was not run.
+        complete: False where Ctrl-C ended a later round, which is then left out.
+    """
+
+    trials: tuple[Trial, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    first: int = 0
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    complete: bool = True
+
+    def best(self) -> int:
+        """The position of the trial with the least top-1 error."""
+        return best_of([outcome.single for outcome in self.outcomes])
+
+
+def run_rounds(setting: Setting, trained: Mapping[str, Convention], asked: Sequence[Change], run: Run) -> Rounds:
+    """All rounds.
+
+    Args:
+        trained: the conventions of training that the recipe states; empty where it states none.
+        asked: the changes of the second round; without any, the other conventions of every strided site.
+
+    Raises:
+        PaddingError: the shipped pads compute nothing at this size.
+        KeyboardInterrupt: in the first round.
+    """
+    shipped, *others = first_round(setting.graph, trained)
+    why = setting.misfit(shipped)
+    if why is not None:
+        raise PaddingError(why)
+    found = _tried(Rounds(), setting, [shipped, *others], "name", run)
+    found = replace(found, first=len(found.trials))
+    position = found.best()
+    base, mistakes = found.trials[position], wrong(found.outcomes[position].single)
+    try:
+        changes = list(asked or single_changes(setting.graph, base))
+        found = _tried(found, setting, [changed(base, [change]) for change in changes], "tell" if asked else "drop", run)
+        helpful = _helpful(found, base, changes, mistakes)
+        if len(helpful) > 1:
+            found = _tried(found, setting, [changed(base, helpful)], "drop", run)
+    except KeyboardInterrupt:
+        return replace(found, complete=False)
+    return found
+
+
+def _tried(found: Rounds, setting: Setting, candidates: Iterable[Trial], twins: Twins, run: Run) -> Rounds:
+    sifted = sift(setting, found.trials, candidates, twins)
+    fresh = sifted.trials[len(found.trials) :]
+    outcomes = run(fresh) if fresh else ()
+    skipped = {**found.skipped, **sifted.skipped}
+    return replace(found, trials=sifted.trials, outcomes=(*found.outcomes, *outcomes), skipped=skipped)
+
+
+def _helpful(found: Rounds, base: Trial, changes: Iterable[Change], mistakes: int) -> list[Change]:
+    """The single changes that make fewer mistakes than `mistakes`, the best of each site."""
+    best: dict[str, tuple[int, Change]] = {}
+    for change in changes:
+        trial = changed(base, [change])
+        if trial in found.trials:
+            count = wrong(found.outcomes[found.trials.index(trial)].single)
+            if count < min(mistakes, best.get(change.path, (mistakes,))[0]):
+                best[change.path] = (count, change)
+    return [change for _, change in best.values()]

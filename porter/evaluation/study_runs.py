@@ -1,0 +1,98 @@
+"""Running the trials of a padding study over photos: every photo is prepared once for all of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from porter.data.photos import Failure, PhotoSet
+from porter.data.preprocess import Preprocess
+from porter.evaluation.distributed import Process
+from porter.evaluation.measuring import Options, default_workers
+from porter.evaluation.scoring import Scored, score
+from porter.evaluation.study_cases import Setting, Trial
+from porter.evaluation.study_numbers import UNSCORED, Ranks
+from porter.evaluation.study_rounds import Outcome
+from porter.frameworks import Framework, get_framework
+from porter.plan import make_plan
+from porter.sources import Opened
+
+MOST_BYTES = 4 << 30
+"""Of weights in one pass, were every model to have its own; what is beyond takes another pass."""
+
+
+def running_framework(opened: Opened) -> Framework:
+    """Torch, whose models share their weights where they differ in pads alone; where it is missing, the source's own framework."""
+    torch = get_framework("torch")
+    return torch if find_spec(torch.PACKAGE) else get_framework(opened.zoo.framework)
+
+
+@dataclass
+class Bench:
+    """A source, and the photos that its trials are run over.
+
+    Attributes:
+        failed: by position, the photos that could not be scored so far; those that the data set itself names aside.
+    """
+
+    opened: Opened
+    setting: Setting
+    framework: Framework
+    protocol: Preprocess
+    photos: PhotoSet
+    options: Options
+    failed: dict[int, Failure] = field(default_factory=dict)
+    _built: Any = None
+
+    def run(self, trials: Sequence[Trial]) -> list[Outcome]:
+        """What each trial makes of every photo.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C ended a pass.
+        """
+        held = sum(array.nbytes for roles in self.opened.tensors.values() for array in roles.values())
+        at_once = max(1, MOST_BYTES // held)
+        passes = [trials[start : start + at_once] for start in range(0, len(trials), at_once)]
+        return [outcome for some in passes for outcome in self._pass(some)]
+
+    def _pass(self, trials: Sequence[Trial]) -> list[Outcome]:
+        options, photos = self.options, self.photos.photos
+        models = {
+            trial.name: self.framework.classifier(self._model(trial), self.protocol, options.device, options.precision)
+            for trial in trials
+        }
+        scored = score(
+            photos,
+            self.protocol,
+            models,
+            crops=options.crops,
+            batch_size=options.batch_size,
+            workers=default_workers(len(photos), Process()) if options.workers is None else options.workers,
+            cache=options.cache,
+            background=self.opened.background,
+            activation=self.opened.activation,
+        )
+        if not scored.complete:
+            raise KeyboardInterrupt
+        return [self._outcome(scored, trial.name) for trial in trials]
+
+    def _model(self, trial: Trial) -> Any:
+        plan = make_plan(self.setting.padded(trial), self.setting.size, self.framework.CAPABILITIES)
+        twin = None if self._built is None else self.framework.twin(self._built, plan)
+        if twin is not None:
+            return twin
+        self._built = self.framework.build(plan, self.opened.tensors, {}, "float32", self.options.device)
+        return self._built
+
+    def _outcome(self, scored: Scored, name: str) -> Outcome:
+        found = scored.models[name]
+        self.failed |= {**found.failed, **scored.failed}
+        return Outcome(self._ranks(found.centre), self._ranks(found.ranks) if self.options.crops == 10 else None)
+
+    def _ranks(self, places: Ranks) -> Ranks:
+        never = np.full(len(self.photos.failed), UNSCORED, np.int32)
+        return np.concatenate([np.where(places < 0, UNSCORED, places).astype(np.int32), never])

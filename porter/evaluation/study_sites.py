@@ -1,0 +1,70 @@
+"""`--site PATH=CONVENTION,CONVENTION`: which sites a study tries with which conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import yaml
+
+from porter.errors import RecipeError, UsageError
+from porter.evaluation.study_cases import Change, site_at
+from porter.graph import Graph, site_of
+from porter.padding import Convention, Site
+from porter.recipe.paddings import default_convention
+from porter.recipe.spelling import hint
+
+LONGEST = 1000
+"""Of one option, in characters."""
+
+
+def parse_sites(settings: Iterable[str], graph: Graph) -> tuple[Change, ...]:
+    """The changes that `--site` asks for.
+
+    A convention is written as in a recipe: `same`, `valid`, `same_lower`, `cntk`, a number of cells, [top, bottom, left, right], or
+    a mapping such as {pad: 1, fill: 0}. What it leaves out is as a recipe's step has it: max pools are filled with -inf. Averages
+    go on dividing as the zoo's do.
+
+    Raises:
+        UsageError: a path that is no padding site, or no convention, with the nearest spelling.
+    """
+    return tuple(change for setting in settings for change in _parse(setting, graph))
+
+
+def _parse(setting: str, graph: Graph) -> Iterable[Change]:
+    where = f"--site {setting:.80}"
+    path, equals, text = setting.partition("=")
+    sites = [node.path for node in graph.nodes if site_of(node.op)]
+    if not equals or len(setting) > LONGEST:
+        raise UsageError("a site is written as PATH=CONVENTION,CONVENTION", where=where, next="such as stem/pool=same,1")
+    if path not in sites:
+        what = "is no padding site" if path in graph.by_path else "is no node of this model"
+        raise UsageError(f"'{path}' {what}", where=where, next=hint(path, sites))
+    site = site_at(graph, path)
+    try:
+        return [Change(path, _convention(value, site)) for value in _values(text)]
+    except RecipeError as error:
+        raise UsageError(error.message, where=where, next=error.next) from None
+
+
+def _values(text: str) -> list[Any]:
+    """The items of a list in YAML's flow style, which is how recipes are written."""
+    try:
+        found = yaml.safe_load(f"[{text}]")
+    except yaml.YAMLError:
+        found = None
+    if not isinstance(found, list) or not found:
+        raise RecipeError(f"'{text}' is no list of conventions", next="write them with commas between: same,1,[0,1,0,1]")
+    return found
+
+
+def _convention(value: Any, site: Site) -> Convention:
+    stated = isinstance(value, dict) and "average" in value
+    value = {key: _tuple(item) for key, item in value.items()} if isinstance(value, dict) else _tuple(value)
+    found = default_convention(value, site.kind)
+    return found if stated else replace(found, average=site.convention.average)
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
