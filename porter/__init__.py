@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from porter.conversion import Conversion
-    from porter.evaluation.results import Evaluation
+    from porter.evaluation.results import Evaluation, Study
     from porter.matching import Inspection
     from porter.prediction import Prediction
     from porter.verification.check import Verdict
 
-__all__ = ["convert", "evaluate", "inspect", "load", "predict", "verify"]
+__all__ = ["convert", "evaluate", "inspect", "load", "predict", "study", "verify"]
 
 AnyPath = str | PathLike[str]
 
@@ -179,6 +179,62 @@ def evaluate(
         labels=_path(labels),
         expect_top1=expect_top1,
         tolerance=tolerance,
+        recipes=_path(recipes),
+    )
+
+
+def study(
+    variant: str,
+    source: str,
+    data: AnyPath,
+    *,
+    weights: AnyPath | None = None,
+    sites: Sequence[str] = (),
+    mapped: Sequence[str] = (),
+    device: str = "cpu",
+    crops: int = 1,
+    batch_size: int = 64,
+    workers: int | None = None,
+    limit: int | None = None,
+    cache: AnyPath | None = None,
+    labels: AnyPath | None = None,
+    port: AnyPath | None = None,
+    recipes: AnyPath | None = None,
+) -> Study:
+    """Measures the same weights under each candidate padding, and names the one that they were trained with.
+
+    First the strided sites as one switch: as shipped, asymmetric (TensorFlow's SAME), symmetric ((k-1)//2 cells on every side),
+    and what the recipe states of training. Then, from the best of these, one site at a time; then what helped together. Cases
+    whose windows are the same at this input size are one case. Errors, with the recipe's own preprocessing, in float32.
+
+    Args:
+        variant, source, weights, mapped, recipes: see `convert`.
+        data, device, crops, batch_size, workers, limit, cache, labels: see `evaluate`. With ten crops single-crop errors are
+            measured too, of their centre.
+        sites: instead of every strided one, as `PATH=CONVENTION,CONVENTION`, with conventions as recipes have them.
+        port: the folder of a port of these weights, whose record gets the study too.
+
+    Raises:
+        PorterError: bad input.
+        KeyboardInterrupt: in the first round; of a later one, the result is not `complete`.
+    """
+    from porter.evaluation.study import study as run
+
+    return run(
+        variant,
+        source,
+        Path(data),
+        weights=_path(weights),
+        sites=tuple(sites),
+        mapped=tuple(mapped),
+        device=device,
+        crops=crops,
+        batch_size=batch_size,
+        workers=workers,
+        limit=limit,
+        cache=_path(cache),
+        labels=_path(labels),
+        port=_path(port),
         recipes=_path(recipes),
     )
 

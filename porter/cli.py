@@ -28,6 +28,8 @@ app = typer.Typer(
 )
 recipe_app = typer.Typer(help="The recipes: one YAML file per architecture.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(recipe_app, name="recipe")
+study_app = typer.Typer(help="What weights were trained with.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(study_app, name="study")
 
 Variant = Annotated[str, typer.Argument(metavar="VARIANT", help="such as mobilenet_v2; see porter recipe list")]
 From = Annotated[str, typer.Option("--from", metavar="ZOO|FRAMEWORK", help="where the weights come from")]
@@ -37,6 +39,17 @@ InputSize = Annotated[str | None, typer.Option("--input-size", metavar="N|HxW|an
 Recipes = Annotated[Path | None, typer.Option("--recipes", metavar="DIR", help="recipes to use instead of porter's")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 PortFolder = Annotated[Path, typer.Argument(metavar="DIR", help="a port's folder")]
+Mapped = Annotated[
+    list[str] | None, typer.Option("--map", metavar="SRC=NODE", help="which layer of the file is which node of the recipe")
+]
+Data = Annotated[Path, typer.Option("--data", metavar="PATH", help="labelled photos: class folders, a tar, Parquet shards, ...")]
+Device = Annotated[str, typer.Option(metavar="cpu|cuda", help="where the models run")]
+Crops = Annotated[int, typer.Option(metavar="1|10", help="ten crops: the mean of their probabilities")]
+BatchSize = Annotated[int, typer.Option(metavar="N", help="photos at a time")]
+Workers = Annotated[int | None, typer.Option(metavar="N", help="processes that decode; default: one per core")]
+Limit = Annotated[int | None, typer.Option(metavar="N", help="score so many photos alone")]
+Cache = Annotated[Path | None, typer.Option(metavar="DIR", help="keep prepared photos for the next run")]
+Labels = Annotated[Path | None, typer.Option(metavar="FILE", help="ReaL's real.json, or ImageNet's development kit")]
 
 
 @app.command()
@@ -54,9 +67,7 @@ def convert(
     dtype: Annotated[str, typer.Option(help="float32, float16, bfloat16 or float64")] = "float32",
     allow_overflow: Annotated[bool, typer.Option("--allow-overflow", help="let values too large become infinite")] = False,
     keep_background: Annotated[bool, typer.Option("--keep-background", help="keep row 0 of a 1001-class head")] = False,
-    mapped: Annotated[
-        list[str] | None, typer.Option("--map", metavar="SRC=NODE", help="which layer of the file is which node of the recipe")
-    ] = None,
+    mapped: Mapped = None,
     fold_bn: Annotated[bool, typer.Option("--fold-bn", help="fold batch norms into the layers before them")] = False,
     stock: Annotated[bool, typer.Option("--stock", help="with the names of the destination's stock class, if it is equal")] = False,
     check: Annotated[bool | None, typer.Option("--check/--no-check", help="compare port and source; default: if it can")] = None,
@@ -121,19 +132,17 @@ def predict(
 @app.command("eval")
 def evaluate(
     folder: PortFolder,
-    data: Annotated[
-        Path, typer.Option("--data", metavar="PATH", help="labelled photos: class folders, a tar, Parquet shards, ...")
-    ],
+    data: Data,
     source: Annotated[bool, typer.Option("--source", help="run the source in its own framework beside the port")] = False,
     weights: Weights = None,
-    device: Annotated[str, typer.Option(metavar="cpu|cuda", help="where the models run")] = "cpu",
+    device: Device = "cpu",
     precision: Annotated[str, typer.Option(metavar="fp32|tf32|bf16", help="of the port; the source runs in fp32")] = "fp32",
-    crops: Annotated[int, typer.Option(metavar="1|10", help="ten crops: the mean of their probabilities")] = 1,
-    batch_size: Annotated[int, typer.Option(metavar="N", help="photos at a time")] = 64,
-    workers: Annotated[int | None, typer.Option(metavar="N", help="processes that decode; default: one per core")] = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", help="score so many photos alone")] = None,
-    cache: Annotated[Path | None, typer.Option(metavar="DIR", help="keep prepared photos for the next run")] = None,
-    labels: Annotated[Path | None, typer.Option(metavar="FILE", help="ReaL's real.json, or ImageNet's development kit")] = None,
+    crops: Crops = 1,
+    batch_size: BatchSize = 64,
+    workers: Workers = None,
+    limit: Limit = None,
+    cache: Cache = None,
+    labels: Labels = None,
     expect_top1: Annotated[float | None, typer.Option(metavar="X", help="exit status 1 unless top-1 is near X per cent")] = None,
     tolerance: Annotated[float | None, typer.Option(metavar="T", help="how near, in percentage points; default: 0.05")] = None,
     recipes: Recipes = None,
@@ -204,6 +213,53 @@ def fetch(variant: Variant, source: From, recipes: Recipes = None, as_json: Json
     else:
         _warn(fetched.warnings)
         _print(str(fetched.path))
+
+
+@study_app.command("padding")
+def study_padding(
+    variant: Variant,
+    source: From,
+    data: Data,
+    weights: Weights = None,
+    sites: Annotated[
+        list[str] | None,
+        typer.Option("--site", metavar="PATH=CONVENTION,...", help="try these at this site, instead of every strided one"),
+    ] = None,
+    mapped: Mapped = None,
+    device: Device = "cpu",
+    crops: Crops = 1,
+    batch_size: BatchSize = 64,
+    workers: Workers = None,
+    limit: Limit = None,
+    cache: Cache = None,
+    labels: Labels = None,
+    port: Annotated[Path | None, typer.Option(metavar="DIR", help="write the study into this port's record")] = None,
+    recipes: Recipes = None,
+    as_json: Json = False,
+) -> None:
+    """Measure the same weights under each candidate padding and name the one that they were trained with."""
+    found = porter.study(
+        variant,
+        source,
+        data,
+        weights=weights,
+        sites=sites or (),
+        mapped=mapped or (),
+        device=device,
+        crops=crops,
+        batch_size=batch_size,
+        workers=workers,
+        limit=limit,
+        cache=cache,
+        labels=labels,
+        port=port,
+        recipes=recipes,
+    )
+    from porter.evaluation.study_printing import study
+
+    _print(found.record() if as_json else study(found))
+    if not found.complete:
+        raise typer.Exit(130)
 
 
 @recipe_app.command("list")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 from porter.data.labels import IMAGENET
 from porter.data.layouts import open_photos
@@ -15,7 +14,7 @@ from porter.evaluation.protocol import fed_side, in_words
 from porter.evaluation.results import Case, Crops, Study
 from porter.evaluation.study_cases import Setting, Trial, site_at
 from porter.evaluation.study_numbers import error, margin
-from porter.evaluation.study_rounds import Outcome, Rounds, run_rounds
+from porter.evaluation.study_rounds import Outcome, run_rounds
 from porter.evaluation.study_runs import Bench, running_framework
 from porter.evaluation.study_sites import parse_sites
 from porter.port import Port, read_port, update_record
@@ -46,7 +45,9 @@ def study(
     for name, value, least in (("--batch-size", batch_size, 1), ("--workers", workers, 0), ("--limit", limit, 1)):
         if value is not None and value < least:
             raise UsageError(f"at least {least}, got {value}", where=name)
-    options = Options(device, "fp32", _crops(crops), batch_size, workers, cache)
+    if crops not in (1, 10):
+        raise UsageError(f"crops are 1 or 10, got {crops}", where="--crops")
+    options = Options(device, "fp32", 10 if crops == 10 else 1, batch_size, workers, cache)
     recipe = find_recipe(variant, recipes)
     opened = open_source(recipe, variant, recipe.zoo(source, variant), weights, settings=mapped)
     protocol, side = _protocol(opened, options.crops)
@@ -80,13 +81,6 @@ def study(
     if into is not None:
         update_record(into.folder, "study", found.record())
     return found
-
-
-def _crops(asked: int) -> Crops:
-    for crops in get_args(Crops):
-        if crops == asked:
-            return crops
-    raise UsageError(f"{asked} crops are none of 1, 10", where="--crops")
 
 
 def _protocol(opened: Opened, crops: Crops) -> tuple[Preprocess, int]:

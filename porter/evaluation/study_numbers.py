@@ -41,11 +41,11 @@ def mcnemar(one: int, other: int) -> float:
         other: photos that only the second did. Were both as good, each of these would be a toss of a coin.
     """
     tosses = one + other
-    tail = term = 1  # binomial coefficients, from that of 0 on
+    tail = term = 1  # binomial coefficients, from that of 0 on, in whole numbers: 50,000 tosses are beyond any float
     for drawn in range(min(one, other)):
         term = term * (tosses - drawn) // (drawn + 1)
         tail += term
-    return min(1.0, 2 * tail / 2**tosses)
+    return min(1.0, 2 * tail / (1 << tosses))
 
 
 def margin(names: Sequence[str], cases: Sequence[Ranks]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from porter.padding import Convention
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trial made of every photo (porter.evaluation.study_numbers): of its centre crop, and of all ten where they were run."""
+    """What a trial made of every photo (porter.evaluation.study_numbers): of its centre, and of ten crops where they were run."""
 
     single: Ranks
     ten: Ranks | None

@@ -65,4 +65,3 @@ def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[s
 
 def twin(model: Any, plan: Plan) -> None:
     """None: a layer's padding is settled when it is made, and its weights are its own."""
-    return None
