@@ -205,18 +205,33 @@ def centre_crop(pixels: Pixels, protocol: Preprocess) -> Pixels:
 def ten_crops(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
     """Centre, top left, top right, bottom left, bottom right, then the same mirrored, as views.
 
-    torchvision's TenCrop mirrors the image and crops it, TensorNets mirrors the crops: where the centre lies between two
-    columns, the mirrored centre crops are a column apart.
+    torchvision's TenCrop mirrors the image and crops it, so that its sixth crop is the mirrored image's centre; TensorNets mirrors
+    the crops. Where the centre lies between two columns, these are a column apart.
 
     Raises:
         UsageError: the protocol does not crop.
     """
     if protocol.crop is None:
         raise UsageError("ten crops need a protocol that crops after resizing", next="use --crops 1")
-    crops = _five_crops(pixels, protocol.crop, protocol.interpolation)
-    if protocol.interpolation.startswith("pil"):
-        return [*crops, *_five_crops(pixels[:, ::-1], protocol.crop, protocol.interpolation)]
-    return [*crops, *(crop[:, ::-1] for crop in crops)]
+    height, width = pixels.shape[:2]
+    side, bottom, right = protocol.crop, height - protocol.crop, width - protocol.crop
+    starts = [_centre(height, width, side, protocol.interpolation), (0, 0), (0, right), (bottom, 0), (bottom, right)]
+    mirrored = _mirrored(pixels)
+    pil = protocol.interpolation.startswith("pil")
+    return [
+        *(_cut(pixels, top, left, side) for top, left in starts),
+        *(_cut(mirrored, top, left if pil else right - left, side) for top, left in starts),
+    ]
+
+
+def _mirrored(pixels: Pixels) -> Pixels:
+    """Left to right, as a copy; channel by channel, numpy copies backwards five times as fast as pixel by pixel."""
+    import numpy as np
+
+    result = np.empty_like(pixels)
+    for channel in range(3):
+        result[:, :, channel] = pixels[:, ::-1, channel]
+    return result
 
 
 def normalise(pixels: Pixels, protocol: Preprocess) -> NDArray[np.float32]:
@@ -237,13 +252,6 @@ def normalise(pixels: Pixels, protocol: Preprocess) -> NDArray[np.float32]:
         values -= mean
         values /= std
     return result
-
-
-def _five_crops(pixels: Pixels, side: int, interpolation: Interpolation) -> list[Pixels]:
-    height, width = pixels.shape[:2]
-    bottom, right = height - side, width - side
-    starts = [_centre(height, width, side, interpolation), (0, 0), (0, right), (bottom, 0), (bottom, right)]
-    return [_cut(pixels, top, left, side) for top, left in starts]
 
 
 def _cut(pixels: Pixels, top: int, left: int, side: int) -> Pixels:
