@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Precision
@@ -34,7 +35,7 @@ def classifier(model: Any, protocol: Preprocess, device: str, precision: Precisi
 def _of_graph(runner: GraphRunner, protocol: Preprocess, tap: str) -> Classifier:
     from porter.data.pipeline import normalise
 
-    def classify(pixels: Array) -> Array:
+    def classify(pixels: NDArray[Any]) -> Array:
         images = normalise(pixels, protocol)
         return runner(images.reshape(-1, *images.shape[2:]), (tap,))[tap]
 
@@ -53,7 +54,7 @@ def _of_keras(model: Any, protocol: Preprocess, device: str, precision: Precisio
     def run(pixels: Any, divide: Any, mean: Any, std: Any) -> Any:
         return cut(normalised(pixels, divide, mean, std), training=False)
 
-    def classify(pixels: Array) -> Array:
+    def classify(pixels: NDArray[Any]) -> Array:
         images = pixels.reshape(-1, *pixels.shape[2:])
         # Inputs, not constants: TensorFlow may turn a division by a constant into a product with its rounded reciprocal.
         scaling = [np.asarray(value, np.float32) for value in (protocol.divide, protocol.mean, protocol.std)]
