@@ -151,7 +151,7 @@ class Study:
         skipped: by name, why a case was not run.
         trained: the name of the case with the least error.
         margin: of that case over the next best at top-1, with what says how sure that is (porter.evaluation.study_numbers.margin);
-            and as `switch`, the same among the cases that set all strided sites at once.
+            and as `switch`, the same of asymmetric against symmetric pads at all strided sites, None where these are one case.
         complete: False where Ctrl-C ended it: what was not measured on all photos is left out.
     """
 

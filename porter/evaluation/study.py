@@ -12,7 +12,7 @@ from porter.errors import UsageError
 from porter.evaluation.measuring import Options
 from porter.evaluation.protocol import fed_side, in_words
 from porter.evaluation.results import Case, Crops, Study
-from porter.evaluation.study_cases import Setting, Trial, site_at
+from porter.evaluation.study_cases import ASYMMETRIC, SYMMETRIC, Setting, Trial, site_at
 from porter.evaluation.study_numbers import error, margin
 from porter.evaluation.study_rounds import Outcome, run_rounds
 from porter.evaluation.study_runs import Bench, running_framework
@@ -56,12 +56,12 @@ def study(
     photos = open_photos(
         data, imagenet=opened.labels == IMAGENET, classes=opened.classes - opened.background, labels=labels, limit=limit
     )
-    framework = running_framework(opened)
+    framework = running_framework(opened.zoo.framework)
     setting = Setting(opened.graph, (side, side), framework.CAPABILITIES)
     bench = Bench(opened, setting, framework, protocol, photos, options)
     rounds = run_rounds(setting, trained_conventions(recipe, variant, opened.zoo), asked, bench.run)
-    ranks = [outcome.single for outcome in rounds.outcomes]
-    names = [trial.name for trial in rounds.trials]
+    ranks = {trial.name: outcome.single for trial, outcome in zip(rounds.trials, rounds.outcomes, strict=True)}
+    switch = {trial.name: ranks[trial.name] for trial in rounds.trials if {ASYMMETRIC, SYMMETRIC} & set(trial.names)}
     found = Study(
         variant=variant,
         zoo=opened.zoo.name,
@@ -73,8 +73,8 @@ def study(
         sites=_tried(setting, rounds.trials),
         cases=tuple(_case(setting, *pair) for pair in zip(rounds.trials, rounds.outcomes, strict=True)),
         skipped=rounds.skipped,
-        trained=names[rounds.best()],
-        margin={**margin(names, ranks), "switch": margin(names[: rounds.first], ranks[: rounds.first])},
+        trained=rounds.trials[rounds.best()].name,
+        margin={**margin(ranks), "switch": margin(switch) if len(switch) > 1 else None},
         complete=rounds.complete,
         warnings=opened.warnings,
     )

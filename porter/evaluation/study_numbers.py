@@ -6,7 +6,7 @@ scored has UNSCORED, and counts as wrong.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,8 +48,8 @@ def mcnemar(one: int, other: int) -> float:
     return min(1.0, 2 * tail / (1 << tosses))
 
 
-def margin(names: Sequence[str], cases: Sequence[Ranks]) -> dict[str, Any]:
-    """How far the best case is ahead of the next best, in photos, and whether that may be chance.
+def margin(ranks: Mapping[str, Ranks]) -> dict[str, Any]:
+    """How far the best case, by name, is ahead of the next best, in photos, and whether that may be chance.
 
     Since the next best is picked out of all others, p has to be below LEVEL over their number (Bonferroni).
 
@@ -57,10 +57,11 @@ def margin(names: Sequence[str], cases: Sequence[Ranks]) -> dict[str, Any]:
         `case`, `over` (None where there is no other), `photos`, `p` (of McNemar's exact test, paired by photo), `significant`, and
         `text`, a sentence.
     """
+    names, cases = list(ranks), list(ranks.values())
     best = best_of(cases)
     others = [position for position in range(len(cases)) if position != best]
     if not others:
-        text = f"{names[best]}: nothing else was tried"
+        text = f"'{names[best]}' is all that there is to try"
         return {"case": names[best], "over": None, "photos": 0, "p": 1.0, "significant": False, "text": text}
     second = others[best_of([cases[position] for position in others])]
     one, other = cases[best] < 1, cases[second] < 1
@@ -73,12 +74,15 @@ def margin(names: Sequence[str], cases: Sequence[Ranks]) -> dict[str, Any]:
         "photos": gained - lost,
         "p": p,
         "significant": significant,
-        "text": _sentence(names[best], names[second], gained - lost, p, significant),
+        "text": _sentence(names[best], names[second], gained - lost, p, len(others), significant),
     }
 
 
-def _sentence(best: str, second: str, photos: int, p: float, significant: bool) -> str:
+def _sentence(best: str, second: str, photos: int, p: float, others: int, significant: bool) -> str:
     if photos == 0:
         return f"'{best}' and '{second}' tie: these photos do not tell"
     ahead = f"'{best}' is {photos} photo{'s' if photos > 1 else ''} ahead of '{second}'"
-    return f"{ahead}, p = {p:.1e}" if significant else f"{ahead}, but these photos do not tell: p = {p:.2g}"
+    if significant:
+        return f"{ahead}, p = {p:.1e}"
+    among = f" / {others}" if others > 1 else ""
+    return f"{ahead}, but these photos do not tell: p = {p:.2g}, not below {LEVEL}{among}"

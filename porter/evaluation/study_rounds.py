@@ -28,14 +28,12 @@ class Rounds:
     """Trials with their outcomes, in the order in which they were run.
 
     Attributes:
-        first: how many of them are of the first round.
         skipped: by name, why a trial was not run.
         complete: False where Ctrl-C ended a later round, which is then left out.
     """
 
     trials: tuple[Trial, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
-    first: int = 0
     skipped: Mapping[str, str] = field(default_factory=dict)
     complete: bool = True
 
@@ -60,7 +58,6 @@ def run_rounds(setting: Setting, trained: Mapping[str, Convention], asked: Seque
     if why is not None:
         raise PaddingError(why)
     found = _tried(Rounds(), setting, [shipped, *others], "name", run)
-    found = replace(found, first=len(found.trials))
     position = found.best()
     base, mistakes = found.trials[position], wrong(found.outcomes[position].single)
     try:

@@ -25,10 +25,10 @@ MOST_BYTES = 4 << 30
 """Of weights in one pass, were every model to have its own; what is beyond takes another pass."""
 
 
-def running_framework(opened: Opened) -> Framework:
-    """Torch, whose models share their weights where they differ in pads alone; where it is missing, the source's own framework."""
+def running_framework(own: str) -> Framework:
+    """Torch, whose models share their weights where they differ in pads alone; where it is missing, the source's `own`."""
     torch = get_framework("torch")
-    return torch if find_spec(torch.PACKAGE) else get_framework(opened.zoo.framework)
+    return torch if find_spec(torch.PACKAGE) else get_framework(own)
 
 
 @dataclass

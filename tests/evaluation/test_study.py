@@ -1,0 +1,221 @@
+"""The whole study over photos whose labels a small model gave itself, so that the right answer is known."""
+
+import json
+import shutil
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import porter
+from porter.cli import main
+from porter.data.preprocess import open_image, prepare_ten
+from porter.errors import PorterError, UsageError
+from porter.evaluation import study, study_runs
+from porter.evaluation.results import Study
+from porter.evaluation.study_printing import study as printed
+from porter.frameworks import get_framework
+from porter.port import read_port
+from tests.evaluation.studies import ASYMMETRIC, PHOTOS, VARIANT, ZOO, build, model, write_photos, write_recipes, write_weights
+
+
+@dataclass(frozen=True)
+class Place:
+    recipes: Path
+    weights: Path
+    photos: Path
+    """What the model sees under SAME at every strided site."""
+
+    def study(self, **more: object) -> Study:
+        arguments = {"data": self.photos, "weights": self.weights, "recipes": self.recipes, "workers": 0, **more}
+        return porter.study(VARIANT, ZOO, **arguments)
+
+
+def figures(found: Study) -> list[tuple[str, float, float]]:
+    return [(case.name, case.top1, case.top5) for case in found.cases]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    folder = tmp_path_factory.mktemp("study")
+    recipes = write_recipes(folder / "recipes")
+    weights = write_weights(folder / "weights.safetensors", recipes)
+    return Place(recipes, weights, write_photos(folder / "same", recipes, ASYMMETRIC))
+
+
+@pytest.fixture(scope="module")
+def found(place: Place) -> Study:
+    return place.study(crops=10)
+
+
+def test_the_convention_of_training_is_found(found: Study) -> None:
+    assert found.trained == "asymmetric" and found.images == PHOTOS and found.complete and not found.failed
+    cases = {case.name: case for case in found.cases}
+    assert list(cases)[:3] == ["as shipped", "asymmetric", "symmetric"]
+    assert cases["asymmetric"].top1 == cases["asymmetric"].top5 == 0 < cases["symmetric"].top5 < cases["symmetric"].top1
+    assert cases["asymmetric"].sites == {"stem/conv": "same", "stem/pool": "same, -inf", "deep/conv": "same"}
+    assert cases["as shipped"].sites == {} and cases["symmetric"].sites == {"stem/pool": "1, -inf"}
+    switch = found.margin["switch"]
+    assert (switch["case"], switch["over"]) == ("asymmetric", "symmetric")
+    assert switch["photos"] == round(cases["symmetric"].top1 * PHOTOS / 100) and switch["significant"]
+
+
+def test_single_sites_change_from_the_best_case_and_a_pool_of_zeros_is_tried_with_both_fills(found: Study) -> None:
+    prefix = "asymmetric, but "
+    assert [case.name.removeprefix(prefix) for case in found.cases[3:]] == [
+        "stem/conv 1",
+        "stem/pool same",
+        "stem/pool 1, -inf",
+        "stem/pool 1",
+        "deep/conv 1",
+    ]
+    assert found.sites["stem/pool"] == ("1", "same, -inf", "1, -inf", "same")
+
+
+def test_ten_crops_are_averaged_and_their_centre_gives_the_single_crop_errors(place: Place, found: Study) -> None:
+    single = place.study()
+    assert figures(single) == figures(found)
+    assert all(case.ten_crop_top5 is None for case in single.cases)
+    recipe, graph = model(place.recipes)
+    protocol, torch = recipe.zoo(ZOO, VARIANT).preprocess, get_framework("torch")
+    built, missed = build(place.recipes, {}), 0
+    for path in place.photos.glob("*/*.png"):
+        logits = torch.run(built, prepare_ten(open_image(path), protocol), [graph.output])[graph.output].astype(np.float64)
+        shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        missed += int(path.parent.name) not in np.argsort(-shares.mean(axis=0))[:5]
+    assert found.cases[0].ten_crop_top5 == 100 * missed / PHOTOS > 0
+
+
+def test_shipped_pads_that_are_those_of_training_stay(place: Place, tmp_path: Path) -> None:
+    made = place.study(data=write_photos(tmp_path / "shipped", place.recipes, {}))
+    assert made.trained == "as shipped" and made.cases[0].top1 == 0
+    assert made.margin["switch"]["case"] == "symmetric"  # it differs from the shipped pads in what fills the pool's border alone
+    assert made.cases[-1].name.startswith("as shipped, but ")
+
+
+def test_pads_that_the_recipe_states_are_a_case(place: Place, tmp_path: Path) -> None:
+    recipes = tmp_path / "recipes"
+    shutil.copytree(place.recipes, recipes)
+    text = (recipes / "strided.yaml").read_text()
+    stated = text.replace("    names:", "    padding_as_trained: {stem/pool: {pad: same, fill: -.inf}}\n    names:")
+    (recipes / "strided.yaml").write_text(stated)
+    made = place.study(recipes=recipes, limit=8, sites=["stem/conv=same"])
+    assert [case.name for case in made.cases[:4]] == ["as shipped", "asymmetric", "symmetric", "as trained"]
+    assert made.cases[3].sites == {"stem/pool": "same, -inf"}
+
+
+def test_sites_asked_for_replace_the_second_round(place: Place) -> None:
+    made = place.study(sites=["deep/conv=1,valid", "stem/conv=same"])
+    assert [case.name for case in made.cases[3:]] == ["asymmetric, but deep/conv 1", "asymmetric, but deep/conv valid"]
+    assert made.skipped == {"asymmetric, but stem/conv same": "at this size it has the windows of 'asymmetric'"}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"sites": ["stem/cnv=1"]}, ("is no node of this model", "did you mean 'stem/conv'?")),
+        ({"sites": ["stem/norm=1"]}, ("is no padding site",)),
+        ({"crops": 5}, ("crops are 1 or 10, got 5",)),
+        ({"batch_size": 0}, ("--batch-size: at least 1, got 0",)),
+        ({"workers": -1}, ("--workers: at least 0, got -1",)),
+        ({"limit": 0}, ("--limit: at least 1, got 0",)),
+        ({"device": "cuda:99"}, ("cuda:99",)),
+        ({"data": Path("nowhere")}, ("nowhere",)),
+    ],
+    ids=str,
+)
+def test_bad_input_is_told_before_anything_runs(place: Place, more: dict[str, object], words: tuple[str, ...]) -> None:
+    with pytest.raises(PorterError) as error:
+        place.study(**more)
+    assert all(word in str(error.value) for word in words)
+
+
+def test_a_photo_that_cannot_be_read_counts_as_wrong_in_every_case(place: Place, found: Study, tmp_path: Path) -> None:
+    shutil.copytree(place.photos, tmp_path / "photos")
+    broken = next((tmp_path / "photos").glob("*/*.png"))
+    broken.write_bytes(broken.read_bytes()[:40])
+    made = place.study(data=tmp_path / "photos")
+    assert [photo.name for photo in made.failed] == [f"{broken.parent.name}/{broken.name}"]
+    assert made.images == PHOTOS and made.cases[1].top1 == 100 / PHOTOS
+    assert f"failed    {made.failed[0].name}" in printed(made)
+
+
+def test_without_torch_the_sources_framework_runs_the_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert study_runs.running_framework("tf").NAME == "torch"
+    monkeypatch.setattr(study_runs, "find_spec", lambda name: None)
+    assert study_runs.running_framework("tf").NAME == "tf"
+
+
+def test_frameworks_agree_on_the_cases_whose_weights_are_shared_or_not(
+    place: Place, found: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study, "running_framework", lambda own: get_framework("tf"))
+    monkeypatch.setattr(study_runs, "MOST_BYTES", 60_000)  # two models to a pass
+    assert figures(place.study()) == figures(found)
+
+
+def test_ctrl_c_in_a_later_round_leaves_that_round_out(place: Place, found: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = iter([True, False])
+    whole = study_runs.score
+    monkeypatch.setattr(study_runs, "score", lambda *args, **more: replace(whole(*args, **more), complete=next(passes)))
+    interrupted = place.study()
+    assert not interrupted.complete and figures(interrupted) == figures(found)[:3] and interrupted.trained == "asymmetric"
+    assert "INCOMPLETE" in printed(interrupted)
+
+
+def test_ctrl_c_in_the_first_round_leaves_nothing_to_report(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = study_runs.score
+    monkeypatch.setattr(study_runs, "score", lambda *args, **more: replace(whole(*args, **more), complete=False))
+    with pytest.raises(KeyboardInterrupt):
+        place.study(limit=4)
+
+
+@pytest.fixture
+def port(place: Place, tmp_path: Path) -> Path:
+    porter.convert(VARIANT, ZOO, "torch", weights=place.weights, out=tmp_path / "port", recipes=place.recipes, check=False)
+    return tmp_path / "port"
+
+
+def test_the_study_goes_into_the_ports_record(place: Place, port: Path) -> None:
+    before = read_port(port).record
+    made = place.study(port=port, limit=8)
+    after = read_port(port).record
+    assert after.study == json.loads(json.dumps(made.record())) and after.model_copy(update={"study": None}) == before
+    assert {path.name for path in port.iterdir()} == {"port.json", "model.py", "model.safetensors"}
+
+
+def test_a_port_of_other_weights_is_refused_before_anything_runs(place: Place, port: Path, tmp_path: Path) -> None:
+    other = write_weights(tmp_path / "other.safetensors", place.recipes, seed=4)
+    before = (port / "port.json").read_bytes()
+    with pytest.raises(UsageError, match="not from this file"):
+        place.study(port=port, weights=other, data=Path("never-read"))
+    with pytest.raises(UsageError, match="this is no port"):
+        place.study(port=tmp_path, data=Path("never-read"))
+    assert (port / "port.json").read_bytes() == before
+
+
+def test_a_port_is_a_source_as_good_as_its_file(place: Place, found: Study, port: Path) -> None:
+    assert figures(place.study(weights=port)) == figures(found)
+
+
+def test_command_line(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    command = (
+        f"porter study padding {VARIANT} --from {ZOO} --weights {place.weights} --data {place.photos} --recipes {place.recipes}"
+    )
+
+    def run(*more: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", [*command.split(), "--limit", "8", "--workers", "0", *more])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        return int(exited.value.code or 0), capsys.readouterr().out
+
+    status, out = run("--json", "--site", "stem/conv=1", "--crops", "10")
+    record = json.loads(out)
+    assert status == 0 and {"sites", "cases", "trained"} <= set(record)
+    assert set(record["cases"][0]) >= {"name", "convention", "top1", "top5", "ten_crop_top5"}
+    status, out = run("--site", "stem/conv=1")
+    assert status == 0 and "trained with: asymmetric" in out and "asymmetric, but stem/conv 1" in out
+    status, out = run("--json", "--site", "stem/conv=sam")
+    assert status == 2 and json.loads(out)["error"]["next"] == "did you mean 'same'?"
