@@ -17,6 +17,8 @@ from porter.recipe.spelling import hint
 
 LONGEST = 1000
 """Of one option, in characters."""
+_REFERENCES = set("&*")
+"""YAML's anchors and aliases, by which a short text can be a long value. Recipes have none either."""
 
 
 def parse_sites(settings: Iterable[str], graph: Graph) -> tuple[Change, ...]:
@@ -51,8 +53,8 @@ def _parse(setting: str, graph: Graph) -> Iterable[Change]:
 def _values(text: str) -> list[Any]:
     """The items of a list in YAML's flow style, which is how recipes are written."""
     try:
-        found = yaml.safe_load(f"[{text}]")
-    except yaml.YAMLError:
+        found = yaml.safe_load(f"[{text}]") if not _REFERENCES & set(text) else None
+    except (yaml.YAMLError, RecursionError):
         found = None
     if not isinstance(found, list) or not found:
         raise RecipeError(f"'{text}' is no list of conventions", next="write them with commas between: same,1,[0,1,0,1]")

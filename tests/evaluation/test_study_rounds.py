@@ -1,0 +1,110 @@
+"""The order of a study, with outcomes made up: every strided site that is not padded as in training costs ten photos of a hundred."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import pytest
+
+from porter.errors import PaddingError
+from porter.evaluation.study_cases import Change, Setting, Trial, site_at, strided_sites
+from porter.evaluation.study_rounds import Outcome, Rounds, run_rounds
+from porter.frameworks import get_framework
+from porter.padding import Convention
+from porter.recipe import expand, find_recipe
+
+VARIANT = "mobilenet_v2"
+STEM, FIRST, SECOND, THIRD, LAST = SITES = ("stem/conv", *(f"block{block}/depthwise/conv" for block in (1, 3, 6, 13)))
+SAME, ONE = Convention("same"), Convention("explicit", (1, 1, 1, 1))
+
+
+@pytest.fixture(scope="module")
+def setting() -> Setting:
+    recipe = find_recipe(VARIANT)
+    graph = expand(recipe, VARIANT, recipe.zoo("torchvision", VARIANT), {})
+    assert strided_sites(graph) == SITES
+    return Setting(graph, (224, 224), get_framework("torch").CAPABILITIES)
+
+
+class Photos:
+    """Runs trials of weights that were trained with SAME at the sites `same` and with 1 cell all round elsewhere."""
+
+    def __init__(self, setting: Setting, same: Collection[str], interrupted_in: int = 0) -> None:
+        self.setting, self.same, self.interrupted_in = setting, same, interrupted_in
+        self.rounds: list[list[str]] = []
+
+    def __call__(self, trials: Sequence[Trial]) -> list[Outcome]:
+        self.rounds.append([trial.name for trial in trials])
+        if len(self.rounds) == self.interrupted_in:
+            raise KeyboardInterrupt
+        return [self._outcome(self.setting.padded(trial)) for trial in trials]
+
+    def _outcome(self, graph) -> Outcome:
+        wrong = sum((site_at(graph, path).convention.rule == "same") != (path in self.same) for path in SITES)
+        return Outcome(np.where(np.arange(100) < 10 * wrong, 3, 0).astype(np.int32), None)
+
+
+def study(setting: Setting, same: Collection[str], asked: Sequence[Change] = (), interrupted_in: int = 0) -> tuple[Rounds, Photos]:
+    photos = Photos(setting, same, interrupted_in)
+    return run_rounds(setting, {}, asked, photos), photos
+
+
+def trained(found: Rounds) -> str:
+    return found.trials[found.best()].name
+
+
+def test_where_no_single_change_helps_there_are_two_rounds(setting: Setting) -> None:
+    found, photos = study(setting, ())
+    assert trained(found) == "as shipped = symmetric" and found.complete
+    assert photos.rounds == [["as shipped = symmetric", "asymmetric"], [f"as shipped, but {path} same" for path in SITES]]
+
+
+def test_the_second_round_starts_from_the_best(setting: Setting) -> None:
+    found, photos = study(setting, SITES)
+    assert trained(found) == "asymmetric"
+    assert photos.rounds[1] == [f"asymmetric, but {path} 1" for path in SITES] and len(photos.rounds) == 2
+
+
+def test_one_change_that_helps_is_not_run_again(setting: Setting) -> None:
+    found, photos = study(setting, {FIRST})
+    assert trained(found) == f"as shipped, but {FIRST} same" and len(photos.rounds) == 2
+
+
+def test_changes_that_help_are_tried_together(setting: Setting) -> None:
+    found, photos = study(setting, {FIRST, LAST})
+    together = f"as shipped, but {FIRST} same; {LAST} same"
+    assert photos.rounds[2:] == [[together]] and trained(found) == together
+    assert [int((outcome.single > 0).sum()) for outcome in found.outcomes] == [20, 30, 30, 10, 30, 30, 10, 0]
+
+
+def test_of_several_conventions_at_a_site_the_best_goes_into_the_last_round(setting: Setting) -> None:
+    asked = [Change(FIRST, Convention("valid")), Change(FIRST, SAME), Change(LAST, SAME), Change(STEM, SAME)]
+    found, photos = study(setting, {FIRST, LAST}, asked)
+    assert photos.rounds[1] == [f"as shipped, but {change}" for change in asked]
+    assert photos.rounds[2] == [f"as shipped, but {FIRST} same; {LAST} same"] and trained(found) == photos.rounds[2][0]
+
+
+def test_what_was_asked_for_and_is_there_already_is_told(setting: Setting) -> None:
+    found, photos = study(setting, (), [Change(STEM, ONE)])
+    assert found.skipped == {f"as shipped, but {STEM} 1": "at this size it has the windows of 'as shipped = symmetric'"}
+    assert len(photos.rounds) == 1
+
+
+def test_an_interrupted_round_is_left_out(setting: Setting) -> None:
+    found, _ = study(setting, {FIRST, LAST}, interrupted_in=3)
+    assert not found.complete and len(found.trials) == len(found.outcomes) == 7
+    found, _ = study(setting, SITES, interrupted_in=2)
+    assert not found.complete and trained(found) == "asymmetric" and len(found.trials) == 2
+    with pytest.raises(KeyboardInterrupt):
+        study(setting, SITES, interrupted_in=1)
+
+
+def test_an_input_too_small_for_the_shipped_pads_is_refused() -> None:
+    recipe = find_recipe("inception_v3")
+    graph = expand(recipe, "inception_v3", recipe.zoo("torchvision", "inception_v3"), {})
+    small = Setting(graph, (32, 32), get_framework("torch").CAPABILITIES)
+    photos = Photos(small, ())
+    with pytest.raises(PaddingError, match="no window"):
+        run_rounds(small, {}, (), photos)
+    assert not photos.rounds
