@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 
+from porter.evaluation.results import Evaluation
 from porter.port import Record
-from porter.reporting.records import Contents, Measurement
+from porter.reporting.records import Contents
 
 
 def convert(record: Record, folder: str) -> str:
@@ -35,7 +36,7 @@ def verify(record: Record, folder: str) -> str:
     return _line("verify", folder, "--weights", record.source.file, "--float64", "--layers")
 
 
-def evaluate(folder: str, found: Measurement | None) -> str:
+def evaluate(folder: str, found: Evaluation | None) -> str:
     """`porter eval` as it was run; where it was not, with the source beside the port."""
     if found is None:
         return _line("eval", folder, "--source", "--data", "PATH")

@@ -14,14 +14,15 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from porter.port import Pad
+from porter.evaluation.results import Evaluation
+from porter.port import Pad, Record
 from porter.reporting import commands
 from porter.reporting.photos import label_name, logit_name, show
 from porter.reporting.plots.accuracy import Measured, plot_accuracy
 from porter.reporting.plots.logits import finite_pairs, largest_distance, plot_logits
 from porter.reporting.plots.nodes import plot_nodes, written
 from porter.reporting.plots.study import plot_study
-from porter.reporting.records import Contents, Measurement, Number
+from porter.reporting.records import Contents, Number
 from porter.reporting.words import conclude, facts, preprocessing, warn
 
 WIDE, NARROW = 700, 340
@@ -34,7 +35,7 @@ def page(contents: Contents) -> str:
     """The whole page, the same for the same contents."""
     style = Markup(files("porter.reporting").joinpath("templates/style.css").read_text(encoding="utf-8"))
     digest = b64encode(sha256(style.encode()).digest()).decode("ascii")
-    return _environment().get_template("page.html").render(style=style, style_digest=digest, **_parts(contents))
+    return _environment(contents.record).get_template("page.html").render(style=style, style_digest=digest, **_parts(contents))
 
 
 def sections(contents: Contents) -> dict[str, bool]:
@@ -66,11 +67,16 @@ def missing(contents: Contents) -> list[tuple[str, str]]:
     return [maker for section, maker in makers.items() if not there[section]]
 
 
-def _environment() -> Environment:
+def _environment(record: Record) -> Environment:
     made = Environment(
         loader=PackageLoader("porter.reporting"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters |= {"distance": written, "percent": _percent}
+    made.filters |= {
+        "distance": written,
+        "percent": _percent,
+        "label_name": partial(label_name, record=record),
+        "logit_name": partial(logit_name, record=record),
+    }
     return made
 
 
@@ -91,12 +97,11 @@ def _parts(contents: Contents) -> dict[str, Any]:
         "largest_distance": largest_distance(pairs),
         "logit_plot": plot_logits(pairs) if pairs else None,
         "evaluation": measured,
+        "published": measured and _published(measured),
         "accuracy_plots": measured and _both(lambda width: plot_accuracy(_rows(measured), width)),
         "study": contents.study,
-        "study_plots": contents.study and _both(lambda width: plot_study(contents.study, width)),
+        "study_plots": contents.study and _both(partial(plot_study, contents.study)),
         "photos": [show(photo, record) for photo in details.photos or ()],
-        "label_name": partial(label_name, record=record),
-        "logit_name": partial(logit_name, record=record),
         "steps": preprocessing(record.preprocess) if record.preprocess else (),
         "commands": commands.reproduce(contents, contents.folder.resolve().name),
         "missing": missing(contents),
@@ -118,12 +123,18 @@ def _counted(reasons: Mapping[str, str]) -> dict[str, int]:
     return dict(Counter(reasons.values()))
 
 
-def _rows(measured: Measurement) -> list[Measured]:
+def _rows(measured: Evaluation) -> list[Measured]:
     rows = [Measured("port", measured.accuracy.top1, measured.accuracy.ci95)]
     if measured.source is not None:
         rows.insert(0, Measured("source", measured.source.accuracy.top1, measured.source.accuracy.ci95))
-    top1 = measured.published_figures.get("top1")
+    top1 = _published(measured).get("top1")
     return rows if top1 is None else [*rows, Measured("published", top1, None)]
+
+
+def _published(measured: Evaluation) -> dict[str, float]:
+    """The published accuracies that are numbers, by `top1` and `top5`."""
+    values = {name: (measured.published or {}).get(name) for name in ("top1", "top5")}
+    return {name: float(value) for name, value in values.items() if isinstance(value, int | float) and 0 <= value <= 100}
 
 
 def _percent(value: Number) -> str:

@@ -6,15 +6,15 @@ Both come from strangers. Numbers may be infinite, not a number or null; what dr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from math import inf, isfinite
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from porter.errors import FileError
-from porter.evaluation.results import Accuracy, Differing, Study
+from porter.evaluation.results import Evaluation, Study
 from porter.port import RECORD, Port, Record, read_port
 
 DETAILS = "evaluation.json"
@@ -106,60 +106,8 @@ class Comparison:
     @property
     def holds(self) -> bool:
         """Whether the figures themselves say that the functions are equal, and not only the record's `ok`."""
-        return self.ok and self.logits.argmax_equal and all(node.ok for node in self.nodes)
-
-
-@dataclass(frozen=True)
-class Unscored:
-    """A photo that could not be scored, or that its labels leave out."""
-
-    file: str
-    why: str
-
-
-@dataclass(frozen=True)
-class SourceMeasurement:
-    """The source beside the port (porter.evaluation.results.Agreement)."""
-
-    reference: str
-    accuracy: Accuracy
-    agreeing: int
-    max_abs: Number
-    rel_l2: Number
-    differing: tuple[Differing, ...]
-    compared: int | None = None
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """An evaluation as port.json keeps it (porter.evaluation.results.Evaluation). `unnamed` says of its lists of photos how many
-    more there are.
-    """
-
-    photos: tuple[str, str]
-    accuracy: Accuracy
-    verdict: str
-    why: str
-    failed: tuple[Unscored, ...]
-    excluded: tuple[Unscored, ...]
-    classes_present: int
-    protocol: str
-    crops: int
-    precision: str
-    device: str
-    source: SourceMeasurement | None
-    published: Mapping[str, Any] | None
-    expected: tuple[float, float] | None
-    ok: bool
-    complete: bool
-    warnings: tuple[str, ...] = ()
-    unnamed: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def published_figures(self) -> dict[str, float]:
-        """The published accuracies that are numbers, by `top1` and `top5`."""
-        values = {name: (self.published or {}).get(name) for name in ("top1", "top5")}
-        return {name: float(value) for name, value in values.items() if isinstance(value, int | float) and isfinite(value)}
+        shipped = self.shipped is None or all(found.ok for found in self.shipped.dtypes.values())
+        return self.ok and shipped and self.logits.argmax_equal and all(node.ok for node in self.nodes)
 
 
 @dataclass(frozen=True)
@@ -197,7 +145,7 @@ class Contents:
     folder: Path
     record: Record
     comparison: Comparison | None
-    evaluation: Measurement | None
+    evaluation: Evaluation | None
     study: Study | None
     details: Details
 
@@ -214,15 +162,15 @@ def read_contents(folder: Path) -> Contents:
         folder=folder,
         record=port.record,
         comparison=_part(port, "parity", TypeAdapter(Comparison).validate_python),
-        evaluation=_part(port, "evaluation", _measurement),
+        evaluation=_part(port, "evaluation", _evaluation),
         study=_part(port, "study", TypeAdapter(Study).validate_python),
         details=_read_details(folder / DETAILS),
     )
 
 
-def _measurement(fields: dict[str, Any]) -> Measurement:
-    """The record lays the accuracy out flat, as --json prints it."""
-    return TypeAdapter(Measurement).validate_python({**fields, "accuracy": fields})
+def _evaluation(fields: dict[str, Any]) -> Evaluation:
+    """The inverse of Evaluation.summary, which lays the accuracy and the judgement out flat."""
+    return TypeAdapter(Evaluation).validate_python({**fields, "accuracy": fields, "judgement": fields})
 
 
 def _part(port: Port, name: str, read: Callable[[Any], T]) -> T | None:

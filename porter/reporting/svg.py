@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from markupsafe import Markup
 
 Element = ElementTree.Element
-CHARACTER = 7.2
+CHARACTER = 7.8
 """Width of an average character of a label at the style sheet's 12 px, in px: that of DejaVu Sans in bold, the widest of its
 fonts, so that labels do not touch in any.
 """

@@ -23,6 +23,15 @@ _KERNELS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
+class Fact:
+    """A term and what it is; `literal` for what is copied rather than read."""
+
+    term: str
+    text: str
+    literal: bool = False
+
+
+@dataclass(frozen=True)
 class Conclusion:
     """The verdict of a report: where the port stands, in a word and in a sentence."""
 
@@ -43,7 +52,8 @@ def conclude(contents: Contents) -> Conclusion:
         return Conclusion("differs", "Differs", f"The port does not compute the function of {found.reference}.{first} {figures}")
     if found.reference == OwnBuild.name or record.check != "passed":
         return Conclusion("unproved", "Not proved", f"The port agrees with porter’s own build of the source alone. {figures}")
-    return Conclusion("proved", "Proved", f"The port computes the same function as {found.reference}. {figures}")
+    first = f"The shipped pads were proved against {found.shipped.reference}. " if found.shipped else ""
+    return Conclusion("proved", "Proved", f"{first}The port computes the same function as {found.reference}. {figures}")
 
 
 def _figures(found: Comparison) -> str:
@@ -60,8 +70,6 @@ def warn(contents: Contents) -> list[str]:
     """What a reader has to know before using the port."""
     record, found = contents.record, contents.comparison
     said = []
-    if record.check != "passed":
-        said.append(f"Check: {record.check}.")
     if found is not None and found.uncompared:
         said.append(f"Not compared, since the source does not show them: {', '.join(found.uncompared)}.")
     if record.input.size is not None:
@@ -71,8 +79,8 @@ def warn(contents: Contents) -> list[str]:
     if found is not None and found.shipped is not None:
         moved = found.shipped
         said.append(
-            f"The shipped pads were proved against {moved.reference}. Those of training move its logits by "
-            f"{written(moved.rel_l2)} (relative L2), and the largest logit on {moved.argmax_differ} of {moved.images} inputs."
+            f"The pads of training move the logits of {moved.reference} by {written(moved.rel_l2)} (relative L2), "
+            f"and the largest of them on {moved.argmax_differ} of {moved.images} inputs."
         )
     if record.background:
         said.append("Row 0 of the logits is the background class; every label stands one row later.")
@@ -81,34 +89,34 @@ def warn(contents: Contents) -> list[str]:
     return said
 
 
-def facts(record: Record) -> list[tuple[str, str]]:
-    """What was ported, as pairs of a term and what it is."""
+def facts(record: Record) -> list[Fact]:
+    """What was ported."""
     rows, columns = record.input.native_size
     at = "any size" if record.input.size is None else "{}×{} only".format(*record.input.size)
     shape = f"N×{record.input.channels}×H×W" if record.input.layout == "NCHW" else f"N×H×W×{record.input.channels}"
     lists = record.tensors
     found = [
-        ("Variant", f"{record.variant}, of {record.architecture}"),
-        ("From", record.zoo),
-        ("To", f"{record.framework}, stored as {record.dtype}"),
-        ("Weights file", f"{record.source.file}, {record.source.format}"),
-        ("Its sha256", record.source.sha256),
-        *[("Note", note) for note in record.source.notes],
-        ("Licence", record.licence or "not recorded"),
-        *[(f"sha256 of {name}", digest) for name, digest in record.model.items()],
-        ("Input", f"{shape}, {at}; designed for {rows}×{columns}"),
-        ("Output", _output(record)),
-        ("Classes", _classes(record)),
-        ("Tensors", f"{len(lists.used)} used, {len(lists.ignored)} ignored, {len(lists.filled)} filled with a constant"),
-        ("Pads", "as the zoo ships them" if record.padding == "shipped" else "as trained"),
+        Fact("Variant", f"{record.variant}, of {record.architecture}"),
+        Fact("From", record.zoo),
+        Fact("To", f"{record.framework}, stored as {record.dtype}"),
+        Fact("Weights file", f"{record.source.file}, {record.source.format}"),
+        Fact("Its sha256", record.source.sha256, literal=True),
+        *(Fact("Note", note) for note in record.source.notes),
+        Fact("Licence", record.licence or "not recorded"),
+        *(Fact(f"sha256 of {name}", digest, literal=True) for name, digest in record.model.items()),
+        Fact("Input", f"{shape}, {at}; designed for {rows}×{columns}"),
+        Fact("Output", _output(record)),
+        Fact("Classes", _classes(record)),
+        Fact("Tensors", f"{len(lists.used)} used, {len(lists.ignored)} ignored, {len(lists.filled)} filled with a constant"),
+        Fact("Pads", "as the zoo ships them" if record.padding == "shipped" else "as trained"),
     ]
     if record.folded is not None:
-        found.append(("Batch norms", f"{len(record.folded)} folded into the layers before them"))
+        found.append(Fact("Batch norms", f"{len(record.folded)} folded into the layers before them"))
     if record.stock_class is not None:
         arguments = ", ".join(f"{name}={value!r}" for name, value in record.stock_arguments.items())
         absorbed = f"; {len(record.absorbed)} biases absorbed into the means of the norms after them" if record.absorbed else ""
-        found.append(("Stock class", f"{record.stock_class}({arguments}){absorbed}"))
-    return [*found, ("Versions", ", ".join(f"{name} {version}" for name, version in record.versions.items()))]
+        found.append(Fact("Stock class", f"{record.stock_class}({arguments}){absorbed}"))
+    return [*found, Fact("Versions", ", ".join(f"{name} {version}" for name, version in record.versions.items()))]
 
 
 def _output(record: Record) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 from porter.errors import FileError, UsageError
+from porter.files import write_whole
 from porter.reporting.page import missing, page, sections
 from porter.reporting.records import read_contents
 
@@ -45,11 +44,8 @@ def write_report(folder: Path, out: Path | None) -> Report:
     contents = read_contents(folder)
     path = out or folder / NAME
     target = path.resolve()  # through a link: the file behind it is replaced, the link stays
-    try:
-        _refuse(target)
-        _replace(target, page(contents))
-    except OSError as error:
-        raise FileError(f"cannot be written: {error.strerror}", where=str(path), next="choose another --out") from None
+    _refuse(target)
+    write_whole(target, page(contents))
     return Report(path, sections(contents), dict(missing(contents)))
 
 
@@ -58,21 +54,10 @@ def _refuse(target: Path) -> None:
         raise UsageError("a folder stands where the report should go", where=str(target), next="give --out a file")
     if not target.exists():
         return
-    with target.open("rb") as file:
-        signed = SIGNATURE in file.read(_SIGNED_WITHIN)
+    try:
+        with target.open("rb") as file:
+            signed = SIGNATURE in file.read(_SIGNED_WITHIN)
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror}", where=str(target), next="choose another --out") from None
     if not signed:
         raise UsageError("the file is no report of porter's and is never replaced", where=str(target), next="choose another --out")
-
-
-def _replace(target: Path, text: str) -> None:
-    with NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, prefix=".report-", delete=False) as file:
-        try:
-            file.write(text)
-            file.close()
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(file.name, 0o666 & ~umask)
-            os.replace(file.name, target)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
