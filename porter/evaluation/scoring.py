@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -87,17 +88,16 @@ def score(
         batch_size: of photos; a model sees `crops` times as many images at once.
         background: row 0 of the logits is ImageNet's background class: every label stands one row later.
         activation: what the source makes of its logits (None for softmax), for probabilities and the average of ten crops.
-        share: (rank, world): this process takes every world-th photo.
+        share: this process's number and of how many; see porter.data.pipeline.batches.
 
     Raises:
-        UsageError: ten crops of a protocol that does not crop, or a cache that is none.
+        UsageError, FileError: as porter.data.pipeline.batches.
     """
     from porter.data.pipeline import batches
 
     stream = batches(photos, protocol, crops=crops, batch_size=batch_size, workers=workers, cache=cache, share=share)
-    tally, mine = _Tally(photos, tuple(models), background, activation), len(range(share[0], len(photos), share[1]))
-    start = perf_counter()
-    with Progress(mine, shown=share[0] == 0) as progress:
+    tally, start = _Tally(photos, tuple(models), background, activation), perf_counter()
+    with Progress(-(-len(photos) // share[1]), shown=share[0] == 0) as progress, closing(stream):
         complete = _pass(stream, models, tally, watch, progress)
     return tally.result(complete, perf_counter() - start)
 
