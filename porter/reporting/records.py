@@ -14,10 +14,10 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from porter.errors import FileError
+from porter.evaluation.details import DETAILS
 from porter.evaluation.results import Evaluation, Study
 from porter.port import RECORD, Port, Record, read_port
 
-DETAILS = "evaluation.json"
 MAX_DETAILS_BYTES = 16 << 20
 MAX_PAIRS = 4000
 MAX_PHOTOS = 12

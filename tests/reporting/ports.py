@@ -110,7 +110,7 @@ def study(*cases: Case) -> Study:
         Case("case 1", "same at stride 2", {"stem/conv": "same"}, 27.6, 9.1, 7.2),
         Case("case 2", "pads alike on both sides", {"stem/conv": "3"}, 31.2, 11.0, None),
     )
-    margin = {"over": "case 2", "significant": True, "text": "18 photos ahead of case 2."}
+    margin = {"over": "case 2", "significant": True, "text": "'case 1' is 18 photos ahead of 'case 2', p = 1.0e-03"}
     return Study("resnet50v2", "keras", "weights.h5", ("sample/val", "class folders"), 500, (), {}, cases, cases[0].name, margin)
 
 
