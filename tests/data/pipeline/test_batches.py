@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -121,7 +122,7 @@ def test_shares_are_every_photo_once(tmp_path: Path, world: int) -> None:
     missing = [Photo(f"{number}.jpg", (0,), Bytes(tmp_path / "none")) for number in range(3 * CHUNK + 5)]
     shares = [every(missing, share=(rank, world)) for rank in range(world)]
     found = [[position for batch in share for position, _ in batch.failed] for share in shares]
-    assert sorted(sum(found, [])) == list(range(len(missing)))
+    assert sorted(chain.from_iterable(found)) == list(range(len(missing)))
     assert found == [
         [position for chunk in shared_chunks(len(missing), (rank, world)) for position in chunk] for rank in range(world)
     ]

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from porter.data.photos import Photo
 from porter.data.pipeline import CHUNK, batches
 from porter.data.pipeline.workers import Workers
 from porter.data.preprocess import Preprocess
@@ -28,7 +27,8 @@ from porter.data.pipeline import batches
 from porter.data.preprocess import Preprocess
 paths = sorted(Path(sys.argv[1]).iterdir())
 photos = [Photo(path.name, (0,), Bytes(path)) for path in paths]
-with closing(batches(photos, Preprocess("shorter_side", 40, "pil_bilinear", crop=32), crops=1, batch_size=1, workers=2, cache=None)) as found:
+protocol = Preprocess("shorter_side", 40, "pil_bilinear", crop=32)
+with closing(batches(photos, protocol, crops=1, batch_size=1, workers=2, cache=None)) as found:
     for batch in found:
         print(batch.positions, flush=True)
         time.sleep(float(sys.argv[2]))
