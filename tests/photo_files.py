@@ -21,6 +21,15 @@ def picture(number: int) -> Image.Image:
     return Image.fromarray(np.random.default_rng(number).integers(0, 256, (height, width, 3), dtype=np.uint8))
 
 
+def realistic(width: int, height: int) -> Image.Image:
+    """Smooth colours, a sharp edge and some noise."""
+    random = np.random.default_rng(width * 1000 + height)
+    coarse = Image.fromarray(random.integers(0, 256, (9, 12, 3), dtype=np.uint8)).resize((width, height), Image.Resampling.BICUBIC)
+    values = np.asarray(coarse).astype(np.float32) + random.normal(0, 12, (height, width, 3))
+    values[height // 3 :, : width // 2] += 90
+    return Image.fromarray(np.clip(values, 0, 255).astype(np.uint8))
+
+
 def encoded(image: Image.Image, kind: str = "JPEG", **options: object) -> bytes:
     buffer = BytesIO()
     image.save(buffer, kind, **options)
