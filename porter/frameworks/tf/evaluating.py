@@ -37,7 +37,8 @@ def _of_graph(runner: GraphRunner, protocol: Preprocess, tap: str) -> Classifier
 
     def classify(pixels: NDArray[Any]) -> Array:
         images = normalise(pixels, protocol)
-        return runner(images.reshape(-1, *images.shape[2:]), (tap,))[tap]
+        value = runner(images.reshape(-1, *images.shape[2:]), (tap,))[tap]
+        return value.reshape(len(value), -1)  # where the head is a convolution, it gives a map of one cell
 
     return classify
 
@@ -67,6 +68,6 @@ def _of_keras(model: Any, protocol: Preprocess, device: str, precision: Precisio
                 with quiet_logger(tensorflow):
                     compiled[size] = tensorflow.function(run).get_concrete_function(*specs)
             found: Array = compiled[size](*given).numpy()
-        return found
+        return found.reshape(len(found), -1)
 
     return classify

@@ -49,7 +49,7 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precisi
             images = normalised(given)
             with reduced:
                 logits = _value(model, images, tap)
-            found: Array = logits.float().cpu().numpy()
+            found: Array = logits.flatten(1).float().cpu().numpy()
         return found
 
     return classify
