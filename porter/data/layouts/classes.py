@@ -1,0 +1,110 @@
+"""From what a data set calls its classes to the rows of a port's logits."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+
+from porter.data.labels import imagenet_classes
+from porter.errors import FileError, UsageError
+
+_WNID = re.compile(r"(n\d{8})(?![0-9A-Za-z])")
+_LISTED = 5
+
+
+def wnid_label(text: str) -> int | None:
+    """The ImageNet class of a text that begins with a wnid, such as `n01440764` or `n01440764_tench`."""
+    match = _WNID.match(text)
+    return _by_wnid().get(match[1]) if match else None
+
+
+def folder_labels(folders: Collection[str], imagenet: bool, classes: int, where: str) -> dict[str, int | None]:
+    """The class of each folder; None for one that is no class.
+
+    ImageNet's folders are wnids, the names of classes, or the numbers of classes in the order of wnids. Those of other data sets
+    are the classes in the order of their names, as torchvision's ImageFolder and Keras's image_dataset_from_directory number them.
+
+    Raises:
+        UsageError: there are not as many folders as the port has classes, or numbers that may count from 0 or from 1.
+    """
+    if not imagenet:
+        if len(folders) != classes:
+            raise UsageError(
+                f"{len(folders)} class folders ({listed(sorted(folders))}), while the port tells {classes} classes apart",
+                where=where,
+                next=f"give one folder per class, {classes} in all, an empty one where a class has no photos",
+            )
+        return {name: index for index, name in enumerate(sorted(folders))}
+    if folders and all(name.isascii() and name.isdigit() for name in folders):
+        return _numbered_folders(folders, classes, where)
+    return {name: _imagenet_label(name) for name in folders}
+
+
+def _numbered_folders(folders: Collection[str], classes: int, where: str) -> dict[str, int | None]:
+    numbers = {name: int(name) for name in folders if len(name) <= len(str(classes))}
+    if len(set(numbers.values())) < len(numbers) or 0 not in numbers.values():
+        # ILSVRC's own ids run from 1 too, in another order.
+        raise UsageError(
+            f"folders named by numbers ({listed(sorted(folders))}) that do not tell whether they count from 0",
+            where=where,
+            next="name the folders by wnid",
+        )
+    return {name: numbers[name] if numbers.get(name, classes) < classes else None for name in folders}
+
+
+def named_labels(names: Sequence[str], imagenet: bool, classes: int, where: str) -> tuple[int | None, ...]:
+    """The class of each number of a data set that lists the names of its classes; None for one that is no class of the port.
+
+    Imagenette's 0 to 9 are none of ImageNet's: its names say which ones they are. A list as long as ImageNet's own stands in
+    the order of wnids, however it spells the names.
+
+    Raises:
+        FileError: names of as many classes in another order, or of another number of classes than a port without names has.
+    """
+    if not imagenet:
+        if len(names) != classes:
+            raise FileError(f"names of {len(names)} classes, while the port tells {classes} apart", where=where)
+        return tuple(range(classes))
+    found = tuple(_imagenet_label(name) for name in names)
+    if len(names) != classes:
+        return found
+    known = [(index, label) for index, label in enumerate(found) if label is not None]
+    if 2 * sum(index == label for index, label in known) < len(known):
+        raise FileError(
+            f"names of {classes} classes that do not stand in the order of wnids ({listed(names)})",
+            where=where,
+            next="name class folders by wnid",
+        )
+    return tuple(range(classes))
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few of them, and whether there are more."""
+    return ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
+
+
+def _imagenet_label(text: str) -> int | None:
+    """By wnid, or by the first of a class's names (`tench, Tinca tinca`) where just one class has it."""
+    label = wnid_label(text)
+    return label if label is not None else _by_name().get(_plain(text.partition(",")[0]))
+
+
+def _plain(name: str) -> str:
+    """`Great_white-shark` as `great white shark`: folders are named either way."""
+    return " ".join(re.findall(r"[^\W_]+", name.casefold()))
+
+
+@lru_cache(maxsize=1)
+def _by_wnid() -> dict[str, int]:
+    return {entry.wnid: index for index, entry in enumerate(imagenet_classes())}
+
+
+@lru_cache(maxsize=1)
+def _by_name() -> dict[str, int]:
+    """Without the names that two classes share once case is put aside: Cardigan the dog and cardigan the garment."""
+    found = defaultdict(list)
+    for index, entry in enumerate(imagenet_classes()):
+        found[_plain(entry.name)].append(index)
+    return {name: indices[0] for name, indices in found.items() if len(indices) == 1}

@@ -1,0 +1,165 @@
+"""The labels of ImageNet's validation photos: from ILSVRC 2012's devkit, or ReaL's reassessed ones.
+
+Both were checked on the real files: `ILSVRC2012_devkit_t12.tar.gz` with the MD5 fa75699e90414af021442c21a62c3abf that torchvision
+knows it by, and google-research/reassessed-imagenet's `real.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from porter.data.labels import imagenet_classes
+from porter.data.layouts.classes import wnid_label
+from porter.data.layouts.found import VALIDATION_IMAGES, Found, validation_number
+from porter.data.layouts.matfile import read_structs
+from porter.data.photos import Failure
+from porter.errors import FileError
+from porter.files.archives import unpack
+
+_ARCHIVE = "ILSVRC2012_devkit_t12.tar.gz"
+_TRUTH, _META = "ILSVRC2012_validation_ground_truth.txt", "meta.mat"
+_MAX_FILE = 8 << 20  # ReaL's file has 0.4 million bytes, the ground truth 0.2
+
+_NEXT = f"give the devkit ({_ARCHIVE}, unpacked or not) or ReaL's real.json with --labels"
+
+
+class LabelFile(NamedTuple):
+    """Labels from beside the photos.
+
+    Attributes:
+        name: as the layout is told: `ReaL`, `the devkit`.
+        labels: class indices of ILSVRC2012_val_00000001, 00000002, ...; none where the labels leave a photo out.
+    """
+
+    name: str
+    labels: tuple[tuple[int, ...], ...]
+
+
+def read_labels(path: Path) -> LabelFile:
+    """A devkit (the archive, its folder, or the ground truth with meta.mat beside it) or ReaL's real.json, told by content.
+
+    Raises:
+        FileError: neither, or a broken one.
+    """
+    try:
+        if path.is_dir():
+            return _read_folder(path)
+        with path.open("rb") as file:
+            head = file.read(64).lstrip()
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror}", where=str(path), next=_NEXT) from None
+    if head.startswith(b"["):
+        return LabelFile("ReaL", _read_real(path))
+    if head.startswith(b"\x1f\x8b"):
+        with tempfile.TemporaryDirectory(prefix="porter-devkit-") as name:
+            for member in (_TRUTH, _META):
+                unpack(path, f"ILSVRC2012_devkit_t12/data/{member}", Path(name))
+            return LabelFile("the devkit", _read_devkit(Path(name, _TRUTH)))
+    return LabelFile("the devkit", _read_devkit(path))
+
+
+def devkit_beside(found: Found) -> LabelFile:
+    """The labels of the devkit that stands where the layout has it.
+
+    Raises:
+        FileError: there is none, or a broken one.
+    """
+    for folder in found.beside:
+        for name in (_ARCHIVE, "ILSVRC2012_devkit_t12", _TRUTH):
+            if (folder / name).exists():
+                return read_labels(folder / name)
+    message = "the photos do not tell their classes, and there is no devkit beside them"
+    raise FileError(message, where=str(found.path), next=_NEXT)
+
+
+def relabelled(found: Found, given: LabelFile) -> Found:
+    """A data set with the labels that go by the photos' numbers; photos to which they give none are excluded.
+
+    Raises:
+        FileError: no photo has a number.
+    """
+    candidates, excluded = [], list(found.excluded)
+    numbers = [validation_number(candidate.key) for candidate in found.candidates]
+    if not any(numbers):
+        message = f"{given.name} labels ILSVRC2012_val_00000001 and so on, and no photo here is named so"
+        raise FileError(message, where=str(found.path))
+    for candidate, number in zip(found.candidates, numbers, strict=True):
+        labels = given.labels[number - 1] if number else ()
+        if number and not labels:
+            excluded.append(Failure(candidate.name, f"{given.name} gives it no label"))
+        elif candidate.place is None:
+            candidates.append(candidate)
+        else:
+            why = "" if labels else "its name has no number of ImageNet's validation set"
+            candidates.append(candidate._replace(labels=labels, why=why))
+    return replace(found, layout=f"{found.layout}, labels of {given.name}", candidates=candidates, excluded=tuple(excluded))
+
+
+def _read_folder(path: Path) -> LabelFile:
+    for truth in (path / _TRUTH, path / "data" / _TRUTH):
+        if truth.is_file():
+            return LabelFile("the devkit", _read_devkit(truth))
+    if (path / _ARCHIVE).is_file():
+        return read_labels(path / _ARCHIVE)
+    raise FileError(f"the folder has no {_TRUTH}, nor has its data folder", where=str(path), next=_NEXT)
+
+
+def _read_devkit(truth: Path) -> tuple[tuple[int, ...], ...]:
+    """One ILSVRC id per line, in the order of the photos' names; ids 1 to 1000 are not in the order of wnids."""
+    lines = _read(truth).split()
+    if len(lines) != VALIDATION_IMAGES or not all(line.isascii() and line.isdigit() and len(line) <= 4 for line in lines):
+        message = f"no ground truth of ImageNet's validation set: {VALIDATION_IMAGES:,} numbers expected, one per line"
+        raise FileError(message, where=str(truth), next=_NEXT)
+    by_id = _read_meta(truth.with_name(_META))
+    ids = [int(line) for line in lines]
+    if unknown := set(ids) - by_id.keys():
+        raise FileError(f"ILSVRC ids are from 1 to {len(by_id)}, got {min(unknown)}", where=str(truth))
+    return tuple((by_id[number],) for number in ids)
+
+
+def _read_meta(path: Path) -> dict[int, int]:
+    """Class index by ILSVRC id: the leaves of the hierarchy have the ids 1 to 1000, what is above them higher ones."""
+    if not path.exists():
+        raise FileError(f"it has to stand beside {_TRUTH}: it says which class an ILSVRC id is", where=str(path), next=_NEXT)
+    classes = len(imagenet_classes())
+    leaves = range(1, classes + 1)
+    found = {}
+    for row in read_structs(path, "synsets", ("ILSVRC2012_ID", "WNID")):
+        number, label = row["ILSVRC2012_ID"], wnid_label(str(row["WNID"]))
+        if isinstance(number, (int, float)) and number in leaves and label is not None:
+            found[int(number)] = label
+    if len(found) != classes or len(set(found.values())) != classes:
+        raise FileError(f"its ids 1 to {classes} are not the {classes} classes of ImageNet", where=str(path))
+    return found
+
+
+def _read_real(path: Path) -> tuple[tuple[int, ...], ...]:
+    """Lists of class indices in the order of the photos' names; an empty one leaves its photo out (ReaL's README)."""
+    try:
+        lists = json.loads(_read(path))
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"not JSON: {error}", where=str(path), next=_NEXT) from None
+    classes = range(len(imagenet_classes()))
+    if not isinstance(lists, list) or len(lists) != VALIDATION_IMAGES:
+        message = f"ReaL's labels are {VALIDATION_IMAGES:,} lists, got {len(lists):,}"
+        raise FileError(message, where=str(path), next=_NEXT)
+    for number, labels in enumerate(lists, start=1):
+        if not isinstance(labels, list) or not all(type(label) is int and label in classes for label in labels):
+            message = f"the labels of ILSVRC2012_val_{number:08} are no list of numbers from 0 to {classes[-1]}"
+            raise FileError(message, where=str(path), next=_NEXT)
+    return tuple(map(tuple, lists))
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_FILE + 1)
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    if len(data) > _MAX_FILE:
+        raise FileError(f"no labels of ImageNet's validation set: more than {_MAX_FILE:,} bytes", where=str(path), next=_NEXT)
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,40 @@
+"""Parquet shards of Hugging Face data sets: see porter.data.parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from porter.data.layouts.classes import named_labels, wnid_label
+from porter.data.layouts.found import Candidate, Found, shown
+from porter.data.parquet import Row, read_table
+from porter.data.photos import Cell
+
+
+def parquet(path: Path, files: Sequence[Path], imagenet: bool, classes: int) -> Found:
+    """Photos in the order of the files and of the rows in each.
+
+    A label is a number, of the classes that the file's metadata names, else of the port's; or it is a wnid.
+
+    Raises:
+        FileError: a file cannot be read, or see porter.data.layouts.classes.named_labels.
+        MissingFramework: pyarrow is not installed.
+    """
+    candidates = []
+    for file in files:
+        table = read_table(file)
+        plain = tuple(range(classes))
+        known = plain if table.names is None else named_labels(table.names, imagenet, classes, str(file))
+        for number, row in enumerate(table.rows):
+            label = _label(row, known, imagenet)
+            name = f"{shown(file.name)}#{number}"
+            labels = () if label is None else (label,)
+            why = "it has no label" if row.label is None else f"its label '{shown(str(row.label)[:40])}' is no class of the port"
+            candidates.append(Candidate(name, row.path or "", Cell(file, row.row_group, row.row), labels, why))
+    return Found(path, "Parquet", candidates)
+
+
+def _label(row: Row, known: Sequence[int | None], imagenet: bool) -> int | None:
+    if isinstance(row.label, int):
+        return known[row.label] if 0 <= row.label < len(known) else None
+    return wnid_label(row.label) if row.label and imagenet else None

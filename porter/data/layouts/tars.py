@@ -1,0 +1,114 @@
+"""What lies where in a tar, so that its members can be read in place. Nothing is unpacked, and no name in it is ever a path."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+from porter.errors import FileError
+
+_MAGICS = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ\x00": "unxz", b"\x28\xb5\x2f\xfd": "unzstd", b"PK\x03\x04": "unzip"}
+_MAX_HEADER = 1 << 20
+_MAX_PADDING = 1 << 20  # GNU tar fills the last record with zeros: 10 KiB unless told otherwise
+
+
+class Member(NamedTuple):
+    """A member of a tar.
+
+    Attributes:
+        offset, size: its bytes within the archive.
+        why: why it cannot be read in place, or empty.
+    """
+
+    name: str
+    offset: int
+    size: int
+    why: str
+
+
+def is_tar(path: Path) -> bool:
+    """By content; an empty tar is one too."""
+    with path.open("rb") as file:
+        head = file.read(512)
+    return head[257:262] == b"ustar" or (len(head) == 512 and not any(head))
+
+
+def unpacker(path: Path) -> str | None:
+    """The program that unpacks a compressed file; None for any other."""
+    with path.open("rb") as file:
+        head = file.read(6)
+    return next((program for magic, program in _MAGICS.items() if head.startswith(magic)), None)
+
+
+def members(path: Path) -> list[Member]:
+    """All members but folders, in the order of the archive; of several with one name the last, which is the one that unpacking
+    leaves.
+
+    Raises:
+        FileError: no tar, a compressed one, one that is cut off, or several that were joined.
+    """
+    if program := unpacker(path):
+        message = "the archive is compressed, and photos are read in place only where their bytes stand as they are"
+        raise FileError(message, where=str(path), next=f"{program} it first")
+    try:
+        with path.open("rb") as file:
+            found = {member.name: member for member in _members(file)}
+            _require_end(file)
+    except (OSError, tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
+        raise FileError(f"the archive cannot be read: {error}", where=str(path), next="check that it is complete") from None
+    return list(found.values())
+
+
+def _members(file: io.BufferedReader) -> Iterator[Member]:
+    headers = _Headers(file)
+    with tarfile.open(fileobj=cast(IO[bytes], headers), mode="r:") as archive:
+        while (entry := archive.next()) is not None:
+            archive.members.clear()  # type: ignore[attr-defined]  # kept for lookups by name, of which there are none
+            if not entry.isdir():
+                yield Member(entry.name.removeprefix("./"), entry.offset_data, entry.size, _unreadable(entry))
+        # tarfile takes a damaged header for the end.
+        file.seek(archive.offset)
+
+
+def _unreadable(entry: tarfile.TarInfo) -> str:
+    if entry.issparse():
+        return "a sparse member of a tar is not stored as it is"
+    if entry.issym() or entry.islnk():
+        return "links in a tar are not followed"
+    return "" if entry.isreg() else "a device or pipe, no file"
+
+
+def _require_end(file: io.BufferedReader) -> None:
+    position = file.tell()
+    rest = file.read(_MAX_PADDING)
+    if len(rest) < 512:
+        raise ValueError(f"it is cut off after {position:,} bytes")
+    if any(rest[:512]):
+        raise ValueError(f"what stands at byte {position:,} is no header of a member")
+    if any(rest):
+        raise ValueError(f"it goes on after its end at byte {position:,}, as archives do that were joined")
+
+
+class _Headers:
+    """The file as tarfile may read it: no header that claims much memory, and never back to where it was."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._file = file
+        self._reached = 0
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= _MAX_HEADER:
+            raise tarfile.ReadError(f"a header of {size:,} bytes")
+        return self._file.read(size)
+
+    def seek(self, offset: int) -> int:
+        if offset < self._reached - 1:  # tarfile looks at the last byte before a header
+            raise tarfile.ReadError(f"a member of negative size before byte {self._reached:,}")
+        self._reached = max(offset, self._reached)
+        return self._file.seek(offset)
+
+    def tell(self) -> int:
+        return self._file.tell()

@@ -1,0 +1,139 @@
+"""Parquet files of photos as Hugging Face's datasets library writes them: a column `image` of bytes and path, and `label`.
+
+Tested on generated files, with the metadata that library writes; never on a real download.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from porter.errors import FileError, MissingFramework
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+
+IMAGE, LABEL = "image", "label"
+_MAX_ROW_GROUP = 1 << 30
+"""Bytes that a worker keeps in memory; the datasets library writes 100 photos to a row group, some 12 MB."""
+
+
+class Row(NamedTuple):
+    """A photo's row. `path` is the file name it once had, and may be None as the label may."""
+
+    row_group: int
+    row: int
+    path: str | None
+    label: int | str | None
+
+
+class Table(NamedTuple):
+    """Rows of a file, and the names of the classes that its numbers stand for, where it has them."""
+
+    rows: list[Row]
+    names: tuple[str, ...] | None
+
+
+def is_parquet(path: Path) -> bool:
+    """By content."""
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def read_table(path: Path) -> Table:
+    """Every row but for its photo.
+
+    Raises:
+        FileError: no Parquet file, a broken one, or one without these columns.
+        MissingFramework: pyarrow is not installed.
+    """
+    with _opened(path) as file:
+        columns = _columns(file)
+        if LABEL not in columns or _bytes_column(columns) is None:
+            raise FileError(f"columns '{IMAGE}' of bytes and '{LABEL}' expected, got {', '.join(columns[:8])}", where=str(path))
+        wanted = [column for column in (LABEL, f"{IMAGE}.path") if column in columns]
+        rows: list[Row] = []
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, columns=wanted, use_threads=False)
+            labels = table[LABEL].to_pylist()
+            images = table[IMAGE].to_pylist() if IMAGE in table.column_names else [None] * len(labels)
+            for number, (label, image) in enumerate(zip(labels, images, strict=True)):
+                path_then = image["path"] if image else None
+                rows.append(Row(group, number, _text(path_then), label if isinstance(label, int) else _text(label)))
+        return Table(rows, _class_names(file))
+
+
+def read_cell(path: Path, row_group: int, row: int) -> bytes:
+    """A photo. Its row group stays in memory for the next one, which a worker takes from the same group.
+
+    Raises:
+        FileError: no such row, one without bytes, or as `read_table`.
+        MissingFramework: pyarrow is not installed.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    photos = _row_group(path, status.st_mtime_ns, row_group)
+    photo = photos[row].as_py() if 0 <= row < len(photos) else None
+    content = photo["bytes"] if isinstance(photo, dict) else photo
+    if not isinstance(content, bytes):
+        raise FileError("the row has no photo in it", where=f"{path}: row group {row_group}, row {row}")
+    return content
+
+
+@lru_cache(maxsize=1)
+def _row_group(path: Path, changed: int, index: int) -> Any:
+    """The photos of a row group, an Arrow array. `changed` keeps an overwritten file from being taken for the one before."""
+    with _opened(path) as file:
+        if not 0 <= index < file.num_row_groups:
+            raise FileError(f"it has {file.num_row_groups} row groups, not {index + 1}", where=str(path))
+        if file.metadata.row_group(index).total_byte_size > _MAX_ROW_GROUP:
+            message = f"row group {index} has more than {_MAX_ROW_GROUP:,} bytes, and is read whole"
+            raise FileError(message, where=str(path), next="write the file with row groups of some 100 photos")
+        column = _bytes_column(_columns(file))
+        if column is None:
+            raise FileError(f"it has no column '{IMAGE}' of bytes", where=str(path))
+        return file.read_row_group(index, columns=[column], use_threads=False)[IMAGE]
+
+
+def _columns(file: ParquetFile) -> list[str]:
+    return [file.schema.column(index).path for index in range(len(file.schema))]
+
+
+def _bytes_column(columns: list[str]) -> str | None:
+    return next((name for name in (f"{IMAGE}.bytes", IMAGE) if name in columns), None)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _class_names(file: ParquetFile) -> tuple[str, ...] | None:
+    """From the metadata that the datasets library leaves in the schema: {"info": {"features": {"label": {"names": [...]}}}}."""
+    raw = (file.schema_arrow.metadata or {}).get(b"huggingface")
+    try:
+        names = json.loads(raw)["info"]["features"][LABEL]["names"] if raw else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return tuple(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[ParquetFile]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingFramework(f"Parquet files are read by pyarrow: {error}", next="pip install 'zoo-porter[data]'") from None
+    try:
+        # Without threads: workers are forked, and there are as many of them as cores.
+        with parquet.ParquetFile(path, pre_buffer=False) as file:
+            yield file
+    except (OSError, pyarrow.ArrowException) as error:
+        message = str(error).partition("\n")[0]
+        raise FileError(f"cannot be read as a Parquet file: {message}", where=str(path), next="check that it is complete") from None

@@ -1,0 +1,44 @@
+"""The bytes of a photo, from wherever it lies."""
+
+from __future__ import annotations
+
+import stat
+
+from porter.data.parquet import read_cell
+from porter.data.photos import Bytes, Cell
+from porter.errors import FileError
+
+MAX_BYTES = 256 << 20
+"""Of one photo; ImageNet's largest has 15 million."""
+
+
+def read_bytes(place: Bytes | Cell) -> bytes:
+    """A photo's file, still encoded.
+
+    Raises:
+        FileError: it cannot be read, is no regular file, ends early, or has more than MAX_BYTES.
+        MissingFramework: a Parquet file without pyarrow.
+    """
+    if isinstance(place, Cell):
+        content = read_cell(place.path, place.row_group, place.row)
+        _require_bounded(len(content), place)
+        return content
+    try:
+        status = place.path.stat()
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
+            raise FileError("no regular file", where=str(place.path))
+        size = status.st_size - place.offset if place.size is None else place.size
+        _require_bounded(size, place)
+        with place.path.open("rb") as file:
+            file.seek(place.offset)
+            content = file.read(size)
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror}", where=str(place.path)) from None
+    if len(content) < size:
+        raise FileError(f"{size:,} bytes expected from byte {place.offset:,} on, got {len(content):,}", where=str(place.path))
+    return content
+
+
+def _require_bounded(size: int, place: Bytes | Cell) -> None:
+    if not 0 <= size <= MAX_BYTES:
+        raise FileError(f"a photo of {size:,} bytes; at most {MAX_BYTES:,} are read", where=str(place.path))
