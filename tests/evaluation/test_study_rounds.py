@@ -1,4 +1,4 @@
-"""The order of a study, with outcomes made up: each strided site that is not padded as in training costs ten of a hundred photos."""
+"""The order of a study, with outcomes made up: each strided site that is not padded as in training costs ten of 100 photos."""
 
 from __future__ import annotations
 
