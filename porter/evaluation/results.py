@@ -146,12 +146,12 @@ class Study:
     """`porter study padding`: what the weights were trained with, of the cases tried.
 
     Attributes:
-        protocol: the preprocessing, in words.
         sites: by path, the conventions tried there, in words, the shipped one first.
-        skipped: by name, why a case was not run.
         trained: the name of the case with the least error.
         margin: of that case over the next best at top-1, with what says how sure that is (porter.evaluation.study_numbers.margin);
             and as `switch`, the same of asymmetric against symmetric pads at all strided sites, None where these are one case.
+        protocol: the preprocessing, in words.
+        skipped: by name, why a case was not run.
         complete: False where Ctrl-C ended it: what was not measured on all photos is left out.
     """
 
@@ -159,14 +159,14 @@ class Study:
     zoo: str
     weights: str
     photos: tuple[str, str]
-    protocol: str
     images: int
     failed: tuple[Failure, ...]
     sites: Mapping[str, tuple[str, ...]]
     cases: tuple[Case, ...]
-    skipped: Mapping[str, str]
     trained: str
     margin: Mapping[str, Any]
+    protocol: str = ""
+    skipped: Mapping[str, str] = field(default_factory=dict)
     complete: bool = True
     warnings: tuple[str, ...] = ()
 
