@@ -13,6 +13,7 @@ import porter
 from porter.data.labels import imagenet_classes
 from porter.data.preprocess import open_image, prepare
 from porter.errors import DownloadError
+from porter.evaluation.study_printing import study as printed
 from porter.files import WeightsFile, fetch
 from porter.frameworks import get_framework
 from porter.padding import Convention
@@ -156,3 +157,31 @@ def test_symmetric_padding_would_cost_it_nine_points(frozen: Path, slim_sample: 
     wrong, right = correct(run("torch", model, graph.output, slim_sample), slim_sample), correct(frozen_logits, slim_sample)
     print(f"\npad 1 everywhere: {wrong} of {len(slim_sample.labels)} right, as trained {right}")
     assert wrong <= right - 35  # another port of the same weights got 415, and 461 as trained
+
+
+def share(right: int) -> float:
+    """The error of so many right photos, in percent."""
+    return 100 - right / 5
+
+
+def test_study_tells_what_torchvisions_mobilenet_v2_was_trained_with() -> None:
+    try:
+        found = porter.study("mobilenet_v2", "torchvision", PHOTOS)
+    except DownloadError as error:
+        pytest.skip(f"the weights cannot be had: {error}")
+    print(f"\n{printed(found)}")
+    errors = {case.name: case.top1 for case in found.cases}
+    assert found.trained == "as shipped = symmetric"
+    assert errors["as shipped = symmetric"] == pytest.approx(share(414)) and errors["asymmetric"] == pytest.approx(share(376))
+    switch = found.margin["switch"]
+    assert (switch["case"], switch["photos"], switch["significant"]) == ("as shipped = symmetric", 38, True)
+
+
+def test_study_tells_what_slims_mobilenet_v1_was_trained_with(frozen: Path) -> None:
+    found = porter.study("mobilenet_v1", "slim", PHOTOS, weights=frozen)
+    print(f"\n{printed(found)}")
+    errors = {case.name: case.top1 for case in found.cases}
+    assert found.trained == "as shipped = asymmetric"
+    assert errors["as shipped = asymmetric"] == pytest.approx(share(455)) and errors["symmetric"] == pytest.approx(share(417))
+    switch = found.margin["switch"]
+    assert (switch["case"], switch["photos"], switch["significant"]) == ("as shipped = asymmetric", 38, True)
