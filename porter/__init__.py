@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from porter.conversion import Conversion
+    from porter.evaluation.results import Evaluation
     from porter.matching import Inspection
     from porter.prediction import Prediction
+    from porter.reporting.write import Report
     from porter.verification.check import Verdict
 
-__all__ = ["convert", "inspect", "load", "predict", "verify"]
+__all__ = ["convert", "evaluate", "inspect", "load", "predict", "report", "verify"]
 
 AnyPath = str | PathLike[str]
 
@@ -121,11 +123,84 @@ def predict(folder: AnyPath, images: Sequence[AnyPath]) -> tuple[Prediction, ...
     return run(Path(folder), [Path(image) for image in images])
 
 
+def evaluate(
+    folder: AnyPath,
+    data: AnyPath,
+    *,
+    source: bool = False,
+    weights: AnyPath | None = None,
+    device: str = "cpu",
+    precision: str = "fp32",
+    crops: int = 1,
+    batch_size: int = 64,
+    workers: int | None = None,
+    limit: int | None = None,
+    cache: AnyPath | None = None,
+    labels: AnyPath | None = None,
+    expect_top1: float | None = None,
+    tolerance: float | None = None,
+    recipes: AnyPath | None = None,
+) -> Evaluation:
+    """Measures a port's accuracy on labelled photos, prepared by the recipe's own protocol, and holds it against the published one.
+
+    The figures go into port.json, and details for a report into evaluation.json beside it, unless Ctrl-C ended the run: then the
+    result has what was measured until then and is not `complete`. Under torchrun every process takes its share and all get the
+    same result; the first one writes.
+
+    Args:
+        data: class folders, the official validation tar, or Parquet or webdataset shards (porter.data.layouts).
+        source: runs the source in its own framework beside the port, over the same batches, in float32 on the same device.
+        weights: the file that the port was made from; None for the zoo's published one.
+        device: `cpu` or `cuda`.
+        precision: `fp32` (an NVIDIA GPU's TF32 is off), `tf32`, or `bf16` (torch's autocast: batch norms stay in float32).
+        crops: 1, or 10: the mean of the crops' probabilities.
+        workers: processes that decode; None for one per core.
+        limit: of photos.
+        cache: a folder in which prepared photos are kept for the next run.
+        labels: ReaL's real.json or ImageNet's development kit, where the data set's own labels are not to be used or it has none.
+        expect_top1: in per cent; `ok` says whether the port's is within `tolerance` (percentage points, 0.05 if None) of it.
+
+    Raises:
+        PorterError: bad input, or a port that takes another input size than its protocol gives.
+    """
+    from porter.evaluation.evaluate import evaluate as run
+
+    return run(
+        Path(folder),
+        Path(data),
+        source=source,
+        weights=_path(weights),
+        device=device,
+        precision=precision,
+        crops=crops,
+        batch_size=batch_size,
+        workers=workers,
+        limit=limit,
+        cache=_path(cache),
+        labels=_path(labels),
+        expect_top1=expect_top1,
+        tolerance=tolerance,
+        recipes=_path(recipes),
+    )
+
+
 def inspect(file: AnyPath, recipes: AnyPath | None = None) -> Inspection:
     """What a weights file is: its format, its tensors, and the variants and zoos that it fits, best first."""
     from porter.matching import inspect as run
 
     return run(Path(file), _path(recipes))
+
+
+def report(folder: AnyPath, out: AnyPath | None = None) -> Report:
+    """Writes what a port's records hold as one HTML page that needs neither a network nor a script.
+
+    Args:
+        out: the page; None for report.html in the port's folder. It appears whole or not at all, and replaces nothing but an
+            older report.
+    """
+    from porter.reporting.write import write_report
+
+    return write_report(Path(folder), _path(out))
 
 
 def _path(path: AnyPath | None) -> Path | None:

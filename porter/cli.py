@@ -118,6 +118,54 @@ def predict(
         _print(printing.predictions(predictions))
 
 
+@app.command("eval")
+def evaluate(
+    folder: PortFolder,
+    data: Annotated[
+        Path, typer.Option("--data", metavar="PATH", help="labelled photos: class folders, a tar, Parquet shards, ...")
+    ],
+    source: Annotated[bool, typer.Option("--source", help="run the source in its own framework beside the port")] = False,
+    weights: Weights = None,
+    device: Annotated[str, typer.Option(metavar="cpu|cuda", help="where the models run")] = "cpu",
+    precision: Annotated[str, typer.Option(metavar="fp32|tf32|bf16", help="of the port; the source runs in fp32")] = "fp32",
+    crops: Annotated[int, typer.Option(metavar="1|10", help="ten crops: the mean of their probabilities")] = 1,
+    batch_size: Annotated[int, typer.Option(metavar="N", help="photos at a time")] = 64,
+    workers: Annotated[int | None, typer.Option(metavar="N", help="processes that decode; default: one per core")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="score so many photos alone")] = None,
+    cache: Annotated[Path | None, typer.Option(metavar="DIR", help="keep prepared photos for the next run")] = None,
+    labels: Annotated[Path | None, typer.Option(metavar="FILE", help="ReaL's real.json, or ImageNet's development kit")] = None,
+    expect_top1: Annotated[float | None, typer.Option(metavar="X", help="exit status 1 unless top-1 is near X per cent")] = None,
+    tolerance: Annotated[float | None, typer.Option(metavar="T", help="how near, in percentage points; default: 0.05")] = None,
+    recipes: Recipes = None,
+    as_json: Json = False,
+) -> None:
+    """Measure a port's top-1 and top-5 on labelled photos. Ctrl-C prints what was measured until then."""
+    found = porter.evaluate(
+        folder,
+        data,
+        source=source,
+        weights=weights,
+        device=device,
+        precision=precision,
+        crops=crops,
+        batch_size=batch_size,
+        workers=workers,
+        limit=limit,
+        cache=cache,
+        labels=labels,
+        expect_top1=expect_top1,
+        tolerance=tolerance,
+        recipes=recipes,
+    )
+    from porter.evaluation.distributed import this_process
+    from porter.evaluation.printing import evaluation
+
+    if this_process().leads:
+        _print(found.record() if as_json else evaluation(found))
+    if not (found.ok and found.complete):
+        raise typer.Exit(1 if found.complete else 130)
+
+
 @app.command()
 def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a weights file of any readable format")],
@@ -156,6 +204,17 @@ def fetch(variant: Variant, source: From, recipes: Recipes = None, as_json: Json
     else:
         _warn(fetched.warnings)
         _print(str(fetched.path))
+
+
+@app.command()
+def report(
+    folder: PortFolder,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="default: DIR/report.html")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write what is known about a port as one HTML page."""
+    written = porter.report(folder, out)
+    _print(written.record() if as_json else printing.report(written))
 
 
 @recipe_app.command("list")

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
 from porter.errors import ChecksumError, FileError, UsageError
-from porter.files import digest, recover_folder
+from porter.files import digest, recover_folder, write_whole
 from porter.frameworks import Framework, Tensors, get_framework
 from porter.graph import Graph, tensor_shapes
 from porter.graph_record import from_record
@@ -79,6 +79,8 @@ class Record(_Strict):
             None where none was to be folded.
         absorbed: path of each batch norm whose mean took in the bias of the layer before it (porter.stock), to that layer's path.
         stock_class: what builds the class whose names the model file has, given `stock_arguments`; None for names of porter's own.
+        evaluation: the last accuracy measured (porter.evaluation.results.Evaluation.record); None before any was.
+        study: the last padding study of these weights (porter.evaluation.results.Study.record).
     """
 
     format: Literal[1]
@@ -113,6 +115,8 @@ class Record(_Strict):
     parity: dict[str, Any] | None
     check: str
     versions: dict[str, str]
+    evaluation: dict[str, Any] | None = None
+    study: dict[str, Any] | None = None
 
     @property
     def computed(self) -> bool:
@@ -130,11 +134,11 @@ class Port:
     plan: Plan
     framework: Framework
 
-    def tensors(self) -> dict[str, dict[str, Array]]:
-        """The port's canonical tensors as stored (porter.graph.tensor_shapes).
+    def check_model(self) -> None:
+        """Holds the model file to the digest in port.json.
 
         Raises:
-            ChecksumError: the model file is not the one that port.json describes.
+            ChecksumError: it is another one. FileError: it cannot be read.
         """
         path = self.folder / self.framework.MODEL_FILE
         found = digest(path)
@@ -144,6 +148,14 @@ class Port:
                 where=str(path),
                 next="convert again, or restore the file",
             )
+
+    def tensors(self) -> dict[str, dict[str, Array]]:
+        """The port's canonical tensors as stored (porter.graph.tensor_shapes).
+
+        Raises:
+            ChecksumError: the model file is not the one that port.json describes.
+        """
+        self.check_model()
         return self.framework.read_port(self.folder, self.plan, self.record.layers)
 
     def build(self, dtype: Dtype | None = None, device: str = "cpu", tensors: Tensors | None = None) -> Any:
@@ -190,9 +202,17 @@ def read_port(folder: Path) -> Port:
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Writes port.json into a port's folder."""
-    text = json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False)
-    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
+    """Writes port.json into a port's folder; an old one stands until the new one is complete."""
+    write_whole(folder / RECORD, json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False) + "\n")
+
+
+def update_record(folder: Path, figures: Literal["evaluation", "study"], found: dict[str, Any]) -> None:
+    """Puts figures measured later into the port.json of a port, which is read anew: another may have been put in meanwhile.
+
+    Raises:
+        UsageError, FileError: as `read_port`, or nothing can be written there.
+    """
+    write_record(folder, read_port(folder).record.model_copy(update={figures: found}))
 
 
 def pads_of(plan: Plan) -> tuple[Pad, ...]:

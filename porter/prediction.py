@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from porter.data.labels import class_label
 from porter.data.preprocess import open_image, prepare
 from porter.dtypes import Array
 from porter.errors import FileError, UsageError
+from porter.evaluation.ranking import TOP, probabilities
 from porter.port import Port, read_port
-
-TOP = 5
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ def _predict(port: Port, model: Any, image: Path, batch: Array) -> Prediction:
     logits = port.framework.run(model, batch, [port.graph.output])[port.graph.output][0].astype(np.float64)
     if not np.isfinite(logits).all():
         raise FileError("the port's logits are not finite, so no class is the likeliest", where=str(image))
-    shares = _probabilities(logits, port.record.activation)
+    shares = probabilities(logits, port.record.activation)
     best = np.argsort(-shares, kind="stable")[:TOP]
     guesses = []
     for index in map(int, best):
@@ -68,11 +66,3 @@ def _predict(port: Port, model: Any, image: Path, batch: Array) -> Prediction:
         wnid, name = (label.wnid, label.name) if label else (None, None)
         guesses.append(Guess(index, wnid, name, logit=float(logits[index]), probability=float(shares[index])))
     return Prediction(image, tuple(guesses), logits)
-
-
-def _probabilities(logits: NDArray[np.float64], activation: str | None) -> NDArray[np.float64]:
-    """What the source's own last activation makes of logits; softmax where it has none."""
-    if activation == "sigmoid":
-        return np.asarray(0.5 * (1 + np.tanh(0.5 * logits)))
-    shares = np.exp(logits - logits.max())
-    return np.asarray(shares / shares.sum())

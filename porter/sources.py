@@ -25,7 +25,7 @@ from porter.graph import Graph
 from porter.matching import Match, rank
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
 from porter.recipe import Recipe, Zoo, find_recipe
-from porter.verification.source import FileGraphSource, OwnBuild, Source, rounded, rounded_tensors, zoo_reference
+from porter.verification.source import FileGraphSource, OwnBuild, Reference, rounded, rounded_tensors, zoo_reference
 
 LIKELY = 0.5
 """From this score on a file is said to look like a variant."""
@@ -66,7 +66,7 @@ class Opened:
     checkpoint: Checkpoint | None = None
     fit: Fit | None = None
 
-    def references(self, dtype: Dtype) -> Iterator[Source]:
+    def references(self, dtype: Dtype) -> Iterator[FileGraphSource | Reference]:
         """What porter did not write that computes the source's function, with the file's tensors rounded to the port's type:
         the file's own graph, then the zoo's implementation.
         """

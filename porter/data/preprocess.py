@@ -14,9 +14,10 @@ included, and is reproduced exactly:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import BytesIO
 from math import inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, get_args
 
 from porter.errors import FileError, RecipeError, UsageError
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:  # a recipe's preprocessing is read by commands that need neit
     import numpy as np
     from numpy.typing import NDArray
     from PIL.Image import Image
+
+    Pixels: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 
 Resize = Literal["shorter_side", "squash"]
 Interpolation = Literal["pil_bilinear", "pil_bicubic", "opencv_cubic", "tf1_bilinear"]
@@ -81,9 +84,18 @@ class Preprocess:
         if len(self.std) != 3 or not all(0 < value < inf for value in self.std):
             raise RecipeError(f"'std' has three values above 0, got {self.std}")
 
+    @property
+    def geometry(self) -> Preprocess:
+        """The part that decides what `resized` gives: the same for every crop, channel order and scaling of the result.
 
-def open_image(path: Path) -> Image:
-    """A photograph as 8-bit RGB.
+        `tf1_bilinear` resizes what is already divided, so there `divide` is of this part.
+        """
+        divide = self.divide if self.interpolation == "tf1_bilinear" else 1.0
+        return Preprocess(self.resize, self.size, self.interpolation, self.central_fraction, divide=divide)
+
+
+def open_image(source: Path | bytes | BinaryIO) -> Image:
+    """A photograph, in a file or in memory, as 8-bit RGB.
 
     Grey and palette images are expanded, CMYK is converted, 16-bit values keep their high byte (as libpng's strip_16 does for
     TensorFlow and OpenCV), alpha is dropped as torchvision's loader and tf.io.decode_image(channels=3) drop it.
@@ -98,20 +110,24 @@ def open_image(path: Path) -> Image:
     Raises:
         FileError: no such file, no image of a known format, a broken one, or one of more pixels than Pillow takes for safe.
     """
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
+    where = str(source) if isinstance(source, Path) else None
     try:
-        with Image.open(path, formats=_FORMATS) as image:
+        with Image.open(BytesIO(source) if isinstance(source, bytes) else source, formats=_FORMATS) as image:
             width, height = image.size
             if Image.MAX_IMAGE_PIXELS is not None and width * height > Image.MAX_IMAGE_PIXELS:
                 raise FileError(f"the image has {width}x{height} pixels, at most {Image.MAX_IMAGE_PIXELS} are read")
             return _to_rgb(image)
     except FileError as error:
-        raise FileError(error.message, where=str(path), next=error.next) from None
+        raise FileError(error.message, where=where, next=error.next) from None
+    except UnidentifiedImageError:
+        message = f"cannot be read as an image: it is none of {', '.join(_FORMATS)}"
+        raise FileError(message, where=where, next="check the file") from None
     except OSError as error:
-        raise FileError(f"cannot be read as an image: {error}", where=str(path), next="check the file") from None
+        raise FileError(f"cannot be read as an image: {error}", where=where, next="check the file") from None
     except Exception as error:  # Pillow's plugins let through whatever they trip over: struct.error, SyntaxError, zlib.error, ...
-        raise FileError(f"a broken image: {error!r}", where=str(path), next="check the file") from None
+        raise FileError(f"a broken image: {error!r}", where=where, next="check the file") from None
 
 
 def _to_rgb(image: Image) -> Image:
@@ -136,18 +152,11 @@ def prepare(image: Image, protocol: Preprocess) -> NDArray[np.float32]:
     Raises:
         FileError: the image is so narrow that it would be enlarged beyond any use.
     """
-    values = _resized(image, protocol)
-    if protocol.crop is not None:
-        top, left = _centre(values.shape[0], values.shape[1], protocol.crop, protocol.interpolation)
-        values = values[top : top + protocol.crop, left : left + protocol.crop]
-    return _normalised(values, protocol)
+    return normalise(centre_crop(resized(image, protocol), protocol), protocol)
 
 
 def prepare_ten(image: Image, protocol: Preprocess) -> NDArray[np.float32]:
-    """The ten crops 10 x 3 x H x W of published ten-crop figures: centre and four corners, then the same mirrored.
-
-    torchvision's TenCrop mirrors the image and crops it, TensorNets mirrors the crops: where the centre lies between two
-    columns, the mirrored centre crops are a column apart.
+    """The ten crops 10 x 3 x H x W of published ten-crop figures, in the order of `ten_crops`.
 
     Raises:
         UsageError: the protocol does not crop.
@@ -155,26 +164,17 @@ def prepare_ten(image: Image, protocol: Preprocess) -> NDArray[np.float32]:
     """
     import numpy as np
 
-    if protocol.crop is None:
-        raise UsageError("ten crops need a protocol that crops after resizing", next="use --crops 1")
-    values = _resized(image, protocol)
-    crops = _five_crops(values, protocol.crop, protocol.interpolation)
-    if protocol.interpolation.startswith("pil"):
-        mirrored = _five_crops(values[:, ::-1], protocol.crop, protocol.interpolation)
-    else:
-        mirrored = [crop[:, ::-1] for crop in crops]
-    return np.stack([_normalised(crop, protocol) for crop in [*crops, *mirrored]])
+    return normalise(np.stack(ten_crops(resized(image, protocol), protocol)), protocol)
 
 
-def _five_crops(values: NDArray[np.float32], side: int, interpolation: Interpolation) -> list[NDArray[np.float32]]:
-    height, width = values.shape[:2]
-    bottom, right = height - side, width - side
-    starts = [_centre(height, width, side, interpolation), (0, 0), (0, right), (bottom, 0), (bottom, right)]
-    return [values[top : top + side, left : left + side] for top, left in starts]
+def resized(image: Image, protocol: Preprocess) -> Pixels:
+    """Rows x columns x RGB before the crop: bytes as the resampling gives them; for `tf1_bilinear` floats, already divided.
 
+    Nothing of the protocol counts but its `geometry`.
 
-def _resized(image: Image, protocol: Preprocess) -> NDArray[np.float32]:
-    """Rows x columns x RGB, pixels already divided."""
+    Raises:
+        FileError: as `prepare`.
+    """
     import numpy as np
     from PIL.Image import Resampling
 
@@ -186,21 +186,75 @@ def _resized(image: Image, protocol: Preprocess) -> NDArray[np.float32]:
     rows, columns = _target_size(image.height, image.width, protocol)
     if protocol.interpolation == "tf1_bilinear":
         # slim scales before it resizes, and tf.image.convert_image_dtype multiplies by the reciprocal.
-        return tf1_bilinear(np.asarray(image, np.float32) * np.float32(1 / protocol.divide), rows, columns)
+        return tf1_bilinear(np.asarray(image).astype(np.float32) * np.float32(1 / protocol.divide), rows, columns)
     if protocol.interpolation == "opencv_cubic":
-        pixels = opencv_cubic(np.asarray(image), rows, columns)
-    else:
-        kernel = Resampling.BILINEAR if protocol.interpolation == "pil_bilinear" else Resampling.BICUBIC
-        pixels = np.asarray(image.resize((columns, rows), kernel))
-    return pixels.astype(np.float32) / np.float32(protocol.divide)
+        return opencv_cubic(np.asarray(image), rows, columns)
+    kernel = Resampling.BILINEAR if protocol.interpolation == "pil_bilinear" else Resampling.BICUBIC
+    return np.asarray(image.resize((columns, rows), kernel))
 
 
-def _normalised(values: NDArray[np.float32], protocol: Preprocess) -> NDArray[np.float32]:
+def centre_crop(pixels: Pixels, protocol: Preprocess) -> Pixels:
+    """The crop that the protocol takes of resized pixels, as a view."""
+    if protocol.crop is None:
+        return pixels
+    top, left = _centre(pixels.shape[0], pixels.shape[1], protocol.crop, protocol.interpolation)
+    return _cut(pixels, top, left, protocol.crop)
+
+
+def ten_crops(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
+    """Centre, top left, top right, bottom left, bottom right, then the same mirrored, as views.
+
+    torchvision's TenCrop mirrors the image and crops it, so that its sixth crop is the mirrored image's centre; TensorNets mirrors
+    the crops. Where the centre lies between two columns, these are a column apart.
+
+    Raises:
+        UsageError: the protocol does not crop.
+    """
+    if protocol.crop is None:
+        raise UsageError("ten crops need a protocol that crops after resizing", next="use --crops 1")
+    height, width = pixels.shape[:2]
+    side, bottom, right = protocol.crop, height - protocol.crop, width - protocol.crop
+    starts = [_centre(height, width, side, protocol.interpolation), (0, 0), (0, right), (bottom, 0), (bottom, right)]
+    mirrored = _mirrored(pixels)
+    pil = protocol.interpolation.startswith("pil")
+    return [
+        *(_cut(pixels, top, left, side) for top, left in starts),
+        *(_cut(mirrored, top, left if pil else right - left, side) for top, left in starts),
+    ]
+
+
+def _mirrored(pixels: Pixels) -> Pixels:
+    """Left to right, as a copy; channel by channel, numpy copies backwards five times as fast as pixel by pixel."""
     import numpy as np
 
-    ordered = values if protocol.channels == "rgb" else values[:, :, ::-1]
-    normal = (ordered - np.asarray(protocol.mean, np.float32)) / np.asarray(protocol.std, np.float32)
-    return np.ascontiguousarray(normal.transpose(2, 0, 1))
+    result = np.empty_like(pixels)
+    for channel in range(3):
+        result[:, :, channel] = pixels[:, ::-1, channel]
+    return result
+
+
+def normalise(pixels: NDArray[np.generic], protocol: Preprocess) -> NDArray[np.float32]:
+    """(pixel / divide - mean) / std of any number of crops: ... x H x W x RGB in, ... x 3 x H x W in the protocol's order out.
+
+    Bytes are divided here; floats are those of `tf1_bilinear`, which `resized` has divided already.
+    """
+    import numpy as np
+
+    ordered = pixels if protocol.channels == "rgb" else pixels[..., ::-1]
+    mean, std = (np.asarray(triple, np.float32)[:, None, None] for triple in (protocol.mean, protocol.std))
+    result = np.empty((*pixels.shape[:-3], 3, *pixels.shape[-3:-1]), np.float32)
+    for index in np.ndindex(pixels.shape[:-3]):  # crop by crop, which stays in the processor's cache
+        values = result[index]
+        values[...] = ordered[index].transpose(2, 0, 1)
+        if pixels.dtype == np.uint8:
+            values /= np.float32(protocol.divide)
+        values -= mean
+        values /= std
+    return result
+
+
+def _cut(pixels: Pixels, top: int, left: int, side: int) -> Pixels:
+    return pixels[top : top + side, left : left + side]
 
 
 def _central_box(width: int, height: int, fraction: float) -> tuple[int, int, int, int]:

@@ -19,8 +19,9 @@ def opencv_cubic(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[
     wide = _weigh(pixels.astype(np.int32), *horizontal, axis=1)
     total = _weigh(wide, *vertical, axis=0)
     bits = 2 * _COEFFICIENT_BITS
-    levels: NDArray[np.int32] = (total + (1 << (bits - 1))) >> bits
-    return np.clip(levels, 0, 255).astype(np.uint8)
+    total += 1 << (bits - 1)
+    total >>= bits
+    return np.clip(total, 0, 255, out=total).astype(np.uint8)
 
 
 def _cubic_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
@@ -40,9 +41,13 @@ def _cubic_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.in
 def _weigh(values: NDArray[np.int32], cells: NDArray[np.intp], weights: NDArray[np.int32], axis: int) -> NDArray[np.int32]:
     shape = [1, 1, 1]
     shape[axis] = -1
-    total: NDArray[np.int32] = values.take(cells[0], axis) * weights[0].reshape(shape)
+    total: NDArray[np.int32] = values.take(cells[0], axis)
+    total *= weights[0].reshape(shape)
+    part = np.empty_like(total)
     for cell, weight in zip(cells[1:], weights[1:], strict=True):
-        total += values.take(cell, axis) * weight.reshape(shape)
+        values.take(cell, axis, out=part, mode="clip")  # no cell lies outside; the default mode would go through a copy
+        part *= weight.reshape(shape)
+        total += part
     return total
 
 
@@ -50,13 +55,24 @@ def tf1_bilinear(values: NDArray[np.float32], rows: int, columns: int) -> NDArra
     """tf.compat.v1.image.resize_bilinear(align_corners=False, half_pixel_centers=False) of H x W x C floats.
 
     Cell i of the result lies at i * (size / target) of the source, so that the picture shifts up and left by up to half a cell;
-    nothing is antialiased. The order of operations is that of resize_bilinear_op.cc, in float32.
+    nothing is antialiased. The order of operations is that of resize_bilinear_op.cc, in float32: across, then down.
     """
     top, bottom, down = _linear_taps(values.shape[0], rows)
-    left, right, across = _linear_taps(values.shape[1], columns)
-    down, across = down[:, None, None], across[:, None]
-    upper, lower = ((cells := values[edge])[:, left] + (cells[:, right] - cells[:, left]) * across for edge in (top, bottom))
-    return np.asarray(upper + (lower - upper) * down, np.float32)
+    used, places = np.unique([top, bottom], return_inverse=True)
+    top, bottom = places.reshape(2, rows)
+    wide = _between(values if len(used) == len(values) else values[used], *_linear_taps(values.shape[1], columns), axis=1)
+    return _between(wide, top, bottom, down, axis=0)
+
+
+def _between(
+    values: NDArray[np.float32], before: NDArray[np.intp], after: NDArray[np.intp], share: NDArray[np.float32], axis: int
+) -> NDArray[np.float32]:
+    """before + (after - before) * share along an axis."""
+    first, result = values.take(before, axis), values.take(after, axis)
+    result -= first
+    result *= share.reshape([-1 if axis == number else 1 for number in range(3)])
+    result += first
+    return result
 
 
 def _linear_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]:

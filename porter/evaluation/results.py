@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from porter.data.photos import Failure
+from porter.dtypes import Precision
 
-Precision = Literal["fp32", "tf32", "bf16"]
 Crops = Literal[1, 10]
+NAMED = 100
+"""How many photos of one kind port.json names."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Differing:
-    """A photo in which source and port see different classes: indices of the port's logits."""
+    """A photo in which source and port see different classes: rows of the port's logits. `labels` are without a background row."""
 
     name: str
     labels: tuple[int, ...]
@@ -39,13 +41,15 @@ class Agreement:
 
     Attributes:
         reference: what computed the source: the file's own graph, an implementation porter did not write, or `self`.
-        agreeing: photos with the same largest logit.
+        compared: photos of which both gave logits.
+        agreeing: of these, photos with the same likeliest class.
         max_abs: largest distance between two logits.
         rel_l2: largest relative L2 distance between two photos' logits.
     """
 
     reference: str
     accuracy: Accuracy
+    compared: int
     agreeing: int
     max_abs: float
     rel_l2: float
@@ -73,6 +77,8 @@ class Evaluation:
         ok: whether that was met; True where nothing was asked.
         complete: False where it was interrupted: the figures are of the photos until then.
         per_second: photos from first to last, over the wall clock.
+        warnings: what else has to be said.
+        unnamed: of `failed`, `excluded` and `differing`, how many more photos there are than the list names.
     """
 
     photos: tuple[str, str]
@@ -91,12 +97,31 @@ class Evaluation:
     ok: bool
     complete: bool
     per_second: float
+    warnings: tuple[str, ...] = ()
+    unnamed: Mapping[str, int] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """As `porter eval --json` prints it."""
+        fields = self._flat()
+        for kind in ("failed", "excluded"):
+            fields[kind] = [{"file": photo["name"], "why": photo["why"]} for photo in fields[kind]]
+        return fields
+
+    def summary(self) -> dict[str, Any]:
+        """As port.json keeps it: with the first `NAMED` of each list of photos, and names as the fields here have them."""
+        lists = {"failed": self.failed, "excluded": self.excluded, "differing": self.source.differing if self.source else ()}
+        cut = replace(
+            self,
+            failed=self.failed[:NAMED],
+            excluded=self.excluded[:NAMED],
+            source=self.source and replace(self.source, differing=self.source.differing[:NAMED]),
+            unnamed={name: len(photos) - NAMED for name, photos in lists.items() if len(photos) > NAMED},
+        )
+        return cut._flat()
+
+    def _flat(self) -> dict[str, Any]:
         fields = asdict(self)
-        accuracy, judgement = fields.pop("accuracy"), fields.pop("judgement")
-        return {**accuracy, **fields, **judgement}
+        return {"ok": fields.pop("ok"), **fields.pop("accuracy"), **fields.pop("judgement"), **fields}
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from porter.files.locks import locked
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-_PORT_FILE = re.compile(r"port\.json|report\.html|model[.-][\w.-]+|__pycache__")
-"""What a port consists of (DESIGN: the port), and what importing its model.py leaves behind."""
+_PORT_FILE = re.compile(r"(port|evaluation)\.json|report\.html|model[.-][\w.-]+|__pycache__|\..+\.porter-new")
+"""What a port consists of (DESIGN: the port), and what importing its model.py or a killed write leaves behind."""
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 

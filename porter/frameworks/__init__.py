@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, Protocol, cast
 
-from porter.dtypes import Array, Dtype
+from numpy.typing import NDArray
+
+from porter.data.preprocess import Preprocess
+from porter.dtypes import Array, Dtype, Precision
 from porter.errors import UsageError
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.stock import StockClass
@@ -18,6 +21,8 @@ from porter.plan import Plan
 
 Tensors = Mapping[str, Mapping[str, Array]]
 """Canonical tensors: path to role to array (porter.graph.tensor_shapes)."""
+Classifier = Callable[[NDArray[Any]], Array]
+"""From pixels N x crops x H x W x RGB, as porter.data.pipeline gives them, to float32 logits (N * crops) x classes."""
 
 
 class Framework(Protocol):
@@ -124,6 +129,19 @@ class Framework(Protocol):
     def run_reference(self, model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
         """As `run`, for what `build_reference` or `build_file` gave: `taps` is path to the source's layer name (for a file's own
         graph, to FileNode.tap); layers it does not have are left out."""
+
+    def classifier(self, model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
+        """A model as evaluations run it: pixels are scaled and normalised on `device`, bit for bit as porter.data does.
+
+        Args:
+            model: from `build`, or with a `tap` (as in `run_reference`) from `build_reference` or `build_file`. It is moved to
+                `device`.
+            device: `cpu`, `cuda` or `cuda:N`.
+            tap: the layer that gives the logits; None where the model's output does.
+
+        Raises:
+            UsageError: no such device, or a precision that this framework has not.
+        """
 
 
 _FRAMEWORKS = {"tf": "porter.frameworks.tf", "torch": "porter.frameworks.torch"}

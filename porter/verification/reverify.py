@@ -21,15 +21,21 @@ from porter.verification.trained import check_trained
 def verify(
     folder: Path, *, weights: Path | None, float64: bool, device: str, tolerance: float | None, recipes: Path | None
 ) -> Verdict:
-    """See porter.verify.
+    """See porter.verify."""
+    port = read_port(folder)
+    dtypes: tuple[Dtype, ...] = ("float32", "float64") if float64 else ("float32",)
+    return check_against(port, source_of(port, weights, recipes), dtypes, tolerance, device)[0]
+
+
+def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
+    """What a port was made from, opened again: `weights`, or the zoo's published file.
 
     Raises:
-        UsageError: the weights are not the ones that the port was made from.
+        UsageError: these are not the weights that the port was made from.
     """
-    port = read_port(folder)
     record = port.record
     if record.source.format == "port" and weights is None:
-        raise UsageError("this port was made from another port", where=str(folder), next="give that port as --weights")
+        raise UsageError("this port was made from another port", where=str(port.folder), next="give that port as --weights")
     recipe = find_recipe(record.variant, recipes)
     opened = open_source(recipe, record.variant, recipe.zoo(record.zoo, record.variant), weights, record.background, record.mapped)
     opened = with_padding(opened, recipe, record.padding)
@@ -40,8 +46,7 @@ def verify(
             where=str(weights or opened.file.file),
             next=f"give --weights the {record.source.file} that the port was made from",
         )
-    dtypes: tuple[Dtype, ...] = ("float32", "float64") if float64 else ("float32",)
-    return check_against(port, opened, dtypes, tolerance, device)[0]
+    return opened
 
 
 def check_against(

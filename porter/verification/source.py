@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype, is_floating, storage_type
 from porter.fitting.fit import Fit, own_checkpoint
-from porter.frameworks import Framework, Tensors
+from porter.frameworks import Classifier, Framework, Tensors
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Graph, channels_of
 from porter.plan import make_plan
@@ -63,6 +64,12 @@ class Reference:
         values = self.framework.run_reference(self._built[size, dtype], batch.astype(dtype), self.taps)
         return _without_row(values, self.without_background)
 
+    def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
+        """The logits alone, those at `output`, in float32: nothing else is fetched from the model."""
+        model = self.framework.build_reference(self.name, self.variant, self.classes, size, self.checkpoint, "float32")
+        whole = self.framework.classifier(model, protocol, device, "fp32", self.taps[output])
+        return _without_first(whole) if output == self.without_background else whole
+
 
 def zoo_reference(framework: Framework, zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Reference:
     """The zoo's implementation with the tensors that `fit` found. A file without a head gets one that hands features on."""
@@ -70,9 +77,8 @@ def zoo_reference(framework: Framework, zoo: Zoo, variant: str, checkpoint: Chec
     if fit.stand_in is not None:
         head, taps[fit.graph.output] = fit.stand_in
         tensors, classes = {**tensors, **head}, channels_of(fit.graph)[fit.graph.output]
-    dropped = fit.graph.output if "drop_background" in fit.transforms.get(fit.graph.output, ()) else None
     own = replace(checkpoint, tensors=tensors, graph=None, counted=False)
-    return Reference(framework, str(zoo.reference), variant, classes, own, taps, dropped)
+    return Reference(framework, str(zoo.reference), variant, classes, own, taps, _dropped(fit))
 
 
 @dataclass
@@ -97,8 +103,22 @@ class FileGraphSource:
         output = self.fit.graph.output
         if self.fit.output == "features" and output not in values:  # porter's own pool, behind a file that ends in a map
             values[output] = values[self.fit.graph.by_path[output].inputs[0]].mean(axis=(2, 3))
-        dropped = output if "drop_background" in self.fit.transforms.get(output, ()) else None
-        return _without_row(values, dropped)
+        return _without_row(values, _dropped(self.fit))
+
+    def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
+        """As `Reference.classifier`."""
+        model = self.framework.build_file(self.checkpoint, "float32", size)
+        whole = self.framework.classifier(model, protocol, device, "fp32", self.fit.taps[output])
+        return _without_first(whole) if output == _dropped(self.fit) else whole
+
+
+def _dropped(fit: Fit) -> str | None:
+    """Path of the head whose row 0 the port does not have."""
+    return fit.graph.output if "drop_background" in fit.transforms.get(fit.graph.output, ()) else None
+
+
+def _without_first(whole: Classifier) -> Classifier:
+    return lambda pixels: whole(pixels)[:, 1:]
 
 
 def _without_row(values: dict[str, Array], path: str | None) -> dict[str, Array]:
@@ -123,6 +143,12 @@ class OwnBuild:
         model = self.framework.build(plan, self.tensors, {}, dtype, "cpu")
         paths = [node.path for node in self.graph.nodes]
         return self.framework.run(model, batch.astype(dtype), paths)
+
+    def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
+        """As `Reference.classifier`."""
+        plan = make_plan(self.graph, size, self.framework.CAPABILITIES)
+        model = self.framework.build(plan, self.tensors, {}, "float32", device)
+        return self.framework.classifier(model, protocol, device, "fp32")
 
 
 def rounded(checkpoint: Checkpoint, dtype: Dtype) -> Checkpoint:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from porter.dtypes import Array
 from porter.frameworks.tf.build import build
+from porter.frameworks.tf.evaluating import classifier
 from porter.frameworks.tf.file_reference import build_file
 from porter.frameworks.tf.layout import CAPABILITIES, counted_layers, from_canonical, tensor_names, to_canonical
 from porter.frameworks.tf.numbering import numbered_layers
@@ -39,6 +40,7 @@ __all__ = [
     "build",
     "build_file",
     "build_reference",
+    "classifier",
     "counted_layers",
     "fillings",
     "from_canonical",

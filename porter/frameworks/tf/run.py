@@ -42,7 +42,7 @@ class Runner:
             return {}
         tensorflow, source = import_tensorflow(), self._model.inputs[0]
         self._expect_fit(batch.shape)
-        with tensorflow.device(tensorflow_device(self._device)), _full_precision(tensorflow):
+        with tensorflow.device(tensorflow_device(self._device)), tf32(tensorflow, False):
             feed = tensorflow.cast(np.ascontiguousarray(batch.transpose(0, 2, 3, 1)), source.dtype)
             if names not in self._functions:
                 self._functions[names] = self._compile(names)
@@ -95,12 +95,17 @@ def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str
     return {path: results[layer] for path, layer in found.items()}
 
 
+def tap_value(model: Any, tap: str) -> Any:
+    """The output of a layer of a Keras model that `build_reference` or `build_file` gave, as Keras's symbolic tensor."""
+    return getattr(model, _RUNNER).values[tap]
+
+
 @contextmanager
-def _full_precision(tensorflow: Any) -> Iterator[None]:
-    """Without TF32, in which an NVIDIA GPU keeps 10 of float32's 23 bits."""
+def tf32(tensorflow: Any, allowed: bool) -> Iterator[None]:
+    """With or without TF32, in which an NVIDIA GPU keeps 10 of float32's 23 bits."""
     config = tensorflow.config.experimental
     before = config.tensor_float_32_execution_enabled()
-    config.enable_tensor_float_32_execution(False)
+    config.enable_tensor_float_32_execution(allowed)
     try:
         yield
     finally:

@@ -12,7 +12,7 @@ from typing import Any
 
 from porter.errors import MissingFramework, UsageError
 
-_DEVICES = {"cpu": "/CPU:0", "cuda": "/GPU:0"}
+_DEVICES = {"cpu": "/CPU", "cuda": "/GPU"}
 
 
 def import_tensorflow() -> Any:
@@ -33,6 +33,7 @@ def import_keras() -> Any:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # torch may run a model on the same GPU
     try:
         if sys.modules.get("tensorflow") is None:
             with _quiet_stderr():
@@ -65,16 +66,20 @@ def _quiet_stderr() -> Iterator[None]:
 
 
 def tensorflow_device(device: str) -> str:
-    """TensorFlow's name of porter's `cpu` or `cuda`.
+    """TensorFlow's name of porter's `cpu`, `cuda` or `cuda:N`.
 
     Raises:
         UsageError: no such device, or TensorFlow sees none of that kind.
     """
-    if device not in _DEVICES:
+    kind, _, number = device.partition(":")
+    if kind not in _DEVICES or not (number or "0").isdecimal():
         raise UsageError(f"there is no device '{device}'", next=f"devices are {', '.join(_DEVICES)}")
-    if device == "cuda" and not import_tensorflow().config.list_physical_devices("GPU"):
-        raise UsageError("TensorFlow sees no GPU", next="install tensorflow[and-cuda], or use --device cpu")
-    return _DEVICES[device]
+    if kind == "cuda" and int(number or 0) >= (found := len(import_tensorflow().config.list_physical_devices("GPU"))):
+        raise UsageError(
+            f"TensorFlow sees {found or 'no'} GPUs, so there is no '{device}'",
+            next="install tensorflow[and-cuda], or use --device cpu",
+        )
+    return f"{_DEVICES[kind]}:{number or 0}"
 
 
 @contextmanager

@@ -7,8 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from porter.dtypes import Array, Dtype
+from porter.data.preprocess import Preprocess
+from porter.dtypes import Array, Dtype, Precision
 from porter.errors import MissingFramework, UsageError
+from porter.frameworks import Classifier
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.stock import StockClass
 from porter.frameworks.torch.layout import CAPABILITIES, from_canonical, tensor_names, to_canonical
@@ -111,6 +113,13 @@ def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str
     from porter.frameworks.torch.running import run_stock
 
     return run_stock(model, batch, taps)
+
+
+def classifier(model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
+    """A module as evaluations run it; see porter.frameworks.torch.evaluating."""
+    from porter.frameworks.torch.evaluating import make_classifier
+
+    return make_classifier(model, protocol, device, precision, tap)
 
 
 def _require(package: str) -> None:

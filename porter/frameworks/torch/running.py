@@ -56,7 +56,7 @@ def _capture(model: nn.Module, batch: Array, modules: Mapping[str, str]) -> dict
             handle = model.get_submodule(name).register_forward_hook(keep(path))
             stack.callback(handle.remove)
         stack.enter_context(torch.inference_mode())
-        stack.enter_context(_full_precision())
+        stack.enter_context(tf32(False))
         like = next(model.parameters(), None)
         inputs = to_tensor(batch)
         if like is not None:
@@ -86,11 +86,11 @@ def _one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def _full_precision() -> Iterator[None]:
-    """Switches TF32 off: it keeps 10 bits of the mantissa, so that a GPU would hide or fake differences."""
+def tf32(allowed: bool) -> Iterator[None]:
+    """Switches TF32 on or off: it keeps 10 bits of the mantissa, so that a GPU would hide or fake differences."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32
-    matmul.allow_tf32 = cudnn.allow_tf32 = False
+    matmul.allow_tf32 = cudnn.allow_tf32 = allowed
     try:
         yield
     finally:

@@ -1,0 +1,104 @@
+"""The file of a chunk: consecutive photos, resized and not yet cropped.
+
+b"porter pixels\\n"  the CRC-32 of all that follows and the header's length, 4 bytes each, little-endian
+header              JSON: {"dtype": "uint8", "photos": [[rows, columns] or "why it failed", ...], "lasting": true}
+cells               of each photo that has any, rows x columns x RGB
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MAGIC = b"porter pixels\n"
+_NUMBERS = struct.Struct("<II")
+_DTYPES = ("uint8", "float32")
+
+Resized = NDArray[np.uint8] | NDArray[np.float32] | str
+"""A photo's pixels, rows x columns x RGB, or why there are none."""
+
+
+class DamagedChunk(Exception):
+    """A file that is no whole chunk; it is made again, so nobody else has to hear of it."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Attributes:
+    lasting: whether making it again would give the same: False where a photo could not be read at all.
+    """
+
+    photos: tuple[Resized, ...]
+    lasting: bool = True
+
+
+def write_chunk(path: Path, chunk: Chunk) -> None:
+    """Writes in place: who reads at the same time gives `path` another name first.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    cells = [_stored(photo) for photo in chunk.photos if not isinstance(photo, str)]
+    header = json.dumps(
+        {
+            "dtype": cells[0].dtype.name if cells else _DTYPES[0],
+            "photos": [photo if isinstance(photo, str) else photo.shape[:2] for photo in chunk.photos],
+            "lasting": chunk.lasting,
+        }
+    ).encode()
+    checksum = zlib.crc32(header)
+    for cell in cells:
+        checksum = zlib.crc32(cell.data, checksum)
+    with path.open("wb") as file:
+        file.write(_MAGIC + _NUMBERS.pack(checksum, len(header)) + header)
+        for cell in cells:
+            file.write(cell.data)
+
+
+def _stored(photo: NDArray[Any]) -> NDArray[Any]:
+    return np.ascontiguousarray(photo, photo.dtype.newbyteorder("<"))
+
+
+def read_chunk(path: Path) -> Chunk:
+    """Reads it into memory: a mapped file that another program cuts short would end this one.
+
+    Raises:
+        DamagedChunk: not a chunk, cut short, or altered.
+        OSError: it cannot be read.
+    """
+    data = path.read_bytes()
+    start = len(_MAGIC) + _NUMBERS.size
+    if not data.startswith(_MAGIC) or len(data) < start:
+        raise DamagedChunk
+    checksum, length = _NUMBERS.unpack_from(data, len(_MAGIC))
+    if zlib.crc32(memoryview(data)[start:]) != checksum:
+        raise DamagedChunk
+    try:
+        return _parsed(json.loads(data[start : start + length]), data, start + length)
+    except (ValueError, KeyError, TypeError):  # written so by somebody: the checksum holds
+        raise DamagedChunk from None
+
+
+def _parsed(header: dict[str, Any], data: bytes, start: int) -> Chunk:
+    if header["dtype"] not in _DTYPES:
+        raise DamagedChunk
+    dtype = np.dtype(header["dtype"])
+    photos: list[Resized] = []
+    for entry in header["photos"]:
+        if isinstance(entry, str):
+            photos.append(entry)
+            continue
+        rows, columns = entry
+        cells: NDArray[Any] = np.frombuffer(data, f"<{dtype.kind}{dtype.itemsize}", rows * columns * 3, start)
+        photos.append(cells.reshape(rows, columns, 3))
+        start += cells.nbytes
+    if start != len(data):
+        raise DamagedChunk
+    return Chunk(tuple(photos), bool(header["lasting"]))

@@ -1,0 +1,38 @@
+"""What a worker does: photos in, the file of a chunk out. It runs in a process of its own or, without workers, in this one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from porter.data.photos import Bytes, Cell
+from porter.data.pipeline.chunks import Chunk, Resized, write_chunk
+from porter.data.preprocess import Preprocess, open_image, resized
+from porter.data.reading import read_bytes
+from porter.errors import FileError
+
+
+def make_chunk(places: Iterable[Bytes | Cell], geometry: Preprocess, path: Path) -> str | None:
+    """Decodes and resizes photos; of one that is broken, the chunk holds the reason.
+
+    Returns:
+        Why `path` cannot be written, or None.
+    """
+    photos: list[Resized] = []
+    lasting = True
+    for place in places:
+        try:
+            data = read_bytes(place)
+        except FileError as error:  # a file that is missing today may be there tomorrow
+            photos.append(error.message)
+            lasting = False
+            continue
+        try:
+            photos.append(resized(open_image(data), geometry) if data else "the photo has no bytes")
+        except FileError as error:
+            photos.append(error.message)
+    try:
+        write_chunk(path, Chunk(tuple(photos), lasting))
+    except OSError as error:
+        return error.strerror
+    return None

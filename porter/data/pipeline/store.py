@@ -1,0 +1,96 @@
+"""Where the files of chunks lie: in a folder that the user named, to be found again, or in a temporary one."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import PIL
+
+from porter.data.photos import Bytes, Cell, Photo
+from porter.data.pipeline.chunks import Chunk, DamagedChunk, read_chunk
+from porter.data.pipeline.workers import Workers
+from porter.data.preprocess import Preprocess
+from porter.errors import FileError
+
+_FORMAT = 1
+"""To be raised with every change to what the same photo becomes."""
+_FORGOTTEN_S = 24 * 3600
+
+
+class Store:
+    """Chunks by what they are made from.
+
+    A chunk is written under a name of its own and renamed once it was read back whole. So any number of processes share a
+    folder: the worst is that two make the same chunk.
+    """
+
+    def __init__(self, folder: Path, keep: bool, workers: Workers, geometry: Preprocess) -> None:
+        self._folder, self._keep, self._workers, self._geometry = folder, keep, workers, geometry
+
+    def chunk(self, photos: Sequence[Photo]) -> Chunk:
+        """The photos' chunk, made unless it is there and whole.
+
+        Raises:
+            FileError: it cannot be written, or a worker ended.
+        """
+        kept = self._folder / f"{_digest(photos, self._geometry)}.pixels" if self._keep else None
+        if kept:
+            with suppress(DamagedChunk, OSError):
+                chunk = read_chunk(kept)
+                if len(chunk.photos) == len(photos):
+                    return chunk
+        part = self._folder / f"{uuid4().hex}.part"
+        try:
+            self._workers.make(photos, part)
+            chunk = read_chunk(part)
+            if kept and chunk.lasting:
+                part.replace(kept)
+            return chunk
+        except DamagedChunk:
+            raise FileError(
+                "what was written does not read back the same", where=str(self._folder), next="check the disk"
+            ) from None
+        except OSError as error:
+            raise FileError(f"cannot be used as a cache: {error.strerror}", where=str(self._folder)) from None
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def open_folder(folder: Path) -> None:
+    """Makes the user's folder, and removes from it what killed runs left.
+
+    Raises:
+        FileError: there is none and none can be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in folder.glob("*.part"):
+            with suppress(FileNotFoundError):  # its maker was quicker
+                if time.time() - part.lstat().st_mtime > _FORGOTTEN_S:
+                    part.unlink()
+    except OSError as error:
+        raise FileError(f"cannot be used as a cache: {error.strerror}", where=str(folder), next="choose another --cache") from None
+
+
+def _digest(photos: Sequence[Photo], geometry: Preprocess) -> str:
+    """Of all that decides a chunk's content, Pillow and the codecs it brings included."""
+    content = [_FORMAT, PIL.__version__, asdict(geometry), [_identity(photo.place) for photo in photos]]
+    return sha256(json.dumps(content).encode()).hexdigest()
+
+
+def _identity(place: Bytes | Cell) -> list[Any]:
+    """Where the photo lies and the state of that file, without reading it."""
+    fields = {**asdict(place), "path": str(place.path.absolute())}
+    try:
+        status = place.path.stat()
+    except OSError:
+        return [fields, None]
+    return [fields, status.st_size, status.st_mtime_ns]

@@ -1,0 +1,41 @@
+"""The program of a worker process, which `workers` starts. It imports no framework.
+
+Its argument is the geometry, as JSON. It reads jobs, a line each, and after each prints null or what went wrong. It ends when
+its input does, and so never outlives the process that started it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from porter.data.photos import Bytes, Cell
+from porter.data.pipeline.making import make_chunk
+from porter.data.preprocess import Preprocess
+
+
+def job(places: Sequence[Bytes | Cell], path: Path) -> dict[str, Any]:
+    """What asks for a chunk."""
+    return {"photos": [{**asdict(place), "path": str(place.path)} for place in places], "path": str(path)}
+
+
+def _place(fields: dict[str, Any]) -> Bytes | Cell:
+    kind = Cell if "row" in fields else Bytes
+    return kind(**{**fields, "path": Path(fields["path"])})
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")  # Pillow warns of what open_image decides
+    geometry = Preprocess(**json.loads(sys.argv[1]))
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            failure = make_chunk([_place(fields) for fields in asked["photos"]], geometry, Path(asked["path"]))
+        except MemoryError:
+            sys.exit("memory ran out")
+        print(json.dumps(failure), flush=True)

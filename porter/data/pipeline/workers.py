@@ -1,0 +1,118 @@
+"""The processes that decode.
+
+They are plain processes and not multiprocessing's: those run the caller's main module again, which a script without a
+`__name__` guard does not survive and which would import torch into every worker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from queue import LifoQueue
+from subprocess import PIPE
+from typing import Any
+
+from porter.data.photos import Photo
+from porter.data.pipeline.making import make_chunk
+from porter.data.pipeline.worker import job
+from porter.data.preprocess import Preprocess
+from porter.errors import FileError
+
+_Process = subprocess.Popen[bytes]
+_MAIN = "from porter.data.pipeline.worker import main; main()"
+
+
+class Workers:
+    """Up to `count` processes, started when there is something to decode; with none, the calling thread decodes."""
+
+    def __init__(self, count: int, geometry: Preprocess) -> None:
+        self._count, self._geometry = count, geometry
+        self._running: list[_Process] = []
+        self._stopped = False
+        self._free: LifoQueue[_Process | None] = LifoQueue()  # the last one used is the first in line, so that few are started
+        for _ in range(count):
+            self._free.put(None)
+
+    def make(self, photos: Sequence[Photo], path: Path) -> None:
+        """Makes the chunk of these photos, as `make_chunk` does, when a worker is free. Called from any number of threads.
+
+        Raises:
+            FileError: `path` cannot be written, or the worker ended.
+        """
+        failure = self._ask(photos, path) if self._count else make_chunk([photo.place for photo in photos], self._geometry, path)
+        if failure is not None:
+            raise FileError(
+                f"resized photos cannot be written: {failure}",
+                where=str(path.parent),
+                next="free some space, or choose another --cache",
+            )
+
+    def _ask(self, photos: Sequence[Photo], path: Path) -> str | None:
+        process = self._free.get()
+        try:
+            if self._stopped:
+                raise FileError("decoding was stopped")
+            process = process or self._start()
+            answer = _answer(process, job([photo.place for photo in photos], path))
+        finally:
+            self._free.put(process)
+        if not answer:
+            raise _ended(process, photos)
+        failure: str | None = json.loads(answer)
+        return failure
+
+    def stop(self) -> None:
+        """Ends the processes; what they are at is lost, and asking for more fails."""
+        self._stopped = True
+        for process in self._running:
+            process.terminate()
+            process.wait()
+
+    def close(self) -> None:
+        """Stops them for good, once no thread asks any more."""
+        self.stop()
+        for process in self._running:
+            for pipe in filter(None, (process.stdin, process.stdout)):
+                with suppress(OSError):  # a job that nobody read
+                    pipe.close()
+
+    def _start(self) -> _Process:
+        # -P and the same path: what is imported is what this process would import, and nothing from the current folder.
+        # Workers multiply no matrices, and OpenBLAS would start a thread per core in each. In a session of their own,
+        # Ctrl-C reaches this process alone, which then stops them.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
+        command = [sys.executable, "-P", "-c", _MAIN, json.dumps(asdict(self._geometry))]
+        try:
+            process = subprocess.Popen(command, stdin=PIPE, stdout=PIPE, env=environment, start_new_session=True)
+        except OSError as error:
+            raise FileError(f"no process that decodes can be started: {error.strerror}", next="use fewer --workers") from None
+        self._running.append(process)
+        return process
+
+
+def _answer(process: _Process, message: Any) -> bytes:
+    """A line; empty where the process is gone."""
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        process.stdin.write(json.dumps(message).encode() + b"\n")
+        process.stdin.flush()
+    except OSError:
+        return b""
+    return process.stdout.readline()
+
+
+def _ended(process: _Process, photos: Sequence[Photo]) -> FileError:
+    status = process.wait()
+    how = f"by the system ({signal.Signals(-status).name})" if status < 0 else f"with status {status}"
+    return FileError(
+        f"a process that decodes photos was ended {how}",
+        where=f"{photos[0].name} to {photos[-1].name}",
+        next="use fewer --workers if memory ran out; else one of these photos crashes the decoder",
+    )

@@ -1,0 +1,89 @@
+"""The source beside the port, photo by photo: how far apart their logits are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.data.photos import Photo
+from porter.dtypes import Array
+from porter.evaluation.results import Accuracy, Agreement, Differing
+from porter.evaluation.scoring import Scored
+from porter.verification.numbers import distance
+
+PORT, SOURCE = "port", "source"
+"""The names of the two models in a pass."""
+
+PAIRED_PHOTOS = 20
+PAIRS_PER_PHOTO = 200
+"""A scatter plot's worth of logits: of so many photos, spread over the set, so many classes, spread over the head."""
+
+
+@dataclass
+class Comparison:
+    """Watches a pass over `photos` photos (porter.evaluation.scoring.Watch).
+
+    Attributes:
+        max_abs: per photo, the largest distance between two logits; NaN where not both gave finite ones.
+        rel_l2: per photo, the relative L2 distance, over all crops.
+        pairs: (source, port) of sampled logits of the centre crop, by photo.
+    """
+
+    photos: int
+    max_abs: NDArray[np.float64] = field(init=False)
+    rel_l2: NDArray[np.float64] = field(init=False)
+    pairs: dict[int, NDArray[np.float64]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.max_abs, self.rel_l2 = np.full(self.photos, np.nan), np.full(self.photos, np.nan)
+        self._paired = set(spread(range(self.photos), PAIRED_PHOTOS))
+
+    def watch(self, positions: Sequence[int], logits: Mapping[str, Array]) -> None:
+        for position, source, port in zip(positions, logits[SOURCE], logits[PORT], strict=True):
+            if not (np.isfinite(source).all() and np.isfinite(port).all()):
+                continue
+            found = distance(source, port)
+            self.max_abs[position], self.rel_l2[position] = found.max_abs, found.rel_l2
+            if position in self._paired:
+                classes = spread(range(source.shape[-1]), PAIRS_PER_PHOTO)
+                self.pairs[position] = np.stack([source[0, classes], port[0, classes]], axis=1).astype(np.float64)
+
+
+def merged(parts: Sequence[Comparison]) -> Comparison:
+    """The shares of several processes over the same photos as one."""
+    whole = Comparison(parts[0].photos)
+    for part in parts:
+        whole.max_abs, whole.rel_l2 = np.fmax(whole.max_abs, part.max_abs), np.fmax(whole.rel_l2, part.rel_l2)
+        whole.pairs |= part.pairs
+    return whole
+
+
+def differing_positions(scored: Scored) -> list[int]:
+    """Photos in which the two see different classes."""
+    source, port = scored.models[SOURCE].top[:, 0], scored.models[PORT].top[:, 0]
+    return [int(position) for position in np.flatnonzero((source >= 0) & (port >= 0) & (source != port))]
+
+
+def agreement(reference: str, accuracy: Accuracy, photos: Sequence[Photo], scored: Scored, seen: Comparison) -> Agreement:
+    """What came of the comparison; `accuracy` is the source's."""
+    source, port = scored.models[SOURCE].top[:, 0], scored.models[PORT].top[:, 0]
+    both, differ = int(((source >= 0) & (port >= 0)).sum()), differing_positions(scored)
+    differing = tuple(Differing(photos[at].name, photos[at].labels, int(source[at]), int(port[at])) for at in differ)
+    return Agreement(
+        reference=reference,
+        accuracy=accuracy,
+        compared=both,
+        agreeing=both - len(differ),
+        max_abs=float(np.nanmax(seen.max_abs)) if both else 0.0,
+        rel_l2=float(np.nanmax(seen.rel_l2)) if both else 0.0,
+        differing=differing,
+    )
+
+
+def spread(items: Sequence[int], most: int) -> list[int]:
+    """At most `most` of `items`, evenly spaced, the first among them."""
+    count = min(most, len(items))
+    return [items[index * len(items) // count] for index in range(count)]

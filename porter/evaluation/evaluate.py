@@ -1,0 +1,176 @@
+"""The accuracy of a port on labelled photos, alone or beside its source."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar, get_args
+
+import numpy as np
+
+from porter.data.labels import IMAGENET
+from porter.data.layouts import open_photos
+from porter.data.photos import Failure, PhotoSet
+from porter.dtypes import Precision
+from porter.errors import FileError, UsageError
+from porter.evaluation.comparison import PORT, SOURCE, agreement
+from porter.evaluation.details import write_details
+from porter.evaluation.distributed import joined, this_process
+from porter.evaluation.intervals import wilson
+from porter.evaluation.measuring import Measured, Options, measure, merged
+from porter.evaluation.protocol import in_words, protocol_of
+from porter.evaluation.results import Accuracy, Crops, Evaluation
+from porter.evaluation.scoring import Scored
+from porter.evaluation.verdict import judge, notes_on_weights, obstacles, published_figure
+from porter.port import Port, Record, read_port, update_record
+from porter.recipe import Recipe, find_recipe
+from porter.verification.reverify import source_of
+
+TOLERANCE = 0.05
+"""Percentage points around `--expect-top1` where no `--tolerance` is given."""
+
+T = TypeVar("T")
+
+
+def evaluate(
+    folder: Path,
+    data: Path,
+    *,
+    source: bool,
+    weights: Path | None,
+    device: str,
+    precision: str,
+    crops: int,
+    batch_size: int,
+    workers: int | None,
+    limit: int | None,
+    cache: Path | None,
+    labels: Path | None,
+    expect_top1: float | None,
+    tolerance: float | None,
+    recipes: Path | None,
+) -> Evaluation:
+    """Measures a port. See porter.evaluate."""
+    for name, value, least in (("--batch-size", batch_size, 1), ("--workers", workers, 0), ("--limit", limit, 1)):
+        if value is not None and value < least:
+            raise UsageError(f"at least {least}, got {value}", where=name)
+    options = Options(
+        device,
+        _one_of(precision, get_args(Precision), "--precision"),
+        _one_of(crops, get_args(Crops), "--crops"),
+        batch_size,
+        workers,
+        cache,
+    )
+    expected = _expected(expect_top1, tolerance)
+    if weights is not None and not source:
+        raise UsageError("these are the weights of the source, which is not asked for", where="--weights", next="add --source")
+    process = this_process()
+    with joined(process) as gather:
+        port = read_port(folder)
+        record = port.record
+        protocol, side = protocol_of(port, options.crops)
+        photos = open_photos(
+            data, imagenet=record.labels == IMAGENET, classes=record.classes - record.background, labels=labels, limit=limit
+        )
+        if not (photos.photos or photos.failed):
+            raise UsageError(f"there is no photo to score in these {photos.layout}", where=str(data))
+        opened = source_of(port, weights, recipes) if source else None
+        measured = merged(gather(measure(port, opened, photos.photos, protocol, side, options, process)))
+    if not measured.scored.complete and not measured.scored.reached.any():
+        raise KeyboardInterrupt
+    found = _evaluation(port, photos, options, measured, expected, _recipe(record, recipes))
+    if process.leads and found.complete:
+        found = _written(port, photos, measured, found)
+    return found
+
+
+def _one_of(value: object, choices: tuple[T, ...], where: str) -> T:
+    for choice in choices:
+        if choice == value:
+            return choice
+    raise UsageError(f"'{value}' is none of {', '.join(map(str, choices))}", where=where)
+
+
+def _expected(top1: float | None, tolerance: float | None) -> tuple[float, float] | None:
+    if top1 is None:
+        if tolerance is not None:
+            raise UsageError("a tolerance is around --expect-top1, which is not given", where="--tolerance")
+        return None
+    if not 0 <= top1 <= 100:
+        raise UsageError(f"an accuracy is from 0 to 100 per cent, got {top1}", where="--expect-top1")
+    around = TOLERANCE if tolerance is None else tolerance
+    if not 0 <= around <= 100:
+        raise UsageError(f"percentage points from 0 to 100, got {around}", where="--tolerance")
+    return top1, around
+
+
+def _recipe(record: Record, recipes: Path | None) -> Recipe | None:
+    """The recipe that tells the published figure: a port outlives its recipe, and is measured without one too."""
+    try:
+        return find_recipe(record.variant, recipes)
+    except UsageError:
+        return None
+
+
+def _evaluation(
+    port: Port,
+    photos: PhotoSet,
+    options: Options,
+    measured: Measured,
+    expected: tuple[float, float] | None,
+    recipe: Recipe | None,
+) -> Evaluation:
+    record, scored = port.record, measured.scored
+    accuracy = _accuracy(scored, PORT, len(photos.failed))
+    published = published_figure(record, recipe)
+    against = obstacles(record, photos, accuracy, options.crops, options.precision, published, scored.complete) if published else []
+    judgement = judge(accuracy, published, against, notes_on_weights(record, recipe))
+    met = expected is None or (scored.complete and abs(accuracy.top1 - expected[0]) <= expected[1] + 1e-9)
+    beside = None
+    if measured.compared is not None:
+        theirs = _accuracy(scored, SOURCE, len(photos.failed))
+        beside = agreement(measured.reference, theirs, photos.photos, scored, measured.compared)
+    assert record.preprocess is not None  # protocol_of refuses a port without
+    return Evaluation(
+        photos=(str(photos.path), photos.layout),
+        accuracy=accuracy,
+        failed=_failed(photos, scored),
+        excluded=photos.excluded,
+        classes_present=photos.classes,
+        protocol=in_words(record.preprocess, options.crops),
+        crops=options.crops,
+        precision=options.precision,
+        device=options.device,
+        source=beside,
+        published=published.model_dump() if published else None,
+        judgement=judgement,
+        expected=expected,
+        ok=met,
+        complete=scored.complete,
+        per_second=int(scored.reached.sum()) / scored.seconds,
+        warnings=measured.warnings,
+    )
+
+
+def _accuracy(scored: Scored, model: str, failed: int) -> Accuracy:
+    """Of the photos that were reached, and of those that failed before any was."""
+    ranks = scored.models[model].ranks
+    images = int(scored.reached.sum()) + failed
+    right, among5 = (int(np.count_nonzero((ranks >= 0) & (ranks < most))) for most in (1, 5))
+    return Accuracy(images, 100 * right / images, 100 * among5 / images, wilson(right, images))
+
+
+def _failed(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:
+    late = {**scored.failed, **scored.models[PORT].failed}
+    return (*photos.failed, *(late[position] for position in sorted(late)))
+
+
+def _written(port: Port, photos: PhotoSet, measured: Measured, found: Evaluation) -> Evaluation:
+    """Puts the figures into the port's folder. Where that cannot be written, they are not lost: it is said beside them."""
+    try:
+        write_details(port, photos.photos, measured.scored, measured.compared)
+        update_record(port.folder, "evaluation", found.summary())
+    except FileError as error:
+        return replace(found, warnings=(*found.warnings, f"the figures are not in the port's folder: {error}"))
+    return found

@@ -1,0 +1,104 @@
+"""One pass of a port, alone or beside its source, over a set of photos."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from porter.data.photos import Photo
+from porter.data.preprocess import Preprocess
+from porter.dtypes import Precision
+from porter.evaluation import comparison, scoring
+from porter.evaluation.beside import source_classifier
+from porter.evaluation.comparison import PORT, SOURCE, Comparison
+from porter.evaluation.distributed import Process
+from porter.evaluation.results import Crops
+from porter.evaluation.scoring import Scored, score
+from porter.frameworks import Classifier
+from porter.port import Port
+from porter.sources import Opened
+
+PHOTOS_PER_WORKER = 32
+"""Fewer are decoded before a process more would have started."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a pass runs. `workers` is the number of processes that decode; None for one per core, fewer for few photos."""
+
+    device: str = "cpu"
+    precision: Precision = "fp32"
+    crops: Crops = 1
+    batch_size: int = 64
+    workers: int | None = None
+    cache: Path | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What came of it.
+
+    Attributes:
+        compared: source and port photo by photo; None where the port ran alone.
+        reference: what computed the source's logits.
+    """
+
+    scored: Scored
+    compared: Comparison | None = None
+    reference: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def measure(
+    port: Port, opened: Opened | None, photos: Sequence[Photo], protocol: Preprocess, side: int, options: Options, process: Process
+) -> Measured:
+    """Runs this process's share of the photos.
+
+    Args:
+        opened: the source to run beside the port, or None.
+        side: of the square that the protocol gives.
+
+    Raises:
+        PorterError: a device, a precision or a framework that is not to be had.
+    """
+    device = process.device(options.device)
+    # Weights as the port stores them, computed with in float32 whatever type that is.
+    model = port.build("float32", device)
+    models: dict[str, Classifier] = {PORT: port.framework.classifier(model, protocol, device, options.precision)}
+    seen, reference, warnings = None, "", tuple[str, ...]()
+    if opened is not None:
+        reference, models[SOURCE], warnings = source_classifier(port, opened, side, protocol, device)
+        seen = Comparison(len(photos))
+    scored = score(
+        photos,
+        protocol,
+        models,
+        crops=options.crops,
+        batch_size=options.batch_size,
+        workers=default_workers(len(photos), process) if options.workers is None else options.workers,
+        cache=options.cache,
+        background=port.record.background,
+        activation=port.record.activation,
+        share=(process.rank, process.world),
+        watch=seen.watch if seen else None,
+    )
+    return Measured(scored, seen, reference, warnings)
+
+
+def merged(parts: Sequence[Measured]) -> Measured:
+    """The shares of all processes as one."""
+    seen = [part.compared for part in parts if part.compared is not None]
+    return Measured(
+        scoring.merged([part.scored for part in parts]),
+        comparison.merged(seen) if seen else None,
+        parts[0].reference,
+        parts[0].warnings,
+    )
+
+
+def default_workers(photos: int, process: Process) -> int:
+    """How many processes decode where nobody says: this process's part of the machine's cores, none for a handful of photos."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(max(1, cores // process.local_world), photos // process.world // PHOTOS_PER_WORKER)

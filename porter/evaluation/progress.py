@@ -1,0 +1,30 @@
+"""How far a pass over photos is."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any
+
+
+class Progress:
+    """A bar on stderr with images per second and the running top-1; silent where stderr is no terminal or `shown` is false."""
+
+    def __init__(self, photos: int, shown: bool = True) -> None:
+        from tqdm import tqdm
+
+        self._bar: Any = tqdm(total=photos, unit=" images", leave=False, disable=not (shown and sys.stderr.isatty()))
+        self._done = self._right = 0
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bar.close()
+
+    def advance(self, photos: int, right: int) -> None:
+        """`photos` more are done, of which `right` were recognised."""
+        self._done += photos
+        self._right += right
+        self._bar.set_postfix_str(f"top-1 {self._right / max(1, self._done):.2%}", refresh=False)
+        self._bar.update(photos)

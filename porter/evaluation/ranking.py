@@ -1,0 +1,57 @@
+"""From logits to what is counted: where a label ranks, the likeliest classes, their probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+TOP = 5
+
+
+def probabilities(logits: NDArray[Any], activation: str | None) -> NDArray[np.float64]:
+    """What the source's own last activation makes of logits (the classes are the last axis); softmax where it has none."""
+    wide = logits.astype(np.float64)
+    if activation == "sigmoid":
+        return np.asarray(0.5 * (1 + np.tanh(0.5 * wide)))
+    shares = np.exp(wide - wide.max(axis=-1, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
+
+
+def averaged(logits: NDArray[Any], activation: str | None) -> NDArray[np.float64]:
+    """Scores N x classes of logits N x crops x classes: of one crop the logits themselves, of ten the mean of their probabilities.
+
+    The mean is of probabilities, as in the one table of ten-crop figures that porter's recipes cite, TensorNets' (its
+    tests/all_imagenet_models.py averages the networks' outputs, which end in a softmax). fb.resnet.torch adds up the crops'
+    logits instead (`computeScore` in train.lua: its `exp` is commented out).
+    """
+    if logits.shape[1] == 1:
+        return logits[:, 0].astype(np.float64)
+    return np.asarray(probabilities(logits, activation).mean(axis=1))
+
+
+def label_ranks(scores: NDArray[Any], labels: Sequence[Sequence[int]]) -> NDArray[np.int32]:
+    """Per row of `scores` (N x classes), how many classes come before the best placed of its labels: 0 is top-1, below 5 top-5.
+
+    Equal scores come in the order of their classes, as a stable sort leaves them.
+    """
+    most = max(map(len, labels), default=0)
+    # Rows with fewer labels name their first one again.
+    filled = np.array([[*right, *[right[0]] * (most - len(right))] for right in labels], np.intp).reshape(len(labels), most)
+    classes = np.arange(scores.shape[1])
+    ranks = []
+    for column in filled.T[:, :, np.newaxis]:
+        own = np.take_along_axis(scores, column, axis=1)
+        ranks.append(((scores > own) | ((scores == own) & (classes < column))).sum(axis=1))
+    return np.min(ranks, axis=0).astype(np.int32) if ranks else np.empty(0, np.int32)
+
+
+def top_classes(scores: NDArray[np.float64]) -> NDArray[np.int32]:
+    """The five best classes of each row, best first (all of them where there are fewer), equal ones in the order of the classes."""
+    left, rows, found = scores.copy(), np.arange(len(scores)), []
+    for _ in range(min(TOP, scores.shape[1])):  # several times as fast as sorting all classes
+        found.append(left.argmax(axis=1))  # the first of equal ones
+        left[rows, found[-1]] = -np.inf
+    return np.stack(found, axis=1).astype(np.int32)

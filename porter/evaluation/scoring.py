@@ -1,0 +1,192 @@
+"""Running any number of models over photos in one pass, and what each made of every photo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.data.photos import Failure, Photo
+from porter.data.preprocess import Preprocess
+from porter.dtypes import Array
+from porter.evaluation.progress import Progress
+from porter.evaluation.ranking import TOP, averaged, label_ranks, probabilities, top_classes
+from porter.evaluation.results import Crops
+from porter.frameworks import Classifier
+
+if TYPE_CHECKING:
+    from porter.data.pipeline import Batch
+
+Watch = Callable[[Sequence[int], Mapping[str, Array]], None]
+"""Shown every batch: the positions of its photos, and each model's logits, N x crops x classes."""
+
+_NOT_FINITE = "its logits are not finite"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What one model made of every photo, by the photo's position; -1 where it failed or was not reached.
+
+    Attributes:
+        ranks: how many classes come before the photo's label: 0 is top-1, below 5 top-5. Of ten crops, by their average.
+        centre: the same by the first crop alone, which is the centre: single-crop figures out of a ten-crop pass.
+        top: the five likeliest classes, best first; rows of the logits.
+        shares: their probabilities.
+        failed: photos whose logits are not finite.
+    """
+
+    ranks: NDArray[np.int32]
+    centre: NDArray[np.int32]
+    top: NDArray[np.int32]
+    shares: NDArray[np.float32]
+    failed: dict[int, Failure] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What came of one pass.
+
+    Attributes:
+        models: by the name that they were given under.
+        reached: by position, the photos that were scored or failed.
+        failed: photos that could not be read, for every model.
+        complete: False where Ctrl-C ended it: the rest is of the photos until then.
+        seconds: wall clock, first photo to last.
+    """
+
+    models: Mapping[str, Scores]
+    reached: NDArray[np.bool_]
+    failed: Mapping[int, Failure]
+    complete: bool
+    seconds: float
+
+
+def score(
+    photos: Sequence[Photo],
+    protocol: Preprocess,
+    models: Mapping[str, Classifier],
+    *,
+    crops: Crops = 1,
+    batch_size: int = 64,
+    workers: int = 0,
+    cache: Path | None = None,
+    background: bool = False,
+    activation: str | None = None,
+    share: tuple[int, int] = (0, 1),
+    watch: Watch | None = None,
+) -> Scored:
+    """Prepares every photo once and shows it to all `models`. Ctrl-C ends the pass and keeps what was measured.
+
+    Args:
+        models: see porter.frameworks.Framework.classifier; the progress bar shows the first one's top-1.
+        batch_size: of photos; a model sees `crops` times as many images at once.
+        background: row 0 of the logits is ImageNet's background class: every label stands one row later.
+        activation: what the source makes of its logits (None for softmax), for probabilities and the average of ten crops.
+        share: this process's number and of how many; see porter.data.pipeline.batches.
+
+    Raises:
+        UsageError, FileError: as porter.data.pipeline.batches.
+    """
+    from porter.data.pipeline import batches
+
+    stream = batches(photos, protocol, crops=crops, batch_size=batch_size, workers=workers, cache=cache, share=share)
+    tally, start = _Tally(photos, tuple(models), background, activation), perf_counter()
+    with Progress(-(-len(photos) // share[1]), shown=share[0] == 0) as progress, closing(stream):
+        complete = _pass(stream, models, tally, watch, progress)
+    return tally.result(complete, perf_counter() - start)
+
+
+def merged(parts: Sequence[Scored]) -> Scored:
+    """The shares of several processes over the same photos as one."""
+    models = {name: _merged([part.models[name] for part in parts]) for name in parts[0].models}
+    return Scored(
+        models,
+        np.any([part.reached for part in parts], axis=0),
+        {position: why for part in parts for position, why in part.failed.items()},
+        all(part.complete for part in parts),
+        max(part.seconds for part in parts),
+    )
+
+
+def _merged(parts: Sequence[Scores]) -> Scores:
+    """What is no process's is -1 in all of them, probabilities 0."""
+    ranks, centre, top, shares = (
+        np.maximum.reduce(arrays)
+        for arrays in zip(*((part.ranks, part.centre, part.top, part.shares) for part in parts), strict=True)
+    )
+    return Scores(ranks, centre, top, shares, {position: why for part in parts for position, why in part.failed.items()})
+
+
+def _pass(
+    stream: Iterator[Batch], models: Mapping[str, Classifier], tally: _Tally, watch: Watch | None, progress: Progress
+) -> bool:
+    try:
+        for batch in stream:
+            logits = _run(models, batch)
+            right = tally.add(batch, logits)
+            if watch is not None:
+                watch(batch.positions, logits)
+            progress.advance(len(batch.positions) + len(batch.failed), right)
+    except KeyboardInterrupt:
+        return False
+    return True
+
+
+def _run(models: Mapping[str, Classifier], batch: Batch) -> dict[str, Array]:
+    if not batch.positions:
+        return {}
+    crops = batch.pixels.shape[1]
+    return {name: (logits := model(batch.pixels)).reshape(-1, crops, logits.shape[-1]) for name, model in models.items()}
+
+
+class _Tally:
+    """Collects scores by position."""
+
+    def __init__(self, photos: Sequence[Photo], names: Iterable[str], background: bool, activation: str | None) -> None:
+        self._labels = [tuple(label + background for label in photo.labels) for photo in photos]
+        self._names = [photo.name for photo in photos]
+        self._activation = activation
+        self._reached = np.zeros(len(photos), np.bool_)
+        self._failed: dict[int, Failure] = {}
+        self._scores = {name: _unscored(len(photos)) for name in names}
+
+    def add(self, batch: Batch, logits: Mapping[str, Array]) -> int:
+        """Takes in a batch; returns how many photos the first model has right."""
+        right = [self._add(batch.positions, self._scores[name], values) for name, values in logits.items()]
+        self._failed.update(batch.failed)
+        for position in (*batch.positions, *(position for position, _ in batch.failed)):
+            self._reached[position] = True
+        return right[0] if right else 0
+
+    def _add(self, positions: Sequence[int], scores: Scores, logits: Array) -> int:
+        finite = np.isfinite(logits).all(axis=(1, 2))
+        for place in map(int, np.flatnonzero(~finite)):
+            position = positions[place]
+            scores.failed[position] = Failure(self._names[position], _NOT_FINITE)
+        at, logits = np.asarray(positions, np.intp)[finite], logits[finite]
+        labels = [self._labels[position] for position in at]
+        average = averaged(logits, self._activation)
+        best = top_classes(average)
+        shares = average if logits.shape[1] > 1 else probabilities(logits[:, 0], self._activation)
+        scores.ranks[at] = label_ranks(average, labels)
+        scores.centre[at] = label_ranks(logits[:, 0], labels)
+        scores.top[at, : best.shape[1]] = best
+        scores.shares[at, : best.shape[1]] = np.take_along_axis(shares, best, axis=1)
+        return int((scores.ranks[at] == 0).sum())
+
+    def result(self, complete: bool, seconds: float) -> Scored:
+        for scores in self._scores.values():  # Ctrl-C may have come between two models
+            for values in (scores.ranks, scores.centre, scores.top):
+                values[~self._reached] = -1
+        return Scored(self._scores, self._reached, self._failed, complete, seconds)
+
+
+def _unscored(photos: int) -> Scores:
+    ranks, top = np.full(photos, -1, np.int32), np.full((photos, TOP), -1, np.int32)
+    return Scores(ranks, ranks.copy(), top, np.zeros((photos, TOP), np.float32))

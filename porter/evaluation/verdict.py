@@ -1,0 +1,78 @@
+"""Whether a measured accuracy is the published one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from porter.data.labels import IMAGENET
+from porter.data.photos import PhotoSet
+from porter.dtypes import Precision
+from porter.evaluation.protocol import fed_side
+from porter.evaluation.results import Accuracy, Crops, Judgement
+from porter.port import Record
+from porter.recipe import Published, Recipe
+
+REPRODUCED = 0.05
+"""Percentage points: 25 of 50,000 photos, more than decoders and arithmetic of another make move."""
+
+VALIDATION_IMAGES = 50_000
+
+
+def published_figure(record: Record, recipe: Recipe | None) -> Published | None:
+    """What the recipe has as published for a port's variant and zoo."""
+    zoo = recipe.zoos.get(record.zoo) if recipe else None
+    return zoo.published.get(record.variant) if zoo else None
+
+
+def obstacles(
+    record: Record,
+    photos: PhotoSet,
+    accuracy: Accuracy,
+    crops: Crops,
+    precision: Precision,
+    published: Published,
+    complete: bool,
+) -> list[str]:
+    """Why a measurement cannot be held against a published figure: of a single crop, in float32, over all 50,000 photos."""
+    side = record.preprocess and fed_side(record.preprocess)
+    found = {
+        "it was interrupted": not complete,
+        "the port's classes are not ImageNet's": record.labels != IMAGENET,
+        f"{accuracy.images:,} images, not the {VALIDATION_IMAGES:,} of ImageNet's validation set": not (
+            photos.validation and accuracy.images == VALIDATION_IMAGES
+        ),
+        "labels other than the set's own": bool(photos.excluded) or any(len(photo.labels) > 1 for photo in photos.photos),
+        f"{crops} crops, published is one": crops != 1,
+        f"{precision}, published is float32": precision != "fp32",
+        f"fed {side}x{side}, published at {published.size}x{published.size}": side != published.size,
+    }
+    return [why for why, holds in found.items() if holds]
+
+
+def judge(accuracy: Accuracy, published: Published | None, against: Sequence[str], notes: Sequence[str] = ()) -> Judgement:
+    """The verdict. `against` are the obstacles to a comparison, `notes` what else has to be known about it."""
+    low, high = accuracy.ci95
+    measured = f"top-1 {accuracy.top1:.3f}, at 95 % between {low:.2f} and {high:.2f}"
+    if published is None:
+        return Judgement("no published figure", f"{measured}; the recipe has none for this variant and zoo")
+    stated = f"published {published.top1:.3f} ({published.source})"
+    notes = [*notes, *([published.note] if published.note else [])]
+    if against:
+        return Judgement("not comparable", "; ".join([*against, measured, stated, *notes]))
+    difference = accuracy.top1 - published.top1
+    # What is published has three decimals; 1e-9 is for the binary rounding of these.
+    verdict = "reproduced" if abs(difference) <= REPRODUCED + 1e-9 else f"off by {difference:+.2f}"
+    return Judgement(verdict, "; ".join([measured, stated, *notes]))
+
+
+def notes_on_weights(record: Record, recipe: Recipe | None) -> list[str]:
+    """Said where the published figure is of a file that the port was not made from."""
+    zoo = recipe.zoos.get(record.zoo) if recipe else None
+    file = zoo.files.get(record.variant) if zoo else None
+    if file is None:
+        return []
+    pinned = None if file.member else file.sha256 or file.sha256_prefix  # an archive's digest is not its member's
+    name = PurePosixPath(file.member or file.name).name
+    is_it = record.source.sha256.startswith(pinned) if pinned else record.source.file == name
+    return [] if is_it else [f"the port was made from {record.source.file}, which is not the published {name}"]

@@ -1,0 +1,27 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from porter.errors import FileError
+
+NEW = ".porter-new"
+"""Ends the name of a file that is being written, beside its place; a killed run leaves it there, and the next one replaces it."""
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes `text` in UTF-8 to `path`, whose old content stands until the new one is complete.
+
+    Raises:
+        FileError: nothing can be written there.
+    """
+    fresh = path.with_name(f".{path.name}{NEW}")
+    try:
+        try:
+            fresh.write_text(text, encoding="utf-8")
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot be written: {error.strerror}", where=str(path)) from None

@@ -1,0 +1,72 @@
+"""Torch modules as evaluations run them: many photos, logits only, on any device."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from porter.data.preprocess import Preprocess
+from porter.dtypes import Array, Precision
+from porter.errors import UsageError
+from porter.frameworks import Classifier
+from porter.frameworks.torch.running import tf32
+
+
+def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precision: Precision, tap: str | None) -> Classifier:
+    """See porter.frameworks.Framework.classifier. The model goes to `device` with its channels last.
+
+    bf16 is autocast's: convolutions and products in bfloat16 of weights that stay float32, batch norms in float32, which is what
+    published mixed-precision figures are measured with.
+
+    Raises:
+        UsageError: no such device.
+    """
+    try:
+        target = torch.device(device)
+        model.to(target, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"torch cannot use the device '{device}': {str(error).splitlines()[0]}") from None
+    # One value each, on the device: CUDA divides by a number of the host's through its rounded reciprocal.
+    divide, mean, std = (torch.tensor(value, dtype=torch.float32, device=target) for value in _scaling(protocol))
+    reduced: Any = torch.autocast(target.type, torch.bfloat16) if precision == "bf16" else nullcontext()
+
+    def normalised(pixels: torch.Tensor) -> torch.Tensor:
+        """N x crops x H x W x RGB as the model's input (N * crops) x 3 x H x W, its channels last in memory."""
+        images = pixels.flatten(0, 1)
+        values = images if images.is_floating_point() else images.float() / divide
+        ordered = values if protocol.channels == "rgb" else values.flip(-1)
+        return ((ordered - mean) / std).permute(0, 3, 1, 2)
+
+    def classify(pixels: NDArray[Any]) -> Array:
+        given = torch.from_numpy(pixels)
+        if target.type == "cuda":
+            given = given.pin_memory().to(target, non_blocking=True)
+        with torch.inference_mode(), tf32(precision == "tf32"):
+            images = normalised(given)
+            with reduced:
+                logits = _value(model, images, tap)
+            found: Array = logits.flatten(1).float().cpu().numpy()
+        return found
+
+    return classify
+
+
+def _scaling(protocol: Preprocess) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
+    return (protocol.divide,), protocol.mean, protocol.std
+
+
+def _value(model: nn.Module, images: torch.Tensor, tap: str | None) -> torch.Tensor:
+    if tap is None:
+        output: torch.Tensor = model(images)
+        return output
+    values: list[torch.Tensor] = []
+    handle = model.get_submodule(tap).register_forward_hook(lambda _module, _inputs, output: values.append(output))
+    try:
+        model(images)
+    finally:
+        handle.remove()
+    return values[0]

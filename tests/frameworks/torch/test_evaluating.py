@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from porter.data.pipeline import normalise
+from porter.data.preprocess import Preprocess
+from porter.errors import UsageError
+from porter.frameworks import get_framework
+from tests.evaluation.protocols import PROTOCOLS, pixels_of
+
+FRAMEWORK = get_framework("torch")
+
+
+class Shows(nn.Module):
+    """Gives its input, and what it was asked in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Flatten()
+        self.layout = self.allowed = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.channels_last = x.is_contiguous(memory_format=torch.channels_last)
+        self.allowed = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+        self.inference = torch.is_inference_mode_enabled()
+        return self.head(x) + 0
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
+@pytest.mark.parametrize("crops", [1, 10])
+def test_pixels_are_scaled_as_porter_data_does_to_the_last_bit(protocol: Preprocess, crops: int) -> None:
+    pixels = pixels_of(protocol, photos=3, crops=crops)
+    got = FRAMEWORK.classifier(Shows(), protocol, "cpu", "fp32")(pixels)
+    wanted = normalise(pixels, protocol).reshape(3 * crops, -1)
+    assert got.dtype == np.float32 and np.array_equal(got, wanted)
+
+
+@pytest.mark.parametrize(("precision", "allowed"), [("fp32", False), ("tf32", True)])
+def test_the_tf32_switch_is_set_and_put_back(precision: str, allowed: bool) -> None:
+    model, before = Shows(), (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+    FRAMEWORK.classifier(model, PROTOCOLS[0], "cpu", precision)(pixels_of(PROTOCOLS[0]))
+    assert model.allowed == (allowed, allowed) and model.channels_last and model.inference
+    assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
+
+
+def test_bf16_rounds_products_and_gives_float32() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)).eval()
+    pixels = pixels_of(PROTOCOLS[0], photos=2)
+    exact = FRAMEWORK.classifier(model, PROTOCOLS[0], "cpu", "fp32")(pixels)
+    rounded = FRAMEWORK.classifier(model, PROTOCOLS[0], "cpu", "bf16")(pixels)
+    assert rounded.dtype == np.float32 and model[0].weight.dtype == torch.float32
+    assert 1e-5 < np.abs(rounded - exact).max() < 0.1
+
+
+def test_a_tap_is_read_instead_of_the_output() -> None:
+    class Doubled(Shows):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(x)
+
+    pixels = pixels_of(PROTOCOLS[0])
+    whole = FRAMEWORK.classifier(Doubled(), PROTOCOLS[0], "cpu", "fp32")(pixels)
+    assert np.array_equal(2 * FRAMEWORK.classifier(Doubled(), PROTOCOLS[0], "cpu", "fp32", "head")(pixels), whole)
+
+
+def test_no_such_device() -> None:
+    for device in ("tpu", "cuda:7", "nowhere"):
+        if device == "cuda:7" and torch.cuda.device_count() > 7:
+            continue
+        with pytest.raises(UsageError, match="cannot use the device"):
+            FRAMEWORK.classifier(nn.Linear(1, 1), PROTOCOLS[0], device, "fp32")
