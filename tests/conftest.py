@@ -3,12 +3,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import h5py
 import pytest
 
-from porter.frameworks import get_framework
 from tests.slim_files import SlimFile, write_slim
-from tests.support import source_checkpoint
+from tests.weights_files import write_weights
 
 WeightsMaker = Callable[..., Path]
 SlimMaker = Callable[[SlimFile], Path]
@@ -28,7 +26,7 @@ def weights_file(tmp_path_factory: pytest.TempPathFactory) -> WeightsMaker:
         key = (variant, zoo, classes, suffix)
         if key not in made:
             made[key] = folder / f"{variant}-{zoo}-{classes}{suffix}"
-            _write(made[key], variant, zoo, classes)
+            write_weights(made[key], variant, zoo, classes)
         return made[key]
 
     return make
@@ -46,23 +44,3 @@ def slim_file(tmp_path_factory: pytest.TempPathFactory) -> SlimMaker:
         return made[file]
 
     return make
-
-
-def _write(path: Path, variant: str, zoo: str, classes: int) -> None:
-    checkpoint = source_checkpoint(variant, zoo, classes)
-    if zoo == "keras":
-        from keras.src.legacy.saving import legacy_h5_format
-
-        model = get_framework("tf").build_reference("keras", variant, classes, (224, 224), checkpoint, "float32")
-        if path.name.endswith(".weights.h5"):
-            model.save_weights(path)
-        elif path.name.endswith((".keras", ".whole.h5")):
-            model.save(path)
-        else:
-            with h5py.File(path, "w") as file:
-                legacy_h5_format.save_weights_to_hdf5_group(file, model)
-    else:
-        import torch
-
-        model = get_framework("torch").build_reference(zoo, variant, classes, (224, 224), checkpoint, "float32")
-        torch.save(model.state_dict(), path)

@@ -20,6 +20,7 @@ from tests.conftest import SlimMaker, WeightsMaker
 from tests.slim_files import SlimFile
 from tests.standin import calibrated_tensors, smooth_images
 from tests.support import standin_tensors
+from tests.weights_files import keras_arrays, write_h5
 
 SIZES = ("224", "97x65", "any")
 RESNETS = list(find_recipe("resnet18").variants)
@@ -93,30 +94,6 @@ def close(found: Array, wanted: Array) -> bool:
     return bool(np.linalg.norm(found - wanted) <= 1e-10 * np.linalg.norm(wanted))
 
 
-def keras_arrays(graph: Graph, layers: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
-    """Tensors under the names and in the axis order of a Keras file, ResNeXt's as depthwise convolutions."""
-    tf, found = get_framework("tf"), {}
-    for path, roles in tensors.items():
-        names = tf.tensor_names(graph, graph.by_path[path], layers[path].name)
-        for role, array in roles.items():
-            stored, name = tf.from_canonical(graph, graph.by_path[path], role, array), names[role][0]
-            if role == "kernel" and layers[path].transforms:
-                stored, name = as_depthwise(array), f"{layers[path].name}/depthwise_kernel"
-            found[name] = stored
-    return found
-
-
-def as_depthwise(kernel: Array) -> Array:
-    """(groups * width, width, rows, columns) as (rows, columns, groups * width, width), element by element."""
-    channels, width, *_ = kernel.shape
-    depthwise = np.zeros((*kernel.shape[2:], channels, width), kernel.dtype)
-    for filter_ in range(channels):
-        group, place = divmod(filter_, width)
-        for j in range(width):
-            depthwise[:, :, group * width + j, place] = kernel[filter_, j]
-    return depthwise
-
-
 def older_resnet50(size: tuple[int, int]) -> Any:
     """ResNet50 as keras_applications/resnet50.py had it until 1.0.8, with its names and default epsilons, giving logits."""
     keras = import_keras()
@@ -179,20 +156,6 @@ def renamed(path: Path, layers: Mapping[str, Any], graph: Graph) -> Path:
     recipe = find_recipe("resnet50")
     names = layer_names(recipe, "resnet50", recipe.zoo("keras", "resnet50"), graph)
     return write_h5(path, keras_arrays(graph, names, standin_tensors("resnet50", "keras")))
-
-
-def write_h5(path: Path, arrays: Mapping[str, Array]) -> Path:
-    """A file of weights as Keras 2 laid it out."""
-    with h5py.File(path, "w") as file:
-        names = list(dict.fromkeys(name.rpartition("/")[0] for name in arrays))
-        file.attrs["layer_names"] = [name.encode() for name in names]
-        for layer in names:
-            own = [name for name in arrays if name.rpartition("/")[0] == layer]
-            group = file.create_group(layer)
-            group.attrs["weight_names"] = [f"{name}:0".encode() for name in own]
-            for name in own:
-                group[f"{name}:0"] = arrays[name]
-    return path
 
 
 SHALLOW = {"depths: [3, 4, 6, 3]": "depths: [1, 1, 1, 2]", "depths: [3, 4, 23, 3]": "depths: [1, 1, 1, 1]"}

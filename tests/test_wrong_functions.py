@@ -9,7 +9,7 @@ from porter.frameworks import get_framework
 from porter.graph import BatchNorm, Graph
 from porter.padding import LOWEST, Convention
 from porter.plan import make_plan
-from porter.recipe import find_recipe
+from porter.recipe import expand, find_recipe
 from porter.verification.inputs import test_batch as make_batch
 from porter.verification.parity import Parity, compare
 from porter.verification.source import OwnBuild
@@ -66,6 +66,18 @@ def with_epsilon(graph: Graph, epsilon: float) -> Graph:
 def test_epsilons(case: tuple[str, str], epsilon: float, first: str) -> None:
     found = put_in(*case, lambda graph: with_epsilon(graph, epsilon), (139, 128))
     assert not found.ok and found.first_bad is not None and found.first_bad.path == first
+
+
+def strided_on_the_3x3(_: Graph) -> Graph:
+    """As torchvision's ResNet strides: every tensor of Keras's fits."""
+    recipe = find_recipe("resnet50")
+    return expand(recipe, "resnet50", recipe.zoo("keras", "resnet50"), {"stride_on": "first_3x3"})
+
+
+def test_where_a_bottleneck_strides() -> None:
+    found = put_in("resnet50", "keras", strided_on_the_3x3, (97, 65))
+    assert found.logits.rel_l2 >= 1e-3 and not found.ok
+    assert found.first_bad is not None and found.first_bad.path == "stage2/unit1/conv1"
 
 
 def test_the_right_functions_pass() -> None:

@@ -19,7 +19,7 @@ _REAL = re.compile(r"(?:.*[./])?(?:weight|bias|running_mean|running_var|(?:\w+_)
 
 def read_checkpoint(path: Path) -> Checkpoint:
     """The tensors of a weights file, whatever it is called: Keras .h5, .weights.h5 and .keras, TensorFlow's checkpoints, frozen
-    graphs and SavedModels, PyTorch, safetensors.
+    graphs and SavedModels, numpy's .npz (TensorNets), PyTorch, safetensors.
 
     Reading imports torch for PyTorch's own formats alone, and TensorFlow for TensorFlow's.
 
@@ -31,8 +31,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     if format not in READABLE:
         what, next = OTHERS[format]
         readable = (
-            "porter reads Keras .h5, .weights.h5 and .keras, TensorFlow checkpoints, frozen .pb and SavedModels, PyTorch .pth and "
-            ".safetensors"
+            "porter reads Keras .h5, .weights.h5 and .keras, TensorFlow checkpoints, frozen .pb and SavedModels, .npz, PyTorch "
+            ".pth and .safetensors"
         )
         raise FileError(f"expected weights, got {what}", where=str(path), next=next or readable)
     checkpoint = _read(path, format)
@@ -77,6 +77,10 @@ def _read(path: Path, format: str) -> Checkpoint:
             from porter.frameworks.tf.graph_files.read_graph import read_saved_model
 
             return read_saved_model(path)
+        case "npz":
+            from porter.frameworks.tf.npz_files.read_npz import read_npz
+
+            return read_npz(path)
         case "safetensors":
             from porter.frameworks.safetensors import read_safetensors
 

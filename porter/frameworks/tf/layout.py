@@ -36,7 +36,8 @@ COUNTER_NAMES: Mapping[str, str] = {
 """Keras classes that hold weights here, with the names that Keras 3 counts them under in a `.weights.h5`."""
 
 _KERNELS = ("kernel", "weights")
-_GROUPED_KERNELS = ("kernel", "depthwise_kernel", "weights")  # keras-applications' ResNeXt says grouped by depthwise
+# keras-applications' and TensorNets' ResNeXts say grouped by depthwise.
+_GROUPED_KERNELS = ("kernel", "depthwise_kernel", "weights", "depthwise_weights")
 _DEPTHWISE_KERNELS = ("depthwise_kernel", "kernel", "depthwise_weights", "weights")
 _BIASES = ("bias", "biases")
 

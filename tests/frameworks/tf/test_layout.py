@@ -35,6 +35,8 @@ def test_tensor_names_say_the_likeliest_spelling_first() -> None:
     }
     depthwise = ("d/depthwise_kernel", "d/kernel", "d/depthwise_weights", "d/weights")
     assert tf.tensor_names(*_node(Conv(4, THREE, SAME, groups=4)), "d") == {"kernel": depthwise}
+    grouped = ("g/kernel", "g/depthwise_kernel", "g/weights", "g/depthwise_weights")
+    assert tf.tensor_names(*_node(Conv(4, THREE, SAME, groups=2)), "g") == {"kernel": grouped}
     assert tf.tensor_names(*_node(BatchNorm(1e-3, 0.01, scale=False)), "n") == {
         "beta": ("n/beta",),
         "mean": ("n/moving_mean",),

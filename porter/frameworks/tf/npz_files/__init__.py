@@ -1,0 +1,1 @@
+"""numpy's .npz: TensorNets' weights, and plain archives of arrays."""

@@ -1,0 +1,108 @@
+"""numpy's .npz, a zip of arrays: TensorNets' names and values, and archives of arrays by their names."""
+
+from __future__ import annotations
+
+import io
+import warnings
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from porter.dtypes import Array
+from porter.errors import FileError
+from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.limits import most_bytes
+from porter.frameworks.tf.npz_files.unpickling import make_array, unpickle_arrays
+
+_NAMES, _VALUES = "names", "values"
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def read_npz(path: Path) -> Checkpoint:
+    """The arrays of an archive, in its order.
+
+    TensorNets writes two members (tensornets/utils.py, `save`): `names` of the variables, in the order in which its code makes
+    them, and `values`, an object array of their arrays, which numpy pickles. A variable's tensor is called `NAME` of `NAME:0`.
+    Of any other archive, each member of numbers is a tensor.
+
+    Raises:
+        FileError: damaged, larger than its file can hold, names and values that do not pair, or a pickle of anything but arrays.
+    """
+    members = _members(path)
+    if _NAMES in members and _VALUES in members:
+        names, values = _strings(members[_NAMES], f"{path}: {_NAMES}"), _values(members[_VALUES], f"{path}: {_VALUES}")
+        if len(names) != len(values) or len(set(names)) != len(names):
+            message = f"expected one array for each name, got {len(set(names))} different names and {len(values)} arrays"
+            raise FileError(message, where=str(path), next="fetch or copy it again")
+        return Checkpoint(path, "npz", "tf", dict(zip(names, values, strict=True)))
+    tensors: dict[str, Array] = {}
+    passed_over: list[str] = []
+    for name, data in members.items():
+        dtype, shape, fortran, content = _header(data, f"{path}: {name}")
+        if dtype.kind in "fiub":
+            tensors[name] = make_array(content, dtype, shape, fortran, f"{path}: {name}")
+        else:
+            passed_over.append(name)
+    notes = (f"looked past {', '.join(passed_over[:5])}, which are no numbers",) if passed_over else ()
+    return Checkpoint(path, "npz", None, tensors, notes)
+
+
+def _members(path: Path) -> Mapping[str, bytes]:
+    """The bytes of each array by its name; all sizes are compared with the file's before anything is unpacked."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            listed = archive.infolist()
+            total, limit = sum(member.file_size for member in listed), most_bytes(path.stat().st_size)
+            if total > limit:
+                raise FileError(f"the archive declares {total} bytes, more than the {limit} it can hold", where=str(path))
+            if len({member.filename for member in listed}) != len(listed):
+                raise FileError("a member stands twice in this archive", where=str(path), next="fetch it again")
+            if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in listed):
+                raise FileError("this archive is compressed as numpy never does", where=str(path), next="save it again")
+            # zipfile stops at the declared size and checks the CRC there.
+            return {member.filename.removesuffix(".npy"): archive.read(member) for member in listed}
+    # zipfile answers a damaged or encrypted member with any of these.
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
+        raise FileError(f"this .npz archive is cut short or damaged: {error}", where=str(path), next="fetch it again") from None
+
+
+def _header(data: bytes, where: str) -> tuple[np.dtype[Any], tuple[int, ...], bool, bytes]:
+    """Type, shape and order that a .npy declares, and what follows its header."""
+    stream = io.BytesIO(data)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numpy says so where Python 2 wrote a shape as (3L,)
+            version = np.lib.format.read_magic(stream)
+            if version not in _HEADERS:
+                raise FileError(f"a .npy of version {version[0]}.{version[1]}, expected 1.0 or 2.0", where=where)
+            shape, fortran, dtype = _HEADERS[version](stream)
+    # The header is a Python literal, which ast.literal_eval reads.
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise FileError(f"this array is cut short or damaged: {reason}", where=where, next="fetch it again") from None
+    return dtype, shape, fortran, data[stream.tell() :]
+
+
+def _strings(data: bytes, where: str) -> list[str]:
+    dtype, shape, _, content = _header(data, where)
+    if dtype.kind not in "US" or len(shape) != 1:
+        raise FileError(f"expected a list of names, got an array of {dtype} and {len(shape)} axes", where=where)
+    listed = make_array(content, dtype, shape, False, where)
+    try:
+        names = [name.decode() if isinstance(name, bytes) else str(name) for name in listed]  # bytes: of Python 2
+    except ValueError as error:
+        raise FileError(f"a name is no text: {error}", where=where, next="fetch it again") from None
+    return [name.removesuffix(":0") for name in names]
+
+
+def _values(data: bytes, where: str) -> list[Array]:
+    dtype, shape, fortran, content = _header(data, where)
+    if dtype.kind == "O":
+        return unpickle_arrays(content, where)
+    if dtype.kind not in "fiub" or not shape:
+        raise FileError(f"expected arrays of numbers, got {dtype}", where=where)
+    return list(make_array(content, dtype, shape, fortran, where))  # of variables that all have one shape numpy makes one array

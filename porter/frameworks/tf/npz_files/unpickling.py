@@ -1,0 +1,155 @@
+"""The one unpickler: it makes arrays of numbers of a stranger's pickle and nothing else.
+
+numpy pickles an array as a call of `_reconstruct` and then its state: shape, dtype, order and bytes (numpy/core/src/multiarray/
+methods.c, `array_reduce`). The names that such a pickle needs are answered with stand-ins, which only keep what they are handed:
+neither numpy nor anything else is called before all of that has been checked. Every other name is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import pickletools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from porter.dtypes import Array
+from porter.errors import FileError
+
+_OPCODES = frozenset(
+    (
+        *("PROTO", "FRAME", "STOP", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "NONE", "NEWTRUE", "NEWFALSE"),
+        *("MARK", "TUPLE", "EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_LIST", "APPEND", "APPENDS"),
+        *("BININT", "BININT1", "BININT2", "LONG1", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "SHORT_BINSTRING", "BINSTRING"),
+        *("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET"),
+    )
+)
+"""What protocols 2 to 4 need for arrays, of Python 2 and 3; nothing that hashes (a tuple nested a million deep crashes Python)."""
+_MOST_OPCODES = 1 << 20
+"""An array takes some thirty; each opcode can take a hundred times its byte in memory."""
+_MOST_AXES = 32
+_NEXT = "where it was made, save it again: numpy.savez(FILE, **{name: array})"
+
+
+def unpickle_arrays(stream: bytes, where: str) -> list[Array]:
+    """The arrays in a pickled one-dimensional object array of them, each in memory of its own and in this machine's byte order.
+
+    Raises:
+        FileError: damaged, or a pickle of anything else, which is named.
+    """
+    try:
+        _expect_plain(stream, where)
+        whole = _ArrayUnpickler(stream, where).load()
+    except FileError:
+        raise
+    # A stranger's pickle may fail in any way that Python can; none of them is a bug of porter's.
+    except Exception as error:
+        raise FileError(f"this pickle is cut short or damaged: {_first_line(error)}", where=where, next="fetch it again") from None
+    if not isinstance(whole, _Array) or not isinstance(whole.data, list) or whole.shape != (len(whole.data),):
+        raise FileError("expected a pickled list of arrays", where=where, next=_NEXT)
+    return [_numbers(part, where) for part in whole.data]
+
+
+def make_array(data: bytes, dtype: np.dtype[Any], shape: tuple[object, ...], fortran: bool, where: str) -> Array:
+    """An array of numbers of its bytes, copied, in this machine's byte order.
+
+    Raises:
+        FileError: the bytes are not what type and shape need.
+    """
+    axes = [axis for axis in shape if isinstance(axis, int) and axis >= 0]
+    fits = len(axes) == len(shape) <= _MOST_AXES and math.prod(axes) * dtype.itemsize == len(data) and dtype.itemsize > 0
+    try:
+        if fits:
+            return np.ndarray(axes, dtype, data, order="F" if fortran else "C").astype(dtype.newbyteorder("="))
+    except (ValueError, OverflowError):  # of an axis beside one of 0 that numpy cannot count
+        pass
+    declared = "x".join(map(str, shape[:_MOST_AXES]))[:100]
+    raise FileError(f"an array declares {declared} of {dtype} over {len(data)} bytes", where=where, next="fetch it again")
+
+
+def _expect_plain(stream: bytes, where: str) -> None:
+    """Reads the opcodes before any of them is run: each has its arguments, and none makes more than it takes."""
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
+        if opcode.name not in _OPCODES:
+            raise FileError(f"a pickle of arrays has no opcode {opcode.name}", where=where, next=_NEXT)
+        # The place in the memo is allocated up to its number; writers count it up from 0 or 1.
+        if count > _MOST_OPCODES or (opcode.name == "LONG_BINPUT" and isinstance(argument, int) and argument > count):
+            raise FileError("this pickle asks for more memory than arrays need", where=where, next=_NEXT)
+
+
+class _Dtype:
+    """Stands in for numpy.dtype: `dtype('f4', False, True)`, whose state leads with a version and the byte order."""
+
+    def __init__(self, code: object, *_: object) -> None:
+        self.code = _text(code)
+        self.order = "="
+
+    def __setstate__(self, state: tuple[object, ...]) -> None:
+        self.order = _text(state[1])
+
+
+class _Array:
+    """Stands in for an array: made empty, then given (version, shape, dtype, order, content)."""
+
+    def __init__(self, *_: object) -> None:
+        self.shape: object = None
+        self.dtype: object = None
+        self.fortran: object = None
+        self.data: object = None
+
+    def __setstate__(self, state: tuple[object, ...]) -> None:
+        _, self.shape, self.dtype, self.fortran, self.data = state
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Answers numpy's names with stand-ins, and no other."""
+
+    def __init__(self, stream: bytes, where: str) -> None:
+        super().__init__(io.BytesIO(stream), encoding="bytes")  # what Python 2 called strings: the content of its arrays
+        self._where = where
+        self._left = len(stream)
+        self._names: dict[str, Callable[..., object]] = {
+            "numpy.core.multiarray._reconstruct": _Array,
+            "numpy._core.multiarray._reconstruct": _Array,
+            "numpy.ndarray": _Array,
+            "numpy.dtype": _Dtype,
+            "_codecs.encode": self._encode,
+        }
+
+    def find_class(self, module: str, name: str, /) -> Callable[..., object]:
+        found = self._names.get(f"{module}.{name}")
+        if found is None:
+            wanted = f"{module}.{name}"[:100]
+            raise FileError(f"the file pickles '{wanted}'; porter runs no code from files", where=self._where, next=_NEXT)
+        return found
+
+    def _encode(self, text: str, encoding: str) -> bytes:
+        """How Python 3 writes bytes in protocol 2 (pickle.py, `save_bytes`); all together no more than the pickle holds."""
+        self._left -= len(text)
+        if encoding != "latin1" or self._left < 0:
+            raise FileError("this pickle encodes more text than it holds, or not as bytes", where=self._where, next=_NEXT)
+        return text.encode("latin1")
+
+
+def _numbers(array: object, where: str) -> Array:
+    if not isinstance(array, _Array) or not isinstance(array.dtype, _Dtype):
+        raise FileError(f"expected arrays in the pickled list, got {type(array).__name__}", where=where, next=_NEXT)
+    dtype, shape, data = array.dtype, array.shape, array.data
+    if not re.fullmatch("f[248]|[iu][1248]|b1", dtype.code) or dtype.order not in ("<", ">", "|", "="):
+        raise FileError(f"expected arrays of numbers, got one of '{dtype.order}{dtype.code}'"[:150], where=where, next=_NEXT)
+    if not isinstance(shape, tuple) or not isinstance(data, bytes):
+        raise FileError("an array in the pickled list has no shape or no bytes", where=where, next=_NEXT)
+    return make_array(data, np.dtype(dtype.order + dtype.code), shape, array.fortran is True, where)
+
+
+def _text(value: object) -> str:
+    """Python 2 has bytes where Python 3 has text."""
+    return value.decode("ascii") if isinstance(value, bytes) else str(value)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,136 @@
+"""What is known to go wrong in ports, put into finished ones on purpose: `porter verify` fails and names the first wrong node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import porter
+from porter.dtypes import Array
+from porter.files import digest
+from porter.fitting.by_names import fit_by_names
+from porter.fitting.fit import read_tensors
+from porter.frameworks import get_framework
+from porter.frameworks.reading import read_checkpoint
+from porter.frameworks.torch.port_files import write_port
+from porter.graph import BatchNorm, Graph
+from porter.graph_record import to_record
+from porter.padding import LOWEST, Convention
+from porter.port import read_port, write_record
+from porter.recipe import expand, find_recipe
+from tests.conftest import SlimMaker, WeightsMaker
+from tests.slim_files import SlimFile
+from tests.support import with_convention
+
+Tensors = dict[str, dict[str, Array]]
+SYMMETRIC = Convention("explicit", (1, 1, 1, 1))
+SLIM = SlimFile("mobilenet_v1_0.25", ema=True)
+
+
+@dataclass(frozen=True)
+class Trap:
+    """A mistake in a port: in its graph, or in the tensors that were read from the weights file; and where it first shows."""
+
+    variant: str
+    zoo: str
+    first: str
+    graph: Callable[[Graph], Graph] = lambda graph: graph
+    tensors: Callable[[Path, Tensors], Tensors] = lambda _, tensors: tensors
+
+
+def padded(path: str, convention: Convention) -> Callable[[Graph], Graph]:
+    return lambda graph: with_convention(graph, path, convention)
+
+
+def strided_on_the_3x3(_: Graph) -> Graph:
+    """As torchvision's ResNet strides: every tensor of Keras's fits."""
+    recipe = find_recipe("resnet50")
+    return expand(recipe, "resnet50", recipe.zoo("keras", "resnet50"), {"stride_on": "first_3x3"})
+
+
+def epsilon_of_torch(graph: Graph) -> Graph:
+    nodes = (replace(node, op=replace(node.op, epsilon=1e-5)) if isinstance(node.op, BatchNorm) else node for node in graph.nodes)
+    return replace(graph, nodes=tuple(nodes))
+
+
+def averages_ignored(weights: Path, _: Tensors) -> Tensors:
+    recipe, checkpoint = find_recipe(SLIM.variant), read_checkpoint(weights)
+    raw = {name: array for name, array in checkpoint.tensors.items() if not name.endswith("ExponentialMovingAverage")}
+    checkpoint = replace(checkpoint, tensors=raw)
+    fit = fit_by_names(recipe, SLIM.variant, recipe.zoo("slim", SLIM.variant), checkpoint)
+    return read_tensors(fit, get_framework("tf"), checkpoint)
+
+
+def unshifted(weights: Path, tensors: Tensors) -> Tensors:
+    """Rows 0 to 999 of 1001: the background's among them, the last class's not."""
+    layer, average = "MobilenetV1/Logits/Conv2d_1c_1x1", "ExponentialMovingAverage"
+    found = read_checkpoint(weights).tensors
+    kernel, bias = (found[f"{layer}/{role}/{average}"] for role in ("weights", "biases"))
+    return {**tensors, "head/logits": {"kernel": np.ascontiguousarray(kernel[0, 0].T[:1000]), "bias": bias[:1000]}}
+
+
+def blue_first(_: Path, tensors: Tensors) -> Tensors:
+    kernel = np.ascontiguousarray(tensors["stem/conv"]["kernel"][:, ::-1])
+    return {**tensors, "stem/conv": {**tensors["stem/conv"], "kernel": kernel}}
+
+
+TRAPS = {
+    "symmetric for same": Trap(SLIM.variant, "slim", "stem/conv", padded("stem/conv", SYMMETRIC)),
+    "symmetric for Keras's (0,1)": Trap(
+        "mobilenet_v2_0.35", "keras", "block3/depthwise/conv", padded("block3/depthwise/conv", SYMMETRIC)
+    ),
+    "same for torchvision's 1": Trap("mobilenet_v2", "torchvision", "stem/conv", padded("stem/conv", Convention("same"))),
+    "lowest for zero in ResNet50V2's pool": Trap(
+        "resnet50v2", "keras", "stem/pool", padded("stem/pool", Convention("explicit", (1, 1, 1, 1), LOWEST))
+    ),
+    "stride on the 3x3": Trap("resnet50", "keras", "stage2/unit1/conv1", strided_on_the_3x3),
+    "averages that leave out the pad": Trap(
+        "inception_v3", "torchvision", "mixed5b/pool", padded("mixed5b/pool", Convention("same", average="real_cells"))
+    ),
+    "averages that count the pad": Trap(
+        "inception_v3",
+        "keras",
+        "mixed5b/pool",
+        padded("mixed5b/pool", Convention("explicit", (1, 1, 1, 1), average="full_window")),
+    ),
+    "epsilon 1e-5 for 1e-3": Trap(SLIM.variant, "slim", "stem/norm", epsilon_of_torch),
+    "averages of training ignored": Trap(SLIM.variant, "slim", "stem/conv", tensors=averages_ignored),
+    "1001 classes unshifted": Trap(SLIM.variant, "slim", "head/logits", tensors=unshifted),
+    "BGR for RGB": Trap(SLIM.variant, "slim", "stem/conv", tensors=blue_first),
+}
+
+
+def put_in(folder: Path, weights: Path, trap: Trap) -> None:
+    """Writes the port in `folder` again, with the mistake in it and every digest right."""
+    port = read_port(folder)
+    graph, tensors = trap.graph(port.graph), trap.tensors(weights, port.tensors())
+    write_port(folder, replace(port.plan, graph=graph), tensors, "float32")
+    digests = {name: digest(folder / name) for name in port.record.model}
+    write_record(folder, port.record.model_copy(update={"graph": to_record(graph), "model": digests}))
+
+
+# The large networks' traps are in CI too, without a file (tests/test_wrong_functions.py).
+LARGE = ("resnet50", "resnet50v2", "inception_v3")
+NAMES = [pytest.param(name, marks=pytest.mark.full if trap.variant in LARGE else ()) for name, trap in TRAPS.items()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_verify_names_the_first_wrong_node(name: str, weights_file: WeightsMaker, slim_file: SlimMaker, tmp_path: Path) -> None:
+    trap = TRAPS[name]
+    if trap.zoo == "slim":
+        weights = slim_file(SLIM)
+    else:
+        weights = weights_file(trap.variant, trap.zoo, ".h5" if trap.zoo == "keras" else ".pth")
+    porter.convert(trap.variant, trap.zoo, "torch", weights=weights, out=tmp_path / "port", check=False)
+    assert porter.verify(tmp_path / "port", weights=weights).ok
+    put_in(tmp_path / "port", weights, trap)
+    verdict = porter.verify(tmp_path / "port", weights=weights)
+    assert not verdict.ok and verdict.proof.logits.rel_l2 >= 1e-3
+    found = verdict.proof.first_bad
+    # torchvision computes its averages in no module: the convolution behind is the first that shows, and names its site.
+    assert found is not None and trap.first in (found.path, found.site)
+    assert trap.first in verdict.failure()

@@ -1,0 +1,90 @@
+"""Calibrated stand-in weights as the files that people have, written by the libraries that write them where one does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from porter.dtypes import Array
+from porter.frameworks import get_framework
+from porter.graph import Graph
+from porter.recipe import find_recipe, layer_names
+from tests.slim_files import SlimFile, write_slim
+from tests.support import source_checkpoint, standin_graph, standin_tensors
+
+
+def published_like(folder: Path, variant: str, zoo_name: str) -> Path:
+    """Weights of any zoo in the format in which it publishes them."""
+    recipe = find_recipe(variant)
+    zoo = recipe.zoo(zoo_name, variant)
+    if zoo.reference == "tf_slim":
+        return write_slim(folder / variant, SlimFile(variant, classes=int(zoo.options.get("classes", 1000))))
+    if zoo.framework == "torch":
+        return write_weights(folder / f"{variant}.pth", variant, zoo_name)
+    if zoo.reference is not None:
+        return write_weights(folder / f"{variant}.h5", variant, zoo_name)
+    graph = standin_graph(variant, zoo_name)
+    layers = layer_names(recipe, variant, zoo, graph)
+    return write_h5(folder / f"{variant}.h5", keras_arrays(graph, layers, standin_tensors(variant, zoo_name)))
+
+
+def write_weights(path: Path, variant: str, zoo_name: str, classes: int = 1000) -> Path:
+    """Weights of a zoo that keras.applications, torchvision or timm implement, in the format that `path` ends in."""
+    zoo, checkpoint = find_recipe(variant).zoo(zoo_name, variant), source_checkpoint(variant, zoo_name, classes)
+    model = get_framework(zoo.framework).build_reference(str(zoo.reference), variant, classes, (224, 224), checkpoint, "float32")
+    if zoo.framework == "torch":
+        import torch
+
+        torch.save(model.state_dict(), path)
+    elif path.name.endswith(".weights.h5"):
+        model.save_weights(path)
+    elif path.name.endswith((".keras", ".whole.h5")):
+        model.save(path)
+    else:
+        from keras.src.legacy.saving import legacy_h5_format
+
+        with h5py.File(path, "w") as file:
+            legacy_h5_format.save_weights_to_hdf5_group(file, model)
+    return path
+
+
+def keras_arrays(graph: Graph, layers: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
+    """Tensors under the names and in the axis order of a Keras file, ResNeXt's as depthwise convolutions."""
+    tf, found = get_framework("tf"), {}
+    for path, roles in tensors.items():
+        names = tf.tensor_names(graph, graph.by_path[path], layers[path].name)
+        for role, array in roles.items():
+            stored, name = tf.from_canonical(graph, graph.by_path[path], role, array), names[role][0]
+            if role == "kernel" and layers[path].transforms:
+                stored, name = as_depthwise(array), f"{layers[path].name}/depthwise_kernel"
+            found[name] = stored
+    return found
+
+
+def as_depthwise(kernel: Array) -> Array:
+    """(groups * width, width, rows, columns) as (rows, columns, groups * width, width), element by element."""
+    channels, width, *_ = kernel.shape
+    depthwise = np.zeros((*kernel.shape[2:], channels, width), kernel.dtype)
+    for filter_ in range(channels):
+        group, place = divmod(filter_, width)
+        for j in range(width):
+            depthwise[:, :, group * width + j, place] = kernel[filter_, j]
+    return depthwise
+
+
+def write_h5(path: Path, arrays: Mapping[str, Array]) -> Path:
+    """A file of weights as Keras 2 laid it out."""
+    with h5py.File(path, "w") as file:
+        names = list(dict.fromkeys(name.rpartition("/")[0] for name in arrays))
+        file.attrs["layer_names"] = [name.encode() for name in names]
+        for layer in names:
+            own = [name for name in arrays if name.rpartition("/")[0] == layer]
+            group = file.create_group(layer)
+            group.attrs["weight_names"] = [f"{name}:0".encode() for name in own]
+            for name in own:
+                group[f"{name}:0"] = arrays[name]
+    return path
