@@ -96,8 +96,9 @@ def test_unreadable_photos_fail_for_every_model(photos: list[Photo], tmp_path: P
 
 def test_a_batch_of_failures_alone(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"")
-    found = scored([Photo("a.png", (0,), Bytes(tmp_path / "a.png"))])
-    assert list(found.failed) == [0] and found.reached.all() and found.models["port"].ranks.tolist() == [-1]
+    watched: list[object] = []
+    found = scored([Photo("a.png", (0,), Bytes(tmp_path / "a.png"))], watch=lambda *seen: watched.append(seen))
+    assert not watched and list(found.failed) == [0] and found.reached.all() and found.models["port"].ranks.tolist() == [-1]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
