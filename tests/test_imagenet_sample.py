@@ -121,7 +121,7 @@ def share(right: int) -> float:
 
 def test_study_tells_what_torchvisions_mobilenet_v2_was_trained_with(cache: Path) -> None:
     try:
-        found = porter.study("mobilenet_v2", "torchvision", PHOTOS, cache=cache)
+        found = porter.study("mobilenet_v2", "torchvision", PHOTOS, cache=cache, workers=WORKERS)
     except DownloadError as error:
         pytest.skip(f"the weights cannot be had: {error}")
     print(f"\n{printed(found)}")
@@ -133,7 +133,7 @@ def test_study_tells_what_torchvisions_mobilenet_v2_was_trained_with(cache: Path
 
 
 def test_study_tells_what_slims_mobilenet_v1_was_trained_with(frozen: Path, cache: Path) -> None:
-    found = porter.study("mobilenet_v1", "slim", PHOTOS, weights=frozen, cache=cache)
+    found = porter.study("mobilenet_v1", "slim", PHOTOS, weights=frozen, cache=cache, workers=WORKERS)
     print(f"\n{printed(found)}")
     errors = {case.name: case.top1 for case in found.cases}
     assert found.trained == "as shipped = asymmetric"
