@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -28,14 +27,14 @@ def tensornets_installed() -> bool:
 needs_tensornets = pytest.mark.skipif(not tensornets_installed(), reason="tensornets is not installed: it needs a C compiler")
 
 
-def tensornets_tensors(variant: str, classes: int = 1000) -> dict[str, Array]:
+def tensornets_tensors(variant: str) -> dict[str, Array]:
     """The stand-in weights under the names of TensorNets' variables, in the order in which its code makes them."""
     recipe, tf = find_recipe(variant), get_framework("tf")
-    graph = standin_graph(variant, "tensornets", classes)
+    graph = standin_graph(variant, "tensornets")
     layers = layer_names(recipe, variant, recipe.zoo("tensornets", variant), graph)
-    variables = variables_of(construct, variant, classes, (224, 224))
+    variables = variables_of(construct, variant, 1000, (224, 224))
     found: dict[str, Array] = {}
-    for path, roles in standin_tensors(variant, "tensornets", classes).items():
+    for path, roles in standin_tensors(variant, "tensornets").items():
         node = graph.by_path[path]
         names = tf.tensor_names(graph, node, layers[path].name)
         for role, array in roles.items():
@@ -45,16 +44,8 @@ def tensornets_tensors(variant: str, classes: int = 1000) -> dict[str, Array]:
     return {name: found[name] for name in variables}
 
 
-@dataclass(frozen=True)
-class TensorNetsFile:
-    """What to write."""
-
-    variant: str
-    classes: int = 1000
-
-
-def write_tensornets(path: Path, file: TensorNetsFile) -> Path:
-    tensors = tensornets_tensors(file.variant, file.classes)
+def write_tensornets(path: Path, variant: str) -> Path:
+    tensors = tensornets_tensors(variant)
     return save_pair(path, list(tensors), list(tensors.values()))
 
 

@@ -58,7 +58,7 @@ def build_network(
     for name, shape in variables.items():
         if tensors[name].shape != shape:
             raise MappingError(f"{name}: expected shape {shape}, got {tensors[name].shape}", where=str(checkpoint.path))
-    layers = {**network.points, **_layers(frozen, variables)}
+    layers = {**network.points, **layer_ops(frozen, variables)}
     return GraphRunner(frozen.SerializeToString(), tensors, [network.logits], dtype, layers, decimal_epsilons=True)
 
 
@@ -121,7 +121,7 @@ _TAPPED = {"weights": ("Conv2D", "MatMul"), "depthwise_weights": ("DepthwiseConv
 _NORMALISED = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 
 
-def _layers(graph: Any, variables: Mapping[str, Any]) -> dict[str, str]:
+def layer_ops(graph: Any, variables: Mapping[str, Any]) -> dict[str, str]:
     """The op that gives each layer's output, by the scope of its variables: found by what reads them, not by name.
 
     A layer with biases gives what adds them.

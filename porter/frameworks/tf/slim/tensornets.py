@@ -27,7 +27,7 @@ _PACKAGE = "porter_tensornets"
 """The name that the modules have here: whoever imports tensornets itself in this process gets it as it is."""
 _KERAS = "tensorflow.python.keras"
 
-_NETWORKS: Mapping[str, tuple[str, str]] = {
+NETWORKS: Mapping[str, tuple[str, str]] = {
     "inception_v3": ("inceptions", "inception3"),
     "mobilenet_v1": ("mobilenets", "mobilenet100"),
     "mobilenet_v1_0.75": ("mobilenets", "mobilenet75"),
@@ -63,9 +63,9 @@ def construct(variant: str, images: Any, classes: int) -> Network:
         UsageError: no such variant.
         MissingFramework: TensorFlow, tf-slim, tf_keras or tensornets is not installed.
     """
-    if variant not in _NETWORKS:
-        raise UsageError(f"reference 'tensornets' has no variant '{variant}'", next=f"it has {', '.join(_NETWORKS)}")
-    module, function = _NETWORKS[variant]
+    if variant not in NETWORKS:
+        raise UsageError(f"reference 'tensornets' has no variant '{variant}'", next=f"it has {', '.join(NETWORKS)}")
+    module, function = NETWORKS[variant]
     code = getattr(_import(module), function)
     with old_variables():
         probabilities = code(images, classes=classes)
