@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -25,6 +26,17 @@ def tensornets_installed() -> bool:
 
 
 needs_tensornets = pytest.mark.skipif(not tensornets_installed(), reason="tensornets is not installed: it needs a C compiler")
+
+
+def tensornets_python() -> Path | None:
+    """A Python 3.7 with TensorFlow 1.15 and TensorNets."""
+    for path in (os.environ.get("PORTER_TENSORNETS_PYTHON"), Path(__file__).parents[1] / "build/tensornets/bin/python"):
+        if path and Path(path).is_file():
+            return Path(path)
+    return None
+
+
+needs_python37 = pytest.mark.skipif(tensornets_python() is None, reason="scripts/tensornets_environment has not been run")
 
 
 def tensornets_tensors(variant: str) -> dict[str, Array]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from porter.verification.check import check
 from tests.parity import check_parity, check_small
 from tests.standin import smooth_images
 from tests.support import standin_graph, standin_tensors, with_convention
-from tests.tensornets_files import needs_tensornets, tensornets_tensors, write_tensornets
+from tests.tensornets_files import needs_python37, needs_tensornets, tensornets_python, tensornets_tensors, write_tensornets
 
 ROOT = Path(__file__).parents[1]
 QUICK = [("mobilenet_v1_0.25", "torch", (97, 64)), ("resnet50v2", "torch", (65, 64))]
@@ -115,17 +114,6 @@ def test_the_stems_pad_is_told_from_others(size: int, wrong: Convention) -> None
     exact = logits(graph, "resnet50v2", batch)
     moved = logits(with_convention(graph, "stem/pool", wrong), "resnet50v2", batch)
     assert np.linalg.norm(moved - exact) > 1e-3 * np.linalg.norm(exact)
-
-
-def tensornets_python() -> Path | None:
-    """A Python 3.7 with TensorFlow 1.15 and TensorNets."""
-    for path in (os.environ.get("PORTER_TENSORNETS_PYTHON"), ROOT / "build/tensornets/bin/python"):
-        if path and Path(path).is_file():
-            return Path(path)
-    return None
-
-
-needs_python37 = pytest.mark.skipif(tensornets_python() is None, reason="scripts/tensornets_environment has not been run")
 
 
 @dataclass

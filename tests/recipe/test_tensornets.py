@@ -1,6 +1,6 @@
 """The zoo `tensornets` of the recipes against TensorNets' own graphs, and by hand where TensorNets is not installed.
 
-TensorNets 0.4.6 wants TensorFlow 1.15, and so a Python of its own: PORTER_TENSORNETS_PYTHON is its interpreter.
+TensorNets 0.4.6 wants TensorFlow 1.15, and so a Python of its own: scripts/tensornets_environment.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ from porter.padding import LOWEST, Convention
 from porter.recipe import all_recipes, expand, find_recipe, layer_names, tap_names
 from porter.transforms import apply_transforms, undo_transforms
 from tests.recipe.stock import read
-
-PYTHON = os.environ.get("PORTER_TENSORNETS_PYTHON")
-INTERPRETED = pytest.mark.skipif(PYTHON is None, reason="PORTER_TENSORNETS_PYTHON names no interpreter that has TensorNets")
+from tests.tensornets_files import needs_python37, tensornets_python
 
 FUNCTIONS = {  # of TensorNets, with the number of variables and of parameters that its print_summary() shows
     "resnet50": ("resnet50", 320, 25_636_712),
@@ -80,17 +78,16 @@ MODULES = {"res": "resnets", "wide": "resnets", "inception": "inceptions", "mobi
 
 def tensornets_graphs(variant: str, sizes: tuple[int, ...]) -> dict[int, Any]:
     """What TensorNets builds for images of each size."""
-    assert PYTHON is not None
     function = FUNCTIONS[variant][0]
     module = next(name for start, name in MODULES.items() if function.startswith(start))
     # TensorFlow 2 leaves word to its children that they are to behave as it does.
     environment = {name: value for name, value in os.environ.items() if name not in ("TF2_BEHAVIOR", "PYTHONPATH")}
-    command = [PYTHON, "-c", CODE, f"{module}.{function}", *map(str, sizes)]
+    command = [str(tensornets_python()), "-c", CODE, f"{module}.{function}", *map(str, sizes)]
     result = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return {int(size): found for size, found in json.loads(result.stdout.splitlines()[-1]).items()}
 
 
-@INTERPRETED
+@needs_python37
 @pytest.mark.parametrize("variant", CASES)
 def test_every_variable_and_operation_is_tensornets(variant: str) -> None:
     recipe, graph, layers = read(variant, "tensornets")
