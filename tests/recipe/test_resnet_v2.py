@@ -7,7 +7,7 @@ import pytest
 
 from porter.errors import UsageError
 from porter.frameworks.tf.runtime import import_keras
-from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
+from porter.graph import Conv, Graph, MaxPool, tensor_shapes
 from porter.padding import LOWEST, Convention
 from porter.recipe import expand, find_recipe
 from tests.recipe.stock import assert_kerass, assert_slims, read
@@ -75,27 +75,6 @@ def test_keras_pads_its_pool_with_zeros_and_was_trained_without() -> None:
     ]
     different = [a.path for a, b in zip(shipped.nodes, trained.nodes, strict=True) if a != b]
     assert different == ["stem/pool"]
-
-
-def test_tensornets_form_of_200v2_by_options_alone() -> None:
-    """tensornets/resnets.py, resnet200v2: conv, norm and ReLU in the stem; `_block2` projects what it is given, with a norm
-    behind, and has the stride in a stage's first unit; every convolution has a bias.
-    """
-    options = {"stem_norm": True, "shortcut_from": "raw", "shortcut_norm": True, "stride_in": "first", "normed_biases": True}
-    graph = expand(RECIPE, "resnet200v2", RECIPE.zoo("slim", "resnet200v2"), options)
-    assert graph.by_path["stem/pool"].inputs == ("stem/relu",) and graph.by_path["stem/norm"].inputs == ("stem/conv",)
-    projections = [node for node in graph.nodes if node.path.endswith("shortcut/conv")]
-    assert [node.inputs for node in projections] == [
-        ("stem/pool",),
-        *((f"stage{s}/unit{n}/out",) for s, n in ((1, 3), (2, 24), (3, 36))),
-    ]
-    assert all(graph.by_path[node.path.replace("/conv", "/norm")].inputs == (node.path,) for node in projections)
-    first = [f"stage{s}/unit1/{node}" for s in (2, 3, 4) for node in ("shortcut/conv", "conv2")]
-    assert strided(graph) == ["stem/conv", "stem/pool", *first]
-    assert all(node.op.bias for node in graph.nodes if isinstance(node.op, Conv))
-    assert shapes(graph, (224, 224))["stage4/unit3/out"] == (2048, 7, 7)
-    norms = [node for node in graph.nodes if isinstance(node.op, BatchNorm)]
-    assert len(norms) == 1 + 4 + 3 * (3 + 24 + 36 + 3) + 1
 
 
 def test_without_biases() -> None:
