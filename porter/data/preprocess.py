@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from math import inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, get_args
 
 from porter.errors import FileError, RecipeError, UsageError
 
@@ -164,8 +164,7 @@ def prepare_ten(image: Image, protocol: Preprocess) -> NDArray[np.float32]:
     """
     import numpy as np
 
-    crops: NDArray[Any] = np.stack(ten_crops(resized(image, protocol), protocol))
-    return normalise(crops, protocol)
+    return normalise(np.stack(ten_crops(resized(image, protocol), protocol)), protocol)
 
 
 def resized(image: Image, protocol: Preprocess) -> Pixels:
@@ -234,7 +233,7 @@ def _mirrored(pixels: Pixels) -> Pixels:
     return result
 
 
-def normalise(pixels: Pixels, protocol: Preprocess) -> NDArray[np.float32]:
+def normalise(pixels: NDArray[np.generic], protocol: Preprocess) -> NDArray[np.float32]:
     """(pixel / divide - mean) / std of any number of crops: ... x H x W x RGB in, ... x 3 x H x W in the protocol's order out.
 
     Bytes are divided here; floats are those of `tf1_bilinear`, which `resized` has divided already.

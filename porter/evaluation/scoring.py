@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from porter.data.pipeline import Batch
 
 Watch = Callable[[Sequence[int], Mapping[str, Array]], None]
-"""Shown every batch: the positions of its photos, and each model's logits, N x crops x classes."""
+"""Shown every batch in which a photo could be read: the positions of these, and each model's logits, N x crops x classes."""
 
 _NOT_FINITE = "its logits are not finite"
 
@@ -130,7 +130,7 @@ def _pass(
         for batch in stream:
             logits = _run(models, batch)
             right = tally.add(batch, logits)
-            if watch is not None:
+            if watch is not None and batch.positions:
                 watch(batch.positions, logits)
             progress.advance(len(batch.positions) + len(batch.failed), right)
     except KeyboardInterrupt:

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, Protocol, cast
 
+from numpy.typing import NDArray
+
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype, Precision
 from porter.errors import UsageError
@@ -19,7 +21,7 @@ from porter.plan import Plan
 
 Tensors = Mapping[str, Mapping[str, Array]]
 """Canonical tensors: path to role to array (porter.graph.tensor_shapes)."""
-Classifier = Callable[[Array], Array]
+Classifier = Callable[[NDArray[Any]], Array]
 """From pixels N x crops x H x W x RGB, as porter.data.pipeline gives them, to float32 logits (N * crops) x classes."""
 
 

@@ -1,9 +1,9 @@
 """Protocols against the implementations they are named after; files that are no photographs."""
 
-import struct
-import zlib
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -11,6 +11,8 @@ from PIL import Image
 
 from porter.data.preprocess import Preprocess, open_image, prepare, prepare_ten
 from porter.errors import FileError, RecipeError, UsageError
+from tests import originals
+from tests.photo_files import png_of
 
 IMAGENET = {"divide": 255.0, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 TORCHVISION = Preprocess("shorter_side", 64, "pil_bilinear", crop=56, **IMAGENET)
@@ -26,20 +28,13 @@ def photo(width: int, height: int) -> Image.Image:
 
 
 @pytest.fixture(scope="module")
-def transforms():
-    """torchvision.transforms; its compiled part does not load beside a CPU torch, so the schemas it looks for are defined first."""
-    torch = pytest.importorskip("torch")
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    for name in ("nms", "qnms"):
-        if not hasattr(torch.ops.torchvision, name):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    yield pytest.importorskip("torchvision.transforms")
-    del library
+def transforms() -> ModuleType:
+    return originals.torchvision_transforms()
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
-def test_pil_protocols_are_torchvisions_bit_for_bit(transforms, size: tuple[int, int], interpolation: str) -> None:
+def test_pil_protocols_are_torchvisions_bit_for_bit(transforms: ModuleType, size: tuple[int, int], interpolation: str) -> None:
     original = transforms.Compose(
         [
             transforms.Resize(64, transforms.InterpolationMode(interpolation)),
@@ -52,7 +47,7 @@ def test_pil_protocols_are_torchvisions_bit_for_bit(transforms, size: tuple[int,
     np.testing.assert_array_equal(prepare(photo(*size), protocol), original(photo(*size)).numpy())
 
 
-def test_ten_crops_are_torchvisions(transforms) -> None:
+def test_ten_crops_are_torchvisions(transforms: ModuleType) -> None:
     resized = transforms.Resize(64)(photo(120, 90))  # 85 columns: the centre lies between two
     wanted = [prepare(crop, replace(TORCHVISION, size=56)) for crop in transforms.TenCrop(56)(resized)]
     found = prepare_ten(photo(120, 90), TORCHVISION)
@@ -70,24 +65,24 @@ def test_ten_crops_elsewhere_mirror_the_crops() -> None:
 @pytest.mark.parametrize("size", [*SIZES, (500, 375), (37, 41)])
 @pytest.mark.parametrize("fraction", [0.875, 0.9, 0.5])
 def test_inception_protocol_is_slims_bit_for_bit(size: tuple[int, int], fraction: float) -> None:
-    tf = pytest.importorskip("tensorflow")
-    scaled = tf.image.convert_image_dtype(np.asarray(photo(*size)), tf.float32)
-    cropped = tf.image.central_crop(scaled, fraction)
-    resized = tf.raw_ops.ResizeBilinear(images=cropped[None], size=(75, 75), align_corners=False)[0]
-    wanted = tf.multiply(tf.subtract(resized, 0.5), 2.0).numpy()
+    wanted = originals.slim_inception(np.asarray(photo(*size)), 75, fraction)
     np.testing.assert_array_equal(prepare(photo(*size), replace(INCEPTION, central_fraction=fraction)), wanted.transpose(2, 0, 1))
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_vgg_protocol_is_slims_bit_for_bit(size: tuple[int, int]) -> None:
-    tf = pytest.importorskip("tensorflow")
-    width, height = (tf.cast(n, tf.float32) for n in size)
-    scale = 64.0 / tf.minimum(width, height)
-    rows, columns = (int(tf.math.rint(n * scale)) for n in (height, width))
-    resized = tf.raw_ops.ResizeBilinear(images=np.asarray(photo(*size))[None], size=(rows, columns), align_corners=False)[0]
-    top, left = int((rows - 56) / 2), int((columns - 56) / 2)
-    wanted = (resized[top : top + 56, left : left + 56] - tf.constant(VGG.mean)).numpy()
+    wanted = originals.slim_vgg(np.asarray(photo(*size)), 64, 56)
     np.testing.assert_array_equal(prepare(photo(*size), VGG), wanted.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_keras_protocol_is_tensornets_within_a_level(size: tuple[int, int], tmp_path: Path) -> None:
+    cv2 = pytest.importorskip("cv2")
+    photo(*size).save(tmp_path / "photo.png")
+    crops = originals.tensornets_crops(originals.tensornets_pixels(tmp_path / "photo.png", 64, cv2), 56)
+    wanted = originals.tensornets_scaled("keras_resnet", crops).transpose(0, 3, 1, 2)
+    assert np.abs(prepare_ten(photo(*size), KERAS) - wanted).max() < 1.0001  # of 255, after a subtraction that rounds
+    assert np.abs(prepare(photo(*size), KERAS) - wanted[0]).max() < 1.0001
 
 
 def test_keras_protocol_crops_down_reverses_channels_and_subtracts_in_their_order() -> None:
@@ -194,14 +189,6 @@ def test_exif_orientation_is_left_alone(tmp_path: Path) -> None:
     assert open_image(tmp_path / "turned.jpg").size == (120, 90)
 
 
-def png_of(width: int, height: int) -> bytes:
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
-
-
 @pytest.mark.parametrize("side", [10_000, 60_000])
 def test_a_decompression_bomb_is_a_file_error(tmp_path: Path, side: int) -> None:
     (tmp_path / "bomb.png").write_bytes(png_of(side, side))
@@ -234,6 +221,17 @@ def test_every_truncation_is_a_file_error_or_an_image(tmp_path: Path, suffix: st
             assert open_image(path).mode == "RGB"
         except FileError as error:
             assert error.where == str(path)
+
+
+def test_photos_in_memory_and_open_files_are_read_as_files_are(tmp_path: Path) -> None:
+    path = tmp_path / "photo.jpg"
+    photo(40, 30).save(path)
+    wanted = np.asarray(open_image(path))
+    for source in (path.read_bytes(), BytesIO(path.read_bytes())):
+        np.testing.assert_array_equal(np.asarray(open_image(source)), wanted)
+    with pytest.raises(FileError, match="none of JPEG") as caught:
+        open_image(b"not an image")
+    assert caught.value.where is None
 
 
 def test_a_missing_file_is_a_file_error(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def open_photos(path: Path, *, imagenet: bool, classes: int, labels: Path | None
     validation = imagenet and _is_validation(found.candidates)
     if labels is not None:
         found = relabelled(found, read_labels(labels))
-    elif found.beside and not all(candidate.labels for candidate in found.candidates):
+    elif found.beside and not any(candidate.labels for candidate in found.candidates):
         found = relabelled(found, devkit_beside(found))
     if not any(candidate.labels and candidate.place for candidate in found.candidates):
         reasons = sorted({candidate.why for candidate in found.candidates})

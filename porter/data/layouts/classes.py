@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 
@@ -12,6 +11,8 @@ from porter.errors import FileError, UsageError
 
 _WNID = re.compile(r"(n\d{8})(?![0-9A-Za-z])")
 _LISTED = 5
+_SHARED = ("cardigan", "crane", "maillot")
+"""First names of two classes each in the devkit's meta.mat: a dog and a garment, a bird and a machine, two swimsuits."""
 
 
 def wnid_label(text: str) -> int | None:
@@ -86,9 +87,11 @@ def listed(names: Sequence[str]) -> str:
 
 
 def _imagenet_label(text: str) -> int | None:
-    """By wnid, or by the first of a class's names (`tench, Tinca tinca`) where just one class has it."""
+    """By wnid, by the name of a class, or by the first of its names (`tench, Tinca tinca`)."""
     label = wnid_label(text)
-    return label if label is not None else _by_name().get(_plain(text.partition(",")[0]))
+    if label is not None:
+        return label
+    return _by_name().get(_plain(text), _by_name().get(_plain(text.partition(",")[0])))
 
 
 def _plain(name: str) -> str:
@@ -103,8 +106,5 @@ def _by_wnid() -> dict[str, int]:
 
 @lru_cache(maxsize=1)
 def _by_name() -> dict[str, int]:
-    """Without the names that two classes share once case is put aside: Cardigan the dog and cardigan the garment."""
-    found = defaultdict(list)
-    for index, entry in enumerate(imagenet_classes()):
-        found[_plain(entry.name)].append(index)
-    return {name: indices[0] for name, indices in found.items() if len(indices) == 1}
+    names = {_plain(entry.name): index for index, entry in enumerate(imagenet_classes())}
+    return {name: index for name, index in names.items() if name not in _SHARED}

@@ -35,11 +35,13 @@ class Listing(NamedTuple):
     Attributes:
         photos: in the order of their names.
         folders: those in it, empty ones too.
+        others: files in it that are no photos.
         excluded: folders that are not entered, with the reason.
     """
 
     photos: list[Photograph]
     folders: list[str]
+    others: list[str]
     excluded: tuple[Failure, ...]
 
 
@@ -54,6 +56,7 @@ def list_photos(folder: Path) -> Listing:
     """
     photos: list[Photograph] = []
     folders: list[str] = []
+    others: list[str] = []
     excluded: list[Failure] = []
     waiting = [(str(folder), "")]
     while waiting:
@@ -71,8 +74,10 @@ def list_photos(folder: Path) -> Listing:
                 waiting.append((entry.path, f"{name}/"))
             elif is_photo(name):
                 photos.append(Photograph(name, entry.path, "" if entry.is_file() else "a broken link, or no regular file"))
+            elif not prefix:
+                others.append(name)
     photos.sort()
-    return Listing(photos, sorted(folders), tuple(sorted(excluded, key=lambda failure: failure.name)))
+    return Listing(photos, sorted(folders), sorted(others), tuple(sorted(excluded, key=lambda failure: failure.name)))
 
 
 def contents(folder: Path) -> tuple[list[str], list[str]]:

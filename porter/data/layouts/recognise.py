@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from porter.data.layouts.classes import listed
@@ -51,22 +52,21 @@ def _inner(path: Path) -> Path:
 
 
 def _in_folder(path: Path, imagenet: bool, classes: int) -> Found:
-    _, files = contents(path)
-    if tables := [path / name for name in files if name.endswith(".parquet")]:
-        return parquet(path, of_one_split(tables), imagenet, classes)
     listing = list_photos(path)
+    if tables := [path / name for name in listing.others if name.endswith(".parquet")]:
+        return parquet(path, of_one_split(tables), imagenet, classes)
     in_folders = sum(bool(photo.folder) for photo in listing.photos)
     numbered = sum(not photo.folder and validation_number(photo.name) is not None for photo in listing.photos)
     if imagenet and numbered > in_folders:
         return flat_folder(path, listing)
     if in_folders:
         return class_folders(path, listing, imagenet, classes)
-    if tars := [path / name for name in files if name.endswith(".tar")]:
+    if tars := [path / name for name in listing.others if name.endswith(".tar")]:
         return _in_tars(path, of_one_split(tars), imagenet, classes)
     seen = [f"{len(listing.photos):,} photos lie in no class folder"] if listing.photos else []
     if listing.folders:
         seen.append(f"no photos in the folders {listed(listing.folders)}")
-    if packed := [name for name in files if name.endswith(_COMPRESSED)]:
+    if packed := [name for name in listing.others if name.endswith(_COMPRESSED)]:
         seen.append(f"compressed files are not read: {listed(packed)}")
     raise FileError("; ".join(seen) or "there are no photos", where=str(path), next=NEXT)
 
@@ -85,7 +85,7 @@ def _in_tars(path: Path, files: Sequence[Path], imagenet: bool, classes: int) ->
         return webdataset(path, shards, imagenet, classes)
     names = [member.name for _, inside in shards for member in inside]
     if imagenet and len(shards) == 1 and any(is_photo(name) and validation_number(name) is not None for name in names):
-        return flat_tar(*shards[0])
+        return replace(flat_tar(*shards[0]), path=path)
     raise FileError(
         f"an archive without labels, neither webdataset nor ImageNet's validation set: it has {listed(names) or 'no files'}",
         where=str(path),

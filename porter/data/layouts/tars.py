@@ -93,7 +93,10 @@ def _require_end(file: io.BufferedReader) -> None:
 
 
 class _Headers:
-    """The file as tarfile may read it: no header that claims much memory, and never back to where it was."""
+    """The file as tarfile may read it: no header that claims much memory, and never back to where it was.
+
+    Members of negative size would keep older versions of tarfile reading the same headers for ever (CVE-2025-8194).
+    """
 
     def __init__(self, file: io.BufferedReader) -> None:
         self._file = file
@@ -102,12 +105,13 @@ class _Headers:
     def read(self, size: int) -> bytes:
         if not 0 <= size <= _MAX_HEADER:
             raise tarfile.ReadError(f"a header of {size:,} bytes")
-        return self._file.read(size)
+        data = self._file.read(size)
+        self._reached = max(self._reached, self._file.tell())
+        return data
 
     def seek(self, offset: int) -> int:
         if offset < self._reached - 1:  # tarfile looks at the last byte before a header
             raise tarfile.ReadError(f"a member of negative size before byte {self._reached:,}")
-        self._reached = max(offset, self._reached)
         return self._file.seek(offset)
 
     def tell(self) -> int:

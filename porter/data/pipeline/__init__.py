@@ -29,12 +29,12 @@ from porter.data.pipeline.workers import Workers
 from porter.data.preprocess import Preprocess, centre_crop, normalise, ten_crops
 from porter.errors import UsageError
 
-__all__ = ["Batch", "batches", "normalise", "shared_chunks"]
+__all__ = ["Batch", "batches", "normalise"]
 
 CHUNK = 16
 """Photos to a chunk, whatever their number and the workers', or another --limit would find nothing in the cache: 500 photos
 keep 16 workers busy, and a chunk's own cost is lost beside the 100 ms that decoding it takes."""
-_BATCHES_AHEAD = 2
+_BATCHES_AHEAD = 1
 
 
 @dataclass(frozen=True)

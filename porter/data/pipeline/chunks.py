@@ -31,8 +31,10 @@ class DamagedChunk(Exception):
 
 @dataclass(frozen=True)
 class Chunk:
-    """Attributes:
-    lasting: whether making it again would give the same: False where a photo could not be read at all.
+    """What a worker made of some photos.
+
+    Attributes:
+        lasting: whether making it again would give the same: False where a photo could not be read at all.
     """
 
     photos: tuple[Resized, ...]

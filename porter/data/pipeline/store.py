@@ -74,7 +74,7 @@ def open_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for part in folder.glob("*.part"):
             with suppress(FileNotFoundError):  # its maker was quicker
-                if time.time() - part.stat().st_mtime > _FORGOTTEN_S:
+                if time.time() - part.lstat().st_mtime > _FORGOTTEN_S:
                     part.unlink()
     except OSError as error:
         raise FileError(f"cannot be used as a cache: {error.strerror}", where=str(folder), next="choose another --cache") from None

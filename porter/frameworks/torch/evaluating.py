@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from porter.data.preprocess import Preprocess
@@ -40,7 +41,7 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precisi
         ordered = values if protocol.channels == "rgb" else values.flip(-1)
         return ((ordered - mean) / std).permute(0, 3, 1, 2)
 
-    def classify(pixels: Array) -> Array:
+    def classify(pixels: NDArray[Any]) -> Array:
         given = torch.from_numpy(pixels)
         if target.type == "cuda":
             given = given.pin_memory().to(target, non_blocking=True)
@@ -48,7 +49,7 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precisi
             images = normalised(given)
             with reduced:
                 logits = _value(model, images, tap)
-            found: Array = logits.float().cpu().numpy()
+            found: Array = logits.flatten(1).float().cpu().numpy()
         return found
 
     return classify

@@ -12,15 +12,19 @@ from porter.frameworks import get_framework
 from tests.evaluation.protocols import PROTOCOLS, pixels_of
 
 FRAMEWORK = get_framework("torch")
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 
 
 class Shows(nn.Module):
     """Gives its input, and what it was asked in."""
 
+    allowed: tuple[bool, bool]
+    channels_last: bool
+    inference: bool
+
     def __init__(self) -> None:
         super().__init__()
         self.head = nn.Flatten()
-        self.layout = self.allowed = None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.channels_last = x.is_contiguous(memory_format=torch.channels_last)
@@ -31,9 +35,10 @@ class Shows(nn.Module):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
 @pytest.mark.parametrize("crops", [1, 10])
-def test_pixels_are_scaled_as_porter_data_does_to_the_last_bit(protocol: Preprocess, crops: int) -> None:
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
+def test_pixels_are_scaled_as_porter_data_does_to_the_last_bit(protocol: Preprocess, crops: int, device: str) -> None:
     pixels = pixels_of(protocol, photos=3, crops=crops)
-    got = FRAMEWORK.classifier(Shows(), protocol, "cpu", "fp32")(pixels)
+    got = FRAMEWORK.classifier(Shows(), protocol, device, "fp32")(pixels)
     wanted = normalise(pixels, protocol).reshape(3 * crops, -1)
     assert got.dtype == np.float32 and np.array_equal(got, wanted)
 

@@ -1,0 +1,1 @@
+"""`porter report`: what a port's records hold, as one HTML page."""

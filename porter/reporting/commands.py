@@ -1,0 +1,68 @@
+"""The commands that make a port, and what its report shows, again."""
+
+from __future__ import annotations
+
+import shlex
+
+from porter.evaluation.results import Evaluation
+from porter.port import Record
+from porter.reporting.records import Contents
+
+
+def convert(record: Record, folder: str) -> str:
+    """`porter convert` with the options that the record tells of."""
+    options = ["--from", record.zoo, "--to", record.framework, "--weights", record.source.file, "--out", folder]
+    if record.padding != "shipped":
+        options += ["--padding", record.padding]
+    size, native = record.input.size, record.input.native_size
+    if size is None and any(pad.kind in ("dynamic pad layer", "composition") for pad in record.pads):
+        options += ["--input-size", "any"]
+    elif size is not None and size != native:
+        options += ["--input-size", "{}x{}".format(*size)]
+    if record.dtype != "float32":
+        options += ["--dtype", record.dtype]
+    if record.background:
+        options.append("--keep-background")
+    if record.stock_class is not None:
+        options.append("--stock")
+    if record.folded is not None:
+        options.append("--fold-bn")
+    for mapped in record.mapped:
+        options += ["--map", mapped]
+    return _line("convert", record.variant, *options)
+
+
+def verify(record: Record, folder: str) -> str:
+    return _line("verify", folder, "--weights", record.source.file, "--float64", "--layers")
+
+
+def evaluate(folder: str, found: Evaluation | None) -> str:
+    """`porter eval` as it was run; where it was not, with the source beside the port."""
+    if found is None:
+        return _line("eval", folder, "--source", "--data", "PATH")
+    options = ["--source"] if found.source is not None else []
+    if found.crops != 1:
+        options += ["--crops", str(found.crops)]
+    if found.precision != "fp32":
+        options += ["--precision", found.precision]
+    if found.device != "cpu":
+        options += ["--device", found.device]
+    return _line("eval", folder, *options, "--data", found.photos[0])
+
+
+def study(record: Record, folder: str) -> str:
+    options = ("--from", record.zoo, "--weights", record.source.file, "--port", folder, "--data", "PATH")
+    return _line("study", "padding", record.variant, *options)
+
+
+def reproduce(contents: Contents, folder: str) -> list[str]:
+    """Every command, in the order to type them."""
+    record = contents.record
+    lines = [convert(record, folder), verify(record, folder), evaluate(folder, contents.evaluation)]
+    if contents.study is not None:
+        lines.append(study(record, folder))
+    return [*lines, _line("report", folder)]
+
+
+def _line(*words: str) -> str:
+    return shlex.join(("porter", *words))

@@ -1,0 +1,141 @@
+"""The report as one HTML page. It needs no network and no script, and everything from a record is escaped by the template."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+from hashlib import sha256
+from importlib.resources import files
+from math import isfinite
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from porter.evaluation.results import Evaluation
+from porter.port import Pad, Record
+from porter.reporting import commands
+from porter.reporting.photos import label_name, logit_name, show
+from porter.reporting.plots.accuracy import Measured, plot_accuracy
+from porter.reporting.plots.logits import finite_pairs, largest_distance, plot_logits
+from porter.reporting.plots.nodes import plot_nodes, written
+from porter.reporting.plots.study import plot_study
+from porter.reporting.records import Contents, Number
+from porter.reporting.words import conclude, facts, preprocessing, warn
+
+WIDE, NARROW = 700, 340
+"""What drawings are made for, in px: the column, and the column on a phone."""
+LISTED = 20
+"""Of photos that failed or differ, how many are named."""
+
+
+def page(contents: Contents) -> str:
+    """The whole page, the same for the same contents."""
+    style = Markup(files("porter.reporting").joinpath("templates/style.css").read_text(encoding="utf-8"))
+    digest = b64encode(sha256(style.encode()).digest()).decode("ascii")
+    return _environment(contents.record).get_template("page.html").render(style=style, style_digest=digest, **_parts(contents))
+
+
+def sections(contents: Contents) -> dict[str, bool]:
+    """What a report can show, to whether these contents have it."""
+    details = contents.details
+    return {
+        "errors": contents.comparison is not None,
+        "pads": bool(contents.record.pads),
+        "logits": bool(details.pairs),
+        "accuracy": contents.evaluation is not None,
+        "study": contents.study is not None,
+        "photos": bool(details.photos),
+        "preprocessing": contents.record.preprocess is not None,
+    }
+
+
+def missing(contents: Contents) -> list[tuple[str, str]]:
+    """What is not there, in words, and the command that makes it."""
+    record, name = contents.record, contents.folder.resolve().name
+    evaluate = commands.evaluate(name, None)
+    makers = {
+        "errors": ("The error of every node", f"{commands.convert(record, name)} --check --overwrite"),
+        "logits": ("The logits of source and port over photos", evaluate),
+        "accuracy": ("The accuracy", evaluate),
+        "study": ("The padding study", commands.study(record, name)),
+        "photos": ("Sample photos with what both frameworks see", evaluate),
+    }
+    there = sections(contents)
+    return [maker for section, maker in makers.items() if not there[section]]
+
+
+def _environment(record: Record) -> Environment:
+    made = Environment(
+        loader=PackageLoader("porter.reporting"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    made.filters |= {
+        "distance": written,
+        "percent": _percent,
+        "label_name": partial(label_name, record=record),
+        "logit_name": partial(logit_name, record=record),
+    }
+    return made
+
+
+def _parts(contents: Contents) -> dict[str, Any]:
+    record, found, details, measured = contents.record, contents.comparison, contents.details, contents.evaluation
+    pairs = details.pairs or ()
+    return {
+        "record": record,
+        "conclusion": conclude(contents),
+        "warnings": warn(contents),
+        "facts": facts(record),
+        "ignored": _counted(record.tensors.ignored),
+        "comparison": found,
+        "node_plots": found and _both(lambda width: plot_nodes(found.nodes, found.worst, width)),
+        "pads": [pad for pad in record.pads if not _trivial(pad)],
+        "trivial_pads": [pad.site for pad in record.pads if _trivial(pad)],
+        "pairs": len(finite_pairs(pairs)),
+        "largest_distance": largest_distance(pairs),
+        "logit_plot": plot_logits(pairs) if pairs else None,
+        "evaluation": measured,
+        "published": measured and _published(measured),
+        "accuracy_plots": measured and _both(lambda width: plot_accuracy(_rows(measured), width)),
+        "study": contents.study,
+        "study_plots": contents.study and _both(partial(plot_study, contents.study)),
+        "photos": [show(photo, record) for photo in details.photos or ()],
+        "steps": preprocessing(record.preprocess) if record.preprocess else (),
+        "commands": commands.reproduce(contents, contents.folder.resolve().name),
+        "missing": missing(contents),
+        "listed": LISTED,
+    }
+
+
+def _both(draw: Callable[[int], Markup]) -> dict[str, Markup]:
+    """A drawing for a wide screen, and one for a phone; the style sheet shows the one that fits."""
+    return {"wide": draw(WIDE), "narrow": draw(NARROW)}
+
+
+def _trivial(pad: Pad) -> bool:
+    """Whether a site pads nothing on either side, which needs no explanation."""
+    return pad.kind == "native" and pad.source == pad.realised == "valid"
+
+
+def _counted(reasons: Mapping[str, str]) -> dict[str, int]:
+    return dict(Counter(reasons.values()))
+
+
+def _rows(measured: Evaluation) -> list[Measured]:
+    rows = [Measured("port", measured.accuracy.top1, measured.accuracy.ci95)]
+    if measured.source is not None:
+        rows.insert(0, Measured("source", measured.source.accuracy.top1, measured.source.accuracy.ci95))
+    top1 = _published(measured).get("top1")
+    return rows if top1 is None else [*rows, Measured("published", top1, None)]
+
+
+def _published(measured: Evaluation) -> dict[str, float]:
+    """The published accuracies that are numbers, by `top1` and `top5`."""
+    values = {name: (measured.published or {}).get(name) for name in ("top1", "top5")}
+    return {name: float(value) for name, value in values.items() if isinstance(value, int | float) and 0 <= value <= 100}
+
+
+def _percent(value: Number) -> str:
+    return "–" if value is None or not isfinite(value) else f"{value:.2f}"

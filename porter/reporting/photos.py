@@ -1,0 +1,90 @@
+"""The sample photos of an evaluation, ready to be shown."""
+
+from __future__ import annotations
+
+import warnings
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import zip_longest
+
+from porter.data.labels import Label, class_label
+from porter.port import Record
+from porter.reporting.records import Guess, SamplePhoto
+
+MAX_THUMBNAIL_SIDE = 128
+MAX_THUMBNAIL_CHARACTERS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A JPEG as a data: address, with its size in pixels."""
+
+    address: str
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What both frameworks have at one place of their top-5, and whether that is another class."""
+
+    source: Guess | None
+    port: Guess | None
+    differs: bool
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A photo as the page shows it; without `compared`, the source was not run."""
+
+    name: str
+    labels: str
+    thumbnail: Thumbnail | None
+    ranks: tuple[Rank, ...]
+    compared: bool
+
+
+def show(photo: SamplePhoto, record: Record) -> Shown:
+    source = photo.source or ()
+    ranks = tuple(
+        Rank(one, other, photo.source is not None and (one and one.index) != (other and other.index))
+        for one, other in zip_longest(source, photo.port)
+    )
+    labels = ", ".join(label_name(label, record) for label in photo.labels)
+    return Shown(photo.name, labels, thumbnail(photo.thumbnail), ranks, photo.source is not None)
+
+
+def label_name(index: int, record: Record) -> str:
+    """The class of a photo's label, which is counted without a background row."""
+    return _name(index, class_label(index, record.labels) if index >= 0 else None)
+
+
+def logit_name(index: int, record: Record) -> str:
+    """The class of one of the port's logits."""
+    return _name(index, class_label(index, record.labels, record.background) if index >= 0 else None)
+
+
+def _name(index: int, found: Label | None) -> str:
+    return found.name if found else f"class {index}"
+
+
+def thumbnail(text: str | None) -> Thumbnail | None:
+    """The JPEG in a record; None where it is no JPEG of at most 128 pixels a side. It is encoded anew, so that nothing but
+    base64 reaches the page, and not decoded beyond its header.
+    """
+    from PIL import Image
+
+    if text is None or len(text) > MAX_THUMBNAIL_CHARACTERS:
+        return None
+    try:
+        held = b64decode(text, validate=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with Image.open(BytesIO(held), formats=("JPEG",)) as image:
+                width, height = image.size
+    except Exception:  # Pillow's plugins let through whatever they trip over (porter.data.preprocess.open_image)
+        return None
+    if max(width, height) > MAX_THUMBNAIL_SIDE:
+        return None
+    return Thumbnail(f"data:image/jpeg;base64,{b64encode(held).decode('ascii')}", width, height)

@@ -1,0 +1,56 @@
+"""Top-1 of source and port with their intervals, beside the published figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from markupsafe import Markup
+
+from porter.reporting.svg import Element, Scale, drawing, element, label, line, round_ticks
+
+LEFT, RIGHT, TOP, ROW, BOTTOM = 78, 58, 10, 34, 42
+TICKS = 6
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row: top-1 in percent, with its 95 % interval where it was measured here."""
+
+    name: str
+    top1: float
+    interval: tuple[float, float] | None
+
+
+def plot_accuracy(rows: Sequence[Measured], width: int) -> Markup:
+    """One row each: a dot with its interval where there is one, a diamond for a figure without."""
+    height = TOP + ROW * len(rows) + BOTTOM
+    shown = [row for row in rows if isfinite(row.top1)]
+    values = [value for row in shown for value in (row.top1, *(row.interval or ())) if isfinite(value)] or [0.0, 100.0]
+    margin = max(0.5, (max(values) - min(values)) * 0.1)
+    low, high = max(0.0, min(values) - margin), min(100.0, max(values) + margin)
+    across = Scale(low, high, LEFT, width - RIGHT)
+    base = height - BOTTOM
+    parts: list[Element] = []
+    for tick in round_ticks(low, high, TICKS if width > 500 else TICKS // 2):
+        parts += [line(across(tick), TOP, across(tick), base, "grid"), label(across(tick), base + 16, f"{tick:g}", "middle")]
+    parts.append(label((LEFT + width - RIGHT) / 2, height - 6, "top-1 accuracy, %", "middle"))
+    for index, row in enumerate(shown):
+        parts += _row(row, across, TOP + ROW * (index + 0.5), width)
+    described = "; ".join(f"{row.name} {row.top1:.2f}{_between(row)}" for row in shown)
+    return drawing(width, height, "Top-1 accuracy in percent", f"{described}.", *parts)
+
+
+def _row(row: Measured, across: Scale, y: float, width: int) -> list[Element]:
+    x = across(row.top1)
+    parts = [label(LEFT - 12, y + 4, row.name, "end"), label(width - RIGHT + 12, y + 4, f"{row.top1:.2f}", "start", "label strong")]
+    if row.interval is None or not all(map(isfinite, row.interval)):
+        return [*parts, element("path", d=f"M{x:.2f} {y - 7:.2f}l6 7l-6 7l-6 -7z", class_="diamond")]
+    low, high = across(row.interval[0]), across(row.interval[1])
+    ends = [line(end, y - 5, end, y + 5, "interval") for end in (low, high)]
+    return [*parts, line(low, y, high, y, "interval"), *ends, element("circle", cx=x, cy=y, r=4.5, class_="dot")]
+
+
+def _between(row: Measured) -> str:
+    return "" if row.interval is None else f", 95 % interval {row.interval[0]:.2f} to {row.interval[1]:.2f}"

@@ -1,0 +1,129 @@
+"""How far every node of a port is from its source, in the order of computation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from math import ceil, floor, isfinite, log10
+
+from markupsafe import Markup
+
+from porter.reporting.records import NodeError, Number
+from porter.reporting.svg import CHARACTER, Element, Scale, drawing, element, fitted, label, line
+
+HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300, 46, 10, 34, 42
+BAND = 28
+"""Height of the bands for what a logarithm has no place for: zero below, values that are not finite above."""
+MAX_DECADES = 8
+"""Between labelled lines' first and last, at most so many steps."""
+
+
+def plot_nodes(nodes: Sequence[NodeError], worst: NodeError, width: int) -> Markup:
+    """Relative L2 distance of each node on a log scale, with the limit, the worst node named and those beyond the limit crossed.
+
+    A node that is equal bit for bit stands in a row of its own marked 0, one that is not finite in a row marked ∞.
+    """
+    across = Scale(0, max(1, len(nodes) - 1), LEFT + 6, width - RIGHT - 6)
+    values = [value for node in nodes for value in (node.rel_l2, node.limit) if _on_log(value)]
+    decades = [log10(value) for value in values if value is not None] or [-16.0, -10.0]
+    low, high = floor(min(decades)), max(ceil(max(decades)), floor(min(decades)) + 1)
+    bottom = HEIGHT - BOTTOM - (BAND if any(node.rel_l2 == 0 for node in nodes) else 0)
+    top = TOP + (BAND if any(not _finite(node.rel_l2) for node in nodes) else 0)
+    down = Scale(low, high, bottom, top)
+    places = [(across(index), _height(node.rel_l2, down, top, bottom)) for index, node in enumerate(nodes)]
+    parts = [
+        *_grid(low, high, down, width),
+        *([_special(bottom + BAND / 2, "0", width)] if bottom < HEIGHT - BOTTOM else []),
+        *([_special(top - BAND / 2, "∞", width)] if top > TOP else []),
+        *_groups(nodes, across, width),
+        *_limit(nodes, across, down, width),
+        *(_mark(node, x, y) for node, (x, y) in zip(nodes, places, strict=True)),
+        *_named(worst, *places[nodes.index(worst)], width),
+    ]
+    beyond = sum(not node.ok for node in nodes)
+    zeros = sum(node.rel_l2 == 0 for node in nodes)
+    description = (
+        f"{len(nodes)} nodes from the input to the output. The worst is {worst.path} at {written(worst.rel_l2)}; "
+        f"{zeros} are exactly equal; {beyond} are beyond the limit."
+    )
+    return drawing(width, HEIGHT, "Relative L2 distance of each node from the source", description, *parts)
+
+
+def written(value: Number) -> str:
+    """As the command line prints distances."""
+    if value is None or not isfinite(value):
+        return "not finite"
+    return "0" if value == 0 else f"{value:.1e}"
+
+
+def _finite(value: Number) -> bool:
+    return value is not None and isfinite(value) and value >= 0
+
+
+def _on_log(value: Number) -> bool:
+    return value is not None and isfinite(value) and value > 0
+
+
+def _height(value: Number, down: Scale, top: float, bottom: float) -> float:
+    if value is None or not _finite(value):
+        return top - BAND / 2
+    return bottom + BAND / 2 if value == 0 else down(log10(value))
+
+
+def _grid(low: int, high: int, down: Scale, width: int) -> list[Element]:
+    step = max(1, ceil((high - low) / MAX_DECADES))
+    parts = []
+    for decade in range(low, high + 1, step):
+        y = down(decade)
+        parts += [line(LEFT, y, width - RIGHT, y, "grid"), label(LEFT - 6, y + 4, f"1e{decade}", "end")]
+    return parts
+
+
+def _special(y: float, text: str, width: int) -> Element:
+    return element("g", line(LEFT, y, width - RIGHT, y, "grid dotted"), label(LEFT - 6, y + 4, text, "end"))
+
+
+def _groups(nodes: Sequence[NodeError], across: Scale, width: int) -> list[Element]:
+    """The graph's stages below the axis, by the first part of each path; names that would touch the one before are left out."""
+    parts: list[Element] = []
+    index, free = 0, 0.0
+    for name, members in groupby(nodes, key=lambda node: node.path.split("/", 1)[0]):
+        count = sum(1 for _ in members)
+        if index:
+            parts.append(line(across(index - 0.5), HEIGHT - BOTTOM, across(index - 0.5), HEIGHT - BOTTOM + 5, "axis"))
+        shown = fitted(name, 96)
+        half = len(shown) * CHARACTER / 2
+        centre = min(max((across(index) + across(index + count - 1)) / 2, LEFT + half), width - RIGHT - half)
+        if centre - half >= free:
+            parts.append(label(centre, HEIGHT - BOTTOM + 20, shown, "middle"))
+            free = centre + half + CHARACTER
+        index += count
+    return [line(LEFT, HEIGHT - BOTTOM, width - RIGHT, HEIGHT - BOTTOM, "axis"), *parts]
+
+
+def _limit(nodes: Sequence[NodeError], across: Scale, down: Scale, width: int) -> list[Element]:
+    """The limit as a line of steps, since in float32 every node has its own."""
+    known = [(index, log10(node.limit)) for index, node in enumerate(nodes) if node.limit is not None and _on_log(node.limit)]
+    if not known:
+        return []
+    steps = [f"M{LEFT} {down(known[0][1]):.2f}"]
+    for index, decade in known:
+        steps.append(f"H{across(index - 0.5):.2f}V{down(decade):.2f}")
+    path = element("path", d="".join([*steps, f"H{width - RIGHT}"]), class_="limit")
+    limits = {node.limit for node in nodes if _on_log(node.limit)}
+    text = f"limit {written(limits.pop())}" if len(limits) == 1 else "limit of each node"
+    return [path, label(width - RIGHT, down(known[-1][1]) - 6, text, "end", "label limit-label")]
+
+
+def _mark(node: NodeError, x: float, y: float) -> Element:
+    title = element("title", text=f"{node.path}: {written(node.rel_l2)}")
+    if not node.ok:
+        return element("path", title, d=f"M{x - 4:.2f} {y - 4:.2f}l8 8m0 -8l-8 8", class_="cross")
+    return element("circle", title, cx=x, cy=y, r=2.4, class_="zero" if node.rel_l2 == 0 else "dot")
+
+
+def _named(worst: NodeError, x: float, y: float, width: int) -> list[Element]:
+    text = f"{fitted(worst.path, width - LEFT - RIGHT - 90)} {written(worst.rel_l2)}"
+    half = len(text) * CHARACTER / 2
+    centre = min(max(x, LEFT + half), width - RIGHT - half)
+    return [element("circle", cx=x, cy=y, r=5, class_="ring"), label(centre, y - 10, text, "middle", "label named")]

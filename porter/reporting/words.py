@@ -1,0 +1,159 @@
+"""What a report says in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from porter.data.preprocess import Preprocess
+from porter.port import Record
+from porter.reporting.plots.nodes import written
+from porter.reporting.records import Comparison, Contents
+from porter.verification.source import OwnBuild
+
+Standing = Literal["proved", "unproved", "differs"]
+
+_KERNELS: Mapping[str, str] = {
+    "pil_bilinear": "Pillow’s antialiased bilinear kernel, on bytes",
+    "pil_bicubic": "Pillow’s antialiased bicubic kernel, on bytes",
+    "opencv_cubic": "OpenCV’s cubic kernel, not antialiased, on bytes",
+    "tf1_bilinear": "TensorFlow 1’s bilinear kernel, not antialiased and without half-pixel centres, on floats",
+}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A term and what it is; `literal` for what is copied rather than read."""
+
+    term: str
+    text: str
+    literal: bool = False
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """The verdict of a report: where the port stands, in a word and in a sentence."""
+
+    standing: Standing
+    word: str
+    sentence: str
+
+
+def conclude(contents: Contents) -> Conclusion:
+    """What the comparison in port.json proves."""
+    record, found = contents.record, contents.comparison
+    if found is None:
+        return Conclusion("unproved", "Not proved", f"Port and source were not compared ({record.check}).")
+    figures = _figures(found)
+    if not found.holds:
+        place = found.first_bad.path if found.first_bad else next((node.path for node in found.nodes if not node.ok), None)
+        first = "" if place is None else f" {place} is the first node that differs."
+        return Conclusion("differs", "Differs", f"The port does not compute the function of {found.reference}.{first} {figures}")
+    if found.reference == OwnBuild.name or record.check != "passed":
+        return Conclusion("unproved", "Not proved", f"The port agrees with porter’s own build of the source alone. {figures}")
+    first = f"The shipped pads were proved against {found.shipped.reference}. " if found.shipped else ""
+    return Conclusion("proved", "Proved", f"{first}The port computes the same function as {found.reference}. {figures}")
+
+
+def _figures(found: Comparison) -> str:
+    sizes = " and ".join(f"{rows}×{columns}" for rows, columns in found.sizes)
+    equal = "the same in both" if found.logits.argmax_equal else "not the same in both"
+    return (
+        f"Compared in {found.dtype} on {found.inputs} inputs of {sizes}: {len(found.nodes)} nodes, the worst {found.worst.path} "
+        f"at a relative L2 distance of {written(found.worst.rel_l2)}; the logits {written(found.logits.rel_l2)}, "
+        f"their largest {equal}."
+    )
+
+
+def warn(contents: Contents) -> list[str]:
+    """What a reader has to know before using the port."""
+    record, found = contents.record, contents.comparison
+    said = []
+    if found is not None and found.uncompared:
+        said.append(f"Not compared, since the source does not show them: {', '.join(found.uncompared)}.")
+    if record.input.size is not None:
+        said.append("The pads are right at an input of {}×{} alone; the port refuses others.".format(*record.input.size))
+    if record.padding == "trained":
+        said.append("The pads are those that the weights were trained with, not those that the zoo ships.")
+    if found is not None and found.shipped is not None:
+        moved = found.shipped
+        said.append(
+            f"The pads of training move the logits of {moved.reference} by {written(moved.rel_l2)} (relative L2), "
+            f"and the largest of them on {moved.argmax_differ} of {moved.images} inputs."
+        )
+    if record.background:
+        said.append("Row 0 of the logits is the background class; every label stands one row later.")
+    if record.licence is not None and "NC" in record.licence:
+        said.append(f"The weights are licensed {record.licence}: not for commercial use.")
+    return said
+
+
+def facts(record: Record) -> list[Fact]:
+    """What was ported."""
+    rows, columns = record.input.native_size
+    at = "any size" if record.input.size is None else "{}×{} only".format(*record.input.size)
+    shape = f"N×{record.input.channels}×H×W" if record.input.layout == "NCHW" else f"N×H×W×{record.input.channels}"
+    lists = record.tensors
+    found = [
+        Fact("Variant", f"{record.variant}, of {record.architecture}"),
+        Fact("From", record.zoo),
+        Fact("To", f"{record.framework}, stored as {record.dtype}"),
+        Fact("Weights file", f"{record.source.file}, {record.source.format}"),
+        Fact("Its sha256", record.source.sha256, literal=True),
+        *(Fact("Note", note) for note in record.source.notes),
+        Fact("Licence", record.licence or "not recorded"),
+        *(Fact(f"sha256 of {name}", digest, literal=True) for name, digest in record.model.items()),
+        Fact("Input", f"{shape}, {at}; designed for {rows}×{columns}"),
+        Fact("Output", _output(record)),
+        Fact("Classes", _classes(record)),
+        Fact("Tensors", f"{len(lists.used)} used, {len(lists.ignored)} ignored, {len(lists.filled)} filled with a constant"),
+        Fact("Pads", "as the zoo ships them" if record.padding == "shipped" else "as trained"),
+    ]
+    if record.folded is not None:
+        found.append(Fact("Batch norms", f"{len(record.folded)} folded into the layers before them"))
+    if record.stock_class is not None:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in record.stock_arguments.items())
+        absorbed = f"; {len(record.absorbed)} biases absorbed into the means of the norms after them" if record.absorbed else ""
+        found.append(Fact("Stock class", f"{record.stock_class}({arguments}){absorbed}"))
+    return [*found, Fact("Versions", ", ".join(f"{name} {version}" for name, version in record.versions.items()))]
+
+
+def _output(record: Record) -> str:
+    shape = f"N×{record.classes} {record.output}"
+    return shape if record.activation is None else f"{shape}; the source’s {record.activation} is taken off"
+
+
+def _classes(record: Record) -> str:
+    of_file = f" of the file’s {record.source_classes}" if record.classes != record.source_classes else ""
+    return f"{record.classes}{of_file}, {record.labels or 'without a known label map'}"
+
+
+def preprocessing(protocol: Preprocess) -> list[str]:
+    """The steps from a photo to the model's input, in order."""
+    steps = ["Decode to 8-bit RGB. The EXIF orientation is not applied."]
+    if protocol.central_fraction is not None:
+        steps.append(f"Keep the central {100 * protocol.central_fraction:g} % of height and width.")
+    target = (
+        f"Resize the shorter side to {protocol.size} pixels, keeping the aspect ratio"
+        if protocol.resize == "shorter_side"
+        else f"Resize to {protocol.size}×{protocol.size} pixels, whatever the aspect ratio"
+    )
+    steps.append(f"{target}, with {_KERNELS[protocol.interpolation]}.")
+    if protocol.crop is not None:
+        steps.append(f"Keep the {protocol.crop}×{protocol.crop} pixels at the centre.")
+    if protocol.channels == "bgr":
+        steps.append("Reverse the channels to blue, green, red.")
+    if protocol.divide != 1:
+        steps.append(f"Divide by {protocol.divide:g}.")
+    if protocol.mean != (0.0, 0.0, 0.0):
+        steps.append(f"Subtract {_triple(protocol.mean)}.")
+    if protocol.std != (1.0, 1.0, 1.0):
+        steps.append(f"Divide by {_triple(protocol.std)}.")
+    return steps
+
+
+def _triple(values: tuple[float, float, float]) -> str:
+    if len(set(values)) == 1:
+        return f"{values[0]:g}"
+    return f"{values[0]:g}, {values[1]:g} and {values[2]:g}, channel by channel"

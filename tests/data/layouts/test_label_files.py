@@ -1,0 +1,104 @@
+"""Labels of ImageNet's validation photos: the devkit's, whose ids are in no order, and ReaL's."""
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from porter.data.layouts.label_files import read_labels
+from porter.errors import FileError
+from tests.data.layouts import making
+from tests.data.layouts.making import PHOTOS, WNIDS, id_of, label_of
+
+EXPECTED = tuple((label_of(number),) for number in range(1, PHOTOS + 1))
+TRUTH = "data/ILSVRC2012_validation_ground_truth.txt"
+
+
+def test_the_devkit_is_read_in_every_form(devkit: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "ILSVRC2012_devkit_t12.tar.gz"
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(devkit, "ILSVRC2012_devkit_t12")
+    for path in (devkit, devkit / "data", devkit / TRUTH, archive, tmp_path):
+        assert read_labels(path) == ("the devkit", EXPECTED)
+
+
+def test_ids_are_no_class_indices(devkit: Path) -> None:
+    ids = (devkit / TRUTH).read_text().split()
+    assert sum(int(number) - 1 == label for number, (label,) in zip(ids, EXPECTED, strict=True)) < PHOTOS // 100
+
+
+def test_reals_lists_are_read(real: Path) -> None:
+    name, labels = read_labels(real)
+    assert (name, len(labels), labels[0], labels[2]) == ("ReaL", PHOTOS, (7, 8), ())
+
+
+def test_a_ground_truth_alone_does_not_say_which_classes_its_ids_are(devkit: Path, tmp_path: Path) -> None:
+    shutil.copy(devkit / TRUTH, tmp_path)
+    with pytest.raises(FileError, match="has to stand beside") as caught:
+        read_labels(tmp_path)
+    assert caught.value.where == str(tmp_path / "meta.mat")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "50,000 numbers expected"),
+        ("1\n" * (PHOTOS - 1), "50,000 numbers expected"),
+        ("1\n" * (PHOTOS - 1) + "x", "50,000 numbers expected"),
+        ("1\n" * (PHOTOS - 1) + "²", "50,000 numbers expected"),
+        ("1\n" * (PHOTOS - 1) + "1001", "ids are from 1 to 1000, got 1001"),
+        ("0\n" * PHOTOS, "ids are from 1 to 1000, got 0"),
+        (" " * (9 << 20), "more than"),
+    ],
+)
+def test_a_broken_ground_truth_is_refused(content: str, message: str, devkit: Path, tmp_path: Path) -> None:
+    shutil.copytree(devkit, tmp_path, dirs_exist_ok=True)
+    (tmp_path / TRUTH).write_text(content)
+    with pytest.raises(FileError, match=message):
+        read_labels(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"WNID": WNIDS[5]}, {"WNID": "n99999999"}, {"ILSVRC2012_ID": 1500}, {"ILSVRC2012_ID": "1"}])
+def test_ids_that_are_not_the_classes_are_refused(change: dict[str, int | str], tmp_path: Path) -> None:
+    rows: list[dict[str, int | str]] = [{"ILSVRC2012_ID": id_of(label), "WNID": wnid} for label, wnid in enumerate(WNIDS)]
+    rows[0] = {**rows[0], **change}
+    with pytest.raises(FileError, match="its ids 1 to 1000 are not the 1000 classes"):
+        read_labels(making.devkit(tmp_path, making.mat("synsets", rows)))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([], "50,000 lists, got 0"),
+        ([[1]] * (PHOTOS - 1), "50,000 lists, got 49,999"),
+        ([[1]] * (PHOTOS - 1) + [[1000]], "the labels of ILSVRC2012_val_00050000"),
+        ([[1], 1, *[[1]] * (PHOTOS - 2)], "the labels of ILSVRC2012_val_00000002"),
+        ([[True]] * PHOTOS, "the labels of ILSVRC2012_val_00000001"),
+        ([[-1]] * PHOTOS, "the labels of ILSVRC2012_val_00000001"),
+    ],
+)
+def test_broken_labels_of_real_are_refused(value: object, message: str, tmp_path: Path) -> None:
+    (tmp_path / "real.json").write_text(json.dumps(value))
+    with pytest.raises(FileError, match=message):
+        read_labels(tmp_path / "real.json")
+
+
+def test_what_is_no_label_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "real.json").write_text("[[1], [2")
+    (tmp_path / "empty.tar.gz").write_bytes(b"\x1f\x8b")
+    for path, message in [
+        (tmp_path / "none", "cannot be read: No such file"),
+        (tmp_path, "no ILSVRC2012_validation_ground_truth.txt"),
+        (tmp_path / "real.json", "not JSON"),
+        (tmp_path / "empty.tar.gz", "the archive cannot be read"),
+    ]:
+        with pytest.raises(FileError, match=message):
+            read_labels(path)
+
+
+def test_json_that_nests_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "real.json").write_text("[" * 200_000)
+    with pytest.raises(FileError, match="not JSON"):
+        read_labels(tmp_path / "real.json")

@@ -1,0 +1,82 @@
+"""What holds for every layout: how a part of a set is chosen, and when it is ImageNet's whole validation set."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from porter.data.layouts import open_photos
+from porter.errors import UsageError
+from tests.data.layouts.making import PHOTOS, WNIDS, files, label_of, opened, table, val
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = [(val(number), label_of(number)) for number in range(1, PHOTOS + 1)]
+    return table(tmp_path_factory.mktemp("whole") / "validation.parquet", rows)
+
+
+def test_the_whole_of_imagenet_is_known_by_its_numbers(whole: Path, real: Path) -> None:
+    found = opened(whole)
+    assert (len(found.photos), found.validation, found.classes) == (PHOTOS, True, 1000)
+    relabelled = opened(whole, labels=real)
+    assert (len(relabelled.photos), len(relabelled.excluded), relabelled.validation) == (PHOTOS - 2, 2, True)
+    assert not open_photos(whole, imagenet=False, classes=1000).validation
+
+
+def test_or_by_fifty_of_each_class(tmp_path: Path) -> None:
+    rows = [(f"{number}.jpg", label_of(number)) for number in range(PHOTOS)]
+    assert opened(table(tmp_path / "a.parquet", rows)).validation
+    assert not opened(table(tmp_path / "b.parquet", rows[:-1])).validation
+    assert not opened(table(tmp_path / "c.parquet", [*rows[:-1], ("x.jpg", label_of(1))])).validation
+    assert not opened(table(tmp_path / "d.parquet", [*rows[:-1], ("n01440764_10026.JPEG", rows[-1][1])])).validation
+
+
+def test_a_number_twice_is_not_the_whole(tmp_path: Path) -> None:
+    rows = [(val(number), 1) for number in range(1, PHOTOS)] + [(val(1), 1)]
+    assert not opened(table(tmp_path / "a.parquet", rows)).validation
+
+
+@pytest.mark.parametrize(
+    ("limit", "chosen"), [(1, [0]), (3, [0, 3, 6]), (4, [0, 2, 5, 7]), (9, range(9)), (10, range(10)), (99, range(10))]
+)
+def test_a_limit_spreads_over_the_whole_set(limit: int, chosen: list[int], tmp_path: Path) -> None:
+    files(tmp_path, *(f"{WNIDS[label]}/{photo}.jpg" for label in range(5) for photo in range(2)))
+    found = opened(tmp_path, limit=limit)
+    everything = opened(tmp_path).photos
+    assert found.photos == tuple(everything[index] for index in chosen)
+    assert opened(tmp_path, limit=limit) == found
+
+
+def test_a_part_is_not_the_whole(whole: Path) -> None:
+    found = opened(whole, limit=PHOTOS - 1)
+    assert (len(found.photos), found.validation) == (PHOTOS - 1, False)
+    tenth = opened(whole, limit=1000)
+    assert [photo.name for photo in tenth.photos[:2]] == ["validation.parquet#0", "validation.parquet#50"]
+
+
+def test_photos_that_fail_take_part_in_the_choice(tmp_path: Path) -> None:
+    files(tmp_path, *(f"{folder}/{photo}.jpg" for folder in ("n01440764", "unknown") for photo in range(50)))
+    found = opened(tmp_path, limit=10)
+    assert (len(found.photos), len(found.failed)) == (5, 5)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_is_at_least_one(limit: int, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"at least 1, got {limit}"):
+        opened(tmp_path, limit=limit)
+
+
+def test_nothing_heavy_is_imported_for_photos_in_folders(tmp_path: Path) -> None:
+    files(tmp_path, "n01440764/a.jpg")
+    program = """
+import sys
+from pathlib import Path
+from porter.data.layouts import open_photos
+from porter.data.reading import read_bytes
+found = open_photos(Path(sys.argv[1]), imagenet=True, classes=1000)
+read_bytes(found.photos[0].place)
+assert not {"numpy", "PIL", "pyarrow", "torch", "tensorflow"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)

@@ -1,0 +1,154 @@
+"""Parquet shards of Hugging Face data sets."""
+
+import sys
+from pathlib import Path
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+import porter.data.parquet
+from porter.data.layouts import open_photos
+from porter.data.photos import Cell, Failure
+from porter.data.reading import read_bytes
+from porter.errors import FileError, MissingFramework
+from tests.data.layouts.making import WNIDS, label_of, opened, table, val
+
+NAMES = [f"{wnid}, whatever else" for wnid in WNIDS]
+
+
+def test_rows_are_photos_and_are_read_by_row_group(tmp_path: Path) -> None:
+    paths = [
+        table(tmp_path / f"validation-{n:05}-of-00002.parquet", [(None, 7 * n + i) for i in range(5)], NAMES, row_group_size=2)
+        for n in (0, 1)
+    ]
+    found = opened(tmp_path)
+    assert (found.layout, found.path, found.failed) == ("Parquet", tmp_path, ())
+    assert [photo.labels for photo in found.photos] == [(n,) for n in (0, 1, 2, 3, 4, 7, 8, 9, 10, 11)]
+    assert found.photos[8].name == "validation-00001-of-00002.parquet#3"
+    assert found.photos[8].place == Cell(paths[1], 1, 1)
+    assert [read_bytes(photo.place).decode() for photo in found.photos] == [f"{path.name} {i}" for path in paths for i in range(5)]
+
+
+def test_a_row_group_is_read_once_for_its_photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = opened(table(tmp_path / "x.parquet", [(None, 1)] * 6, row_group_size=3))
+    reads = []
+    read = parquet.ParquetFile.read_row_group
+
+    def counting(self: parquet.ParquetFile, index: int, **options: object) -> pyarrow.Table:
+        reads.append(index)
+        return read(self, index, **options)
+
+    monkeypatch.setattr(parquet.ParquetFile, "read_row_group", counting)
+    assert len({read_bytes(photo.place) for photo in found.photos}) == 6
+    assert reads == [0, 1]
+
+
+def test_an_overwritten_file_is_read_anew(tmp_path: Path) -> None:
+    path = table(tmp_path / "x.parquet", [(None, 1)])
+    assert read_bytes(Cell(path, 0, 0)) == b"x.parquet 0"
+    table(tmp_path / "longer.parquet", [(None, 1)]).replace(path)
+    assert read_bytes(Cell(path, 0, 0)) == b"longer.parquet 0"
+
+
+def test_hugging_faces_folder_will_do(tmp_path: Path) -> None:
+    for split, label in (("train", 1), ("validation", 2), ("test", -1)):
+        table(tmp_path / "data" / f"{split}-00000-of-00001.parquet", [(None, label)], NAMES)
+    (tmp_path / "README.md").touch()
+    found = opened(tmp_path)
+    assert (found.path, [photo.labels for photo in found.photos]) == (tmp_path / "data", [(2,)])
+
+
+def test_rows_without_a_class_are_counted_and_named(tmp_path: Path) -> None:
+    found = opened(table(tmp_path / "x.parquet", [(None, 3), (None, -1), (None, None), (None, 1000)]))
+    assert [photo.labels for photo in found.photos] == [(3,)]
+    assert found.failed == (
+        Failure("x.parquet#1", "its label '-1' is no class of the port"),
+        Failure("x.parquet#2", "it has no label"),
+        Failure("x.parquet#3", "its label '1000' is no class of the port"),
+    )
+
+
+def test_classes_that_a_set_numbers_itself_go_by_their_names(tmp_path: Path) -> None:
+    """Imagenette's class 1 is not ImageNet's goldfish."""
+    found = opened(
+        table(tmp_path / "x.parquet", [(None, label) for label in range(4)], ["tench", "English springer", "crane", "chain saw"])
+    )
+    assert [photo.labels for photo in found.photos] == [(0,), (217,), (491,)]
+    assert [failure.name for failure in found.failed] == ["x.parquet#2"]
+
+
+def test_names_in_another_order_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="do not stand in the order of wnids"):
+        opened(table(tmp_path / "x.parquet", [(None, 3)], NAMES[1:] + NAMES[:1]))
+
+
+def test_labels_may_be_wnids(tmp_path: Path) -> None:
+    assert opened(table(tmp_path / "x.parquet", [(None, "n01443537")])).photos[0].labels == (1,)
+
+
+def test_classes_of_ones_own_are_numbers(tmp_path: Path) -> None:
+    path = table(tmp_path / "x.parquet", [(None, 0), (None, 2)], ["daisy", "tulip"])
+    found = open_photos(path, imagenet=False, classes=2)
+    assert ([photo.labels for photo in found.photos], len(found.failed)) == ([(0,)], 1)
+    with pytest.raises(FileError, match="names of 2 classes, while the port tells 3 apart"):
+        open_photos(path, imagenet=False, classes=3)
+
+
+def test_reals_labels_go_by_the_paths(real: Path, tmp_path: Path) -> None:
+    rows = [(val(number, "_n01440764"), 0) for number in (1, 3)] + [("other.jpg", 0)]
+    found = opened(table(tmp_path / "x.parquet", rows, NAMES), labels=real)
+    assert [photo.labels for photo in found.photos] == [(label_of(1), label_of(1) + 1)]
+    assert (len(found.excluded), len(found.failed)) == (1, 1)
+
+
+def test_photos_may_be_a_column_of_bytes(tmp_path: Path) -> None:
+    parquet.write_table(pyarrow.table({"image": [b"a", b"b"], "label": [1, 2]}), tmp_path / "x.parquet")
+    assert [read_bytes(photo.place) for photo in opened(tmp_path).photos] == [b"a", b"b"]
+
+
+def test_a_row_without_a_photo_is_a_file_error(tmp_path: Path) -> None:
+    images = [{"bytes": None, "path": "a.jpg"}, None]
+    schema = pyarrow.schema(
+        {"image": pyarrow.struct({"bytes": pyarrow.binary(), "path": pyarrow.string()}), "label": pyarrow.int64()}
+    )
+    parquet.write_table(pyarrow.table({"image": images, "label": [1, 1]}, schema=schema), tmp_path / "x.parquet")
+    for photo in opened(tmp_path).photos:
+        with pytest.raises(FileError, match="the row has no photo in it"):
+            read_bytes(photo.place)
+    for row_group, row, message in [(0, 2, "no photo in it"), (0, -1, "no photo in it"), (1, 0, "1 row groups")]:
+        with pytest.raises(FileError, match=message):
+            read_bytes(Cell(tmp_path / "x.parquet", row_group, row))
+
+
+def test_other_columns_are_refused(tmp_path: Path) -> None:
+    parquet.write_table(pyarrow.table({"text": ["a"], "label": [1]}), tmp_path / "x.parquet")
+    with pytest.raises(FileError, match="columns 'image' of bytes and 'label' expected, got text, label"):
+        opened(tmp_path)
+
+
+def test_row_groups_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = opened(table(tmp_path / "x.parquet", [(None, 1)]))
+    monkeypatch.setattr(porter.data.parquet, "_MAX_ROW_GROUP", 10)
+    with pytest.raises(FileError, match="row group 0 has more than 10 bytes"):
+        read_bytes(found.photos[0].place)
+
+
+def test_broken_files_are_file_errors(tmp_path: Path) -> None:
+    path = table(tmp_path / "x.parquet", [(None, 1)] * 50)
+    whole = path.read_bytes()
+    for length in range(4, len(whole), len(whole) // 40):
+        path.write_bytes(whole[:length])
+        with pytest.raises(FileError, match="cannot be read as a Parquet file"):
+            opened(path)
+    path.unlink()
+    with pytest.raises(FileError, match="cannot be read"):
+        read_bytes(Cell(path, 0, 0))
+
+
+def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = table(tmp_path / "x.parquet", [(None, 1)])
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingFramework) as caught:
+        opened(path)
+    assert caught.value.next == "pip install 'zoo-porter[data]'"

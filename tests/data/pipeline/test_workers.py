@@ -1,0 +1,153 @@
+"""The processes that decode: what they import, how they end, and what is left of them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from porter.data.pipeline import CHUNK, batches
+from porter.data.pipeline.workers import Workers
+from porter.data.preprocess import Preprocess
+from porter.errors import FileError
+from tests.photo_files import write_photos
+
+PIL = Preprocess("shorter_side", 40, "pil_bilinear", crop=32)
+PROGRAM = """
+import json, sys, time
+from contextlib import closing
+from pathlib import Path
+from porter.data.photos import Bytes, Photo
+from porter.data.pipeline import batches
+from porter.data.preprocess import Preprocess
+paths = sorted(Path(sys.argv[1]).iterdir())
+photos = [Photo(path.name, (0,), Bytes(path)) for path in paths]
+protocol = Preprocess("shorter_side", 40, "pil_bilinear", crop=32)
+with closing(batches(photos, protocol, crops=1, batch_size=1, workers=2, cache=None)) as found:
+    for batch in found:
+        print(batch.positions, flush=True)
+        time.sleep(float(sys.argv[2]))
+"""
+"""A script without a `__name__` guard."""
+
+
+def children(process: int) -> list[int]:
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True).stdout
+    return [int(line) for line in listed.split()]
+
+
+def alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_until_gone(processes: list[int]) -> None:
+    deadline = time.monotonic() + 10
+    while any(map(alive, processes)):
+        assert time.monotonic() < deadline, processes
+        time.sleep(0.05)
+
+
+def test_they_import_no_framework(tmp_path: Path) -> None:
+    (photo,) = write_photos(tmp_path, 1)
+    code = (
+        "import json, sys; from porter.data.pipeline.worker import main; main();"
+        "print(json.dumps([name for name in ('torch', 'tensorflow', 'keras', 'torchvision') if name in sys.modules]))"
+    )
+    protocol = json.dumps({"resize": "shorter_side", "size": 40, "interpolation": "opencv_cubic"})
+    asked = json.dumps({"photos": [{"path": str(photo.place.path)}], "path": str(tmp_path / "chunk")})
+    done = subprocess.run([sys.executable, "-c", code, protocol], input=asked + "\n", capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["null", "[]"]
+    assert (tmp_path / "chunk").stat().st_size > 40 * 40 * 3
+
+
+def test_no_more_are_started_than_there_are_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+    original = Workers._start
+    monkeypatch.setattr(Workers, "_start", lambda self: started.append(self) or original(self))
+    with closing(batches(write_photos(tmp_path, CHUNK + 1), PIL, crops=1, batch_size=4, workers=16, cache=None)) as found:
+        assert sum(len(batch.positions) for batch in found) == CHUNK + 1
+    assert 1 <= len(started) <= 2
+
+
+def test_one_that_the_system_killed_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Workers._start
+
+    def start(self: Workers) -> subprocess.Popen[bytes]:
+        process = original(self)
+        process.kill()
+        return process
+
+    monkeypatch.setattr(Workers, "_start", start)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    photos = write_photos(tmp_path / "photos", 40)
+    with (
+        pytest.raises(FileError, match="ended by the system \\(SIGKILL\\)") as caught,
+        closing(batches(photos, PIL, crops=1, batch_size=4, workers=2, cache=None)) as found,
+    ):
+        list(found)
+    assert caught.value.where == "0.jpg to 15.jpg"
+    assert caught.value.next is not None and "--workers" in caught.value.next
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_leaving_early_ends_them_and_empties_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    before = children(os.getpid())
+    found = batches(write_photos(tmp_path / "photos", 100), PIL, crops=1, batch_size=1, workers=2, cache=None)
+    next(found)
+    ours = [process for process in children(os.getpid()) if process not in before]
+    found.close()
+    wait_until_gone(ours)
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def run_script(folder: Path, pause: float, temporary: Path) -> subprocess.Popen[str]:
+    temporary.mkdir()
+    script = folder.parent / "script.py"
+    script.write_text(PROGRAM)
+    environment = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(
+        [sys.executable, str(script), str(folder), str(pause)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def test_a_script_needs_no_guard(tmp_path: Path) -> None:
+    photos = write_photos(tmp_path / "photos", 20)
+    output, errors = run_script(tmp_path / "photos", 0, tmp_path / "temporary").communicate(timeout=60)
+    assert (len(output.splitlines()), errors) == (len(photos), "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize(("sent", "clean"), [(signal.SIGINT, True), (signal.SIGKILL, False)])
+def test_nothing_is_left_after_a_signal(sent: signal.Signals, clean: bool, tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos", 100)
+    with run_script(tmp_path / "photos", 60, tmp_path / "temporary") as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline()
+        deadline = time.monotonic() + 10
+        while not (ours := children(process.pid)):
+            assert time.monotonic() < deadline
+        os.killpg(process.pid, sent)  # as Ctrl-C in a terminal does
+        errors = process.stderr.read()
+        process.wait(timeout=30)
+    wait_until_gone(ours)
+    if clean:
+        assert list((tmp_path / "temporary").iterdir()) == []
+        assert errors.strip().splitlines()[-1] == "KeyboardInterrupt"
+        assert errors.count("Traceback") == 1

@@ -1,0 +1,97 @@
+"""Which of a source's forms runs beside a port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from porter.errors import MissingFramework
+from porter.evaluation.beside import source_classifier
+from porter.frameworks.checkpoint import Checkpoint
+from porter.verification.source import OwnBuild, Reference
+from tests.evaluation.protocols import PROTOCOLS
+
+HEAD = "head/logits"
+
+
+@dataclass
+class Stub:
+    """A framework whose models give the numbers 0, 1, 2, ... as logits."""
+
+    missing: bool = False
+    asked: list[Any] = field(default_factory=list)
+    CAPABILITIES: Any = None
+
+    def build_reference(self, *arguments: Any) -> str:
+        if self.missing:
+            raise MissingFramework("the library is not installed")
+        self.asked.append(arguments)
+        return "reference"
+
+    def classifier(self, model: Any, protocol: Any, device: str, precision: str, tap: str | None = None) -> Any:
+        self.asked.append((model, device, precision, tap))
+        return lambda pixels: np.arange(5, dtype=np.float32)[np.newaxis]
+
+
+def reference(framework: Any, without_background: str | None = None) -> Reference:
+    checkpoint = Checkpoint(Path("weights"), "memory", "torch", {})
+    return Reference(framework, "torchvision", "resnet18", 5, checkpoint, {HEAD: "fc", "stem": "conv1"}, without_background)
+
+
+class Own(OwnBuild):
+    def classifier(self, *arguments: Any) -> Any:
+        return self.graph, arguments
+
+
+def opened(references: list[Reference], zoo: str = "tf", shipped: Any = None) -> Any:
+    def given(dtype: str) -> Iterator[Reference]:
+        assert dtype == "float64"  # the source's own numbers, not those rounded to the port's type
+        yield from references
+
+    graph = SimpleNamespace(output=HEAD)
+    own = Own(Stub(), graph, {})  # type: ignore[arg-type]
+    zoo_ = SimpleNamespace(framework=zoo)
+    return SimpleNamespace(graph=graph, shipped=shipped, references=given, own=lambda dtype: own, zoo=zoo_)
+
+
+PORT: Any = SimpleNamespace(record=SimpleNamespace(framework="torch"))
+
+
+def beside(source: Any) -> Any:
+    return source_classifier(PORT, source, 6, PROTOCOLS[0], "cuda:1")
+
+
+def test_the_zoos_implementation_gives_its_logits_alone_in_float32() -> None:
+    framework = Stub()
+    name, run, warnings = beside(opened([reference(framework)]))
+    assert (name, warnings) == ("torchvision", ()) and run(None).tolist() == [[0, 1, 2, 3, 4]]
+    assert framework.asked[0][3] == (6, 6) and framework.asked[0][5] == "float32"
+    assert framework.asked[1] == ("reference", "cuda:1", "fp32", "fc")
+
+
+def test_the_background_row_that_the_port_lost_is_left_out() -> None:
+    assert beside(opened([reference(Stub(), HEAD)]))[1](None).tolist() == [[1, 2, 3, 4]]
+
+
+def test_porters_own_build_where_nothing_else_runs() -> None:
+    source = opened([reference(Stub(missing=True))])
+    name, run, warnings = beside(source)
+    assert name == "self" and run[0] is source.graph
+    assert warnings[0] == "the library is not installed" and "own build" in warnings[1]
+
+
+def test_a_port_beside_itself_proves_nothing() -> None:
+    with pytest.raises(MissingFramework, match="which is the port"):
+        beside(opened([], zoo="torch"))
+
+
+def test_the_source_of_a_port_as_trained_keeps_the_pads_that_it_ships() -> None:
+    shipped = SimpleNamespace(output=HEAD)
+    assert beside(opened([reference(Stub())], shipped=shipped))[0] == "torchvision, with the pads it ships"
+    assert beside(opened([], shipped=shipped))[1][0] is shipped

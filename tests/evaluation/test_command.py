@@ -1,0 +1,125 @@
+"""What `porter eval` prints and how it ends, over results made up here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import porter
+from porter.cli import main
+from porter.data.photos import Failure
+from porter.evaluation.printing import evaluation
+from porter.evaluation.results import Accuracy, Agreement, Differing, Evaluation, Judgement
+
+FOUND = Evaluation(
+    photos=("val", "class folders"),
+    accuracy=Accuracy(500, 82.8, 96.6, (79.25, 85.85)),
+    failed=tuple(Failure(f"n01440764/{number}.JPEG", "a broken image") for number in range(7)),
+    excluded=(Failure("x.JPEG", "no label in ReaL"),),
+    classes_present=498,
+    protocol="shorter side 256",
+    crops=1,
+    precision="fp32",
+    device="cpu",
+    source=None,
+    published={"top1": 71.878, "top5": 90.286, "size": 224, "source": "torchvision", "note": None},
+    judgement=Judgement("not comparable", "500 images"),
+    expected=None,
+    ok=True,
+    complete=True,
+    per_second=123.4,
+)
+BESIDE = Agreement(
+    reference="torchvision",
+    accuracy=Accuracy(500, 83.0, 96.8, (79.46, 86.03)),
+    compared=493,
+    agreeing=486,
+    max_abs=3.1e-05,
+    rel_l2=1.7e-06,
+    differing=tuple(Differing(f"n01440764/d{number}.JPEG", (3,), 3, 4) for number in range(7)),
+)
+
+Ended = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ended:
+    """Runs `porter eval` with what porter.evaluate gives put in; exit status, stdout, stderr."""
+
+    def run(found: Evaluation | BaseException, *arguments: str) -> tuple[int, str, str]:
+        asked: dict[str, Any] = {}
+
+        def evaluated(folder: Any, data: Any, **options: Any) -> Evaluation:
+            asked.update(options)
+            if isinstance(found, BaseException):
+                raise found
+            return found
+
+        monkeypatch.setattr(porter, "evaluate", evaluated)
+        monkeypatch.setattr(sys, "argv", ["porter", "eval", "port", "--data", "val", *arguments])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        captured = capsys.readouterr()
+        return int(exited.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+def test_a_table_for_people() -> None:
+    text = evaluation(replace(FOUND, source=BESIDE))
+    for line in (
+        "protocol   shorter side 256",
+        "images     500, of which 7 failed and count as not recognised; 498 classes present",
+        "left out   1 that the labels leave out, such as x.JPEG: no label in ReaL",
+        "port       82.800  96.600  79.25 to 85.85",
+        "source     83.000  96.800  79.46 to 86.03",
+        "published  71.878  90.286",
+        "agreement  486 of 493 photos with torchvision; logits differ by 3.1e-05 at most, relative L2 1.7e-06",
+        "differs    n01440764/d0.JPEG: source 3, port 4, right 3",
+        "           and 2 more (--json names all)",
+        "failed     n01440764/4.JPEG: a broken image",
+        "verdict    not comparable: 500 images",
+    ):
+        assert f"  {line}\n" in text + "\n"
+    assert (
+        "n01440764/5.JPEG" not in text and "n01440764/d5.JPEG" not in text and "INCOMPLETE" not in text and "expected" not in text
+    )
+
+
+def test_json_is_one_object(ended: Ended) -> None:
+    status, out, err = ended(replace(FOUND, source=BESIDE), "--json")
+    record = json.loads(out)
+    assert status == 0 and err == "" and record["verdict"] == "not comparable" and record["ci95"] == [79.25, 85.85]
+    assert len(record["failed"]) == 7 and len(record["source"]["differing"]) == 7
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_what_was_expected_decides_the_status(ended: Ended, ok: bool) -> None:
+    status, out, _ = ended(replace(FOUND, expected=(82.0, 0.5), ok=ok), "--expect-top1", "82", "--tolerance", "0.5")
+    assert status == (0 if ok else 1)
+    assert f"expected   top-1 82 within 0.5: {'met' if ok else 'MISSED'}" in out
+
+
+def test_the_verdict_does_not_decide_it(ended: Ended) -> None:
+    assert ended(replace(FOUND, judgement=Judgement("off by -9.00", "")))[0] == 0
+
+
+def test_control_c_prints_what_was_measured(ended: Ended) -> None:
+    status, out, _ = ended(replace(FOUND, complete=False))
+    assert status == 130 and "INCOMPLETE" in out and "82.800" in out
+
+
+def test_control_c_before_anything_was_measured(ended: Ended) -> None:
+    status, out, _ = ended(KeyboardInterrupt())
+    assert status == 130 and out == ""
+
+
+def test_only_the_first_process_prints(ended: Ended, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    assert ended(replace(FOUND, expected=(1.0, 0.5), ok=False)) == (1, "", "")

@@ -1,0 +1,259 @@
+"""porter eval over generated photos, whose folders are named by what the port itself sees in them: so the figures are known."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import porter
+from porter.data.labels import imagenet_classes
+from porter.errors import FileError, UsageError
+from porter.evaluation import details, scoring
+from porter.evaluation.results import NAMED, Evaluation
+from porter.files import new_folder, write_whole
+from porter.port import RECORD, read_port, update_record
+from tests.conftest import WeightsMaker
+from tests.evaluation.test_distributed import run_two
+
+VARIANT = "mobilenet_v2_0.35"
+FIRST, AMONG_FIVE, WRONG = 4, 3, 2
+PHOTOS = FIRST + AMONG_FIVE + WRONG
+BROKEN = {"cut.JPEG": b"\xff\xd8\xff\xe0 cut", "empty.JPEG": b""}
+
+
+@dataclass(frozen=True)
+class Made:
+    """A port, the weights it was made from, and photos of which the first ones are right, the next among five, the rest wrong."""
+
+    port: Path
+    weights: Path
+    photos: Path
+
+
+@pytest.fixture(scope="session")
+def made(weights_file: WeightsMaker, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder = tmp_path_factory.mktemp("evaluate")
+    weights = weights_file(VARIANT, "torchvision", ".pth")
+    porter.convert(VARIANT, "torchvision", "torch", weights=weights, out=folder / "port", check=False)
+    rng = np.random.default_rng(0)
+    plain = []
+    for number in range(PHOTOS):
+        coarse = rng.integers(0, 256, (6, 8, 3), dtype=np.uint8)
+        plain.append(folder / f"{number:02d}.png")
+        Image.fromarray(coarse).resize((320, 260 + number), Image.Resampling.BICUBIC).save(plain[-1])
+    for place, seen in enumerate(porter.predict(folder / "port", plain)):
+        best = [guess.index for guess in seen.top5]
+        wrong = next(index for index in range(1000) if index not in best)
+        label = best[0] if place < FIRST else best[3] if place < FIRST + AMONG_FIVE else wrong
+        target = folder / "photos" / imagenet_classes()[label].wnid
+        target.mkdir(parents=True, exist_ok=True)
+        shutil.move(plain[place], target / plain[place].name)
+    for name, content in BROKEN.items():
+        (target / name).write_bytes(content)
+    return Made(folder / "port", weights, folder / "photos")
+
+
+@pytest.fixture
+def mine(made: Made, tmp_path: Path) -> Made:
+    """With a port of the test's own."""
+    shutil.copytree(made.port, tmp_path / "port")
+    return Made(tmp_path / "port", made.weights, made.photos)
+
+
+def run(given: Made, **options: Any) -> Evaluation:
+    return porter.evaluate(given.port, given.photos, **{"batch_size": 5, "workers": 0, **options})
+
+
+@pytest.fixture(scope="module")
+def measured(made: Made, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Evaluation]:
+    """A port of this module's own, evaluated alone."""
+    port = tmp_path_factory.mktemp("measured") / "port"
+    shutil.copytree(made.port, port)
+    return port, run(Made(port, made.weights, made.photos))
+
+
+def test_top1_top5_and_failures_in_the_denominator(measured: tuple[Path, Evaluation]) -> None:
+    _, found = measured
+    images = PHOTOS + len(BROKEN)
+    assert found.accuracy.images == images
+    assert found.accuracy.top1 == pytest.approx(100 * FIRST / images)
+    assert found.accuracy.top5 == pytest.approx(100 * (FIRST + AMONG_FIVE) / images)
+    assert sorted(Path(photo.name).name for photo in found.failed) == sorted(BROKEN) and all(photo.why for photo in found.failed)
+    assert found.judgement.verdict == "no published figure" and found.ok and found.complete and found.source is None
+
+
+def test_the_record_has_the_fields_that_scripts_read(measured: tuple[Path, Evaluation]) -> None:
+    record = json.loads(json.dumps(measured[1].record(), allow_nan=False))
+    assert {"ok", "images", "failed", "top1", "top5", "ci95", "protocol", "published", "verdict"} <= record.keys()
+    assert {tuple(photo) for photo in record["failed"]} == {("file", "why")}
+    assert record["published"] is None and record["verdict"] == "no published figure"
+
+
+def test_figures_and_details_stay_with_the_port(made: Made, measured: tuple[Path, Evaluation]) -> None:
+    folder, found = measured
+    record = read_port(folder).record
+    assert record.evaluation == json.loads(json.dumps(found.summary()))
+    assert record.model_copy(update={"evaluation": None}) == read_port(made.port).record
+    left = json.loads((folder / details.DETAILS).read_text())
+    assert left["pairs"] == [] and 0 < len(left["photos"]) <= 12
+    for photo in left["photos"]:
+        assert photo["source"] is None and len(photo["port"]) == 5 and photo["name"].endswith(".png")
+        assert max(Image.open(BytesIO(base64.b64decode(photo["thumbnail"]))).size) == 128
+    right = [photo["port"][0]["index"] in photo["labels"] for photo in left["photos"]]
+    assert right == sorted(right) and sum(right) < len(right)  # wrong ones first
+    assert left["photos"][0]["port"][0].keys() == {"index", "name", "probability"}
+
+
+def test_a_port_made_anew_has_none_of_them(measured: tuple[Path, Evaluation], tmp_path: Path) -> None:
+    shutil.copytree(measured[0], tmp_path / "port")
+    with new_folder(tmp_path / "port", overwrite=True):
+        pass
+    assert not any((tmp_path / "port").iterdir())
+
+
+def test_the_source_beside_the_port(mine: Made) -> None:
+    found = run(mine, source=True, weights=mine.weights)
+    assert found.source is not None and found.source.reference == "torchvision"
+    assert (found.source.compared, found.source.agreeing, found.source.differing) == (PHOTOS, PHOTOS, ())
+    assert found.source.accuracy == found.accuracy and found.source.max_abs < 1e-4
+    left = json.loads((mine.port / details.DETAILS).read_text())
+    assert 0 < len(left["pairs"]) <= 4000 and all(abs(source - port) < 1e-4 for source, port in left["pairs"])
+    assert all(photo["source"][0]["index"] == photo["port"][0]["index"] for photo in left["photos"])
+
+
+def test_a_port_that_differs_is_named(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, turned_at = scoring._run, []
+
+    def turned(models: Any, batch: Any) -> Any:
+        found = original(models, batch)
+        if not turned_at:
+            turned_at.append(batch.positions[0])
+            found["port"][0] = -found["port"][0]
+        return found
+
+    monkeypatch.setattr(scoring, "_run", turned)
+    found = run(mine, source=True, weights=mine.weights)
+    assert found.source is not None and found.source.agreeing == PHOTOS - 1
+    (photo,) = found.source.differing
+    assert photo.source != photo.port and found.source.rel_l2 > 1
+    assert json.loads((mine.port / details.DETAILS).read_text())["photos"][0]["name"] == photo.name
+
+
+def test_weights_that_the_port_was_not_made_from(mine: Made, tmp_path: Path) -> None:
+    (tmp_path / "other.pth").write_bytes(mine.weights.read_bytes() + b" ")
+    with pytest.raises(UsageError, match="was made from"):
+        run(mine, source=True, weights=tmp_path / "other.pth")
+
+
+def test_ten_crops(mine: Made) -> None:
+    found = run(mine, crops=10, limit=2)
+    assert "ten crops of 224" in found.protocol and found.accuracy.images == 2 and found.crops == 10
+
+
+def test_a_limit_spreads_over_the_set(mine: Made) -> None:
+    assert run(mine, limit=4).accuracy.images == 4
+
+
+def test_the_port_is_never_fed_another_size(made: Made, tmp_path: Path) -> None:
+    porter.convert(VARIANT, "torchvision", "torch", weights=made.weights, out=tmp_path / "port", check=False, input_size="224")
+    record = read_port(tmp_path / "port").record
+    path = tmp_path / "port" / RECORD
+    write_whole(path, record.model_copy(update={"input": record.input.model_copy(update={"size": (192, 192)})}).model_dump_json())
+    with pytest.raises(UsageError, match="224x224, and this port takes 192x192") as refused:
+        porter.evaluate(tmp_path / "port", made.photos)
+    assert refused.value.next == f"porter convert {VARIANT} --from torchvision --to torch --input-size 224"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"crops": 5}, "none of 1, 10"),
+        ({"precision": "fp16"}, "none of fp32, tf32, bf16"),
+        ({"batch_size": 0}, "at least 1"),
+        ({"workers": -1}, "at least 0"),
+        ({"limit": 0}, "at least 1"),
+        ({"tolerance": 0.1}, "--expect-top1"),
+        ({"expect_top1": 101.0}, "0 to 100"),
+        ({"expect_top1": 50.0, "tolerance": -1.0}, "0 to 100"),
+        ({"expect_top1": float("nan")}, "0 to 100"),
+        ({"weights": Path("w")}, "source"),
+        ({"device": "tpu"}, "device"),
+    ],
+)
+def test_bad_options(made: Made, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        run(made, **options)
+
+
+def test_control_c_leaves_the_record_alone(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, calls = scoring._run, []
+
+    def interrupted(models: Any, batch: Any) -> Any:
+        calls.append(batch)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return original(models, batch)
+
+    before = (mine.port / RECORD).read_bytes()
+    monkeypatch.setattr(scoring, "_run", interrupted)
+    found = run(mine, expect_top1=100.0)
+    assert not found.complete and not found.ok and found.accuracy.images == 5
+    assert (mine.port / RECORD).read_bytes() == before and not (mine.port / details.DETAILS).exists()
+
+
+def test_figures_that_cannot_be_written_are_not_lost(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise FileError("cannot be written: no space", where="port.json")
+
+    monkeypatch.setattr("porter.evaluation.evaluate.update_record", full)
+    found = run(mine)
+    assert found.complete and "no space" in found.warnings[0]
+
+
+def test_two_processes_give_what_one_gives(mine: Made, tmp_path: Path) -> None:
+    many = tmp_path / "many"
+    for photo in mine.photos.glob("*/*"):  # 16 photos make one share: here are two
+        (many / photo.parent.name).mkdir(parents=True, exist_ok=True)
+        for copy in range(2):
+            shutil.copy(photo, many / photo.parent.name / f"{copy}-{photo.name}")
+    shutil.copytree(mine.port, tmp_path / "shared")
+    program = "import sys; from porter.cli import main; sys.argv[0] = 'porter'; main()"
+    options = ("--data", str(many), "--source", "--weights", str(mine.weights), "--workers", "0", "--json")
+    (status, output), (other_status, nothing) = run_two(["-c", program, "eval", str(tmp_path / "shared"), *options], tmp_path)
+    assert status == other_status == 0 and nothing == ""  # the first one prints, for both
+    whole, found = porter.evaluate(mine.port, many, source=True, weights=mine.weights, workers=0), json.loads(output)
+    for field, value in json.loads(json.dumps(whole.record())).items():
+        assert field in ("per_second", "source") or found[field] == value, field
+    assert whole.source is not None and found["source"]["agreeing"] == whole.source.agreeing == 2 * PHOTOS
+    assert found["source"]["accuracy"] == json.loads(json.dumps(whole.record()))["source"]["accuracy"]
+
+    def left(port: Path) -> list[Any]:
+        photos = json.loads((port / details.DETAILS).read_text())["photos"]
+        return [(photo["name"], [[guess["index"] for guess in photo[model]] for model in ("source", "port")]) for photo in photos]
+
+    assert left(tmp_path / "shared") == left(mine.port) and read_port(tmp_path / "shared").record.evaluation is not None
+
+
+def test_long_lists_are_cut_in_the_record_and_counted(measured: tuple[Path, Evaluation]) -> None:
+    _, found = measured
+    many = Evaluation(**{**vars(found), "failed": found.failed * NAMED})
+    cut = many.summary()
+    assert len(cut["failed"]) == NAMED and cut["unnamed"] == {"failed": len(found.failed) * NAMED - NAMED}
+    assert len(many.record()["failed"]) == len(found.failed) * NAMED and many.record()["unnamed"] == {}
+
+
+def test_a_study_keeps_the_evaluation(measured: tuple[Path, Evaluation], tmp_path: Path) -> None:
+    shutil.copytree(measured[0], tmp_path / "port")
+    before = read_port(tmp_path / "port").record.evaluation
+    update_record(tmp_path / "port", "study", {"trained": "shipped"})
+    record = read_port(tmp_path / "port").record
+    assert before is not None and record.study == {"trained": "shipped"} and record.evaluation == before

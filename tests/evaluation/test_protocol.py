@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from porter.data.preprocess import Preprocess
+from porter.errors import UsageError
+from porter.evaluation.protocol import fed_side, in_words, protocol_of
+from porter.recipe import all_recipes
+
+CROPPED = Preprocess(
+    "shorter_side", 256, "pil_bilinear", crop=224, divide=255.0, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)
+)
+SQUASHED = Preprocess("squash", 299, "tf1_bilinear", central_fraction=0.875, divide=255.0, mean=(0.5,) * 3, std=(0.5,) * 3)
+
+
+def port(protocol: Preprocess | None = CROPPED, size: tuple[int, int] | None = None, **fields: Any) -> Any:
+    own = {"variant": "resnet50v2", "zoo": "slim", "framework": "torch", "output": "logits", "preprocess": protocol}
+    taken = SimpleNamespace(size=size, channels=fields.pop("channels", 3))
+    return SimpleNamespace(folder=Path("port"), record=SimpleNamespace(**{**own, "input": taken, **fields}))
+
+
+def test_a_port_is_fed_what_its_protocol_gives() -> None:
+    assert protocol_of(port(), 10) == (CROPPED, 224) and protocol_of(port(size=(224, 224)), 1) == (CROPPED, 224)
+    assert protocol_of(port(SQUASHED), 1) == (SQUASHED, 299)
+
+
+def test_nothing_is_resized_to_suit_a_port() -> None:
+    with pytest.raises(UsageError, match="the protocol gives 299x299, and this port takes 224x224 alone") as refused:
+        protocol_of(port(SQUASHED, size=(224, 224)), 1)
+    assert refused.value.next == "porter convert resnet50v2 --from slim --to torch --input-size 299"
+
+
+@pytest.mark.parametrize(
+    ("given", "crops", "words"),
+    [
+        (port(output="features"), 1, "no head"),
+        (port(None), 1, "no preprocessing"),
+        (port(replace(CROPPED, crop=None)), 1, "another size"),
+        (port(channels=1), 1, "1 channels"),
+        (port(SQUASHED), 10, "ten crops"),
+    ],
+)
+def test_what_cannot_be_measured(given: Any, crops: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        protocol_of(given, crops)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "crops", "words"),
+    [
+        (
+            CROPPED,
+            1,
+            "shorter side 256 by Pillow's bilinear, centre 224, (RGB / 255 - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)",
+        ),
+        (CROPPED, 10, "ten crops of 224"),
+        (SQUASHED, 1, "central 87.5%, 299x299 by TensorFlow 1's bilinear, (RGB / 255 - 0.5) / 0.5"),
+        (Preprocess("shorter_side", 256, "opencv_cubic", crop=224, channels="bgr"), 1, "OpenCV's cubic, centre 224, BGR"),
+    ],
+)
+def test_in_words(protocol: Preprocess, crops: Any, words: str) -> None:
+    assert words in in_words(protocol, crops)
+
+
+def test_every_zoo_of_every_recipe_feeds_a_square() -> None:
+    for recipe in all_recipes(None):
+        for variant in recipe.variants:
+            for zoo in recipe.zoos_of(variant).values():
+                assert zoo.preprocess is not None and fed_side(zoo.preprocess), (variant, zoo.name)
+                assert in_words(zoo.preprocess, 1)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from porter.data.photos import Bytes, Failure, Photo, PhotoSet
+from porter.evaluation.intervals import wilson
+from porter.evaluation.results import Accuracy
+from porter.evaluation.verdict import judge, notes_on_weights, obstacles, published_figure
+from porter.port import Record, SourceFile
+from porter.recipe import Published, find_recipe
+
+PUBLISHED = Published(top1=71.878, top5=90.286, size=224, source="torchvision")
+RECIPE = find_recipe("mobilenet_v2")
+
+
+def accuracy(top1: float, images: int = 50_000) -> Accuracy:
+    return Accuracy(images, top1, 90.0, wilson(round(top1 * images / 100), images))
+
+
+def record(**fields: Any) -> Record:
+    zoo = RECIPE.zoo("torchvision", "mobilenet_v2")
+    file = zoo.files["mobilenet_v2"]
+    digest = (file.sha256 or file.sha256_prefix or "").ljust(64, "0")
+    source = SourceFile(file=file.name, format="torch", sha256=digest)
+    own = {
+        "variant": "mobilenet_v2",
+        "zoo": "torchvision",
+        "labels": "imagenet-1000",
+        "preprocess": zoo.preprocess,
+        "source": source,
+    }
+    return Record.model_construct(**{**own, **fields})
+
+
+def photos(count: int = 50_000, labels: tuple[int, ...] = (0,), **fields: Any) -> PhotoSet:
+    return PhotoSet(Path("val"), "class folders", (Photo("a", labels, Bytes(Path("a"))),) * count, **{"validation": True, **fields})
+
+
+@pytest.mark.parametrize(
+    ("top1", "verdict"),
+    [
+        (71.878, "reproduced"),
+        (71.928, "reproduced"),
+        (71.828, "reproduced"),
+        (71.930, "off by +0.05"),
+        (72.188, "off by +0.31"),
+        (70.878, "off by -1.00"),
+    ],
+)
+def test_within_five_hundredths_is_reproduced(top1: float, verdict: str) -> None:
+    found = judge(accuracy(top1), PUBLISHED, ())
+    assert found.verdict == verdict and "71.878" in found.why and f"{top1:.3f}" in found.why
+
+
+def test_without_a_published_figure() -> None:
+    assert judge(accuracy(70), None, ()).verdict == "no published figure"
+
+
+def test_an_obstacle_makes_it_not_comparable_and_gives_the_interval() -> None:
+    found = judge(accuracy(82.8, 500), PUBLISHED, ["500 images"])
+    assert found.verdict == "not comparable" and "79.25 and 85.85" in found.why and "500 images" in found.why
+
+
+def against(**changed: Any) -> list[str]:
+    own = {"record": record(), "photos": photos(), "images": 50_000, "crops": 1, "precision": "fp32", "published": PUBLISHED}
+    given: dict[str, Any] = {**own, "complete": True, **changed}
+    return obstacles(**{key: value for key, value in given.items() if key != "images"}, accuracy=accuracy(71, given["images"]))
+
+
+def test_the_published_protocol_over_the_whole_set_is_comparable() -> None:
+    assert against() == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "word"),
+    [
+        ({"complete": False}, "interrupted"),
+        ({"record": record(labels=None)}, "classes"),
+        ({"images": 49_999}, "49,999 images"),
+        ({"photos": photos(validation=False)}, "images"),
+        ({"photos": photos(labels=(0, 1))}, "labels"),
+        ({"photos": photos(excluded=(Failure("a", "none in ReaL"),))}, "labels"),
+        ({"crops": 10}, "10 crops"),
+        ({"precision": "tf32"}, "tf32"),
+        ({"published": PUBLISHED.model_copy(update={"size": 299})}, "fed 224x224, published at 299x299"),
+    ],
+)
+def test_each_obstacle(changed: dict[str, Any], word: str) -> None:
+    (found,) = against(**changed)
+    assert word in found
+
+
+def test_weights_that_are_not_the_published_ones_are_said() -> None:
+    assert notes_on_weights(record(), RECIPE) == []
+    other = record(source=SourceFile(file="mine.pth", format="torch", sha256="f" * 64))
+    (note,) = notes_on_weights(other, RECIPE)
+    assert "mine.pth" in note and "mobilenet_v2-b0353104.pth" in note
+    assert notes_on_weights(other, None) == []
+
+
+def test_the_figure_is_the_recipes() -> None:
+    found = published_figure(record(), RECIPE)
+    assert found is not None and found.top1 == 71.878
+    assert published_figure(record(zoo="mine"), RECIPE) is None and published_figure(record(), None) is None

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from porter.errors import FileError
+from porter.files import new_folder, write_whole
+
+
+def test_the_new_text_takes_the_old_ones_place(tmp_path: Path) -> None:
+    for text in ("first", "second, µ"):
+        write_whole(tmp_path / "port.json", text)
+        assert (tmp_path / "port.json").read_text(encoding="utf-8") == text
+    assert [path.name for path in tmp_path.iterdir()] == ["port.json"]
+
+
+def test_what_cannot_be_written_leaves_the_old_text(tmp_path: Path) -> None:
+    write_whole(tmp_path / "port.json", "first")
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(tmp_path / "port.json", "half of a pair \ud800")
+    assert (tmp_path / "port.json").read_text() == "first" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_no_such_folder(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="cannot be written"):
+        write_whole(tmp_path / "missing" / "port.json", "text")
+
+
+def test_what_a_killed_write_left_does_not_stop_an_overwrite(tmp_path: Path) -> None:
+    for name in ("port.json", ".port.json.porter-new", "evaluation.json"):
+        (tmp_path / "port").mkdir(exist_ok=True)
+        (tmp_path / "port" / name).write_text("{}")
+    with new_folder(tmp_path / "port", overwrite=True) as fresh:
+        (fresh / "port.json").write_text("new")
+    assert [path.name for path in (tmp_path / "port").iterdir()] == ["port.json"]

@@ -1,0 +1,102 @@
+"""The zoos' own preprocessing, run by the libraries that they use: what porter's protocols are held to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from porter.frameworks.tf.runtime import import_tensorflow
+from porter.frameworks.torch.reference import import_models, import_timm
+
+Pixels = NDArray[np.uint8]
+Values = NDArray[np.float32]
+"""Rows x columns x channels, unless it says otherwise."""
+
+
+def torchvision_transforms() -> ModuleType:
+    import_models()  # its compiled part does not load beside a CPU torch, and the rest only after this
+    return import_module("torchvision.transforms")
+
+
+def torchvision_preset(variant: str, weights: str) -> Callable[[Image.Image], Values]:
+    """What torchvision documents as the transforms of a set of weights; gives 3 x rows x columns."""
+    preset = import_models().get_model_weights(variant)[weights].transforms()
+    return lambda image: preset(image).numpy()
+
+
+def timm_preset(model: str) -> Callable[[Image.Image], Values]:
+    """timm's transform for a pretrained model; gives 3 x rows x columns."""
+    import_timm()
+    data = import_module("timm.data")
+    settings = data.resolve_data_config(pretrained_cfg=import_module("timm").get_pretrained_cfg(model).to_dict())
+    transform = data.create_transform(**settings)
+    return lambda image: transform(image).numpy()
+
+
+def slim_inception(image: Pixels, size: int, fraction: float) -> Values:
+    """research/slim/preprocessing/inception_preprocessing.py, preprocess_for_eval."""
+    tf: Any = import_tensorflow()
+    cropped = tf.image.central_crop(tf.image.convert_image_dtype(image, tf.float32), fraction)
+    resized = tf.raw_ops.ResizeBilinear(images=cropped[None], size=(size, size), align_corners=False)[0]
+    values: Values = tf.multiply(tf.subtract(resized, 0.5), 2.0).numpy()
+    return values
+
+
+def slim_vgg(image: Pixels, size: int, crop: int) -> Values:
+    """research/slim/preprocessing/vgg_preprocessing.py, preprocess_for_eval."""
+    tf: Any = import_tensorflow()
+    height, width = (tf.cast(n, tf.float32) for n in image.shape[:2])
+    scale = size / tf.minimum(width, height)
+    rows, columns = (int(tf.math.rint(n * scale)) for n in (height, width))
+    resized = tf.raw_ops.ResizeBilinear(images=image[None], size=(rows, columns), align_corners=False)[0]
+    top, left = int((rows - crop) / 2), int((columns - crop) / 2)
+    values: Values = (resized[top : top + crop, left : left + crop] - tf.constant([123.68, 116.78, 103.94])).numpy()
+    return values
+
+
+def tensornets_pixels(file: Path, size: int, cv2: Any) -> Pixels:
+    """tensornets/utils.py, load_img: RGB, before the crop."""
+    image = cv2.imread(str(file))
+    columns, rows = (side * size // min(image.shape[:2]) for side in image.shape[1::-1])
+    pixels: Pixels = cv2.resize(image, (columns, rows), interpolation=cv2.INTER_CUBIC)[:, :, ::-1]
+    return pixels
+
+
+def tensornets_crops(pixels: Pixels, side: int) -> Pixels:
+    """tensornets/utils.py, crop with crop_loc=10: the first is the one that its single-crop figures use."""
+    top, left = ((total - side) // 2 for total in pixels.shape[:2])
+    five = [
+        pixels[top : top + side, left : left + side],
+        pixels[:side, :side],
+        pixels[:side, -side:],
+        pixels[-side:, :side],
+        pixels[-side:, -side:],
+    ]
+    return np.stack([*five, *(crop[:, ::-1] for crop in five)])
+
+
+def tensornets_scaled(kind: str, pixels: Pixels) -> Values:
+    """tensornets/preprocess.py, the function `kind`."""
+    x = pixels.astype(np.float32)
+    if kind == "keras_resnet":
+        return x[..., ::-1] - np.float32([103.939, 116.779, 123.68])
+    x /= 255.0
+    if kind == "tfslim":
+        x -= 0.5
+        x *= 2.0
+        return x
+    mean, std = {
+        "fb": ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+        "wrn": ([0.491, 0.482, 0.447], [0.247, 0.244, 0.262]),
+    }[kind]
+    for channel in range(3):
+        x[..., channel] -= mean[channel]
+        x[..., channel] /= std[channel]
+    return x

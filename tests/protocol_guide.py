@@ -1,0 +1,105 @@
+"""The tables of docs/protocols.md, from the recipes.
+
+`python -m tests.protocol_guide` writes them into the document; tests/data/test_protocols.py holds the document to them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from porter.data.preprocess import Preprocess
+from porter.evaluation.protocol import in_words
+from porter.recipe import all_recipes
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "protocols.md"
+BLOCK = re.compile(r"(<!-- protocols: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+class Use(NamedTuple):
+    """Variants of an architecture whose weights in a zoo share a protocol."""
+
+    architecture: str
+    zoo: str
+    variants: tuple[str, ...]
+    protocol: Preprocess
+
+
+def uses() -> list[Use]:
+    found: dict[tuple[str, str, Preprocess | None], list[str]] = {}
+    for recipe in all_recipes():
+        for variant in recipe.variants:
+            for name, zoo in recipe.zoos_of(variant).items():
+                found.setdefault((recipe.architecture, name, zoo.preprocess), []).append(variant)
+    return sorted(
+        Use(architecture, zoo, tuple(those), protocol) for (architecture, zoo, protocol), those in found.items() if protocol
+    )
+
+
+class Original(NamedTuple):
+    """What a resampling is compared with, how closely, and in which tests of tests/data/."""
+
+    code: str
+    agreement: str
+    tests: tuple[str, ...]
+
+
+_PIL = (
+    "test_preprocess.py::test_pil_protocols_are_torchvisions_bit_for_bit",
+    "test_preprocess.py::test_ten_crops_are_torchvisions",
+)
+ORIGINALS: Mapping[tuple[str, str], Original] = {
+    ("pil_bilinear", "shorter_side"): Original("torchvision's transforms on PIL images", "bit for bit", _PIL),
+    ("pil_bicubic", "shorter_side"): Original("timm's transforms, which are torchvision's on PIL images", "bit for bit", _PIL),
+    ("opencv_cubic", "shorter_side"): Original(
+        "OpenCV with the arithmetic of TensorNets' `load_img` and `crop`, scaled by keras.applications or as TensorNets does",
+        "resampling within one level, scaling bit for bit",
+        (
+            "test_preprocess.py::test_keras_protocol_is_tensornets_within_a_level",
+            "test_resampling.py::test_opencv_cubic_is_the_fixed_point_cubic_cell_by_cell",
+            "test_resampling.py::test_opencv_cubic_is_within_a_level_of_opencv",
+        ),
+    ),
+    ("tf1_bilinear", "shorter_side"): Original(
+        "slim's `vgg_preprocessing`, run by TensorFlow",
+        "bit for bit",
+        ("test_preprocess.py::test_vgg_protocol_is_slims_bit_for_bit",),
+    ),
+    ("tf1_bilinear", "squash"): Original(
+        "slim's `inception_preprocessing`, run by TensorFlow",
+        "bit for bit",
+        ("test_preprocess.py::test_inception_protocol_is_slims_bit_for_bit",),
+    ),
+}
+
+
+def weights() -> list[tuple[str, ...]]:
+    rows = [(use.zoo, ", ".join(f"`{variant}`" for variant in use.variants), in_words(use.protocol, 1)) for use in uses()]
+    return [("zoo", "variants", "protocol"), *rows]
+
+
+def originals() -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("`interpolation`, `resize`", "compared with", "agreement", "tests")]
+    for (interpolation, resize), original in ORIGINALS.items():
+        tests = "<br>".join(f"`{test}`" for test in original.tests)
+        rows.append((f"`{interpolation}`, `{resize}`", original.code, original.agreement, tests))
+    return rows
+
+
+TABLES: Mapping[str, Callable[[], list[tuple[str, ...]]]] = {"weights": weights, "originals": originals}
+
+
+def written(text: str) -> str:
+    """The document with its tables made anew."""
+
+    def table(block: re.Match[str]) -> str:
+        head, *rows = TABLES[block[2]]()
+        return block[1] + "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *rows)) + block[3]
+
+    return BLOCK.sub(table, text)
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(written(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")

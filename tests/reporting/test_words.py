@@ -1,0 +1,102 @@
+"""What a report says: the verdict, the warnings, the protocol, and commands that porter takes."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from porter.cli import app
+from porter.data.preprocess import Preprocess
+from porter.reporting.commands import convert, reproduce
+from porter.reporting.records import Contents, read_contents
+from porter.reporting.words import conclude, preprocessing, warn
+from tests.reporting.ports import full_port, parity, write_port
+
+SUMMARY = {"ok": True, "logits": parity(0.0)["logits"], "limit": 1e-10, "source_rounding": 0.0}
+SHIPPED = {"reference": "keras", "rel_l2": 0.23, "argmax_differ": 2, "images": 2, "dtypes": {"float64": SUMMARY}}
+
+
+def contents_of(folder: Path, **changes: Any) -> Contents:
+    return read_contents(write_port(folder, **changes))
+
+
+def test_a_proof_names_its_reference_its_worst_node_and_its_logits(tmp_path: Path) -> None:
+    said = conclude(contents_of(tmp_path / "port", parity=parity(1e-15, 6.6e-14, 0.0), check="passed"))
+    assert (said.standing, said.word) == ("proved", "Proved")
+    for words in ("same function as keras", "3 nodes", "stage0/conv1", "6.6e-14", "1.3e-14", "float64", "225×201"):
+        assert words in said.sentence
+
+
+@pytest.mark.parametrize(
+    ("changes", "standing", "words"),
+    [
+        ({"check": "skipped: torchvision is not installed"}, "unproved", "torchvision is not installed"),
+        ({"parity": parity(1e-15, reference="self"), "check": "agrees with porter's own build"}, "unproved", "own build"),
+        ({"parity": parity(1e-15, reference="self"), "check": "passed"}, "unproved", "own build"),
+        ({"parity": parity(1e-15, 1e-4), "check": "passed"}, "differs", "stage0/conv1 is the first node that differs"),
+        ({"parity": parity(1e-15, None), "check": "passed"}, "differs", "not finite"),
+        ({"parity": parity(1e-15, ok=False), "check": "passed"}, "differs", "does not compute"),
+        ({"parity": parity(1e-15, shipped={**SHIPPED, "dtypes": {"float64": {**SUMMARY, "ok": False}}})}, "differs", "does not"),
+    ],
+)
+def test_nothing_less_is_called_a_proof(changes: dict[str, Any], standing: str, words: str, tmp_path: Path) -> None:
+    said = conclude(contents_of(tmp_path / "port", **changes))
+    assert said.standing == standing and words in said.sentence and said.word != "Proved"
+
+
+def test_warnings_say_what_limits_the_port(tmp_path: Path) -> None:
+    found = parity(1e-15, uncompared=["head/pool"], shipped=SHIPPED)
+    contents = contents_of(tmp_path / "port", parity=found, check="passed", padding="trained", background=True)
+    said = " ".join(warn(contents))
+    for words in ("head/pool", "224×224 alone", "trained with", "2.3e-01", "2 of 2 inputs", "background", "not for commercial use"):
+        assert words in said
+    assert "The shipped pads were proved against keras." in conclude(contents).sentence
+
+
+def parsed(command: str) -> dict[str, Any]:
+    """The parameters that porter takes a line for; a word that it does not know is an error."""
+    program, name, *arguments = shlex.split(command)
+    assert program == "porter"
+    return dict(get_command(app).commands[name].make_context(name, arguments).params)  # type: ignore[attr-defined]
+
+
+def test_the_commands_are_porters_own(tmp_path: Path) -> None:
+    contents = read_contents(full_port(tmp_path / "my port"))
+    lines = [line for line in reproduce(contents, "my port") if not line.startswith("porter study")]
+    names = [shlex.split(line)[1] for line in lines]
+    assert names == ["convert", "verify", "eval", "report"]
+    assert all(Path("my port") in parsed(line).values() for line in lines)
+
+
+def test_the_line_that_converts_again_has_every_option(tmp_path: Path) -> None:
+    contents = contents_of(
+        tmp_path / "port",
+        **{"padding": "trained", "dtype": "float16", "background": True, "folded": {}, "mapped": ["fc=head/logits"]},
+        **{"variant": "; rm -rf ~", "input": {"layout": "NCHW", "size": [225, 201], "native_size": [224, 224], "channels": 3}},
+    )
+    found = parsed(convert(contents.record, "port"))
+    wanted = {"variant": "; rm -rf ~", "source": "keras", "to": "torch", "padding": "trained", "input_size": "225x201"}
+    assert {name: found[name] for name in wanted} == wanted
+    assert found["dtype"] == "float16" and found["keep_background"] and found["fold_bn"] and not found["stock"]
+    assert list(found["mapped"]) == ["fc=head/logits"] and str(found["weights"]) == "weights.h5"
+
+
+def test_a_port_that_computes_its_pads_is_made_so_again(tmp_path: Path) -> None:
+    pad = {"site": "stem/conv", "source": "same", "realised": "pad same with 0, then valid", "kind": "dynamic pad layer", "why": ""}
+    at_any = {"layout": "NCHW", "size": None, "native_size": [224, 224], "channels": 3}
+    assert parsed(convert(contents_of(tmp_path / "a", input=at_any, pads=[pad]).record, "a"))["input_size"] == "any"
+    assert parsed(convert(contents_of(tmp_path / "b", input=at_any).record, "b"))["input_size"] is None
+
+
+def test_a_protocol_is_told_step_by_step() -> None:
+    steps = preprocessing(
+        Preprocess("squash", 299, "tf1_bilinear", central_fraction=0.875, divide=127.5, mean=(1, 1, 1), channels="bgr")
+    )
+    assert [step.split()[0] for step in steps] == ["Decode", "Keep", "Resize", "Reverse", "Divide", "Subtract"]
+    assert "87.5 %" in steps[1] and "299×299" in steps[2] and steps[-1] == "Subtract 1."
+    coloured = preprocessing(Preprocess("shorter_side", 256, "pil_bicubic", crop=224, std=(0.229, 0.224, 0.225)))
+    assert "224×224" in coloured[2] and coloured[3] == "Divide by 0.229, 0.224 and 0.225, channel by channel."
