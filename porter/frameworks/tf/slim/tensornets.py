@@ -23,6 +23,8 @@ from porter.frameworks.tf.slim.code import import_slim, modules_as, old_tensorfl
 from porter.frameworks.tf.slim.network import Network, graph_variables, old_variables
 
 _RELEASE = "0.4.6"
+_LEAST_EPSILON = 1.001e-5
+"""TensorFlow 1's fused norm takes no less (1.15's python/ops/nn_impl.py, `min_epsilon`); TensorNets' ResNets ask for 1e-5."""
 _PACKAGE = "porter_tensornets"
 """The name that the modules have here: whoever imports tensornets itself in this process gets it as it is."""
 _KERAS = "tensorflow.python.keras"
@@ -73,7 +75,7 @@ def construct(variant: str, images: Any, classes: int) -> Network:
     code = getattr(_import(module), function)
     with old_variables():
         probabilities = code(images, classes=classes)
-    return Network(probabilities.logits.op.name, probabilities.op.name, graph_variables(), {})
+    return Network(probabilities.logits.op.name, probabilities.op.name, graph_variables(), {}, _LEAST_EPSILON)
 
 
 @cache
