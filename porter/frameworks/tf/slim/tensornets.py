@@ -28,6 +28,10 @@ _LEAST_EPSILON = 1.001e-5
 _PACKAGE = "porter_tensornets"
 """The name that the modules have here: whoever imports tensornets itself in this process gets it as it is."""
 _KERAS = "tensorflow.python.keras"
+_LEAST_EPSILON = 1.001e-5
+"""With which TensorFlow 1's fused norm computes where it is asked for less (`fused_batch_norm` in python/ops/nn_impl.py); today's
+takes any. TensorNets' ResNets ask for 1e-5.
+"""
 
 NETWORKS: Mapping[str, tuple[str, str]] = {
     "inception_v3": ("inceptions", "inception3"),
@@ -89,7 +93,7 @@ def _import(name: str) -> ModuleType:
     versions = _module(tf_later_than=lambda _: True, tf_equal_to=lambda _: False)
     stand_ins = {
         f"{_PACKAGE}.version_utils": versions,  # asks distutils, which Python 3.12 does not have
-        f"{_PACKAGE}.contrib_layers": slim,
+        f"{_PACKAGE}.contrib_layers": _module(**vars(slim) | {"batch_norm": _batch_norm_of_1(slim)}),
         f"{_PACKAGE}.contrib_layers.utils": import_module("tf_slim.layers.utils"),
         f"{_PACKAGE}.contrib_framework": slim,
         # For printing predictions and fetching files, which nothing here does.
@@ -126,6 +130,15 @@ class _SharedConstants(ModuleType):
         if key not in dict(made):
             made.append((key, self._names.constant(value)))
         return dict(made)[key]
+
+
+def _batch_norm_of_1(slim: Any) -> Any:
+    """tf-slim's `batch_norm` with the epsilon that TensorFlow 1 has for it."""
+
+    def batch_norm(inputs: Any, epsilon: float = 0.001, **settings: Any) -> Any:
+        return slim.batch_norm(inputs, epsilon=max(epsilon, _LEAST_EPSILON), **settings)
+
+    return slim.add_arg_scope(batch_norm)
 
 
 def _module(**names: object) -> ModuleType:
