@@ -27,14 +27,12 @@ class Network:
         probabilities: the op that gives their softmax.
         variables: shapes of the variables by name, in the order in which they were made.
         points: the code's own names for what its layers give (`Conv2d_1_depthwise`, `layer_2/output`), to ops.
-        least_epsilon: below which the TensorFlow that the code was published on takes no norm's epsilon.
     """
 
     logits: str
     probabilities: str
     variables: Mapping[str, tuple[int, ...]]
     points: Mapping[str, str]
-    least_epsilon: float = 0.0
 
 
 Construct = Callable[[str, Any, int], Network]
@@ -81,7 +79,7 @@ def _frozen_network(construct: Construct, variant: str, classes: int, size: tupl
     with graph.as_default():
         images = v1.placeholder(tensorflow.float32, [None, *size, 3], name="input")
         network = construct(variant, images, classes)
-    return _frozen(graph.as_graph_def(), network.least_epsilon), network
+    return _frozen(graph.as_graph_def()), network
 
 
 @contextmanager
@@ -105,13 +103,11 @@ def graph_variables() -> dict[str, tuple[int, ...]]:
     return {variable.op.name: tuple(variable.shape.as_list()) for variable in import_tensorflow().compat.v1.global_variables()}
 
 
-def _frozen(graph: Any, least_epsilon: float) -> Any:
+def _frozen(graph: Any) -> Any:
     """The graph with a Const of no content for each variable."""
     found = type(graph)()
     found.CopyFrom(graph)
     for node in found.node:
-        if node.op in _NORMALISED:
-            node.attr["epsilon"].f = max(node.attr["epsilon"].f, least_epsilon)
         if node.op == "VariableV2":
             dtype, shape = node.attr["dtype"].type, node.attr["shape"].shape
             constant = type(node)(name=node.name, op="Const")

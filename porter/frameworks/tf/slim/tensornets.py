@@ -28,10 +28,6 @@ _LEAST_EPSILON = 1.001e-5
 _PACKAGE = "porter_tensornets"
 """The name that the modules have here: whoever imports tensornets itself in this process gets it as it is."""
 _KERAS = "tensorflow.python.keras"
-_LEAST_EPSILON = 1.001e-5
-"""With which TensorFlow 1's fused norm computes where it is asked for less (`fused_batch_norm` in python/ops/nn_impl.py); today's
-takes any. TensorNets' ResNets ask for 1e-5.
-"""
 
 NETWORKS: Mapping[str, tuple[str, str]] = {
     "inception_v3": ("inceptions", "inception3"),
@@ -75,7 +71,7 @@ def construct(variant: str, images: Any, classes: int) -> Network:
     code = getattr(_import(module), function)
     with old_variables():
         probabilities = code(images, classes=classes)
-    return Network(probabilities.logits.op.name, probabilities.op.name, graph_variables(), {}, _LEAST_EPSILON)
+    return Network(probabilities.logits.op.name, probabilities.op.name, graph_variables(), {})
 
 
 @cache
