@@ -17,6 +17,7 @@ from porter.errors import MappingError, UsageError
 from porter.files import Fetched, WeightsFile, digest, fetch
 from porter.fitting.by_graph import fit_by_graph
 from porter.fitting.by_names import fit_by_names
+from porter.fitting.by_position import name_by_position
 from porter.fitting.fit import Fit, read_tensors
 from porter.frameworks import get_framework
 from porter.frameworks.checkpoint import Checkpoint
@@ -153,6 +154,7 @@ def _open_file(recipe: Recipe, variant: str, zoo: Zoo, weights: Path, keep_backg
         )
     fit_file = fit_by_names if checkpoint.graph is None else fit_by_graph
     try:
+        checkpoint, placed = name_by_position(recipe, variant, zoo, checkpoint)
         fit = fit_file(recipe, variant, zoo, checkpoint, settings, keep_background)
         tensors = read_tensors(fit, framework, checkpoint)
     except MappingError as error:
@@ -176,7 +178,7 @@ def _open_file(recipe: Recipe, variant: str, zoo: Zoo, weights: Path, keep_backg
         labels=zoo.labels if fit.own_head else None,
         background=fit.background,
         size=None if size[0] is None or size[1] is None else (size[0], size[1]),
-        warnings=(*said, *fit.warnings, *scaling),
+        warnings=(*said, *placed, *fit.warnings, *scaling),
         checkpoint=checkpoint,
         fit=fit,
     )

@@ -14,7 +14,8 @@ import numpy as np
 from porter.dtypes import Array
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.tf.runtime import import_tensorflow, quiet_logger
-from porter.frameworks.tf.slim.networks import SlimNetwork, construct
+from porter.frameworks.tf.slim.network import Network
+from porter.frameworks.tf.slim.networks import construct
 from tests.support import source_checkpoint
 
 SMALL = ("mobilenet_v1_0.25", "mobilenet_v2_0.35")
@@ -109,7 +110,7 @@ def _worse(array: Array) -> Array:
     return (array * (1 + noise)).astype(array.dtype)
 
 
-def _save(tensorflow: Any, session: Any, path: Path, file: SlimFile, images: Any, network: SlimNetwork) -> Path:
+def _save(tensorflow: Any, session: Any, path: Path, file: SlimFile, images: Any, network: Network) -> Path:
     v1 = tensorflow.compat.v1
     output = network.probabilities if file.softmax else network.logits
     if file.format in ("v1", "v2"):

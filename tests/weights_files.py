@@ -15,6 +15,7 @@ from porter.graph import Graph
 from porter.recipe import find_recipe, layer_names
 from tests.slim_files import SlimFile, write_slim
 from tests.support import source_checkpoint, standin_graph, standin_tensors
+from tests.tensornets_files import write_tensornets
 
 
 def published_like(folder: Path, variant: str, zoo_name: str) -> Path:
@@ -23,6 +24,8 @@ def published_like(folder: Path, variant: str, zoo_name: str) -> Path:
     zoo = recipe.zoo(zoo_name, variant)
     if zoo.reference == "tf_slim":
         return write_slim(folder / variant, SlimFile(variant, classes=int(zoo.options.get("classes", 1000))))
+    if zoo.reference == "tensornets":
+        return write_tensornets(folder / f"{variant}.npz", variant)
     if zoo.framework == "torch":
         return write_weights(folder / f"{variant}.pth", variant, zoo_name)
     if zoo.reference is not None:

@@ -78,5 +78,5 @@ def _thumbnail(photo: Photo) -> str | None:
         return None
     image.thumbnail((THUMBNAIL, THUMBNAIL))
     file = BytesIO()
-    image.save(file, "JPEG")
+    image.save(file, "JPEG", comment=b"")  # not the photo's own
     return base64.b64encode(file.getvalue()).decode()

@@ -37,6 +37,8 @@ class Framework(Protocol):
     CAPABILITIES: Capabilities
     REFERENCES: tuple[str, ...]
     """Names that a recipe's `reference` may have: implementations that porter did not write."""
+    BY_POSITION: tuple[str, ...]
+    """Those of them whose loader takes a file's tensors by their places, whatever they are called."""
     SEPARATOR: str
     """What stands between the parts of a tensor's name."""
     AVERAGE_SUFFIX: str | None
@@ -118,6 +120,13 @@ class Framework(Protocol):
         self, reference: str, variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype
     ) -> Any:
         """The zoo's own implementation with the weights of `checkpoint`, loaded by its own names.
+
+        Raises:
+            MissingFramework: a package it needs is not installed.
+        """
+
+    def own_variables(self, reference: str, variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:
+        """Shapes of the variables of an implementation `BY_POSITION`, by name, in the order in which it makes them.
 
         Raises:
             MissingFramework: a package it needs is not installed.

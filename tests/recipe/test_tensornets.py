@@ -1,13 +1,7 @@
-"""The zoo `tensornets` of the recipes against TensorNets' own graphs, and by hand where TensorNets is not installed.
-
-TensorNets 0.4.6 wants TensorFlow 1.15, and so a Python of its own: PORTER_TENSORNETS_PYTHON is its interpreter.
-"""
+"""The zoo `tensornets` of the recipes against the graphs that TensorNets makes, and by hand where it is not installed."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,14 +13,14 @@ from porter.errors import MappingError, UsageError
 from porter.fitting.by_names import fit_by_names
 from porter.frameworks import get_framework
 from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.tf.runtime import import_tensorflow
+from porter.frameworks.tf.slim.tensornets import construct
 from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.padding import LOWEST, Convention
 from porter.recipe import all_recipes, expand, find_recipe, layer_names, tap_names
 from porter.transforms import apply_transforms, undo_transforms
 from tests.recipe.stock import read
-
-PYTHON = os.environ.get("PORTER_TENSORNETS_PYTHON")
-INTERPRETED = pytest.mark.skipif(PYTHON is None, reason="PORTER_TENSORNETS_PYTHON names no interpreter that has TensorNets")
+from tests.tensornets_files import needs_tensornets
 
 FUNCTIONS = {  # of TensorNets, with the number of variables and of parameters that its print_summary() shows
     "resnet50": ("resnet50", 320, 25_636_712),
@@ -52,68 +46,34 @@ FUNCTIONS = {  # of TensorNets, with the number of variables and of parameters t
     "mobilenet_v2_0.5": ("mobilenet50v2", 262, 1_987_224),
     "mobilenet_v2_0.35": ("mobilenet35v2", 262, 1_691_208),
 }
-QUICK = ("resnet50", "resnet50v2", "resnext50_32x4d", "wide_resnet50_2", "inception_v3", "mobilenet_v1_0.25", "mobilenet_v2_0.35")
+QUICK = ("resnet50v2", "resnext50_32x4d", "inception_v3", "mobilenet_v1_0.25", "mobilenet_v2_0.35")
 CASES = [pytest.param(variant, marks=() if variant in QUICK else pytest.mark.full) for variant in FUNCTIONS]
 
-CODE = """
-import json, sys, warnings
-warnings.simplefilter("ignore")
-import tensorflow as tf
-import tensornets
 
-found = {}
-for size in map(int, sys.argv[2:]):
-    with tf.Graph().as_default() as graph:
-        images = tf.placeholder(tf.float32, [None, size, size, 3])
-        model = getattr(getattr(tensornets, sys.argv[1].split(".")[0]), sys.argv[1].split(".")[1])(images)
-        ops = [op for op in graph.get_operations() if op.outputs]
-        found[size] = {
-            "variables": {variable.op.name: variable.shape.as_list() for variable in model.get_weights()},
-            "shapes": {op.name: op.outputs[0].shape.as_list()[1:] for op in ops if op.outputs[0].shape.dims},
-            "epsilons": {op.name: op.get_attr("epsilon") for op in ops if op.type.startswith("FusedBatchNorm")},
-            "logits": model.logits.op.name,
-        }
-print(json.dumps(found))
-"""
-MODULES = {"res": "resnets", "wide": "resnets", "inception": "inceptions", "mobile": "mobilenets"}
-
-
-def tensornets_graphs(variant: str, sizes: tuple[int, ...]) -> dict[int, Any]:
-    """What TensorNets builds for images of each size."""
-    assert PYTHON is not None
-    function = FUNCTIONS[variant][0]
-    module = next(name for start, name in MODULES.items() if function.startswith(start))
-    # TensorFlow 2 leaves word to its children that they are to behave as it does.
-    environment = {name: value for name, value in os.environ.items() if name not in ("TF2_BEHAVIOR", "PYTHONPATH")}
-    command = [PYTHON, "-c", CODE, f"{module}.{function}", *map(str, sizes)]
-    result = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    return {int(size): found for size, found in json.loads(result.stdout.splitlines()[-1]).items()}
-
-
-@INTERPRETED
+@needs_tensornets
 @pytest.mark.parametrize("variant", CASES)
 def test_every_variable_and_operation_is_tensornets(variant: str) -> None:
     recipe, graph, layers = read(variant, "tensornets")
-    framework, roles_of = get_framework("tf"), tensor_shapes(graph)
-    native = recipe.native_size()[0]
-    theirs = tensornets_graphs(variant, (native, native + 1))
-    variables = {name: tuple(shape) for name, shape in theirs[native]["variables"].items()}
+    framework, roles_of, tensorflow = get_framework("tf"), tensor_shapes(graph), import_tensorflow()
+    size = recipe.native_size()[0] + 1
+    with tensorflow.Graph().as_default() as theirs:
+        network = construct(variant, tensorflow.compat.v1.placeholder(tensorflow.float32, [None, size, size, 3]), 1000)
+    variables = dict(network.variables)
     for path, roles in roles_of.items():
         node = graph.by_path[path]
         for role, spellings in framework.tensor_names(graph, node, layers[path].name).items():
             shape = variables.pop(next(name for name in spellings if name in variables))
             canonical = framework.to_canonical(graph, node, role, np.broadcast_to(np.float32(0), shape))
             assert apply_transforms(layers[path].transforms, role, canonical).shape == roles[role], (path, role)
+        if isinstance(node.op, BatchNorm):
+            norm = theirs.get_operation_by_name(f"{layers[path].name}/FusedBatchNormV3")
+            assert node.op.epsilon == pytest.approx(norm.get_attr("epsilon")), path
     assert not variables
     taps = tap_names(recipe, variant, recipe.zoo("tensornets", variant), graph)
-    for size, network in theirs.items():
-        known = shapes(graph, (size, size))
-        for path in taps.keys() - roles_of.keys() | {graph.output}:
-            channels, *sides = known[path]
-            name = network["logits"] if path == graph.output else taps[path]
-            assert network["shapes"][name] == [*sides, channels], (path, size)
-    norms = {layers[path].name: node.op.epsilon for path in roles_of if isinstance((node := graph.by_path[path]).op, BatchNorm)}
-    assert norms == {name.rpartition("/")[0]: pytest.approx(epsilon) for name, epsilon in theirs[native]["epsilons"].items()}
+    for path, (channels, *sides) in shapes(graph, (size, size)).items():
+        if path in taps and path not in roles_of:
+            (output,) = theirs.get_operation_by_name(taps[path]).outputs
+            assert output.shape.as_list() == [None, *sides, channels], path
 
 
 @pytest.mark.parametrize("variant", FUNCTIONS)
@@ -225,12 +185,10 @@ def test_where_the_others_stride() -> None:
         assert strided_units(read(variant, "tensornets")[1]) == strided_units(read(variant, zoo)[1])
 
 
-def test_norms_are_tensorflow_ones() -> None:
-    epsilons = {
-        variant: {node.op.epsilon for node in read(variant, "tensornets")[1].nodes if isinstance(node.op, BatchNorm)}
-        for variant in QUICK
-    }
-    assert epsilons == {variant: {1.001e-5 if "resne" in variant else 1e-3} for variant in QUICK}
+def test_norms_of_resnets_have_tensorflow_ones_least_epsilon() -> None:
+    for variant in FUNCTIONS:
+        epsilons = {node.op.epsilon for node in read(variant, "tensornets")[1].nodes if isinstance(node.op, BatchNorm)}
+        assert epsilons == {1.001e-5 if "resne" in variant else 1e-3}, variant
 
 
 def test_protocols() -> None:

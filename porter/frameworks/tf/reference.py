@@ -1,4 +1,4 @@
-"""The zoos' own implementations: keras.applications, loaded by its own layer names, and TF-slim."""
+"""The zoos' own implementations: keras.applications, loaded by its own layer names, TF-slim and TensorNets."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from porter.frameworks.stock import StockClass
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
-from porter.frameworks.tf.slim.networks import build_slim
+from porter.frameworks.tf.slim import networks, tensornets
+from porter.frameworks.tf.slim.network import Construct, build_network, variables_of
 from porter.padding import Size
 
-REFERENCES: tuple[str, ...] = ("keras", "tf_slim")
+_OLD: Mapping[str, Construct] = {"tf_slim": networks.construct, "tensornets": tensornets.construct}
+"""References written for TensorFlow 1."""
+REFERENCES: tuple[str, ...] = ("keras", *_OLD)
+_ANY_SIZE = (224, 224)
+BY_POSITION: tuple[str, ...] = ("tensornets",)
 
 _CONSTRUCTORS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "inception_v3": ("InceptionV3", {}),
@@ -54,9 +59,19 @@ def build_reference(reference: str, variant: str, classes: int, size: tuple[int,
     """
     if reference not in REFERENCES:
         raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(REFERENCES)}")
-    if reference == "tf_slim":
-        return build_slim(variant, classes, size, checkpoint, dtype)
+    if reference in _OLD:
+        return build_network(_OLD[reference], variant, classes, size, checkpoint, dtype)
     return _build_keras(variant, classes, size, checkpoint, dtype)
+
+
+def own_variables(reference: str, variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:
+    """Shapes of the variables of a reference of TensorFlow 1, by name, in the order in which its code makes them.
+
+    Raises:
+        UsageError: no such variant.
+        MissingFramework: TensorFlow or a package that carries the reference is not installed.
+    """
+    return variables_of(_OLD[reference], variant, classes, _ANY_SIZE)
 
 
 def _build_keras(variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:

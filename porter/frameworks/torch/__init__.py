@@ -29,6 +29,7 @@ INPUT_LAYOUT: Literal["NCHW"] = "NCHW"
 MODEL_FILE = WEIGHTS_FILE
 PACKAGE = "torch"
 REFERENCES = ("torchvision", "timm")
+BY_POSITION: tuple[str, ...] = ()
 SEPARATOR = "."
 AVERAGE_SUFFIX = None
 NAMES_LAYERS = False
@@ -104,6 +105,11 @@ def build_reference(reference: str, variant: str, classes: int, size: tuple[int,
     from porter.frameworks.torch.reference import build_stock
 
     return build_stock(reference, variant, classes, checkpoint, dtype)
+
+
+def own_variables(reference: str, variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:
+    """Empty: state_dicts go by names."""
+    return {}
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: tuple[int, int]) -> Any:

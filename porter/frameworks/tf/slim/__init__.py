@@ -1,1 +1,1 @@
-"""TF-slim's own networks, as the implementation that ports of its weights are compared with."""
+"""TF-slim's own networks, and TensorNets' on its layers, as the implementations that ports of their weights are compared with."""

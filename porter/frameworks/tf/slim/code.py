@@ -39,7 +39,7 @@ def import_slim() -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with _modules({wanted: import_module(actual)}):
+            with modules_as({wanted: import_module(actual)}):
                 # Looked up, so that TensorFlow's lazy loader keeps the module that it finds now.
                 _ = import_module("tensorflow.python.layers.normalization").BatchNormalization
             return import_module("tf_slim")
@@ -70,7 +70,7 @@ def import_mobilenet_v1() -> ModuleType:
     Raises:
         MissingFramework: tf-slim, tf_keras or mmdnn is not installed.
     """
-    with _old_tensorflow(import_slim()):
+    with old_tensorflow(import_slim()):
         return _load("mobilenet_v1.py")
 
 
@@ -82,16 +82,16 @@ def import_mobilenet_v2() -> ModuleType:
         MissingFramework: tf-slim, tf_keras or mmdnn is not installed.
     """
     package = ModuleType(_MOBILENET)
-    with _old_tensorflow(import_slim()), _modules({_MOBILENET: package}):
+    with old_tensorflow(import_slim()), modules_as({_MOBILENET: package}):
         for name in ("conv_blocks", "mobilenet"):
             setattr(package, name, _load(f"mobilenet/{name}.py"))
         return _load("mobilenet/mobilenet_v2.py")
 
 
-def pip_line() -> str:
+def pip_line(package: str = "mmdnn==0.3.1") -> str:
     """What to type; without dependencies, since theirs would bring a second TensorFlow beside tensorflow-cpu."""
     minor = ".".join(import_tensorflow().__version__.split(".")[:2])
-    return f"pip install --no-deps tf-slim==1.1.0 'tf_keras=={minor}.*' mmdnn==0.3.1"
+    return f"pip install --no-deps tf-slim==1.1.0 'tf_keras=={minor}.*' {package}"
 
 
 def _load(file: str) -> ModuleType:
@@ -121,14 +121,14 @@ class _OldTensorflow(ModuleType):
 
 
 @contextmanager
-def _old_tensorflow(slim: Any) -> Iterator[None]:
+def old_tensorflow(slim: Any) -> Iterator[None]:
     """What is imported within sees TensorFlow 1."""
-    with _modules({"tensorflow": _OldTensorflow(import_tensorflow(), slim)}):
+    with modules_as({"tensorflow": _OldTensorflow(import_tensorflow(), slim)}):
         yield
 
 
 @contextmanager
-def _modules(modules: Mapping[str, ModuleType]) -> Iterator[None]:
+def modules_as(modules: Mapping[str, ModuleType]) -> Iterator[None]:
     """`sys.modules` with these in it, and as it was afterwards."""
     before = {name: sys.modules.get(name) for name in modules}
     sys.modules.update(modules)

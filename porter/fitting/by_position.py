@@ -1,0 +1,83 @@
+"""Files that a zoo's own loader reads by position: their names are whatever they were converted from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from porter.dtypes import Array
+from porter.errors import MappingError, MissingFramework
+from porter.fitting.by_names import locate
+from porter.fitting.fit import shape_text
+from porter.fitting.naming import name_layers
+from porter.frameworks import get_framework
+from porter.frameworks.checkpoint import Checkpoint
+from porter.recipe import Recipe, Zoo, expand
+
+_ROLES: Mapping[str, str] = {
+    **{word: word for word in ("gamma", "beta", "moving_mean", "moving_variance")},
+    **{"running_mean": "moving_mean", "running_var": "moving_variance"},
+}
+"""What a norm's tensor is by the last word of its name, in TensorFlow and in PyTorch: what shapes do not tell apart."""
+
+
+def name_by_position(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> tuple[Checkpoint, tuple[str, ...]]:
+    """The checkpoint under the names of the zoo's own variables, where it has none of them and its order is that in which the
+    zoo's code makes them, with a warning; else as it is.
+
+    TensorNets loads so and looks at no name but those of a beta that leads its gamma, which it exchanges (tensornets/utils.py,
+    `parse_weights` and `pretrained_initializer`). Here every shape has to agree, and what the names of norms say.
+
+    Raises:
+        MappingError: more tensors or fewer than the zoo's code makes, or one that is another.
+        MissingFramework: the file's names are not the zoo's, and its code, which has the order, is not installed.
+    """
+    framework, tensors = get_framework(zoo.framework), checkpoint.tensors
+    if checkpoint.graph is not None or zoo.reference not in framework.BY_POSITION or not _keeps_order(variant, zoo, checkpoint):
+        return checkpoint, ()
+    draft = expand(recipe, variant, zoo, {})
+    if locate(draft, framework, name_layers(recipe, variant, zoo, draft, checkpoint).layers, zoo, checkpoint).found:
+        return checkpoint, ()
+    arrays = _gamma_first(tensors)
+    try:
+        wanted = framework.own_variables(str(zoo.reference), variant, tensors[list(tensors)[-1]].size)
+    except MissingFramework as error:
+        message = f"the file's names are not those of zoo '{zoo.name}', whose code tells its order: {error.message}"
+        raise MissingFramework(message, where=str(checkpoint.path), next=error.next) from None
+    if len(arrays) != len(wanted):
+        message = f"none of the file's {len(arrays)} names is the zoo's, which has {len(wanted)}, such as '{next(iter(wanted))}'"
+        raise MappingError(message, where=str(checkpoint.path))
+    named: dict[str, Array] = {}
+    for (theirs, array), (own, shape) in zip(arrays.items(), wanted.items(), strict=True):
+        # A head may be a 1x1 convolution.
+        named[own] = array[0, 0] if array.ndim == 4 and array.shape == (1, 1, *shape) else array
+        role = _ROLES.get(_last(theirs))
+        if named[own].shape != shape or role not in (None, _ROLES.get(_last(own))):
+            raise MappingError(
+                f"by its place '{theirs}' ({shape_text(array.shape)}) would be '{own}' ({shape_text(shape)})",
+                where=str(checkpoint.path),
+                next=f"save it with {zoo.reference}'s own code, which names what it saves",
+            )
+    said = f"the names are not those of zoo '{zoo.name}': all {len(named)} tensors are taken by their places, as its loader does"
+    return replace(checkpoint, tensors=named, notes=(*checkpoint.notes, said)), (said,)
+
+
+def _keeps_order(variant: str, zoo: Zoo, checkpoint: Checkpoint) -> bool:
+    """An .npz has the order in which it was written; so has an .h5 of Keras's layout, where the zoo's own file is one. In a
+    checkpoint of TensorFlow names are sorted.
+    """
+    published = zoo.files.get(variant)
+    url = published.url or "" if published else ""
+    return checkpoint.format == "npz" or (checkpoint.format == "keras-h5" and url.endswith(".h5"))
+
+
+def _gamma_first(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    names = list(tensors)
+    for place in range(1, len(names)):
+        if (_last(names[place - 1]), _last(names[place])) == ("beta", "gamma"):
+            names[place - 1], names[place] = names[place], names[place - 1]
+    return {name: tensors[name] for name in names}
+
+
+def _last(name: str) -> str:
+    return name.replace(".", "/").rpartition("/")[2]

@@ -1,0 +1,143 @@
+"""TensorNets' own networks, the implementation of the zoo `tensornets`, on a TensorFlow that has no `tf.contrib` any more.
+
+The networks are the modules of the package tensornets 0.4.6, as they are. Their layers are tf-slim's, which are `tf.contrib`'s
+under another name: TensorNets takes those where TensorFlow has them, and else a copy of its own that needs Keras 2's internals.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import warnings
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, distribution
+from types import ModuleType
+from typing import Any
+
+from porter.dtypes import Array
+from porter.errors import MissingFramework, UsageError
+from porter.frameworks.tf.runtime import import_tensorflow
+from porter.frameworks.tf.slim.code import import_slim, modules_as, old_tensorflow, pip_line
+from porter.frameworks.tf.slim.network import Network, graph_variables, old_variables
+
+_RELEASE = "0.4.6"
+_LEAST_EPSILON = 1.001e-5
+"""TensorFlow 1's fused norm takes no less (1.15's python/ops/nn_impl.py, `min_epsilon`); TensorNets' ResNets ask for 1e-5."""
+_PACKAGE = "porter_tensornets"
+"""The name that the modules have here: whoever imports tensornets itself in this process gets it as it is."""
+_KERAS = "tensorflow.python.keras"
+
+NETWORKS: Mapping[str, tuple[str, str]] = {
+    "inception_v3": ("inceptions", "inception3"),
+    "mobilenet_v1": ("mobilenets", "mobilenet100"),
+    "mobilenet_v1_0.75": ("mobilenets", "mobilenet75"),
+    "mobilenet_v1_0.5": ("mobilenets", "mobilenet50"),
+    "mobilenet_v1_0.25": ("mobilenets", "mobilenet25"),
+    "mobilenet_v2": ("mobilenets", "mobilenet100v2"),
+    "mobilenet_v2_1.4": ("mobilenets", "mobilenet140v2"),
+    "mobilenet_v2_1.3": ("mobilenets", "mobilenet130v2"),
+    "mobilenet_v2_0.75": ("mobilenets", "mobilenet75v2"),
+    "mobilenet_v2_0.5": ("mobilenets", "mobilenet50v2"),
+    "mobilenet_v2_0.35": ("mobilenets", "mobilenet35v2"),
+    "resnet50": ("resnets", "resnet50"),
+    "resnet101": ("resnets", "resnet101"),
+    "resnet152": ("resnets", "resnet152"),
+    "resnet50v2": ("resnets", "resnet50v2"),
+    "resnet101v2": ("resnets", "resnet101v2"),
+    "resnet152v2": ("resnets", "resnet152v2"),
+    "resnet200v2": ("resnets", "resnet200v2"),
+    "resnext50_32x4d": ("resnets", "resnext50c32"),
+    "resnext101_32x4d": ("resnets", "resnext101c32"),
+    "resnext101_64x4d": ("resnets", "resnext101c64"),
+    "wide_resnet50_2": ("resnets", "wideresnet50"),
+}
+"""Variant to TensorNets' module and function. A closed table: nothing from a recipe names what is imported or called."""
+
+
+def construct(variant: str, images: Any, classes: int) -> Network:
+    """Runs TensorNets' code, for inference, in the current graph of TensorFlow 1: `images` is N×H×W×3.
+
+    Its variables are of the old kind, and no others may be there yet.
+
+    Raises:
+        UsageError: no such variant.
+        MissingFramework: TensorFlow, tf-slim, tf_keras or tensornets is not installed.
+    """
+    if variant not in NETWORKS:
+        raise UsageError(f"reference 'tensornets' has no variant '{variant}'", next=f"it has {', '.join(NETWORKS)}")
+    module, function = NETWORKS[variant]
+    code = getattr(_import(module), function)
+    with old_variables():
+        probabilities = code(images, classes=classes)
+    return Network(probabilities.logits.op.name, probabilities.op.name, graph_variables(), {})
+
+
+@cache
+def _import(name: str) -> ModuleType:
+    """A module of networks, without the package around it, which imports detectors and data sets too."""
+    slim = import_slim()
+    try:
+        found = distribution("tensornets")
+    except PackageNotFoundError:
+        message = "tensornets, TensorNets' own code, is not installed"
+        raise MissingFramework(message, next=pip_line(f"tensornets=={_RELEASE}")) from None
+    package = ModuleType(_PACKAGE)
+    package.__path__ = [str(found.locate_file("tensornets"))]
+    sys.modules.setdefault(_PACKAGE, package)  # for good: its code imports more of itself when a network is made
+    versions = _module(tf_later_than=lambda _: True, tf_equal_to=lambda _: False)
+    stand_ins = {
+        f"{_PACKAGE}.version_utils": versions,  # asks distutils, which Python 3.12 does not have
+        f"{_PACKAGE}.contrib_layers": _module(**vars(slim) | {"batch_norm": _batch_norm_of_1(slim)}),
+        f"{_PACKAGE}.contrib_layers.utils": import_module("tf_slim.layers.utils"),
+        f"{_PACKAGE}.contrib_framework": slim,
+        # For printing predictions and fetching files, which nothing here does.
+        f"{_KERAS}.applications.imagenet_utils": _module(decode_predictions=None),
+        f"{_KERAS}.utils.data_utils": _module(get_file=None),
+    }
+    with warnings.catch_warnings(), old_tensorflow(slim), modules_as(stand_ins):
+        warnings.simplefilter("ignore")
+        try:
+            for part in ("middles", "preprocess", "pretrained"):
+                import_module(f"{_PACKAGE}.{part}")
+            vars(import_module(f"{_PACKAGE}.layers"))["tf"] = _SharedConstants(import_tensorflow().compat.v1)
+            return import_module(f"{_PACKAGE}.{name}")
+        except (ImportError, AttributeError) as error:
+            message = f"tensornets {found.version} cannot be imported: {error}"
+            raise MissingFramework(message, next=pip_line(f"tensornets=={_RELEASE}")) from None
+
+
+class _SharedConstants(ModuleType):
+    """TensorFlow with each constant once in a graph: a ResNeXt has, for every block, the kernel that sums each of its groups, and
+    those of ResNeXt-101 (64x4d) are 3 GB, more than a GraphDef can hold.
+    """
+
+    def __init__(self, tensorflow: Any) -> None:
+        super().__init__("tensorflow")
+        self._names = tensorflow
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._names, name)
+
+    def constant(self, value: Array) -> Any:
+        made = self._names.get_default_graph().get_collection_ref(_PACKAGE)
+        key = (value.shape, hashlib.sha256(value.data).digest())
+        if key not in dict(made):
+            made.append((key, self._names.constant(value)))
+        return dict(made)[key]
+
+
+def _batch_norm_of_1(slim: Any) -> Any:
+    """tf-slim's `batch_norm` with the epsilon that TensorFlow 1 has for it."""
+
+    def batch_norm(inputs: Any, epsilon: float = 0.001, **settings: Any) -> Any:
+        return slim.batch_norm(inputs, epsilon=max(epsilon, _LEAST_EPSILON), **settings)
+
+    return slim.add_arg_scope(batch_norm)
+
+
+def _module(**names: object) -> ModuleType:
+    module = ModuleType("stand_in")
+    vars(module).update(names)
+    return module

@@ -1,0 +1,181 @@
+"""TensorNets' zoo against TensorNets' own code: in this process, and on the TensorFlow 1.15 that it was written for."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porter
+from porter.dtypes import Array, Dtype
+from porter.frameworks import get_framework
+from porter.frameworks.reading import read_checkpoint
+from porter.frameworks.tf.graph_files.run import GraphRunner
+from porter.frameworks.tf.run import run_reference
+from porter.frameworks.tf.runtime import import_tensorflow
+from porter.frameworks.tf.slim.network import layer_ops
+from porter.frameworks.tf.slim.tensornets import NETWORKS
+from porter.graph import Graph
+from porter.padding import Convention
+from porter.plan import make_plan
+from porter.recipe import all_recipes, find_recipe, tap_names
+from porter.verification.check import check
+from tests.parity import check_parity, check_small
+from tests.standin import smooth_images
+from tests.support import standin_graph, standin_tensors, with_convention
+from tests.tensornets_files import needs_python37, needs_tensornets, tensornets_python, tensornets_tensors, write_tensornets
+
+ROOT = Path(__file__).parents[1]
+QUICK = [("mobilenet_v1_0.25", "torch", (97, 64)), ("resnet50v2", "torch", (65, 64))]
+SMALL = [
+    *(("mobilenet_v2_0.35", framework, (64, 65)) for framework in ("torch", "tf")),
+    *(("resnet50", framework, (65, 96)) for framework in ("torch", "tf")),
+    *(("resnet50v2", framework, (96, 65)) for framework in ("torch", "tf")),
+    *(("resnet200v2", framework, (65, 64)) for framework in ("torch", "tf")),
+    *(("resnext50_32x4d", framework, (65, 64)) for framework in ("torch", "tf")),
+    *(("wide_resnet50_2", framework, (65, 64)) for framework in ("torch", "tf")),
+    *(("inception_v3", framework, size) for framework in ("torch", "tf") for size in ((96, 76), (75, 107))),
+]
+NATIVE = ["resnet50", "resnet50v2", "wide_resnet50_2", "inception_v3", "mobilenet_v1", "mobilenet_v2", "mobilenet_v2_1.4"]
+
+FileMaker = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def tensornets_file(tmp_path_factory: pytest.TempPathFactory) -> FileMaker:
+    folder = tmp_path_factory.mktemp("tensornets")
+    return cache(lambda variant: write_tensornets(folder / f"{variant}.npz", variant))
+
+
+def test_the_table_has_every_variant_of_the_zoo() -> None:
+    assert set(NETWORKS) == {
+        variant for recipe in all_recipes() for variant in recipe.variants if "tensornets" in recipe.zoos_of(variant)
+    }
+
+
+@needs_tensornets
+@pytest.mark.parametrize(("variant", "framework", "size"), QUICK)
+def test_small(variant: str, framework: str, size: tuple[int, int], tensornets_file: FileMaker, tmp_path: Path) -> None:
+    assert not check_small(variant, "tensornets", framework, tensornets_file(variant), tmp_path, size).uncompared
+
+
+@needs_tensornets
+@pytest.mark.full
+@pytest.mark.parametrize(("variant", "framework", "size"), SMALL)
+def test_small_everywhere(variant: str, framework: str, size: tuple[int, int], tensornets_file: FileMaker, tmp_path: Path) -> None:
+    assert not check_small(variant, "tensornets", framework, tensornets_file(variant), tmp_path, size).uncompared
+
+
+@needs_tensornets
+@pytest.mark.full
+@pytest.mark.parametrize("framework", ["torch", "tf"])
+@pytest.mark.parametrize("variant", NATIVE)
+def test_at_the_native_size_and_at_any(variant: str, framework: str, tensornets_file: FileMaker, tmp_path: Path) -> None:
+    found = check_parity(variant, "tensornets", framework, tensornets_file(variant), tmp_path, "any")
+    assert len(found.sizes) == 2
+
+
+@needs_tensornets
+@pytest.mark.full
+@pytest.mark.parametrize("variant", [variant for variant in NETWORKS if variant not in {case[0] for case in (*QUICK, *SMALL)}])
+def test_names_and_shapes_of_the_rest(variant: str, tensornets_file: FileMaker, tmp_path: Path) -> None:
+    """Every variable has one tensor of its shape: `tensornets_tensors` orders them so, and the port's readers take them."""
+    made = porter.convert(variant, "tensornets", "torch", weights=tensornets_file(variant), out=tmp_path / "port", check=False)
+    assert not made.port.record.tensors.ignored and not made.port.record.tensors.filled
+
+
+def logits(graph: Graph, variant: str, batch: Array) -> Array:
+    torch = get_framework("torch")
+    plan = make_plan(graph, batch.shape[2:], torch.CAPABILITIES)
+    model = torch.build(plan, standin_tensors(variant, "tensornets"), {}, "float64", "cpu")
+    return torch.run(model, batch, [graph.output])[graph.output]
+
+
+EVERY_SIDE = Convention("explicit", (1, 1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("size", "wrong"),
+    [
+        (65, Convention("same")),  # slim's, which on odd maps has a cell on every side
+        (65, EVERY_SIDE),
+        (64, EVERY_SIDE),
+        (64, Convention("explicit", (0, 1, 0, 1), fill=0.0)),
+    ],
+)
+def test_the_stems_pad_is_told_from_others(size: int, wrong: Convention) -> None:
+    graph, batch = standin_graph("resnet50v2", "tensornets"), smooth_images(3, (size, size), seed=3, count=2).astype(np.float64)
+    exact = logits(graph, "resnet50v2", batch)
+    moved = logits(with_convention(graph, "stem/pool", wrong), "resnet50v2", batch)
+    assert np.linalg.norm(moved - exact) > 1e-3 * np.linalg.norm(exact)
+
+
+@dataclass
+class Published:
+    """The graph that TensorNets made on TensorFlow 1.15, for `check`."""
+
+    definition: bytes
+    tensors: dict[str, Array]
+    output: str
+    taps: dict[str, str]
+    size: tuple[int, int]
+    name: str = "TensorNets on TensorFlow 1.15"
+
+    def takes(self, size: tuple[int, int]) -> bool:
+        return size == self.size
+
+    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+        graph: Any = import_tensorflow().compat.v1.GraphDef.FromString(self.definition)
+        layers = layer_ops(graph, self.tensors)
+        runner = GraphRunner(self.definition, self.tensors, [self.output], dtype, layers, decimal_epsilons=True)
+        return run_reference(runner, batch, self.taps)
+
+
+@needs_python37
+@needs_tensornets
+@pytest.mark.parametrize(
+    ("variant", "size"),
+    [
+        ("mobilenet_v1_0.25", (97, 64)),
+        *(
+            pytest.param(*case, marks=pytest.mark.full)
+            for case in (
+                ("mobilenet_v2_0.35", (64, 65)),
+                ("resnet50", (65, 96)),
+                ("resnet50v2", (65, 96)),
+                ("resnet200v2", (65, 64)),
+                ("resnext50_32x4d", (65, 64)),
+                ("wide_resnet50_2", (65, 64)),
+                ("inception_v3", (96, 76)),
+                ("inception_v3", (75, 107)),
+            )
+        ),
+    ],
+)
+def test_as_published(variant: str, size: tuple[int, int], tmp_path: Path) -> None:
+    tensors = tensornets_tensors(variant)
+    np.savez(tmp_path / "arrays.npz", **tensors)
+    saved, frozen = tmp_path / "saved.npz", tmp_path / "frozen.pb"
+    script = [str(tensornets_python()), str(ROOT / "tests/tensornets_code.py"), *NETWORKS[variant], *map(str, size)]
+    ran = subprocess.run([*script, str(tmp_path / "arrays.npz"), str(saved), str(frozen)], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+    found = read_checkpoint(saved).tensors
+    assert list(found) == list(tensors)  # the order in which this TensorFlow makes the variables is also that one's
+    assert all(np.array_equal(found[name], tensors[name]) and found[name].dtype == np.float32 for name in tensors)
+
+    text = f"{size[0]}x{size[1]}"
+    made = porter.convert(variant, "tensornets", "torch", weights=saved, out=tmp_path / "port", input_size=text, check=False)
+    recipe, graph = find_recipe(variant), made.port.graph
+    taps = tap_names(recipe, variant, recipe.zoo("tensornets", variant), graph)
+    output = f"{NETWORKS[variant][1]}/logits/BiasAdd"
+    source = Published(frozen.read_bytes(), dict(tensors), output, dict(taps), size)
+    verdict = check(made.port, source, [size], ("float32", "float64"))
+    assert verdict.ok and not verdict.proof.uncompared
+    assert all(node.rel_l2 <= 1e-10 for parity in verdict.parities if parity.dtype == "float64" for node in parity.nodes)
