@@ -219,7 +219,7 @@ def study(
         PorterError: bad input.
         KeyboardInterrupt: in the first round; of a later one, the result is not `complete`.
     """
-    from porter.evaluation.study import study as run
+    from porter.evaluation.padding_study.study import study as run
 
     return run(
         variant,

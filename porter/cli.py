@@ -255,7 +255,7 @@ def study_padding(
         port=port,
         recipes=recipes,
     )
-    from porter.evaluation.study_printing import study
+    from porter.evaluation.padding_study.printing import study
 
     _print(found.record() if as_json else study(found))
     if not found.complete:

@@ -9,9 +9,9 @@ import pytest
 import porter
 from porter.data.layouts import open_photos
 from porter.errors import DownloadError
+from porter.evaluation.padding_study.printing import study as printed
 from porter.evaluation.results import Evaluation
 from porter.evaluation.scoring import score
-from porter.evaluation.study_printing import study as printed
 from porter.files import WeightsFile, fetch
 from porter.frameworks import get_framework
 from porter.padding import Convention
@@ -128,8 +128,8 @@ def test_study_tells_what_torchvisions_mobilenet_v2_was_trained_with(cache: Path
     errors = {case.name: case.top1 for case in found.cases}
     assert found.trained == "as shipped = symmetric"
     assert errors["as shipped = symmetric"] == pytest.approx(share(414)) and errors["asymmetric"] == pytest.approx(share(376))
-    switch = found.margin["switch"]
-    assert (switch["case"], switch["photos"], switch["significant"]) == ("as shipped = symmetric", 38, True)
+    switch = found.switch
+    assert (switch.case, switch.photos, switch.significant) == ("as shipped = symmetric", 38, True)
 
 
 def test_study_tells_what_slims_mobilenet_v1_was_trained_with(frozen: Path, cache: Path) -> None:
@@ -138,5 +138,5 @@ def test_study_tells_what_slims_mobilenet_v1_was_trained_with(frozen: Path, cach
     errors = {case.name: case.top1 for case in found.cases}
     assert found.trained == "as shipped = asymmetric"
     assert errors["as shipped = asymmetric"] == pytest.approx(share(455)) and errors["symmetric"] == pytest.approx(share(417))
-    switch = found.margin["switch"]
-    assert (switch["case"], switch["photos"], switch["significant"]) == ("as shipped = asymmetric", 38, True)
+    switch = found.switch
+    assert (switch.case, switch.photos, switch.significant) == ("as shipped = asymmetric", 38, True)

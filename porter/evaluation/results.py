@@ -142,14 +142,34 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Margin:
+    """How far the best of some cases is ahead of the next best at top-1.
+
+    Attributes:
+        over: the next best; None where there is no other.
+        photos: that only `case` has right, less those that only `over` has.
+        p: of McNemar's exact test, paired by photo.
+        significant: whether p is below 0.05 over the number of the other cases.
+        text: all that in a sentence.
+    """
+
+    case: str
+    over: str | None
+    photos: int
+    p: float
+    significant: bool
+    text: str
+
+
+@dataclass(frozen=True)
 class Study:
     """`porter study padding`: what the weights were trained with, of the cases tried.
 
     Attributes:
         sites: by path, the conventions tried there, in words, the shipped one first.
         trained: the name of the case with the least error.
-        margin: of that case over the next best at top-1, with what says how sure that is (porter.evaluation.study_numbers.margin);
-            and as `switch`, the same of asymmetric against symmetric pads at all strided sites, None where these are one case.
+        margin: of that case over the next best.
+        switch: the margin between asymmetric and symmetric pads at all strided sites; None where these are one case.
         protocol: the preprocessing, in words.
         skipped: by name, why a case was not run.
         complete: False where Ctrl-C ended it: what was not measured on all photos is left out.
@@ -164,7 +184,8 @@ class Study:
     sites: Mapping[str, tuple[str, ...]]
     cases: tuple[Case, ...]
     trained: str
-    margin: Mapping[str, Any]
+    margin: Margin
+    switch: Margin | None
     protocol: str = ""
     skipped: Mapping[str, str] = field(default_factory=dict)
     complete: bool = True

@@ -11,7 +11,7 @@ from typing import Any
 from PIL import Image
 
 from porter.data.photos import Failure
-from porter.evaluation.results import Accuracy, Agreement, Case, Differing, Evaluation, Judgement, Study
+from porter.evaluation.results import Accuracy, Agreement, Case, Differing, Evaluation, Judgement, Margin, Study
 from porter.files import digest
 from porter.frameworks import get_framework
 from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, MaxPool, Node
@@ -110,8 +110,10 @@ def study(*cases: Case) -> Study:
         Case("case 1", "same at stride 2", {"stem/conv": "same"}, 27.6, 9.1, 7.2),
         Case("case 2", "pads alike on both sides", {"stem/conv": "3"}, 31.2, 11.0, None),
     )
-    margin = {"over": "case 2", "significant": True, "text": "'case 1' is 18 photos ahead of 'case 2', p = 1.0e-03"}
-    return Study("resnet50v2", "keras", "weights.h5", ("sample/val", "class folders"), 500, (), {}, cases, cases[0].name, margin)
+    margin = Margin("case 1", "case 2", 18, 1e-3, True, "'case 1' is 18 photos ahead of 'case 2', p = 1.0e-03")
+    return Study(
+        "resnet50v2", "keras", "weights.h5", ("sample/val", "class folders"), 500, (), {}, cases, cases[0].name, margin, None
+    )
 
 
 def jpeg(side: int = 64) -> str:

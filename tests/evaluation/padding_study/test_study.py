@@ -13,12 +13,22 @@ import porter
 from porter.cli import main
 from porter.data.preprocess import open_image, prepare_ten
 from porter.errors import PorterError, UsageError
-from porter.evaluation import study, study_runs
+from porter.evaluation.padding_study import runs, study
+from porter.evaluation.padding_study.printing import study as printed
 from porter.evaluation.results import Study
-from porter.evaluation.study_printing import study as printed
 from porter.frameworks import get_framework
 from porter.port import read_port
-from tests.evaluation.studies import ASYMMETRIC, PHOTOS, VARIANT, ZOO, build, model, write_photos, write_recipes, write_weights
+from tests.evaluation.padding_study.studies import (
+    ASYMMETRIC,
+    PHOTOS,
+    VARIANT,
+    ZOO,
+    build,
+    model,
+    write_photos,
+    write_recipes,
+    write_weights,
+)
 
 
 @dataclass(frozen=True)
@@ -57,9 +67,9 @@ def test_the_convention_of_training_is_found(found: Study) -> None:
     assert cases["asymmetric"].top1 == cases["asymmetric"].top5 == 0 < cases["symmetric"].top5 < cases["symmetric"].top1
     assert cases["asymmetric"].sites == {"stem/conv": "same", "stem/pool": "same, -inf", "deep/conv": "same"}
     assert cases["as shipped"].sites == {} and cases["symmetric"].sites == {"stem/pool": "1, -inf"}
-    switch = found.margin["switch"]
-    assert (switch["case"], switch["over"]) == ("asymmetric", "symmetric")
-    assert switch["photos"] == round(cases["symmetric"].top1 * PHOTOS / 100) and switch["significant"]
+    switch = found.switch
+    assert (switch.case, switch.over) == ("asymmetric", "symmetric")
+    assert switch.photos == round(cases["symmetric"].top1 * PHOTOS / 100) and switch.significant
 
 
 def test_single_sites_change_from_the_best_case_and_a_pool_of_zeros_is_tried_with_both_fills(found: Study) -> None:
@@ -91,7 +101,7 @@ def test_ten_crops_are_averaged_and_their_centre_gives_the_single_crop_errors(pl
 def test_shipped_pads_that_are_those_of_training_stay(place: Place, tmp_path: Path) -> None:
     made = place.study(data=write_photos(tmp_path / "shipped", place.recipes, {}))
     assert made.trained == "as shipped" and made.cases[0].top1 == 0
-    assert made.margin["switch"]["case"] == "symmetric"  # it differs from the shipped pads in what fills the pool's border alone
+    assert made.switch.case == "symmetric"  # it differs from the shipped pads in what fills the pool's border alone
     assert made.cases[-1].name.startswith("as shipped, but ")
 
 
@@ -143,31 +153,31 @@ def test_a_photo_that_cannot_be_read_counts_as_wrong_in_every_case(place: Place,
 
 
 def test_without_torch_the_sources_framework_runs_the_cases(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert study_runs.running_framework("tf").NAME == "torch"
-    monkeypatch.setattr(study_runs, "find_spec", lambda name: None)
-    assert study_runs.running_framework("tf").NAME == "tf"
+    assert runs.running_framework("tf").NAME == "torch"
+    monkeypatch.setattr(runs, "find_spec", lambda name: None)
+    assert runs.running_framework("tf").NAME == "tf"
 
 
 def test_frameworks_agree_on_the_cases_whose_weights_are_shared_or_not(
     place: Place, found: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(study, "running_framework", lambda own: get_framework("tf"))
-    monkeypatch.setattr(study_runs, "MOST_BYTES", 60_000)  # two models to a pass
+    monkeypatch.setattr(runs, "MOST_BYTES", 60_000)  # two models to a pass
     assert figures(place.study()) == figures(found)
 
 
 def test_ctrl_c_in_a_later_round_leaves_that_round_out(place: Place, found: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     passes = iter([True, False])
-    whole = study_runs.score
-    monkeypatch.setattr(study_runs, "score", lambda *args, **more: replace(whole(*args, **more), complete=next(passes)))
+    whole = runs.score
+    monkeypatch.setattr(runs, "score", lambda *args, **more: replace(whole(*args, **more), complete=next(passes)))
     interrupted = place.study()
     assert not interrupted.complete and figures(interrupted) == figures(found)[:3] and interrupted.trained == "asymmetric"
     assert "INCOMPLETE" in printed(interrupted)
 
 
 def test_ctrl_c_in_the_first_round_leaves_nothing_to_report(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = study_runs.score
-    monkeypatch.setattr(study_runs, "score", lambda *args, **more: replace(whole(*args, **more), complete=False))
+    whole = runs.score
+    monkeypatch.setattr(runs, "score", lambda *args, **more: replace(whole(*args, **more), complete=False))
     with pytest.raises(KeyboardInterrupt):
         place.study(limit=4)
 

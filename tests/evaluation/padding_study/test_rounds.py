@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from porter.errors import PaddingError
-from porter.evaluation.study_cases import Change, Setting, Trial, site_at, strided_sites
-from porter.evaluation.study_rounds import Outcome, Rounds, run_rounds
+from porter.evaluation.padding_study.cases import Change, Setting, Trial, site_at, strided_sites
+from porter.evaluation.padding_study.rounds import Outcome, Rounds, run_rounds
 from porter.frameworks import get_framework
 from porter.padding import Convention
 from porter.recipe import expand, find_recipe

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from porter.errors import RecipeError, UsageError
-from porter.evaluation.study_cases import Change, site_at
+from porter.evaluation.padding_study.cases import Change, site_at
 from porter.graph import Graph, site_of
 from porter.padding import Convention, Site
 from porter.recipe.paddings import default_convention

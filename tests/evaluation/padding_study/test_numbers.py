@@ -6,7 +6,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from porter.evaluation.study_numbers import LEVEL, UNSCORED, Ranks, best_of, error, margin, mcnemar, wrong
+from porter.evaluation.padding_study.numbers import LEVEL, UNSCORED, Ranks, best_of, error, margin, mcnemar, wrong
 
 
 def ranks(*places: int) -> Ranks:
@@ -41,36 +41,36 @@ def test_of_equal_cases_the_first_is_best() -> None:
 
 def test_wide_margin() -> None:
     found = margin({"a": right(100, range(50)), "b": right(100, range(90)), "c": right(100, range(5, 20))})
-    assert (found["case"], found["over"], found["photos"], found["significant"]) == ("b", "a", 40, True)
-    assert found["p"] == mcnemar(40, 0)
-    assert found["text"] == "'b' is 40 photos ahead of 'a', p = 1.8e-12"
+    assert (found.case, found.over, found.photos, found.significant) == ("b", "a", 40, True)
+    assert found.p == mcnemar(40, 0)
+    assert found.text == "'b' is 40 photos ahead of 'a', p = 1.8e-12"
 
 
 def test_margin_is_paired_by_photo() -> None:
     # Both are 10 photos apart, once out of 10 that differ and once out of 90.
-    assert margin({"a": right(100, range(50)), "b": right(100, range(40))})["significant"]
-    assert not margin({"a": right(100, range(50)), "b": right(100, range(50, 90))})["significant"]
+    assert margin({"a": right(100, range(50)), "b": right(100, range(40))}).significant
+    assert not margin({"a": right(100, range(50)), "b": right(100, range(50, 90))}).significant
 
 
 def test_narrow_margin_says_so() -> None:
     found = margin({"a": right(100, range(50)), "b": right(100, range(47))})
-    assert not found["significant"] and found["photos"] == 3
-    assert found["text"] == "'a' is 3 photos ahead of 'b', but these photos do not tell: p = 0.25, not below 0.05"
+    assert not found.significant and found.photos == 3
+    assert found.text == "'a' is 3 photos ahead of 'b', but these photos do not tell: p = 0.25, not below 0.05"
 
 
 def test_the_best_of_many_has_to_be_better_for_it() -> None:
     six = {"a": right(100, range(50)), "b": right(100, range(44))}
-    assert margin(six)["significant"] and LEVEL / 2 < mcnemar(6, 0) < LEVEL
+    assert margin(six).significant and LEVEL / 2 < mcnemar(6, 0) < LEVEL
     found = margin({**six, "c": right(100, range(10))})
-    assert not found["significant"] and found["text"].endswith("p = 0.031, not below 0.05 / 2")
+    assert not found.significant and found.text.endswith("p = 0.031, not below 0.05 / 2")
 
 
 def test_tie_says_so_and_the_first_stands() -> None:
     found = margin({"as shipped": right(10, range(5)), "other": right(10, range(5, 10))})
-    assert found["case"] == "as shipped" and found["photos"] == 0 and not found["significant"]
-    assert found["text"] == "'as shipped' and 'other' tie: these photos do not tell"
+    assert found.case == "as shipped" and found.photos == 0 and not found.significant
+    assert found.text == "'as shipped' and 'other' tie: these photos do not tell"
 
 
 def test_a_single_case_has_no_margin() -> None:
     found = margin({"as shipped": right(10, range(5))})
-    assert (found["case"], found["over"], found["significant"]) == ("as shipped", None, False)
+    assert (found.case, found.over, found.significant) == ("as shipped", None, False)

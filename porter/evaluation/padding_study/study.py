@@ -10,13 +10,13 @@ from porter.data.layouts import open_photos
 from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
 from porter.evaluation.measuring import Options
+from porter.evaluation.padding_study.cases import ASYMMETRIC, SYMMETRIC, Setting, Trial, site_at
+from porter.evaluation.padding_study.numbers import error, margin
+from porter.evaluation.padding_study.rounds import Outcome, run_rounds
+from porter.evaluation.padding_study.runs import Bench, running_framework
+from porter.evaluation.padding_study.sites import parse_sites
 from porter.evaluation.protocol import fed_side, in_words
 from porter.evaluation.results import Case, Crops, Study
-from porter.evaluation.study_cases import ASYMMETRIC, SYMMETRIC, Setting, Trial, site_at
-from porter.evaluation.study_numbers import error, margin
-from porter.evaluation.study_rounds import Outcome, run_rounds
-from porter.evaluation.study_runs import Bench, running_framework
-from porter.evaluation.study_sites import parse_sites
 from porter.port import Port, read_port, update_record
 from porter.recipe import find_recipe
 from porter.sources import Opened, open_source
@@ -74,7 +74,8 @@ def study(
         cases=tuple(_case(setting, *pair) for pair in zip(rounds.trials, rounds.outcomes, strict=True)),
         skipped=rounds.skipped,
         trained=rounds.trials[rounds.best()].name,
-        margin={**margin(ranks), "switch": margin(switch) if len(switch) > 1 else None},
+        margin=margin(ranks),
+        switch=margin(switch) if len(switch) > 1 else None,
         complete=rounds.complete,
         warnings=opened.warnings,
     )

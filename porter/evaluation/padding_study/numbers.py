@@ -7,10 +7,11 @@ scored has UNSCORED, and counts as wrong.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from porter.evaluation.results import Margin
 
 Ranks = NDArray[np.int32]
 UNSCORED = np.iinfo(np.int32).max
@@ -48,34 +49,23 @@ def mcnemar(one: int, other: int) -> float:
     return min(1.0, 2 * tail / (1 << tosses))
 
 
-def margin(ranks: Mapping[str, Ranks]) -> dict[str, Any]:
+def margin(ranks: Mapping[str, Ranks]) -> Margin:
     """How far the best case, by name, is ahead of the next best, in photos, and whether that may be chance.
 
     Since the next best is picked out of all others, p has to be below LEVEL over their number (Bonferroni).
-
-    Returns:
-        `case`, `over` (None where there is no other), `photos`, `p` (of McNemar's exact test, paired by photo), `significant`, and
-        `text`, a sentence.
     """
     names, cases = list(ranks), list(ranks.values())
     best = best_of(cases)
     others = [position for position in range(len(cases)) if position != best]
     if not others:
-        text = f"'{names[best]}' is all that there is to try"
-        return {"case": names[best], "over": None, "photos": 0, "p": 1.0, "significant": False, "text": text}
+        return Margin(names[best], None, 0, 1.0, False, f"'{names[best]}' is all that there is to try")
     second = others[best_of([cases[position] for position in others])]
     one, other = cases[best] < 1, cases[second] < 1
     gained, lost = int((one & ~other).sum()), int((other & ~one).sum())
     p = mcnemar(gained, lost)
     significant = p < LEVEL / len(others)
-    return {
-        "case": names[best],
-        "over": names[second],
-        "photos": gained - lost,
-        "p": p,
-        "significant": significant,
-        "text": _sentence(names[best], names[second], gained - lost, p, len(others), significant),
-    }
+    text = _sentence(names[best], names[second], gained - lost, p, len(others), significant)
+    return Margin(names[best], names[second], gained - lost, p, significant, text)
 
 
 def _sentence(best: str, second: str, photos: int, p: float, others: int, significant: bool) -> str:

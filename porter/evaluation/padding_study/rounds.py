@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from porter.errors import PaddingError
-from porter.evaluation.study_cases import Change, Setting, Trial, Twins, changed, first_round, sift, single_changes
-from porter.evaluation.study_numbers import Ranks, best_of, wrong
+from porter.evaluation.padding_study.cases import Change, Setting, Trial, Twins, changed, first_round, sift, single_changes
+from porter.evaluation.padding_study.numbers import Ranks, best_of, wrong
 from porter.padding import Convention
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trial made of every photo (porter.evaluation.study_numbers): of its centre, and of ten crops where they were run."""
+    """What a trial made of every photo (padding_study.numbers): of its centre, and of ten crops where they were run."""
 
     single: Ranks
     ten: Ranks | None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from porter.errors import GraphError
-from porter.evaluation.study_cases import (
+from porter.evaluation.padding_study.cases import (
     Change,
     Setting,
     Trial,

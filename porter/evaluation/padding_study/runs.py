@@ -13,10 +13,10 @@ from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.evaluation.distributed import Process
 from porter.evaluation.measuring import Options, default_workers
+from porter.evaluation.padding_study.cases import Setting, Trial
+from porter.evaluation.padding_study.numbers import UNSCORED, Ranks
+from porter.evaluation.padding_study.rounds import Outcome
 from porter.evaluation.scoring import Scored, score
-from porter.evaluation.study_cases import Setting, Trial
-from porter.evaluation.study_numbers import UNSCORED, Ranks
-from porter.evaluation.study_rounds import Outcome
 from porter.frameworks import Framework, get_framework
 from porter.plan import make_plan
 from porter.sources import Opened

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from porter.errors import UsageError
-from porter.evaluation.study_sites import parse_sites
+from porter.evaluation.padding_study.sites import parse_sites
 from porter.graph import Graph
 from porter.padding import LOWEST, Convention
 from porter.recipe import expand, find_recipe

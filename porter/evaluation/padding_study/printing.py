@@ -24,8 +24,8 @@ def study(found: Study) -> str:
     lines += [f"skipped: {name}: {why}" for name, why in found.skipped.items()]
     if not found.complete:
         lines.append("INCOMPLETE: interrupted, so that later cases are missing")
-    margins = {"asymmetric or symmetric": found.margin["switch"], "of all cases": found.margin}
-    texts = {what: margin["text"] for what, margin in margins.items() if margin}
+    margins = {"asymmetric or symmetric": found.switch, "of all cases": found.margin}
+    texts = {what: margin.text for what, margin in margins.items() if margin}
     lines += [f"trained with: {found.trained}", *(f"  {what}: {text}" for what, text in texts.items())]
     return "\n".join([*lines, *(f"  warning   {warning}" for warning in found.warnings)])
 
