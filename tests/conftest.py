@@ -4,9 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.slim_files import SlimFile, write_slim
 from tests.weights_files import write_weights
+
+# A busy machine is no fault.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 WeightsMaker = Callable[..., Path]
 SlimMaker = Callable[[SlimFile], Path]

@@ -243,7 +243,7 @@ PIECES = [
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_damaged_the_error_says_where(tmp_path: Path, random: Random) -> None:
     text = VALID + "    files: {tiny: {url: 'https://x.org/tiny.pth'}}\n"
     for _ in range(random.randint(1, 3)):
