@@ -36,7 +36,7 @@ class Stub:
 
     def classifier(self, model: Any, protocol: Any, device: str, precision: str, tap: str | None = None) -> Any:
         self.asked.append((model, device, precision, tap))
-        return lambda pixels: np.arange(5, dtype=np.float32)[np.newaxis]
+        return lambda pixels: lambda: np.arange(5, dtype=np.float32)[np.newaxis]
 
 
 def reference(framework: Any, without_background: str | None = None) -> Reference:
@@ -70,13 +70,13 @@ def beside(source: Any) -> Any:
 def test_the_zoos_implementation_gives_its_logits_alone_in_float32() -> None:
     framework = Stub()
     name, run, warnings = beside(opened([reference(framework)]))
-    assert (name, warnings) == ("torchvision", ()) and run(None).tolist() == [[0, 1, 2, 3, 4]]
+    assert (name, warnings) == ("torchvision", ()) and run(None)().tolist() == [[0, 1, 2, 3, 4]]
     assert framework.asked[0][3] == (6, 6) and framework.asked[0][5] == "float32"
     assert framework.asked[1] == ("reference", "cuda:1", "fp32", "fc")
 
 
 def test_the_background_row_that_the_port_lost_is_left_out() -> None:
-    assert beside(opened([reference(Stub(), HEAD)]))[1](None).tolist() == [[1, 2, 3, 4]]
+    assert beside(opened([reference(Stub(), HEAD)]))[1](None)().tolist() == [[1, 2, 3, 4]]
 
 
 def test_porters_own_build_where_nothing_else_runs() -> None:

@@ -131,16 +131,16 @@ def test_the_source_beside_the_port(mine: Made) -> None:
 
 
 def test_a_port_that_differs_is_named(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, turned_at = scoring._run, []
+    original, turned_at = scoring._logits, []
 
-    def turned(models: Any, batch: Any) -> Any:
-        found = original(models, batch)
+    def turned(begun: Any, batch: Any) -> Any:
+        found = original(begun, batch)
         if not turned_at:
             turned_at.append(batch.positions[0])
             found["port"][0] = -found["port"][0]
         return found
 
-    monkeypatch.setattr(scoring, "_run", turned)
+    monkeypatch.setattr(scoring, "_logits", turned)
     found = run(mine, source=True, weights=mine.weights)
     assert found.source is not None and found.source.agreeing == PHOTOS - 1
     (photo,) = found.source.differing
@@ -195,7 +195,7 @@ def test_bad_options(made: Made, options: dict[str, Any], words: str) -> None:
 
 
 def test_control_c_leaves_the_record_alone(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, calls = scoring._run, []
+    original, calls = scoring._begin, []
 
     def interrupted(models: Any, batch: Any) -> Any:
         calls.append(batch)
@@ -204,7 +204,7 @@ def test_control_c_leaves_the_record_alone(mine: Made, monkeypatch: pytest.Monke
         return original(models, batch)
 
     before = (mine.port / RECORD).read_bytes()
-    monkeypatch.setattr(scoring, "_run", interrupted)
+    monkeypatch.setattr(scoring, "_begin", interrupted)
     found = run(mine, expect_top1=100.0)
     assert not found.complete and not found.ok and found.accuracy.images == 5
     assert (mine.port / RECORD).read_bytes() == before and not (mine.port / details.DETAILS).exists()
