@@ -44,13 +44,18 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precisi
 
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
         given = torch.from_numpy(pixels)
-        if target.type == "cuda":
-            given = given.pin_memory().to(target, non_blocking=True)
-        with torch.inference_mode(), tf32(precision == "tf32"):
-            images = normalised(given)
-            with reduced:
-                logits = _value(model, images, tap)
-            return _fetched(logits.flatten(1).float())
+        try:
+            if target.type == "cuda":
+                given = given.pin_memory().to(target, non_blocking=True)
+            with torch.inference_mode(), tf32(precision == "tf32"):
+                images = normalised(given)
+                with reduced:
+                    logits = _value(model, images, tap)
+                return _fetched(logits.flatten(1).float())
+        except torch.cuda.OutOfMemoryError:
+            taken = pixels.shape[0] * pixels.shape[1]
+            message = f"the GPU has no memory left for {taken} images at once"
+            raise UsageError(message, where="--device", next="use a smaller --batch-size") from None
 
     return classify
 

@@ -71,6 +71,16 @@ def test_a_tap_is_read_instead_of_the_output() -> None:
     assert np.array_equal(2 * FRAMEWORK.classifier(Doubled(), PROTOCOLS[0], "cpu", "fp32", "head")(pixels)(), whole)
 
 
+def test_a_batch_that_a_gpu_has_no_memory_for() -> None:
+    class Large(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    with pytest.raises(UsageError, match="30 images at once") as refused:
+        FRAMEWORK.classifier(Large(), PROTOCOLS[0], "cpu", "fp32")(pixels_of(PROTOCOLS[0], photos=3, crops=10))
+    assert refused.value.next == "use a smaller --batch-size"
+
+
 def test_no_such_device() -> None:
     for device in ("tpu", "cuda:7", "nowhere"):
         if device == "cuda:7" and torch.cuda.device_count() > 7:
