@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import TypeVar, get_args
 
@@ -137,7 +138,7 @@ def _evaluation(
         accuracy=accuracy,
         failed=_failed(photos, scored),
         excluded=photos.excluded,
-        classes_present=photos.classes,
+        classes_present=replace(photos, photos=tuple(compress(photos.photos, scored.reached))).classes,
         protocol=in_words(record.preprocess, options.crops),
         crops=options.crops,
         precision=options.precision,

@@ -207,6 +207,8 @@ def test_control_c_leaves_the_record_alone(mine: Made, monkeypatch: pytest.Monke
     monkeypatch.setattr(scoring, "_begin", interrupted)
     found = run(mine, expect_top1=100.0)
     assert not found.complete and not found.ok and found.accuracy.images == 5
+    seen = {photo.parent for photo in sorted(mine.photos.glob("*/*"))[:5]}
+    assert found.classes_present == len(seen) < len(list(mine.photos.iterdir()))
     assert (mine.port / RECORD).read_bytes() == before and not (mine.port / details.DETAILS).exists()
 
 
