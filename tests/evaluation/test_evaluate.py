@@ -148,6 +148,19 @@ def test_a_port_that_differs_is_named(mine: Made, monkeypatch: pytest.MonkeyPatc
     assert json.loads((mine.port / details.DETAILS).read_text())["photos"][0]["name"] == photo.name
 
 
+def test_photos_on_which_the_source_fails_are_told(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = scoring._logits
+
+    def broken(begun: Any, batch: Any) -> Any:
+        found = original(begun, batch)
+        return {**found, "source": found["source"] * np.nan}
+
+    monkeypatch.setattr(scoring, "_logits", broken)
+    found = run(mine, source=True, weights=mine.weights)
+    assert found.source is not None and (found.source.compared, found.source.accuracy.top1) == (0, 0.0)
+    assert f"failed on {PHOTOS} photos" in found.warnings[-1] and found.accuracy.top1 > 0
+
+
 def test_weights_that_the_port_was_not_made_from(mine: Made, tmp_path: Path) -> None:
     (tmp_path / "other.pth").write_bytes(mine.weights.read_bytes() + b" ")
     with pytest.raises(UsageError, match="was made from"):
