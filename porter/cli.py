@@ -307,8 +307,8 @@ def _warn(warnings: tuple[str, ...]) -> None:
 
 
 def _fail(code: str, message: str, where: str | None, next: str | None, status: int) -> NoReturn:
-    """Reports one error, as JSON where the arguments ask for it."""
-    if "--json" in sys.argv:
+    """Reports one error, as JSON where the arguments ask for it; of torchrun's processes only the first one writes that."""
+    if "--json" in sys.argv and os.environ.get("RANK", "0") == "0":
         _print({"error": {"code": code, "message": message, "where": where, "next": next}})
     else:
         typer.echo(f"error: {PorterError(message, where=where, next=next)}", err=True)

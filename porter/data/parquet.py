@@ -6,7 +6,7 @@ Tested on generated files, with the metadata that library writes; never on a rea
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 IMAGE, LABEL = "image", "label"
 _MAX_ROW_GROUP = 1 << 30
 """Bytes that a worker keeps in memory; the datasets library writes 100 photos to a row group, some 12 MB."""
+_MAX_ROWS = 2_000_000
+"""Of one file: a few kilobytes can hold a thousand million empty rows. ImageNet has 1.4 million photos, in hundreds of files."""
 
 
 class Row(NamedTuple):
@@ -48,13 +50,15 @@ def read_table(path: Path) -> Table:
     """Every row but for its photo.
 
     Raises:
-        FileError: no Parquet file, a broken one, or one without these columns.
+        FileError: no Parquet file, a broken one, one without these columns, or one of more than _MAX_ROWS rows.
         MissingFramework: pyarrow is not installed.
     """
     with _opened(path) as file:
         columns = _columns(file)
         if LABEL not in columns or _bytes_column(columns) is None:
             raise FileError(f"columns '{IMAGE}' of bytes and '{LABEL}' expected, got {', '.join(columns[:8])}", where=str(path))
+        if file.metadata.num_rows > _MAX_ROWS:
+            raise FileError(f"{file.metadata.num_rows:,} rows; at most {_MAX_ROWS:,} of a file are read", where=str(path))
         wanted = [column for column in (LABEL, f"{IMAGE}.path") if column in columns]
         rows: list[Row] = []
         for group in range(file.num_row_groups):
@@ -98,6 +102,8 @@ def _row_group(path: Path, changed: int, index: int) -> Any:
         column = _bytes_column(_columns(file))
         if column is None:
             raise FileError(f"it has no column '{IMAGE}' of bytes", where=str(path))
+    # A row group's size is that of what the file stores: one large photo may stand in it for any number of rows.
+    with _opened(path, shared=[column]) as file:
         return file.read_row_group(index, columns=[column], use_threads=False)[IMAGE]
 
 
@@ -124,7 +130,8 @@ def _class_names(file: ParquetFile) -> tuple[str, ...] | None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[ParquetFile]:
+def _opened(path: Path, shared: Sequence[str] = ()) -> Iterator[ParquetFile]:
+    """`shared` are columns in which a value that many rows have is kept once."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -132,7 +139,7 @@ def _opened(path: Path) -> Iterator[ParquetFile]:
         raise MissingFramework(f"Parquet files are read by pyarrow: {error}", next="pip install 'zoo-porter[data]'") from None
     try:
         # Without threads: there are as many workers as cores.
-        with parquet.ParquetFile(path, pre_buffer=False) as file:
+        with parquet.ParquetFile(path, pre_buffer=False, read_dictionary=list(shared)) as file:
             yield file
     except (OSError, pyarrow.ArrowException) as error:
         message = str(error).partition("\n")[0]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from porter.data.preprocess import Preprocess
-from porter.errors import MissingFramework
+from porter.errors import MissingFramework, UsageError
 from porter.frameworks import Classifier
 from porter.port import Port
 from porter.sources import Opened
@@ -29,7 +31,8 @@ def source_classifier(
             warnings.append(f"{reference.name} cannot be run at {side}x{side}")
             continue
         try:
-            return reference.name + note, reference.classifier(output, size, protocol, device), ()
+            classifier, slower = _placed(partial(reference.classifier, output, size, protocol), device)
+            return reference.name + note, classifier, slower
         except MissingFramework as error:
             warnings.append(str(error))
     if opened.zoo.framework == port.record.framework:
@@ -37,4 +40,15 @@ def source_classifier(
         raise MissingFramework("; ".join([*warnings, only]), where="--source")
     own = replace(opened.own("float64"), graph=opened.shipped or opened.graph)
     warnings.append("the source beside the port is porter's own build of it, not an implementation of others")
-    return own.name + note, own.classifier(output, size, protocol, device), tuple(warnings)
+    classifier, slower = _placed(partial(own.classifier, output, size, protocol), device)
+    return own.name + note, classifier, (*warnings, *slower)
+
+
+def _placed(classifier: Callable[[str], Classifier], device: str) -> tuple[Classifier, tuple[str, ...]]:
+    """On the port's device, else on the CPU: TensorFlow beside a torch that has a GPU is often one without."""
+    try:
+        return classifier(device), ()
+    except UsageError as error:
+        if device == "cpu":
+            raise
+        return classifier("cpu"), (f"the source ran on the CPU: {error}",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import TypeVar, get_args
 
@@ -127,17 +128,20 @@ def _evaluation(
     against = obstacles(record, photos, accuracy, options.crops, options.precision, published, scored.complete) if published else []
     judgement = judge(accuracy, published, against, notes_on_weights(record, recipe))
     met = expected is None or (scored.complete and abs(accuracy.top1 - expected[0]) <= expected[1] + 1e-9)
-    beside = None
+    beside, warnings = None, measured.warnings
     if measured.compared is not None:
         theirs = _accuracy(scored, SOURCE, len(photos.failed))
         beside = agreement(measured.reference, theirs, photos.photos, scored, measured.compared)
+        if lost := scored.models[SOURCE].failed:
+            first = lost[min(lost)]
+            warnings = (*warnings, f"the source failed on {len(lost):,} photos, such as {first.name}: {first.why}")
     assert record.preprocess is not None  # protocol_of refuses a port without
     return Evaluation(
         photos=(str(photos.path), photos.layout),
         accuracy=accuracy,
         failed=_failed(photos, scored),
         excluded=photos.excluded,
-        classes_present=photos.classes,
+        classes_present=replace(photos, photos=tuple(compress(photos.photos, scored.reached))).classes,
         protocol=in_words(record.preprocess, options.crops),
         crops=options.crops,
         precision=options.precision,
@@ -149,7 +153,7 @@ def _evaluation(
         ok=met,
         complete=scored.complete,
         per_second=int(scored.reached.sum()) / scored.seconds,
-        warnings=measured.warnings,
+        warnings=warnings,
     )
 
 

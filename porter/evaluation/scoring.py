@@ -126,23 +126,36 @@ def _merged(parts: Sequence[Scores]) -> Scores:
 def _pass(
     stream: Iterator[Batch], models: Mapping[str, Classifier], tally: _Tally, watch: Watch | None, progress: Progress
 ) -> bool:
+    """Counts each batch when the next one has begun, so that a GPU is never without work."""
+
+    def count(batch: Batch, begun: Mapping[str, Callable[[], Array]]) -> None:
+        logits = _logits(begun, batch)
+        if watch is not None and logits:
+            watch(batch.positions, logits)
+        progress.advance(len(batch.positions) + len(batch.failed), tally.add(batch, logits))
+
+    last = None
     try:
         for batch in stream:
-            logits = _run(models, batch)
-            right = tally.add(batch, logits)
-            if watch is not None and batch.positions:
-                watch(batch.positions, logits)
-            progress.advance(len(batch.positions) + len(batch.failed), right)
+            begun = _begin(models, batch)
+            if last is not None:
+                count(*last)
+            last = batch, begun
+        if last is not None:
+            count(*last)
     except KeyboardInterrupt:
+        if last is not None:  # counting a batch twice changes nothing
+            count(*last)
         return False
     return True
 
 
-def _run(models: Mapping[str, Classifier], batch: Batch) -> dict[str, Array]:
-    if not batch.positions:
-        return {}
-    crops = batch.pixels.shape[1]
-    return {name: (logits := model(batch.pixels)).reshape(-1, crops, logits.shape[-1]) for name, model in models.items()}
+def _begin(models: Mapping[str, Classifier], batch: Batch) -> dict[str, Callable[[], Array]]:
+    return {name: model(batch.pixels) for name, model in models.items()} if batch.positions else {}
+
+
+def _logits(begun: Mapping[str, Callable[[], Array]], batch: Batch) -> dict[str, Array]:
+    return {name: (logits := wait()).reshape(len(batch.positions), -1, logits.shape[-1]) for name, wait in begun.items()}
 
 
 class _Tally:

@@ -21,8 +21,9 @@ from porter.plan import Plan
 
 Tensors = Mapping[str, Mapping[str, Array]]
 """Canonical tensors: path to role to array (porter.graph.tensor_shapes)."""
-Classifier = Callable[[NDArray[Any]], Array]
-"""From pixels N x crops x H x W x RGB, as porter.data.pipeline gives them, to float32 logits (N * crops) x classes."""
+Classifier = Callable[[NDArray[Any]], Callable[[], Array]]
+"""Begins with pixels N x crops x H x W x RGB, as porter.data.pipeline gives them; calling what it returns waits for the logits,
+float32, (N * crops) x classes. So a GPU has the next photos before the last ones' logits are asked for."""
 
 
 class Framework(Protocol):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype, is_floating, storage_type
@@ -118,7 +119,11 @@ def _dropped(fit: Fit) -> str | None:
 
 
 def _without_first(whole: Classifier) -> Classifier:
-    return lambda pixels: whole(pixels)[:, 1:]
+    def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
+        logits = whole(pixels)
+        return lambda: logits()[:, 1:]
+
+    return classify
 
 
 def _without_row(values: dict[str, Array], path: str | None) -> dict[str, Array]:

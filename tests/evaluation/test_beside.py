@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.errors import MissingFramework
+from porter.errors import MissingFramework, UsageError
 from porter.evaluation.beside import source_classifier
 from porter.frameworks.checkpoint import Checkpoint
 from porter.verification.source import OwnBuild, Reference
@@ -25,6 +25,7 @@ class Stub:
     """A framework whose models give the numbers 0, 1, 2, ... as logits."""
 
     missing: bool = False
+    without_gpu: bool = False
     asked: list[Any] = field(default_factory=list)
     CAPABILITIES: Any = None
 
@@ -35,8 +36,10 @@ class Stub:
         return "reference"
 
     def classifier(self, model: Any, protocol: Any, device: str, precision: str, tap: str | None = None) -> Any:
+        if self.without_gpu and device != "cpu":
+            raise UsageError("it sees no GPU")
         self.asked.append((model, device, precision, tap))
-        return lambda pixels: np.arange(5, dtype=np.float32)[np.newaxis]
+        return lambda pixels: lambda: np.arange(5, dtype=np.float32)[np.newaxis]
 
 
 def reference(framework: Any, without_background: str | None = None) -> Reference:
@@ -70,13 +73,13 @@ def beside(source: Any) -> Any:
 def test_the_zoos_implementation_gives_its_logits_alone_in_float32() -> None:
     framework = Stub()
     name, run, warnings = beside(opened([reference(framework)]))
-    assert (name, warnings) == ("torchvision", ()) and run(None).tolist() == [[0, 1, 2, 3, 4]]
+    assert (name, warnings) == ("torchvision", ()) and run(None)().tolist() == [[0, 1, 2, 3, 4]]
     assert framework.asked[0][3] == (6, 6) and framework.asked[0][5] == "float32"
     assert framework.asked[1] == ("reference", "cuda:1", "fp32", "fc")
 
 
 def test_the_background_row_that_the_port_lost_is_left_out() -> None:
-    assert beside(opened([reference(Stub(), HEAD)]))[1](None).tolist() == [[1, 2, 3, 4]]
+    assert beside(opened([reference(Stub(), HEAD)]))[1](None)().tolist() == [[1, 2, 3, 4]]
 
 
 def test_porters_own_build_where_nothing_else_runs() -> None:
@@ -84,6 +87,13 @@ def test_porters_own_build_where_nothing_else_runs() -> None:
     name, run, warnings = beside(source)
     assert name == "self" and run[0] is source.graph
     assert warnings[0] == "the library is not installed" and "own build" in warnings[1]
+
+
+def test_a_source_whose_framework_sees_no_gpu_runs_on_the_cpu() -> None:
+    framework = Stub(without_gpu=True)
+    name, _, warnings = beside(opened([reference(framework)]))
+    assert (name, warnings) == ("torchvision", ("the source ran on the CPU: it sees no GPU",))
+    assert framework.asked[-1] == ("reference", "cpu", "fp32", "fc")
 
 
 def test_a_port_beside_itself_proves_nothing() -> None:

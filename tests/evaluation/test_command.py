@@ -13,6 +13,7 @@ import pytest
 import porter
 from porter.cli import main
 from porter.data.photos import Failure
+from porter.errors import UsageError
 from porter.evaluation.printing import evaluation
 from porter.evaluation.results import Accuracy, Agreement, Differing, Evaluation, Judgement
 
@@ -123,3 +124,4 @@ def test_only_the_first_process_prints(ended: Ended, monkeypatch: pytest.MonkeyP
     for name, value in {"RANK": "1", "WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
     assert ended(replace(FOUND, expected=(1.0, 0.5), ok=False)) == (1, "", "")
+    assert ended(UsageError("no such thing"), "--json") == (2, "", "error: no such thing\n")

@@ -131,21 +131,34 @@ def test_the_source_beside_the_port(mine: Made) -> None:
 
 
 def test_a_port_that_differs_is_named(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, turned_at = scoring._run, []
+    original, turned_at = scoring._logits, []
 
-    def turned(models: Any, batch: Any) -> Any:
-        found = original(models, batch)
+    def turned(begun: Any, batch: Any) -> Any:
+        found = original(begun, batch)
         if not turned_at:
             turned_at.append(batch.positions[0])
             found["port"][0] = -found["port"][0]
         return found
 
-    monkeypatch.setattr(scoring, "_run", turned)
+    monkeypatch.setattr(scoring, "_logits", turned)
     found = run(mine, source=True, weights=mine.weights)
     assert found.source is not None and found.source.agreeing == PHOTOS - 1
     (photo,) = found.source.differing
     assert photo.source != photo.port and found.source.rel_l2 > 1
     assert json.loads((mine.port / details.DETAILS).read_text())["photos"][0]["name"] == photo.name
+
+
+def test_photos_on_which_the_source_fails_are_told(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = scoring._logits
+
+    def broken(begun: Any, batch: Any) -> Any:
+        found = original(begun, batch)
+        return {**found, "source": found["source"] * np.nan}
+
+    monkeypatch.setattr(scoring, "_logits", broken)
+    found = run(mine, source=True, weights=mine.weights)
+    assert found.source is not None and (found.source.compared, found.source.accuracy.top1) == (0, 0.0)
+    assert f"failed on {PHOTOS} photos" in found.warnings[-1] and found.accuracy.top1 > 0
 
 
 def test_weights_that_the_port_was_not_made_from(mine: Made, tmp_path: Path) -> None:
@@ -195,7 +208,7 @@ def test_bad_options(made: Made, options: dict[str, Any], words: str) -> None:
 
 
 def test_control_c_leaves_the_record_alone(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, calls = scoring._run, []
+    original, calls = scoring._begin, []
 
     def interrupted(models: Any, batch: Any) -> Any:
         calls.append(batch)
@@ -204,9 +217,11 @@ def test_control_c_leaves_the_record_alone(mine: Made, monkeypatch: pytest.Monke
         return original(models, batch)
 
     before = (mine.port / RECORD).read_bytes()
-    monkeypatch.setattr(scoring, "_run", interrupted)
+    monkeypatch.setattr(scoring, "_begin", interrupted)
     found = run(mine, expect_top1=100.0)
     assert not found.complete and not found.ok and found.accuracy.images == 5
+    seen = {photo.parent for photo in sorted(mine.photos.glob("*/*"))[:5]}
+    assert found.classes_present == len(seen) < len(list(mine.photos.iterdir()))
     assert (mine.port / RECORD).read_bytes() == before and not (mine.port / details.DETAILS).exists()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from PIL import Image
 from porter.data.photos import Bytes, Failure, Photo
 from porter.data.preprocess import Preprocess
 from porter.evaluation.scoring import Scored, merged, score
+from porter.frameworks import Classifier
 
 PROTOCOL = Preprocess("shorter_side", 8, "pil_bilinear", crop=6)
 CLASSES = 12
@@ -42,8 +43,18 @@ def photos(tmp_path: Path) -> list[Photo]:
     return [grey(tmp_path, STEP * n + 1, (n + n % 2,)) for n in range(CLASSES - 1)]
 
 
+def begin(model: Any) -> Classifier:
+    """Runs at once and gives its logits when they are waited for, as on a CPU."""
+
+    def begun(pixels: NDArray[Any]) -> Callable[[], NDArray[np.float32]]:
+        logits = model(pixels)
+        return lambda: logits
+
+    return begun
+
+
 def scored(photos: Sequence[Photo], model: Any = near, **options: Any) -> Scored:
-    return score(photos, PROTOCOL, {"port": model}, batch_size=4, **options)
+    return score(photos, PROTOCOL, {"port": begin(model)}, batch_size=4, **options)
 
 
 def test_ranks_and_classes(photos: list[Photo]) -> None:
@@ -59,7 +70,7 @@ def test_several_models_see_the_same_pixels_once(photos: list[Photo]) -> None:
     seen: dict[str, list[int]] = {"one": [], "two": []}
 
     def watched(name: str, model: Any) -> Any:
-        return lambda pixels: (seen[name].append(id(pixels)), model(pixels))[1]
+        return begin(lambda pixels: (seen[name].append(id(pixels)), model(pixels))[1])
 
     steps: list[tuple[int, ...]] = []
     models = {"one": watched("one", near), "two": watched("two", far)}
@@ -89,7 +100,7 @@ def test_of_several_labels_one_is_enough(tmp_path: Path) -> None:
 
 def test_unreadable_photos_fail_for_every_model(photos: list[Photo], tmp_path: Path) -> None:
     (tmp_path / "61.png").write_bytes(b"\x89PNG, cut short")
-    found = score(photos, PROTOCOL, {"one": near, "two": far}, batch_size=4)
+    found = score(photos, PROTOCOL, {"one": begin(near), "two": begin(far)}, batch_size=4)
     assert list(found.failed) == [3] and found.failed[3].name == "61.png"
     assert found.reached.all() and all(scores.ranks[3] == -1 and not scores.failed for scores in found.models.values())
 
@@ -134,10 +145,38 @@ def test_control_c_keeps_what_was_measured(photos: list[Photo]) -> None:
             raise KeyboardInterrupt
         return near(pixels)
 
-    found = score(photos, PROTOCOL, {"port": near, "late": impatient}, batch_size=4)
+    found = score(photos, PROTOCOL, {"port": begin(near), "late": begin(impatient)}, batch_size=4)
     assert not found.complete and found.reached.tolist() == [True] * 4 + [False] * 7
     for scores in found.models.values():
         assert scores.ranks.tolist() == [0, 1, 0, 1] + [-1] * 7 and (scores.top[4:] == -1).all()
+
+
+def test_a_batch_begins_before_the_last_one_is_waited_for(photos: list[Photo]) -> None:
+    steps: list[str] = []
+
+    def model(pixels: NDArray[Any]) -> Callable[[], NDArray[np.float32]]:
+        steps.append("begin")
+        return lambda: (steps.append("wait"), near(pixels))[1]
+
+    found = score(photos, PROTOCOL, {"port": model}, batch_size=4)
+    assert steps == ["begin", "begin", "wait", "begin", "wait", "wait"]
+    assert np.array_equal(found.models["port"].ranks, scored(photos).models["port"].ranks)
+
+
+def test_control_c_while_a_batch_is_waited_for_keeps_it(photos: list[Photo]) -> None:
+    waits: list[int] = []
+
+    def model(pixels: NDArray[Any]) -> Callable[[], NDArray[np.float32]]:
+        def wait() -> NDArray[np.float32]:
+            waits.append(len(pixels))
+            if len(waits) == 1:
+                raise KeyboardInterrupt
+            return near(pixels)
+
+        return wait
+
+    found = score(photos, PROTOCOL, {"port": model}, batch_size=4)
+    assert not found.complete and found.reached.tolist() == [True] * 4 + [False] * 7
 
 
 def test_shares_add_up_to_the_whole(photos: list[Photo], tmp_path: Path) -> None:

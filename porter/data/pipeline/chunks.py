@@ -84,7 +84,7 @@ def read_chunk(path: Path) -> Chunk:
         raise DamagedChunk
     try:
         return _parsed(json.loads(data[start : start + length]), data, start + length)
-    except (ValueError, KeyError, TypeError):  # written so by somebody: the checksum holds
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # written so by somebody: the checksum holds
         raise DamagedChunk from None
 
 
@@ -98,6 +98,8 @@ def _parsed(header: dict[str, Any], data: bytes, start: int) -> Chunk:
             photos.append(entry)
             continue
         rows, columns = entry
+        if min(rows, columns) < 1:  # numpy takes a negative count for all that is left
+            raise DamagedChunk
         cells: NDArray[Any] = np.frombuffer(data, f"<{dtype.kind}{dtype.itemsize}", rows * columns * 3, start)
         photos.append(cells.reshape(rows, columns, 3))
         start += cells.nbytes

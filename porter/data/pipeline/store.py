@@ -87,7 +87,8 @@ def _digest(photos: Sequence[Photo], geometry: Preprocess) -> str:
 
 
 def _identity(place: Bytes | Cell) -> list[Any]:
-    """Where the photo lies and the state of that file, without reading it."""
+    """Where the photo lies, and the size and time of that file, which is not read: one that was changed with both kept is taken
+    for the one before."""
     fields = {**asdict(place), "path": str(place.path.absolute())}
     try:
         status = place.path.stat()

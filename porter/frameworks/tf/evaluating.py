@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,10 @@ def classifier(model: Any, protocol: Preprocess, device: str, precision: Precisi
 def _of_graph(runner: GraphRunner, protocol: Preprocess, tap: str) -> Classifier:
     from porter.data.pipeline import normalise
 
-    def classify(pixels: NDArray[Any]) -> Array:
+    def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
         images = normalise(pixels, protocol)
         value = runner(images.reshape(-1, *images.shape[2:]), (tap,))[tap]
-        return value.reshape(len(value), -1)  # where the head is a convolution, it gives a map of one cell
+        return lambda: value.reshape(len(value), -1)  # where the head is a convolution, it gives a map of one cell
 
     return classify
 
@@ -55,7 +56,7 @@ def _of_keras(model: Any, protocol: Preprocess, device: str, precision: Precisio
     def run(pixels: Any, divide: Any, mean: Any, std: Any) -> Any:
         return cut(normalised(pixels, divide, mean, std), training=False)
 
-    def classify(pixels: NDArray[Any]) -> Array:
+    def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
         images = pixels.reshape(-1, *pixels.shape[2:])
         # Inputs, not constants: TensorFlow may turn a division by a constant into a product with its rounded reciprocal.
         scaling = [np.asarray(value, np.float32) for value in (protocol.divide, protocol.mean, protocol.std)]
@@ -68,6 +69,6 @@ def _of_keras(model: Any, protocol: Preprocess, device: str, precision: Precisio
                 with quiet_logger(tensorflow):
                     compiled[size] = tensorflow.function(run).get_concrete_function(*specs)
             found: Array = compiled[size](*given).numpy()
-        return found.reshape(len(found), -1)
+        return lambda: found.reshape(len(found), -1)
 
     return classify

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -41,18 +42,38 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precisi
         ordered = values if protocol.channels == "rgb" else values.flip(-1)
         return ((ordered - mean) / std).permute(0, 3, 1, 2)
 
-    def classify(pixels: NDArray[Any]) -> Array:
+    def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
         given = torch.from_numpy(pixels)
-        if target.type == "cuda":
-            given = given.pin_memory().to(target, non_blocking=True)
-        with torch.inference_mode(), tf32(precision == "tf32"):
-            images = normalised(given)
-            with reduced:
-                logits = _value(model, images, tap)
-            found: Array = logits.flatten(1).float().cpu().numpy()
-        return found
+        try:
+            if target.type == "cuda":
+                given = given.pin_memory().to(target, non_blocking=True)
+            with torch.inference_mode(), tf32(precision == "tf32"):
+                images = normalised(given)
+                with reduced:
+                    logits = _value(model, images, tap)
+                return _fetched(logits.flatten(1).float())
+        except torch.cuda.OutOfMemoryError:
+            taken = pixels.shape[0] * pixels.shape[1]
+            message = f"the GPU has no memory left for {taken} images at once"
+            raise UsageError(message, where="--device", next="use a smaller --batch-size") from None
 
     return classify
+
+
+def _fetched(logits: torch.Tensor) -> Callable[[], Array]:
+    """Sends logits to the host; what it returns waits for these alone, not for what the device was given since."""
+    host = logits.to("cpu", non_blocking=True)  # from a GPU into pinned memory, else no copy would overlap with anything
+    copied = None
+    if logits.is_cuda:
+        copied = torch.cuda.current_stream(logits.device).record_event()
+
+    def wait() -> Array:
+        if copied is not None:
+            copied.synchronize()
+        found: Array = host.numpy()
+        return found
+
+    return wait
 
 
 def _scaling(protocol: Preprocess) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:

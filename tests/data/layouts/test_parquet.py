@@ -152,3 +152,24 @@ def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path, monkeypa
     with pytest.raises(MissingFramework) as caught:
         opened(path)
     assert caught.value.next == "pip install 'zoo-porter[data]'"
+
+
+def test_more_rows_than_a_data_set_has_are_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = table(tmp_path / "x.parquet", [(None, 1)] * 6)
+    monkeypatch.setattr(porter.data.parquet, "_MAX_ROWS", 6)
+    assert len(opened(path).photos) == 6
+    monkeypatch.setattr(porter.data.parquet, "_MAX_ROWS", 5)
+    with pytest.raises(FileError, match="6 rows; at most 5"):
+        opened(path)
+
+
+def test_a_photo_that_many_rows_share_takes_memory_once(tmp_path: Path) -> None:
+    photo, rows = bytes(1 << 20), 200
+    parquet.write_table(
+        pyarrow.table({"image": [{"bytes": photo, "path": None}] * rows, "label": [1] * rows}),
+        tmp_path / "x.parquet",
+        dictionary_pagesize_limit=2 << 20,
+    )
+    before = pyarrow.total_allocated_bytes()
+    assert read_bytes(Cell(tmp_path / "x.parquet", 0, rows - 1)) == photo
+    assert pyarrow.total_allocated_bytes() - before < 10 * len(photo)

@@ -1,5 +1,7 @@
 """The file of a chunk gives back what was written, or says that it cannot."""
 
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -53,3 +55,24 @@ def test_every_cut_and_a_byte_too_many_are_noticed(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(DamagedChunk):
             read_chunk(path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"[" * 100_000,
+        b"[]",
+        b'{"dtype": "object", "photos": [], "lasting": true}',
+        b'{"dtype": "uint8", "photos": [[-1, 2]], "lasting": true}',
+        b'{"dtype": "uint8", "photos": [[0, 2]], "lasting": true}',
+        b'{"dtype": "uint8", "photos": [[%d, 2]], "lasting": true}' % (1 << 70),
+        b'{"dtype": "uint8", "photos": [[1, 2, 3]], "lasting": true}',
+        b'{"dtype": "uint8", "photos": 7, "lasting": true}',
+    ],
+    ids=lambda header: header[:45].decode(),
+)
+def test_a_header_that_somebody_wrote_is_no_chunk(tmp_path: Path, header: bytes) -> None:
+    body = header + bytes(12)
+    (tmp_path / "chunk").write_bytes(b"porter pixels\n" + struct.pack("<II", zlib.crc32(body), len(header)) + body)
+    with pytest.raises(DamagedChunk):
+        read_chunk(tmp_path / "chunk")
