@@ -34,7 +34,8 @@ def read_npz(path: Path) -> Checkpoint:
     """
     members = _members(path)
     if _NAMES in members and _VALUES in members:
-        names, values = _strings(members[_NAMES], f"{path}: {_NAMES}"), _values(members[_VALUES], f"{path}: {_VALUES}")
+        names = _strings(members[_NAMES], f"{path}: {_NAMES}")
+        values = _values(members[_VALUES], most_bytes(path.stat().st_size), f"{path}: {_VALUES}")
         if len(names) != len(values) or len(set(names)) != len(names):
             message = f"expected one array for each name, got {len(set(names))} different names and {len(values)} arrays"
             raise FileError(message, where=str(path), next="fetch or copy it again")
@@ -99,10 +100,10 @@ def _strings(data: bytes, where: str) -> list[str]:
     return [name.removesuffix(":0") for name in names]
 
 
-def _values(data: bytes, where: str) -> list[Array]:
+def _values(data: bytes, limit: int, where: str) -> list[Array]:
     dtype, shape, fortran, content = _header(data, where)
     if dtype.kind == "O":
-        return unpickle_arrays(content, where)
+        return unpickle_arrays(content, limit, where)
     if dtype.kind not in "fiub" or not shape:
         raise FileError(f"expected arrays of numbers, got {dtype}", where=where)
     return list(make_array(content, dtype, shape, fortran, where))  # of variables that all have one shape numpy makes one array
