@@ -254,23 +254,27 @@ def test_names_and_values_that_do_not_pair(tmp_path: Path) -> None:
     assert "2 different names" in refusal(path)
     np.savez(path, names=np.arange(3), values=objects(VALUES))
     assert "list of names" in refusal(path)
+    np.savez(path, names=["a", "b", "half \ud800"], values=objects(VALUES))
+    assert "no text" in refusal(path)
 
 
-def header(shape: str, descr: str = "<f4") -> bytes:
-    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+def header(shape: str, descr: str = "'<f4'") -> bytes:
+    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
 
 
 HEADERS = {
     "huge": header("(1000000, 1000000)") + bytes(8),
-    "names without end": header("(1000000000000,)", "|S0"),
+    "names without end": header("(1000000000000,)", "'|S0'"),
     "cut": header("(2,)") + bytes(7),
     "negative": header("(-2,)") + bytes(8),
     "no literal": header("__import__('os').system('touch ran')") + bytes(8),
     "deep": header("(" * 3000 + ")" * 3000) + bytes(8),
     "empty": b"",
     "version": b"\x93NUMPY\x09\x00" + bytes(100),
-    "no type": header("(2,)", "<q9") + bytes(8),
+    "no type": header("(2,)", "'<q9'") + bytes(8),
+    "a type of nothing": header("(2,)", "()") + bytes(8),
+    "no end of a tuple": header("((2,") + bytes(8),
 }
 
 
