@@ -170,9 +170,9 @@ def _record(
 
 def _versions(framework: Framework) -> dict[str, str]:
     found = {}
-    for name, package in {"porter": "zoo-porter", "numpy": "numpy", framework.NAME: framework.PACKAGE}.items():
+    for name in ("porter", "numpy", framework.PACKAGE):
         try:
-            found[name] = version(package)
+            found[name] = version("zoo-porter" if name == "porter" else name)
         except PackageNotFoundError:
             continue
     return found

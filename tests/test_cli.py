@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,15 @@ def test_an_existing_port_stays_without_overwrite(cli: Cli, tmp_path: Path, torc
     refused(cli(*arguments), "--overwrite")
     assert (tmp_path / "p" / "port.json").read_bytes() == before
     assert cli(*arguments, "--overwrite").status == 0
+
+
+def test_versions_are_those_of_the_packages_that_are_named(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
+    for framework, package in (("torch", "torch"), ("tf", "keras")):
+        arguments = ("--from", "tf", "--to", framework, "--no-check", "--weights", torch_file, "--out", framework)
+        assert cli("convert", "mobilenet_v2_0.35", *arguments).status == 0
+        versions = json.loads((tmp_path / framework / "port.json").read_text())["versions"]
+        assert {name: version(name) for name in versions if name != "porter"}.keys() == {"numpy", package}
+        assert versions[package] == version(package)
 
 
 def test_no_network_says_where_to_put_the_file(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -59,10 +59,11 @@ def conclude(contents: Contents) -> Conclusion:
 def _figures(found: Comparison) -> str:
     sizes = " and ".join(f"{rows}×{columns}" for rows, columns in found.sizes)
     equal = "the same in both" if found.logits.argmax_equal else "not the same in both"
+    worst = f"the worst {found.worst.path} at a relative L2 distance of {written(found.worst.rel_l2)}"
+    nodes = "all equal bit for bit" if found.worst.rel_l2 == 0 else worst
     return (
-        f"Compared in {found.dtype} on {found.inputs} inputs of {sizes}: {len(found.nodes)} nodes, the worst {found.worst.path} "
-        f"at a relative L2 distance of {written(found.worst.rel_l2)}; the logits {written(found.logits.rel_l2)}, "
-        f"their largest {equal}."
+        f"Compared in {found.dtype} on {found.inputs} inputs of {sizes}: {len(found.nodes)} nodes, {nodes}; "
+        f"the logits {written(found.logits.rel_l2)}, their largest {equal}."
     )
 
 

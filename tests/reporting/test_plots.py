@@ -71,6 +71,15 @@ def test_zero_the_worst_the_limit_and_what_is_beyond_it_are_told_apart() -> None
     assert "2 are beyond the limit" in (root[1].text or "")
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+def test_where_every_node_is_equal_none_is_the_worst_and_the_limit_stands_on_top(width: int) -> None:
+    nodes = nodes_of((0.0, 1e-10), (0.0, 1e-10))
+    root = inside(plot_nodes(nodes, nodes[0], width))
+    assert [part.get("class") for part in root.iter("circle")] == ["zero", "zero"]
+    heights = {part.text: float(part.attrib["y"]) for part in root.iter("text")}
+    assert heights["1e-10"] < heights["1e-11"] < heights["0"] and "relative L2 distance from the source" in heights
+
+
 def test_a_limit_of_every_node_is_a_line_of_steps() -> None:
     nodes = nodes_of((1e-6, 1e-5), (1e-6, 4e-5), (1e-6, 2e-5))
     root = inside(plot_nodes(nodes, nodes[0], 700))
@@ -103,6 +112,13 @@ def test_an_interval_lies_around_its_dot_and_a_published_figure_has_none() -> No
     dot = next(float(part.attrib["cx"]) for part in root.iter("circle"))
     assert low < dot < high
     assert len([part for part in root.iter("path") if part.get("class") == "diamond"]) == 1
+
+
+@given(st.floats(0, 100), st.floats(0, 100), st.sampled_from(WIDTHS))
+def test_an_axis_of_accuracy_has_two_numbers_at_least(top1: float, published: float, width: int) -> None:
+    root = inside(plot_accuracy([Measured("port", top1, None), Measured("published", published, None)], width))
+    numbers = [part for part in root.iter("text") if part.get("text-anchor") == "middle" and part.text != "top-1 accuracy, %"]
+    assert len(numbers) >= 2
 
 
 def bounds(root: ElementTree.Element) -> tuple[float, float]:

@@ -31,6 +31,11 @@ def test_a_proof_names_its_reference_its_worst_node_and_its_logits(tmp_path: Pat
         assert words in said.sentence
 
 
+def test_where_every_node_is_equal_none_is_called_the_worst(tmp_path: Path) -> None:
+    said = conclude(contents_of(tmp_path / "port", parity=parity(0.0, 0.0), check="passed"))
+    assert "2 nodes, all equal bit for bit" in said.sentence and "worst" not in said.sentence
+
+
 @pytest.mark.parametrize(
     ("changes", "standing", "words"),
     [

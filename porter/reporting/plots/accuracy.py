@@ -11,7 +11,8 @@ from markupsafe import Markup
 from porter.reporting.svg import Element, Scale, drawing, element, label, line, round_ticks
 
 LEFT, RIGHT, TOP, ROW, BOTTOM = 78, 58, 10, 34, 42
-TICKS = 6
+TICKS = 5
+"""At most one more than so many labels, and never fewer than two."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ def plot_accuracy(rows: Sequence[Measured], width: int) -> Markup:
     across = Scale(low, high, LEFT, width - RIGHT)
     base = height - BOTTOM
     parts: list[Element] = []
-    for tick in round_ticks(low, high, TICKS if width > 500 else TICKS // 2):
+    for tick in round_ticks(low, high, TICKS):
         parts += [line(across(tick), TOP, across(tick), base, "grid"), label(across(tick), base + 16, f"{tick:g}", "middle")]
     parts.append(label((LEFT + width - RIGHT) / 2, height - 6, "top-1 accuracy, %", "middle"))
     for index, row in enumerate(shown):

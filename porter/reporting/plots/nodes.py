@@ -26,19 +26,21 @@ def plot_nodes(nodes: Sequence[NodeError], worst: NodeError, width: int) -> Mark
     across = Scale(0, max(1, len(nodes) - 1), LEFT + 6, width - RIGHT - 6)
     values = [value for node in nodes for value in (node.rel_l2, node.limit) if _on_log(value)]
     decades = [log10(value) for value in values if value is not None] or [-16.0, -10.0]
-    low, high = floor(min(decades)), max(ceil(max(decades)), floor(min(decades)) + 1)
+    high = ceil(max(decades))
+    low = min(floor(min(decades)), high - 1)
     bottom = HEIGHT - BOTTOM - (BAND if any(node.rel_l2 == 0 for node in nodes) else 0)
     top = TOP + (BAND if any(not _finite(node.rel_l2) for node in nodes) else 0)
     down = Scale(low, high, bottom, top)
     places = [(across(index), _height(node.rel_l2, down, top, bottom)) for index, node in enumerate(nodes)]
     parts = [
+        label(LEFT, 11, "relative L2 distance from the source"),
         *_grid(low, high, down, width),
         *([_special(bottom + BAND / 2, "0", width)] if bottom < HEIGHT - BOTTOM else []),
         *([_special(top - BAND / 2, "∞", width)] if top > TOP else []),
         *_groups(nodes, across, width),
         *_limit(nodes, across, down, width),
         *(_mark(node, x, y) for node, (x, y) in zip(nodes, places, strict=True)),
-        *_named(worst, *places[nodes.index(worst)], width),
+        *(_named(worst, *places[nodes.index(worst)], width) if worst.rel_l2 != 0 else ()),
     ]
     beyond = sum(not node.ok for node in nodes)
     zeros = sum(node.rel_l2 == 0 for node in nodes)

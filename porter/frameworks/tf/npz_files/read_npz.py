@@ -34,7 +34,8 @@ def read_npz(path: Path) -> Checkpoint:
     """
     members = _members(path)
     if _NAMES in members and _VALUES in members:
-        names, values = _strings(members[_NAMES], f"{path}: {_NAMES}"), _values(members[_VALUES], f"{path}: {_VALUES}")
+        names = _strings(members[_NAMES], f"{path}: {_NAMES}")
+        values = _values(members[_VALUES], most_bytes(path.stat().st_size), f"{path}: {_VALUES}")
         if len(names) != len(values) or len(set(names)) != len(names):
             message = f"expected one array for each name, got {len(set(names))} different names and {len(values)} arrays"
             raise FileError(message, where=str(path), next="fetch or copy it again")
@@ -80,8 +81,10 @@ def _header(data: bytes, where: str) -> tuple[np.dtype[Any], tuple[int, ...], bo
             if version not in _HEADERS:
                 raise FileError(f"a .npy of version {version[0]}.{version[1]}, expected 1.0 or 2.0", where=where)
             shape, fortran, dtype = _HEADERS[version](stream)
-    # The header is a Python literal, which ast.literal_eval reads.
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+    except FileError:
+        raise
+    # The header is a Python literal, which numpy reads with ast and mends with tokenize; either fails in ways of its own.
+    except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise FileError(f"this array is cut short or damaged: {reason}", where=where, next="fetch it again") from None
     return dtype, shape, fortran, data[stream.tell() :]
@@ -93,16 +96,17 @@ def _strings(data: bytes, where: str) -> list[str]:
         raise FileError(f"expected a list of names, got an array of {dtype} and {len(shape)} axes", where=where)
     listed = make_array(content, dtype, shape, False, where)
     try:
-        names = [name.decode() if isinstance(name, bytes) else str(name) for name in listed]  # bytes: of Python 2
+        # Bytes are of Python 2; numpy's text may hold what UTF-8 cannot, and no terminal prints.
+        names = [(name if isinstance(name, bytes) else str(name).encode()).decode() for name in listed]
     except ValueError as error:
         raise FileError(f"a name is no text: {error}", where=where, next="fetch it again") from None
     return [name.removesuffix(":0") for name in names]
 
 
-def _values(data: bytes, where: str) -> list[Array]:
+def _values(data: bytes, limit: int, where: str) -> list[Array]:
     dtype, shape, fortran, content = _header(data, where)
     if dtype.kind == "O":
-        return unpickle_arrays(content, where)
+        return unpickle_arrays(content, limit, where)
     if dtype.kind not in "fiub" or not shape:
         raise FileError(f"expected arrays of numbers, got {dtype}", where=where)
     return list(make_array(content, dtype, shape, fortran, where))  # of variables that all have one shape numpy makes one array

@@ -35,11 +35,11 @@ _MOST_AXES = 32
 _NEXT = "where it was made, save it again: numpy.savez(FILE, **{name: array})"
 
 
-def unpickle_arrays(stream: bytes, where: str) -> list[Array]:
+def unpickle_arrays(stream: bytes, limit: int, where: str) -> list[Array]:
     """The arrays in a pickled one-dimensional object array of them, each in memory of its own and in this machine's byte order.
 
     Raises:
-        FileError: damaged, or a pickle of anything else, which is named.
+        FileError: damaged, more than `limit` bytes of arrays, or a pickle of anything else, which is named.
     """
     try:
         _expect_plain(stream, where)
@@ -51,20 +51,24 @@ def unpickle_arrays(stream: bytes, where: str) -> list[Array]:
         raise FileError(f"this pickle is cut short or damaged: {_first_line(error)}", where=where, next="fetch it again") from None
     if not isinstance(whole, _Array) or not isinstance(whole.data, list) or whole.shape != (len(whole.data),):
         raise FileError("expected a pickled list of arrays", where=where, next=_NEXT)
+    # By its place in the memo one array can stand in the list any number of times, and each is copied.
+    total = sum(len(part.data) for part in whole.data if isinstance(part, _Array) and isinstance(part.data, bytes))
+    if total > limit:
+        raise FileError(f"this pickle unfolds to {total} bytes, more than the {limit} its file can hold", where=where, next=_NEXT)
     return [_numbers(part, where) for part in whole.data]
 
 
-def make_array(data: bytes, dtype: np.dtype[Any], shape: tuple[object, ...], fortran: bool, where: str) -> Array:
+def make_array(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], fortran: bool, where: str) -> Array:
     """An array of numbers of its bytes, copied, in this machine's byte order.
 
     Raises:
         FileError: the bytes are not what type and shape need.
     """
-    axes = [axis for axis in shape if isinstance(axis, int) and axis >= 0]
-    fits = len(axes) == len(shape) <= _MOST_AXES and math.prod(axes) * dtype.itemsize == len(data) and dtype.itemsize > 0
+    possible = len(shape) <= _MOST_AXES and min(shape, default=0) >= 0
+    fits = possible and math.prod(shape) * dtype.itemsize == len(data) and dtype.itemsize > 0
     try:
         if fits:
-            return np.ndarray(axes, dtype, data, order="F" if fortran else "C").astype(dtype.newbyteorder("="))
+            return np.ndarray(shape, dtype, data, order="F" if fortran else "C").astype(dtype.newbyteorder("="))
     except (ValueError, OverflowError):  # of an axis beside one of 0 that numpy cannot count
         pass
     declared = "x".join(map(str, shape[:_MOST_AXES]))[:100]
@@ -141,14 +145,16 @@ def _numbers(array: object, where: str) -> Array:
     dtype, shape, data = array.dtype, array.shape, array.data
     if not re.fullmatch("f[248]|[iu][1248]|b1", dtype.code) or dtype.order not in ("<", ">", "|", "="):
         raise FileError(f"expected arrays of numbers, got one of '{dtype.order}{dtype.code}'"[:150], where=where, next=_NEXT)
-    if not isinstance(shape, tuple) or not isinstance(data, bytes):
+    if not isinstance(shape, tuple) or not all(isinstance(axis, int) for axis in shape) or not isinstance(data, bytes):
         raise FileError("an array in the pickled list has no shape or no bytes", where=where, next=_NEXT)
     return make_array(data, np.dtype(dtype.order + dtype.code), shape, array.fortran is True, where)
 
 
 def _text(value: object) -> str:
-    """Python 2 has bytes where Python 3 has text."""
-    return value.decode("ascii") if isinstance(value, bytes) else str(value)
+    """Python 2 has bytes where Python 3 has text. Nothing else: written out, a few tuples in tuples can fill any memory."""
+    if not isinstance(value, bytes | str):
+        raise TypeError(f"expected text, got {type(value).__name__}")
+    return value.decode("ascii") if isinstance(value, bytes) else value
 
 
 def _first_line(error: Exception) -> str:

@@ -176,8 +176,13 @@ def declaring(shape: bytes, code: bytes = b"f4", content: bytes = b"C\x04abcd") 
 
 
 def test_the_pickle_that_the_lies_are_made_of() -> None:
-    (array,) = unpickle_arrays(declaring(b"K\x01\x85"), "here")
+    (array,) = unpickle_arrays(declaring(b"K\x01\x85"), 4, "here")
     assert array.tobytes() == b"abcd" and array.shape == (1,)
+
+
+def tripled(depth: int) -> bytes:
+    """A pickled tuple of three times one of three times one of …, 3 to the power of `depth` characters when written out."""
+    return b")" + b"".join(b"q%ch%ch%c\x87" % (place, place, place) for place in range(depth))
 
 
 HUGE = b"\x8a\x08" + (2**62).to_bytes(8, "little")
@@ -186,13 +191,25 @@ LIES = {
     "a huge shape": (declaring(HUGE + b"\x85"), "declares 4611686018427387904 of float32 over 4 bytes"),
     "a shape beyond counting": (declaring(HUGE + b"K\x00" + b"\x86", content=b"C\x00"), "of float32 over 0 bytes"),
     "a negative shape": (declaring(b"J\xff\xff\xff\xff\x85"), "declares -1"),
-    "a shape of text": (declaring(b"X\x01\x00\x00\x001\x85"), "declares 1 of"),
+    "a shape of text": (declaring(b"X\x01\x00\x00\x001\x85"), "no shape"),
     "too many axes": (declaring(b"(" + b"K\x01" * 1000 + b"t"), "over 4 bytes"),
     "no shape": (declaring(b"N"), "no shape"),
     "no bytes": (declaring(b"K\x01\x85", content=b"]"), "no bytes"),
     "objects in objects": (declaring(b"K\x01\x85", b"O8", b"](Ne"), "got one of '<O8'"),
     "a number of one byte": (declaring(b"K\x01\x85", b"f1"), "got one of '<f1'"),
     "text": (declaring(b"K\x01\x85", b"U1"), "got one of '<U1'"),
+    "a shape of tuples without end": (declaring(tripled(40) + b"\x85"), "no shape"),
+    "a type of tuples without end": (b"\x80\x03cnumpy\ndtype\n" + tripled(40) + b"\x85R.", "expected text, got tuple"),
+    "an order of tuples without end": (
+        b"\x80\x03cnumpy\ndtype\nX\x02\x00\x00\x00f4\x85RK\x03" + tripled(40) + b"\x86b.",
+        "expected text, got tuple",
+    ),
+    "one array many times over": (
+        declaring(struct.pack("<cI", b"J", 1 << 18) + b"\x85", content=struct.pack("<cI", b"B", 1 << 20) + bytes(1 << 20))
+        .replace(b"etb.", b"q\x00" + b"h\x00" * 249 + b"etb.")
+        .replace(b"K\x01K\x01\x85", b"K\x01K\xfa\x85", 1),
+        "unfolds to 262144000 bytes",
+    ),
     "a structured type": (declaring(b"K\x01\x85", b"V4"), "got one of '<V4'"),
     "a type that numpy would parse": (declaring(b"K\x01\x85", b"f4,O"), "got one of '<f4,O'"),
     "no array": (b"\x80\x03](K\x01K\x02e.", "expected a pickled list of arrays"),
@@ -237,23 +254,27 @@ def test_names_and_values_that_do_not_pair(tmp_path: Path) -> None:
     assert "2 different names" in refusal(path)
     np.savez(path, names=np.arange(3), values=objects(VALUES))
     assert "list of names" in refusal(path)
+    np.savez(path, names=["a", "b", "half \ud800"], values=objects(VALUES))
+    assert "no text" in refusal(path)
 
 
-def header(shape: str, descr: str = "<f4") -> bytes:
-    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+def header(shape: str, descr: str = "'<f4'") -> bytes:
+    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
 
 
 HEADERS = {
     "huge": header("(1000000, 1000000)") + bytes(8),
-    "names without end": header("(1000000000000,)", "|S0"),
+    "names without end": header("(1000000000000,)", "'|S0'"),
     "cut": header("(2,)") + bytes(7),
     "negative": header("(-2,)") + bytes(8),
     "no literal": header("__import__('os').system('touch ran')") + bytes(8),
     "deep": header("(" * 3000 + ")" * 3000) + bytes(8),
     "empty": b"",
     "version": b"\x93NUMPY\x09\x00" + bytes(100),
-    "no type": header("(2,)", "<q9") + bytes(8),
+    "no type": header("(2,)", "'<q9'") + bytes(8),
+    "a type of nothing": header("(2,)", "()") + bytes(8),
+    "no end of a tuple": header("((2,") + bytes(8),
 }
 
 
