@@ -36,11 +36,12 @@ def verify(record: Record, folder: str) -> str:
     return _line("verify", folder, "--weights", record.source.file, "--float64", "--layers")
 
 
-def evaluate(folder: str, found: Evaluation | None) -> str:
+def evaluate(record: Record, folder: str, found: Evaluation | None) -> str:
     """`porter eval` as it was run; where it was not, with the source beside the port."""
+    beside = ("--source", "--weights", record.source.file)
     if found is None:
-        return _line("eval", folder, "--source", "--data", "PATH")
-    options = ["--source"] if found.source is not None else []
+        return _line("eval", folder, *beside, "--data", "PATH")
+    options = [*beside] if found.source is not None else []
     if found.crops != 1:
         options += ["--crops", str(found.crops)]
     if found.precision != "fp32":
@@ -58,7 +59,7 @@ def study(record: Record, folder: str) -> str:
 def reproduce(contents: Contents, folder: str) -> list[str]:
     """Every command, in the order to type them."""
     record = contents.record
-    lines = [convert(record, folder), verify(record, folder), evaluate(folder, contents.evaluation)]
+    lines = [convert(record, folder), verify(record, folder), evaluate(record, folder, contents.evaluation)]
     if contents.study is not None:
         lines.append(study(record, folder))
     return [*lines, _line("report", folder)]

@@ -55,7 +55,7 @@ def sections(contents: Contents) -> dict[str, bool]:
 def missing(contents: Contents) -> list[tuple[str, str]]:
     """What is not there, in words, and the command that makes it."""
     record, name = contents.record, contents.folder.resolve().name
-    evaluate = commands.evaluate(name, None)
+    evaluate = commands.evaluate(record, name, None)
     makers = {
         "errors": ("The error of every node", f"{commands.convert(record, name)} --check --overwrite"),
         "logits": ("The logits of source and port over photos", evaluate),

@@ -37,7 +37,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 def test_the_command_writes_into_the_port_and_names_what_is_missing(cli: Cli, tmp_path: Path) -> None:
     write_port(tmp_path / "port")
     said = cli("port")
-    assert said.startswith("port/report.html\n") and "porter eval port --source --data PATH" in said
+    assert said.startswith("port/report.html\n") and "porter eval port --source --weights weights.h5 --data PATH" in said
     found = json.loads(cli("port", "--out", "page.html", "--json"))
     assert found["report"] == "page.html" and not found["sections"]["study"] and "The padding study" in found["missing"]
     assert (tmp_path / "page.html").read_bytes() == (tmp_path / "port" / "report.html").read_bytes()
