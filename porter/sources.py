@@ -231,12 +231,11 @@ def _zoo_of_digest(recipe: Recipe, variant: str, zoo: Zoo, sha256: str) -> tuple
 
 def _advice(error: MappingError, checkpoint: Checkpoint, recipe: Recipe, variant: str, zoo: Zoo) -> str | None:
     """The error's own, unless the file looks like something else than what was asked for."""
-    if error.next and "--map" in error.next:
-        return error.next
     matches = rank(checkpoint, recipe.path.parent)
     likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
     asked = any((match.variant, match.zoo) == (variant, zoo.name) for match in likely)
-    return error.next if asked else _described(matches)
+    helps = not likely and error.next is not None and "--map" in error.next
+    return error.next if asked or helps else _described(matches)
 
 
 def _looks_like(checkpoint: Checkpoint, recipe: Recipe) -> str:

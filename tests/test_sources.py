@@ -29,6 +29,14 @@ def test_a_file_of_another_variant_or_zoo_is_told(tmp_path: Path, variant: str, 
     assert f"it looks like {VARIANT} from torchvision" in str(refused(tmp_path, variant, zoo))
 
 
+def test_the_zoo_of_a_file_is_told_before_its_head_is_asked_for(tmp_path: Path) -> None:
+    recipe, path = find_recipe("mobilenet_v1_0.25"), tmp_path / "weights.npz"
+    np.savez(path, **dict(source_checkpoint("mobilenet_v1_0.25", "tensornets").tensors))
+    with pytest.raises(MappingError) as caught:
+        open_source(recipe, "mobilenet_v1_0.25", recipe.zoo("slim", "mobilenet_v1_0.25"), path)
+    assert "it looks like mobilenet_v1_0.25 from tensornets" in str(caught.value.next)
+
+
 @pytest.mark.parametrize("zoo", ["torchvision", "torchvision_v2"])
 def test_nobody_is_told_to_type_what_was_typed(tmp_path: Path, zoo: str) -> None:
     assert "porter convert" not in str(refused(tmp_path, VARIANT, zoo))

@@ -83,7 +83,8 @@ def test_what_was_never_made_is_a_sentence_with_the_command_that_makes_it(part: 
     assert [f">{heading}</h2>" in text for heading in HEADINGS.values()] == [other != part for other in HEADINGS]
     assert not sections(read_contents(folder))[part]
     listed = found.text.partition("What is not in this report")[2]
-    command = {"errors": "porter convert", "study": "porter study padding"}.get(part, "porter eval port --source --weights weights.h5 --data PATH")
+    evaluate = "porter eval port --source --weights weights.h5 --data PATH"
+    command = {"errors": "porter convert", "study": "porter study padding"}.get(part, evaluate)
     assert command in listed and listed.count("makes it") == 1
 
 
