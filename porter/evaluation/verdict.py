@@ -20,8 +20,8 @@ VALIDATION_IMAGES = 50_000
 
 
 def published_figure(record: Record, recipe: Recipe | None) -> Published | None:
-    """What the recipe has as published for a port's variant and zoo."""
-    zoo = recipe.zoos.get(record.zoo) if recipe else None
+    """What the recipe has as published for a port's variant and zoo; None where the port tells other classes apart."""
+    zoo = recipe.zoos.get(record.zoo) if recipe and record.labels == IMAGENET else None
     return zoo.published.get(record.variant) if zoo else None
 
 
@@ -38,7 +38,6 @@ def obstacles(
     side = record.preprocess and fed_side(record.preprocess)
     found = {
         "it was interrupted": not complete,
-        "the port's classes are not ImageNet's": record.labels != IMAGENET,
         f"{accuracy.images:,} images, not the {VALIDATION_IMAGES:,} of ImageNet's validation set": not (
             photos.validation and accuracy.images == VALIDATION_IMAGES
         ),
@@ -55,7 +54,7 @@ def judge(accuracy: Accuracy, published: Published | None, against: Sequence[str
     low, high = accuracy.ci95
     measured = f"top-1 {accuracy.top1:.3f}, at 95 % between {low:.2f} and {high:.2f}"
     if published is None:
-        return Judgement("no published figure", f"{measured}; the recipe has none for this variant and zoo")
+        return Judgement("no published figure", f"{measured}; the recipe has none for this variant, zoo and classes")
     stated = f"published {published.top1:.3f} ({published.source})"
     notes = [*notes, *([published.note] if published.note else [])]
     if against:
