@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
@@ -74,15 +73,14 @@ def joined(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callable[
     if process.world == 1:
         yield lambda own: [own]
         return
-    distributed = _join(process, timeout_s)
+    exchange, leave = _join(process, timeout_s)
     told = False
 
     def gather(own: T | _Failed) -> list[Any]:
         nonlocal told
         told = True
-        found: list[Any] = [None] * process.world
         try:
-            distributed.all_gather_object(found, own)
+            found = exchange(own)
         except (RuntimeError, ValueError) as error:
             raise _lost(error, timeout_s) from None
         for rank, other in enumerate(found):
@@ -98,19 +96,18 @@ def joined(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callable[
                 gather(_Failed(str(error) or type(error).__name__))
         raise
     finally:
-        distributed.destroy_process_group()
+        leave()
 
 
-def _join(process: Process, timeout_s: float) -> Any:
+def _join(process: Process, timeout_s: float) -> tuple[Callable[[Any], list[Any]], Callable[[], None]]:
     if find_spec("torch") is None:
         raise MissingFramework("several processes talk through torch, which is not installed", next="pip install torch")
-    from torch import distributed
+    from porter.frameworks.torch.processes import join_processes
 
     try:
-        distributed.init_process_group("gloo", rank=process.rank, world_size=process.world, timeout=timedelta(seconds=timeout_s))
+        return join_processes(process.rank, process.world, timeout_s)
     except (RuntimeError, ValueError) as error:
         raise _lost(error, timeout_s) from None
-    return distributed
 
 
 def _lost(error: Exception, timeout_s: float) -> PorterError:
