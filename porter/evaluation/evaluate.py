@@ -5,22 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
-from typing import TypeVar, get_args
 
 import numpy as np
 
 from porter.data.labels import IMAGENET
 from porter.data.layouts import open_photos
 from porter.data.photos import Failure, PhotoSet
-from porter.dtypes import Precision
 from porter.errors import FileError, UsageError
 from porter.evaluation.comparison import PORT, SOURCE, agreement
 from porter.evaluation.details import write_details
 from porter.evaluation.distributed import joined, this_process
 from porter.evaluation.intervals import wilson
-from porter.evaluation.measuring import Measured, Options, measure, merged
+from porter.evaluation.measuring import Measured, Options, measure, merged, parse_options
 from porter.evaluation.protocol import in_words, protocol_of
-from porter.evaluation.results import Accuracy, Crops, Evaluation
+from porter.evaluation.results import Accuracy, Evaluation
 from porter.evaluation.scoring import Scored
 from porter.evaluation.verdict import judge, notes_on_weights, obstacles, published_figure
 from porter.port import Port, Record, read_port, update_record
@@ -29,8 +27,6 @@ from porter.verification.reverify import source_of
 
 TOLERANCE = 0.05
 """Percentage points around `--expect-top1` where no `--tolerance` is given."""
-
-T = TypeVar("T")
 
 
 def evaluate(
@@ -52,17 +48,7 @@ def evaluate(
     recipes: Path | None,
 ) -> Evaluation:
     """Measures a port. See porter.evaluate."""
-    for name, value, least in (("--batch-size", batch_size, 1), ("--workers", workers, 0), ("--limit", limit, 1)):
-        if value is not None and value < least:
-            raise UsageError(f"at least {least}, got {value}", where=name)
-    options = Options(
-        device,
-        _one_of(precision, get_args(Precision), "--precision"),
-        _one_of(crops, get_args(Crops), "--crops"),
-        batch_size,
-        workers,
-        cache,
-    )
+    options = parse_options(device, precision, crops, batch_size, workers, limit, cache)
     expected = _expected(expect_top1, tolerance)
     if weights is not None and not source:
         raise UsageError("these are the weights of the source, which is not asked for", where="--weights", next="add --source")
@@ -84,13 +70,6 @@ def evaluate(
     if process.leads and found.complete:
         found = _written(port, photos, measured, found)
     return found
-
-
-def _one_of(value: object, choices: tuple[T, ...], where: str) -> T:
-    for choice in choices:
-        if choice == value:
-            return choice
-    raise UsageError(f"'{value}' is none of {', '.join(map(str, choices))}", where=where)
 
 
 def _expected(top1: float | None, tolerance: float | None) -> tuple[float, float] | None:

@@ -6,10 +6,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar, get_args
 
 from porter.data.photos import Photo
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Precision
+from porter.errors import UsageError
 from porter.evaluation import comparison, scoring
 from porter.evaluation.beside import source_classifier
 from porter.evaluation.comparison import PORT, SOURCE, Comparison
@@ -19,6 +21,8 @@ from porter.evaluation.scoring import Scored, score
 from porter.frameworks import Classifier
 from porter.port import Port
 from porter.sources import Opened
+
+T = TypeVar("T")
 
 PHOTOS_PER_WORKER = 32
 """Fewer are decoded before a process more would have started."""
@@ -34,6 +38,34 @@ class Options:
     batch_size: int = 64
     workers: int | None = None
     cache: Path | None = None
+
+
+def parse_options(
+    device: str, precision: str, crops: int, batch_size: int, workers: int | None, limit: int | None, cache: Path | None
+) -> Options:
+    """Options as a user gives them. `limit` is of the photos, and is held to be a number of them.
+
+    Raises:
+        UsageError: a value that cannot be.
+    """
+    for name, value, least in (("--batch-size", batch_size, 1), ("--workers", workers, 0), ("--limit", limit, 1)):
+        if value is not None and value < least:
+            raise UsageError(f"at least {least}, got {value}", where=name)
+    return Options(
+        device,
+        _one_of(precision, get_args(Precision), "--precision"),
+        _one_of(crops, get_args(Crops), "--crops"),
+        batch_size,
+        workers,
+        cache,
+    )
+
+
+def _one_of(value: object, choices: tuple[T, ...], where: str) -> T:
+    for choice in choices:
+        if choice == value:
+            return choice
+    raise UsageError(f"'{value}' is none of {', '.join(map(str, choices))}", where=where)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from porter.data.labels import IMAGENET
 from porter.data.layouts import open_photos
 from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
-from porter.evaluation.measuring import Options
+from porter.evaluation.measuring import parse_options
 from porter.evaluation.padding_study.cases import ASYMMETRIC, SYMMETRIC, Setting, Trial, site_at
 from porter.evaluation.padding_study.numbers import error, margin
 from porter.evaluation.padding_study.rounds import Outcome, run_rounds
@@ -42,12 +42,7 @@ def study(
     recipes: Path | None,
 ) -> Study:
     """Measures the same weights under each candidate convention. See porter.study."""
-    for name, value, least in (("--batch-size", batch_size, 1), ("--workers", workers, 0), ("--limit", limit, 1)):
-        if value is not None and value < least:
-            raise UsageError(f"at least {least}, got {value}", where=name)
-    if crops not in (1, 10):
-        raise UsageError(f"crops are 1 or 10, got {crops}", where="--crops")
-    options = Options(device, "fp32", 10 if crops == 10 else 1, batch_size, workers, cache)
+    options = parse_options(device, "fp32", crops, batch_size, workers, limit, cache)
     recipe = find_recipe(variant, recipes)
     opened = open_source(recipe, variant, recipe.zoo(source, variant), weights, settings=mapped)
     protocol, side = _protocol(opened, options.crops)
