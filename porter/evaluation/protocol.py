@@ -21,25 +21,34 @@ def protocol_of(port: Port, crops: Crops) -> tuple[Preprocess, int]:
     Raises:
         UsageError: the port gives no logits, has no protocol, or takes another size than its protocol gives.
     """
-    record, where = port.record, str(port.folder)
-    if record.output == "features":
-        raise UsageError("this port has no head, so it tells no classes", where=where, next="run the model for its features")
-    protocol = record.preprocess
-    if protocol is None:
-        raise UsageError("this port's recipe declares no preprocessing", where=where)
-    side = fed_side(protocol)
-    if side is None:
-        raise UsageError("this port's protocol gives every photo another size", where=where, next="give the recipe a crop")
-    if record.input.channels != 3:
-        raise UsageError(f"this port takes {record.input.channels} channels, photos have 3", where=where)
+    record = port.record
+    protocol, side = expect_square(record.preprocess, record.output, record.input.channels, crops, str(port.folder))
     if record.input.size not in (None, (side, side)):
         command = f"porter convert {record.variant} --from {record.zoo} --to {record.framework} --input-size {side}"
         taken = "{}x{}".format(*record.input.size)
-        raise UsageError(f"the protocol gives {side}x{side}, and this port takes {taken} alone", where=where, next=command)
-    if crops == 10 and protocol.crop is None:
         raise UsageError(
-            "ten crops need a protocol that crops after resizing, and this port's takes the whole photo", next="use --crops 1"
+            f"the protocol gives {side}x{side}, and this port takes {taken} alone", where=str(port.folder), next=command
         )
+    return protocol, side
+
+
+def expect_square(protocol: Preprocess | None, output: str, channels: int, crops: Crops, where: str) -> tuple[Preprocess, int]:
+    """The protocol of a model that tells classes, and the side of the square that it is fed.
+
+    Raises:
+        UsageError: no logits, no protocol, none that gives every photo one size, or none that so many crops can be taken in.
+    """
+    if output == "features":
+        raise UsageError("this model has no head, so it tells no classes", where=where, next="run it for its features")
+    if protocol is None:
+        raise UsageError("this model's recipe declares no preprocessing", where=where)
+    side = fed_side(protocol)
+    if side is None:
+        raise UsageError("this model's protocol gives every photo another size", where=where, next="give the recipe a crop")
+    if channels != 3:
+        raise UsageError(f"this model takes {channels} channels, photos have 3", where=where)
+    if crops == 10 and protocol.crop is None:
+        raise UsageError("ten crops need a protocol that crops, and this model's takes the whole photo", next="use --crops 1")
     return protocol, side
 
 

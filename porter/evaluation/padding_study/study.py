@@ -15,7 +15,7 @@ from porter.evaluation.padding_study.numbers import error, margin
 from porter.evaluation.padding_study.rounds import Outcome, run_rounds
 from porter.evaluation.padding_study.runs import Bench, running_framework
 from porter.evaluation.padding_study.sites import parse_sites
-from porter.evaluation.protocol import fed_side, in_words
+from porter.evaluation.protocol import expect_square, in_words
 from porter.evaluation.results import Case, Crops, Study
 from porter.port import Port, read_port, update_record
 from porter.recipe import find_recipe
@@ -81,22 +81,11 @@ def study(
 
 def _protocol(opened: Opened, crops: Crops) -> tuple[Preprocess, int]:
     """How photos are prepared for a source, and the side of the square that it is fed."""
-    where, protocol = opened.file.file, opened.preprocess
-    if opened.output == "features":
-        raise UsageError("these weights have no head, so they tell no classes", where=where)
+    where = opened.file.file
     if opened.padding == "trained":
         message = "this port has the pads of training already, and the study starts from the shipped ones"
         raise UsageError(message, where=where, next="give the weights file that it was made from")
-    if protocol is None:
-        raise UsageError(f"zoo '{opened.zoo.name}' declares no preprocessing", where=where)
-    side = fed_side(protocol)
-    if side is None:
-        raise UsageError("the zoo's protocol gives every photo another size", where=where, next="give the recipe a crop")
-    if crops == 10 and protocol.crop is None:
-        raise UsageError("ten crops need a protocol that crops, and this zoo's takes the whole photo", next="use --crops 1")
-    if opened.graph.channels != 3:
-        raise UsageError(f"this model takes {opened.graph.channels} channels, photos have 3", where=where)
-    return protocol, side
+    return expect_square(opened.preprocess, opened.output, opened.graph.channels, crops, where)
 
 
 def _expect_port_of(port: Port, opened: Opened) -> Port:
