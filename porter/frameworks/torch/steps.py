@@ -73,7 +73,7 @@ def make_steps(plan: Plan) -> tuple[Step, ...]:
             layer = _plain_layer(node.op, source[0] or 0, len(source))
         else:
             _refuse_foreign(node, realisation)
-            why = _why(node.op, realisation)
+            why = realisation.why.replace("the destination", "torch")
             if realisation.front is not None and realisation.counted is None:
                 pad = _free(f"{node.path}_pad", taken)
                 steps.append(Step(pad, _pad_layer(realisation.front, _window(node.op)), inputs, why))
@@ -94,17 +94,6 @@ def _free(path: str, taken: set[str]) -> str:
 def _window(op: Op) -> Window:
     assert isinstance(op, Conv | MaxPool | AvgPool)
     return op.window
-
-
-def _why(op: Op, realisation: Realisation) -> str:
-    """What a reader of model.py asks at a pad layer."""
-    assert isinstance(op, Conv | MaxPool | AvgPool)
-    asked = f"the source pads '{op.convention}'"
-    if realisation.counted is not None:
-        return f"{asked} and divides by other cells than AvgPool2d"
-    if realisation.front is not None and realisation.front.rule != "explicit":
-        return f"{asked}, which depends on the input's size"
-    return f"{asked}, which the layer's own padding cannot"
 
 
 def _refuse_foreign(node: Node, realisation: Realisation) -> None:

@@ -10,7 +10,7 @@ from porter.frameworks.torch.source.arguments import Arguments, Vector
 from porter.frameworks.torch.source.forward import Forward
 from porter.frameworks.torch.source.runs import Run, find_runs
 from porter.frameworks.torch.source.template import CHAIN, Alternative, Edge, Template, TemplatePart
-from porter.frameworks.torch.source.text import INDENT, Call, Choice, Expression, Item, call, lines, literal
+from porter.frameworks.torch.source.text import INDENT, Call, Choice, Expression, Item, call, comment, lines, literal
 from porter.frameworks.torch.steps import FUNCTIONS, GLOBAL_POOLS, Value
 
 _POSITIONAL: Mapping[str, tuple[str, ...]] = {
@@ -187,10 +187,9 @@ class _Writer:
         word = "if"
         for alternative in part.alternatives:
             value = self._value(alternative, part.name)
-            comment = [f"# {alternative.why}"] if alternative.why else []
             left = rest - set(alternative.at)
             if word == "if" and not left:
-                self.body += [INDENT * 2 + text for text in comment]
+                self.body += comment(alternative.why, 2)
                 self.body += lines(f"self.{part.name} = ", value, depth=2)
                 return
             if left:
@@ -199,7 +198,7 @@ class _Writer:
                 self.body.append(f"{INDENT * 2}{word} {condition}:")
             else:
                 self.body.append(f"{INDENT * 2}else:")
-            self.body += [INDENT * 3 + text for text in comment]
+            self.body += comment(alternative.why, 3)
             self.body += lines(f"self.{part.name} = ", value, depth=3)
             rest, word = left, "elif"
         if rest:

@@ -62,7 +62,7 @@ class Forward:
                 continue
             variable = variables[source]
             beside = self.joins and variable == "x" and bool(live)
-            if variable in live or beside or len(part.inputs[0].sources) > 1:
+            if variable in live or beside or len(part.inputs[0].sources) > 1 or _function(part) == "concat":
                 variable = self._fresh(part, live)
             nests = pending is not None and _is_module(part) and len(part.inputs) == 1 and part.inputs[0].other is None
             if nests and pending is not None and variables[source] == pending[0] == variable and pending[2] < _NESTED:

@@ -6,7 +6,7 @@ A use is known by its number. A part that some uses lack is passed through there
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from porter.frameworks.torch.source.tree import ENTRY, Body, Part
 from porter.frameworks.torch.steps import FUNCTIONS, Layer, Value
@@ -87,9 +87,10 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses) -> Template:
     parts = []
     for name in order:
         here = {use: parts_of[name] for use, parts_of in by_name.items() if name in parts_of}
-        parts.append((name, _alternatives(here, classes), flow.inputs(name, here)))
+        parts.append((name, _alternatives(here, classes)))
+        flow.add(name, here)
     output = flow.edge({use: body.output for use, body in bodies.items()})
-    found = tuple(TemplatePart(name, alternatives, inputs, flow.through.get(name)) for name, alternatives, inputs in parts)
+    found = tuple(TemplatePart(name, alternatives, flow.edges[name], flow.through.get(name)) for name, alternatives in parts)
     return Template(found, output, len(bodies))
 
 
@@ -169,13 +170,13 @@ class _Flow:
         self.edges: dict[str, tuple[Edge, ...]] = {}
         self.through: dict[str, int] = {}
 
-    def inputs(self, name: str, here: Mapping[int, Part]) -> tuple[Edge, ...]:
+    def add(self, name: str, here: Mapping[int, Part]) -> None:
         counts = {len(part.inputs) for part in here.values()}
         if len(counts) != 1:
             raise NoTemplate
-        edges = tuple(self.edge({use: part.inputs[number] for use, part in here.items()}) for number in range(counts.pop()))
-        self.edges[name] = edges
-        return edges
+        self.edges[name] = tuple(
+            self.edge({use: part.inputs[number] for use, part in here.items()}) for number in range(counts.pop())
+        )
 
     def edge(self, sources: Mapping[int, str]) -> Edge:
         """What to write as the source, given the part that is it in each use."""
@@ -189,19 +190,28 @@ class _Flow:
         raise NoTemplate
 
     def _stands_for(self, name: str, sources: Mapping[int, str]) -> bool:
-        before = dict(self.through)
+        edges, through = dict(self.edges), dict(self.through)
         if all(self._resolves(name, use, source) for use, source in sources.items()):
             return True
-        self.through = before
+        self.edges, self.through = edges, through
         return False
 
     def _resolves(self, name: str, use: int, wanted: str) -> bool:
         if name == ENTRY or name in self.parts[use]:
             return name == wanted
         numbers = [self.through[name]] if name in self.through else range(len(self.edges[name]))
-        for number in numbers:
-            edge = self.edges[name][number]
-            if edge.other is None and self._resolves(edge.source, use, wanted):
+        return any(self._passes(name, number, use, wanted) for number in numbers)
+
+    def _passes(self, name: str, number: int, use: int, wanted: str) -> bool:
+        """Whether an absent part has the wanted value at its input; which of two inputs it reads is still free to choose."""
+        edge = self.edges[name][number]
+        chosen = edge.here.get(use)
+        for source, is_one in ((edge.source, True), (edge.other, False)):
+            if source is not None and chosen in (None, is_one) and self._resolves(source, use, wanted):
+                if edge.other is not None:
+                    inputs = list(self.edges[name])
+                    inputs[number] = replace(edge, here={**edge.here, use: is_one})
+                    self.edges[name] = tuple(inputs)
                 self.through[name] = number
                 return True
         return False

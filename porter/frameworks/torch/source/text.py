@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import wrap
 
 from porter.frameworks.torch.steps import Value
 
@@ -80,6 +81,11 @@ def _flat_item(item: Item) -> str | None:
     return f"{item.keyword}={value}" if item.keyword else value
 
 
+def comment(text: str, depth: int) -> list[str]:
+    margin = f"{INDENT * depth}# "
+    return wrap(text, WIDTH, initial_indent=margin, subsequent_indent=margin)
+
+
 def lines(prefix: str, expression: Expression, suffix: str = "", depth: int = 0) -> list[str]:
     """`prefix`, the expression and `suffix` as lines at an indentation of `depth` steps."""
     margin = INDENT * depth
@@ -104,6 +110,6 @@ def lines(prefix: str, expression: Expression, suffix: str = "", depth: int = 0)
     body: list[str] = []
     for item in expression.items:
         if item.comment:
-            body.append(f"{margin}{INDENT}# {item.comment}")
+            body += comment(item.comment, depth + 1)
         body += lines(f"{item.keyword}=" if item.keyword else "", item.value, ",", depth + 1)
     return [first, *body, last]
