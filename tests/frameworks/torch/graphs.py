@@ -107,8 +107,11 @@ def inverted_residual(w: Writer, path: str, filters: int, stride: int, expansion
         w.add(f"{path}/out", Add(), source, f"{path}/project/norm")
 
 
-def resnet_v2(depths=(2, 3), pool: Convention = ZEROS_AROUND) -> Graph:
-    """Pre-activation bottlenecks, the stride in a stage's last unit: the shortcut is a convolution, a pool or nothing."""
+def resnet_v2(depths=(2, 3), pool: Convention = ZEROS_AROUND, identity: bool = True) -> Graph:
+    """Pre-activation bottlenecks, the stride in a stage's last unit: the shortcut is a convolution, a pool or an identity.
+
+    Without `identity` units that neither stride nor widen have no shortcut, as in porter's recipe: they add their input.
+    """
     w = Writer()
     w.conv("stem/conv", 8, 7, 2, Convention("explicit", (3, 3, 3, 3)), bias=True)
     w.add("stem/pool", MaxPool(Window((3, 3), (2, 2)), pool))
@@ -117,7 +120,7 @@ def resnet_v2(depths=(2, 3), pool: Convention = ZEROS_AROUND) -> Graph:
             stride = 2 if unit == depth and stage < len(depths) else 1
             path, width = f"stage{stage}/unit{unit}", 4 * 2 ** (stage - 1)
             w.scope(path, "unit", width=width, stride=stride)
-            bottleneck(w, path, width, stride, first=unit == 1)
+            bottleneck(w, path, width, stride, first=unit == 1, identity=identity)
     w.norm("head/norm")
     w.add("head/relu", Relu())
     w.add("head/pool", GlobalAvgPool())
@@ -125,16 +128,16 @@ def resnet_v2(depths=(2, 3), pool: Convention = ZEROS_AROUND) -> Graph:
     return w.graph()
 
 
-def bottleneck(w: Writer, path: str, width: int, stride: int, first: bool) -> None:
-    source = w.last
+def bottleneck(w: Writer, path: str, width: int, stride: int, first: bool, identity: bool) -> None:
+    source = shortcut = w.last
     w.norm(f"{path}/preact/norm")
     relu = w.add(f"{path}/preact/relu", Relu())
     if first:
-        w.conv(f"{path}/shortcut", 4 * width, 1, stride, Convention(), bias=True)
+        shortcut = w.conv(f"{path}/shortcut", 4 * width, 1, stride, Convention(), bias=True)
     elif stride > 1:
-        w.add(f"{path}/shortcut", MaxPool(Window((1, 1), (stride, stride)), Convention()), source)
-    else:
-        w.add(f"{path}/shortcut", Identity(), source)
+        shortcut = w.add(f"{path}/shortcut", MaxPool(Window((1, 1), (stride, stride)), Convention()), source)
+    elif identity:
+        shortcut = w.add(f"{path}/shortcut", Identity(), source)
     w.conv(f"{path}/conv1", width, source=relu)
     w.norm(f"{path}/norm1")
     w.add(f"{path}/relu1", Relu())
@@ -142,7 +145,7 @@ def bottleneck(w: Writer, path: str, width: int, stride: int, first: bool) -> No
     w.norm(f"{path}/norm2")
     w.add(f"{path}/relu2", Relu())
     w.conv(f"{path}/conv3", 4 * width, bias=True)
-    w.add(f"{path}/out", Add(), f"{path}/shortcut", f"{path}/conv3")
+    w.add(f"{path}/out", Add(), shortcut, f"{path}/conv3")
 
 
 def inception() -> Graph:

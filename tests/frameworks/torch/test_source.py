@@ -20,7 +20,7 @@ from porter.frameworks.torch.source import model_source
 from porter.graph import INPUT, Add, Affine, AvgPool, BatchNorm, Concat, Conv, Graph, MaxPool, Node, Relu, Scope, tensor_shapes
 from porter.padding import LOWEST, Convention, Window
 from porter.plan import ANY, make_plan
-from porter.recipe import expand, find_recipe
+from porter.recipe import all_recipes, expand, find_recipe
 from tests.frameworks.torch.graphs import Writer, fine_tuned, inception, mobilenet_v2, resnet_v2, small_mobilenet
 from tests.standin import calibrated_tensors, smooth_images
 
@@ -38,6 +38,11 @@ def lower_mobilenet():
 def deep_resnet():
     """Stages long enough to become loops."""
     return resnet_v2((3, 6, 5), Convention("same", fill=LOWEST))
+
+
+def bare_resnet():
+    """Units that add their input, among others that add a shortcut of one or another value."""
+    return resnet_v2((3, 6, 5), identity=False)
 
 
 def odd_pools():
@@ -83,6 +88,7 @@ MAKERS = [
     lower_mobilenet,
     resnet_v2,
     deep_resnet,
+    bare_resnet,
     inception,
     odd_pools,
     unlike_uses,
@@ -227,6 +233,22 @@ def test_a_model_loaded_in_float32_and_made_double_is_as_exact_as_one_built_in_f
 def test_a_long_resnet_is_no_longer_than_a_short_one():
     short, long = (model_source(make_plan(resnet_v2(d), ANY, framework.CAPABILITIES)) for d in ((6, 6), (8, 36)))
     assert short.count("\n") == long.count("\n")
+
+
+def test_a_shortcut_that_some_units_lack_stands_for_their_input():
+    source = model_source(make_plan(bare_resnet(), ANY, framework.CAPABILITIES))
+    assert "    def __init__(self, channels, width, stride=1):\n" in source
+    assert "        shortcut = self.shortcut(x if self.shortcut_from_input else out)\n" in source
+    assert "        return shortcut + out\n" in source
+
+
+@pytest.mark.parametrize("recipe", all_recipes(None), ids=lambda recipe: recipe.architecture)
+def test_every_variant_reads_as_a_person_would_write_it(recipe):
+    for variant in recipe.variants:
+        zoo = next(iter(recipe.zoos_of(variant).values()))
+        source = model_source(make_plan(expand(recipe, variant, zoo, {}), recipe.native_size(), framework.CAPABILITIES))
+        assert source.count("\n") < 200, variant
+        assert "with_unit" not in source, variant
 
 
 @pytest.mark.parametrize("zoo", ["keras", "torchvision"])

@@ -60,16 +60,20 @@ class Run:
         """The loop that adds the parts to `target`; `call` writes a use of the class from the text of its arguments."""
         varying = [name for name in self.own if len({use[name] for use in self.arguments}) > 1]
         texts: dict[str, Expression] = {name: name if name in varying else spelled(self.arguments[0][name]) for name in self.own}
+        exceptions = {name: text for name in varying if (text := self._exception(name)) is not None}
+        if len(exceptions) == len(varying):
+            use = call(self.kind, texts | exceptions)
+            return [f"{INDENT * 2}for index in {self.numbers}:", *_added(target, self.pattern, use, [], 3)]
         step = self._next_channels(varying)
         if step is not None:
             varying.remove("channels")
-        table, special = self._table(varying, step or "")
         margin, first = INDENT * 2, self.arguments[0].get("channels")
         before = [] if step is None else [f"{margin}channels = {first}"]
         after = [] if step is None else [f"channels = {step}"]
         if not varying:
             body = _added(target, self.pattern, call(self.kind, texts), after, 3)
             return [*before, f"{margin}for index in {self.numbers}:", *body]
+        table, special = self._table(varying, step or "")
         if all(repeats == 1 for _, repeats in table):
             rows = [_row(row) for row, _ in table]
             names = f"({', '.join(varying)})" if len(varying) > 1 else varying[0]
@@ -108,8 +112,18 @@ class Run:
             for factor in (1, 2, 4):
                 if name != "channels" and all(_is_multiple(after["channels"], factor, before[name]) for before, after in pairs):
                     # The last use is never followed, so that nothing stands against the loop's last assignment.
-                    text = name if name in varying else literal(self.arguments[0][name])
-                    return text if factor == 1 else f"{factor} * {text}"
+                    if name not in varying:
+                        return literal(self.arguments[1]["channels"])
+                    return name if factor == 1 else f"{factor} * {name}"
+        return None
+
+    def _exception(self, name: str) -> str | None:
+        """An argument that is another in the first use alone, or in the last."""
+        values = [use[name] for use in self.arguments]
+        for place, others in ((0, values[1:]), (-1, values[:-1])):
+            if len(set(others)) == 1:
+                number = self.start + range(len(values))[place]
+                return f"{literal(values[place])} if index == {number} else {literal(others[0])}"
         return None
 
     def _table(self, varying: Sequence[str], step: str) -> tuple[list[tuple[tuple[Value, ...], int]], tuple[str, Value] | None]:

@@ -128,7 +128,7 @@ class _Nesting:
             return None
         source, output = *sources, *outputs
         body = self.body(f"{path}/", steps, source, output)
-        if path in self.scopes:
+        if path in self.scopes and not _is_row(body):
             scope = self.scopes[path]
             body = replace(body, block=scope.block, arguments=scope.arguments)
         elif not _is_chain(body):
@@ -144,3 +144,9 @@ def _is_chain(body: Body) -> bool:
             return False
         before = part.name
     return body.output == before
+
+
+def _is_row(body: Body) -> bool:
+    """Uses of one block, one after the other: a class of rows of several lengths would have to leave out units of the longest."""
+    blocks = {part.content.block if isinstance(part.content, Body) else None for part in body.parts}
+    return len(body.parts) > 1 and len(blocks) == 1 and None not in blocks and _is_chain(body)
