@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array
+from porter.dtypes import Array, Dtype
 from porter.errors import FileError, MappingError, MissingFramework
 from porter.frameworks.tf.graph_files.definition import op_name, output_index
 from porter.frameworks.tf.runtime import import_tensorflow
@@ -17,20 +17,18 @@ _FUSED_NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 _NORM_OF_2015 = "BatchNormWithGlobalNormalization"
 
 
-def with_constants(graph: Any, tensors: Mapping[str, Array], most: int) -> Any:
-    """`graph` with the arrays of `tensors` as the values of the Const ops of these names.
+def read_constants(graph: Any, tensors: Mapping[str, Array], most: int) -> dict[str, Array]:
+    """The values of a graph's Const ops, by name: those of `tensors`, and else the graph's own.
 
     Args:
-        most: bytes that the graph's other constants may unpack to; a GraphDef may state one number and a shape.
+        most: bytes that the graph's own constants may unpack to; a GraphDef may state one number and a shape.
 
     Raises:
         MappingError: an array of another shape than its constant.
         FileError: the constants are larger than `most`, or one cannot be read.
     """
-    make_ndarray, make_proto = import_tensorflow().make_ndarray, import_tensorflow().make_tensor_proto
-    found = type(graph)()
-    found.CopyFrom(graph)
-    for node in found.node:
+    make_ndarray, found = import_tensorflow().make_ndarray, {}
+    for node in graph.node:
         if node.op != "Const":
             continue
         proto = node.attr["value"].tensor
@@ -47,18 +45,24 @@ def with_constants(graph: Any, tensors: Mapping[str, Array], most: int) -> Any:
                 array = make_ndarray(proto)
             except (TypeError, ValueError) as error:
                 raise FileError(f"this constant cannot be read: {error}", where=node.name) from None
-        proto.CopyFrom(make_proto(array))
+        found[node.name] = array
     return found
 
 
-def in_dtype(graph: Any, dtype: str, decimal_epsilons: bool = False) -> Any:
-    """`graph` with every floating type replaced by `dtype`: `float32` or `float64`.
+def in_dtype(
+    graph: Any, constants: Mapping[str, Array], dtype: Dtype, decimal_epsilons: bool = False
+) -> tuple[Any, dict[str, Array]]:
+    """`graph` with every floating type replaced by `dtype`, `float32` or `float64`, and what it is to be fed.
+
+    Floating constants become placeholders that are fed with them: a GraphDef holds 2 GB, and TensorFlow would keep several copies
+    of each. ResNeXt-101 (64x4d) as TensorNets has it needs 1.9 GB of them in float64.
 
     In float64 a batch norm of inference becomes Sub, Mul, Rsqrt and AddV2, the last under the norm's own name: TensorFlow's
     FusedBatchNorm has kernels for half, bfloat16 and float inputs alone (core/kernels/fused_batch_norm_op.cc). So does
     BatchNormWithGlobalNormalization in either type, since today's TensorFlow refuses it in new graphs (core/ops/nn_ops.cc).
 
     Args:
+        constants: values of the Const ops (`read_constants`).
         decimal_epsilons: for a graph made here from code that says 0.001: a GraphDef holds epsilons as float32, and in float64
             this gives back the number that the code has. A file's epsilon is the float32 that the file stores.
 
@@ -68,17 +72,24 @@ def in_dtype(graph: Any, dtype: str, decimal_epsilons: bool = False) -> Any:
     tensorflow = import_tensorflow()
     target = getattr(tensorflow, dtype).as_datatype_enum
     floats = {getattr(tensorflow, name).as_datatype_enum for name in ("half", "bfloat16", "float32", "float64")}
-    found = type(graph)(versions=graph.versions)
+    found, fed = type(graph)(versions=graph.versions), {}
     fused = {node.name: node for node in graph.node if node.op in _FUSED_NORMS}
     for node in graph.node:
         _expect_inference(node, fused)
         if (node.name in fused and dtype == "float64") or node.op == _NORM_OF_2015:
             found.node.extend(_parted_norm(tensorflow, node, target, decimal_epsilons))
-        else:
+        elif node.op != "Const":
             copy = found.node.add()
             copy.CopyFrom(node)
-            _retype(tensorflow, copy, floats, target)
-    return found
+            _retype(copy, floats, target)
+        elif node.attr["dtype"].type in floats:
+            array = fed[node.name] = constants[node.name].astype(dtype, copy=False)
+            placeholder = found.node.add(name=node.name, op="Placeholder")
+            placeholder.attr["dtype"].type = target
+            placeholder.attr["shape"].shape.CopyFrom(tensorflow.TensorShape(array.shape).as_proto())
+        else:
+            found.node.append(_constant(tensorflow, node, node.name, constants[node.name]))
+    return found, fed
 
 
 def _expect_inference(node: Any, fused: Mapping[str, Any]) -> None:
@@ -104,10 +115,7 @@ def _parted_norm(tensorflow: Any, node: Any, target: int, decimal_epsilons: bool
         stored = node.attr["epsilon"].f if "epsilon" in node.attr else 1e-4  # the default (core/ops/nn_ops.cc)
     epsilon = float(str(np.float32(stored))) if decimal_epsilons else float(np.float32(stored))
     part = f"{node.name}/porter_".__add__
-    constant = type(node)(name=part("epsilon"), op="Const")
-    constant.attr["dtype"].type = target
-    value = np.array(epsilon, tensorflow.as_dtype(target).as_numpy_dtype)
-    constant.attr["value"].tensor.CopyFrom(tensorflow.make_tensor_proto(value))
+    constant = _constant(tensorflow, node, part("epsilon"), np.array(epsilon, tensorflow.as_dtype(target).as_numpy_dtype))
     steps = [
         ("AddV2", part("variance"), variance, constant.name),
         ("Rsqrt", part("scale"), part("variance")),
@@ -123,7 +131,14 @@ def _parted_norm(tensorflow: Any, node: Any, target: int, decimal_epsilons: bool
     return found
 
 
-def _retype(tensorflow: Any, node: Any, floats: set[int], target: int) -> None:
+def _constant(tensorflow: Any, like: Any, name: str, array: Array) -> Any:
+    constant, value = type(like)(name=name, op="Const"), tensorflow.make_tensor_proto(array)
+    constant.attr["dtype"].type = value.dtype
+    constant.attr["value"].tensor.CopyFrom(value)
+    return constant
+
+
+def _retype(node: Any, floats: set[int], target: int) -> None:
     for value in node.attr.values():
         kind = value.WhichOneof("value")
         if kind == "type" and value.type in floats:
@@ -132,6 +147,3 @@ def _retype(tensorflow: Any, node: Any, floats: set[int], target: int) -> None:
             for index, each in enumerate(value.list.type):
                 if each in floats:
                     value.list.type[index] = target
-        elif kind == "tensor" and value.tensor.dtype in floats:
-            array = tensorflow.make_ndarray(value.tensor).astype(tensorflow.as_dtype(target).as_numpy_dtype)
-            value.tensor.CopyFrom(tensorflow.make_tensor_proto(array))

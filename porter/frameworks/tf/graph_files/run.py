@@ -11,7 +11,7 @@ from porter.dtypes import Array, Dtype
 from porter.errors import MissingFramework, UsageError
 from porter.frameworks.limits import most_bytes
 from porter.frameworks.tf.graph_files.definition import read_definition
-from porter.frameworks.tf.graph_files.double import in_dtype, with_constants
+from porter.frameworks.tf.graph_files.double import in_dtype, read_constants
 from porter.frameworks.tf.runtime import import_tensorflow
 
 _RUN_IN = ("float32", "float64")
@@ -44,16 +44,17 @@ class GraphRunner:
         Raises:
             MissingFramework: TensorFlow is not installed, or does not run this graph; an op that is not pure maths is named.
             UsageError: a type that such graphs are not run in.
-            MappingError, FileError, GraphError: as `read_definition` and `with_constants`.
+            MappingError, FileError, GraphError: as `read_definition` and `read_constants`.
         """
         if dtype not in _RUN_IN:
             raise UsageError(f"graphs are run in {' or '.join(_RUN_IN)}, not in {dtype}")
         tensorflow = import_tensorflow()
         part = read_definition(definition, outputs)
-        filled = with_constants(part, tensors, most_bytes(len(definition)))
+        constants = read_constants(part, tensors, most_bytes(len(definition)))
         self._input, self._shape = _placeholder(tensorflow, part)
         self._dtype = dtype
-        self._session = _session(tensorflow, in_dtype(filled, dtype, decimal_epsilons))
+        graph, self._fed = in_dtype(part, constants, dtype, decimal_epsilons)
+        self._session = _session(tensorflow, graph)
         self.values = {node.name: node.name for node in part.node} | dict(layers or {})
 
     def __call__(self, batch: Array, names: tuple[str, ...]) -> dict[str, Array]:
@@ -81,7 +82,8 @@ class GraphRunner:
         if missing:
             images = np.concatenate([images, np.zeros((missing, *images.shape[1:]), images.dtype)])
         try:
-            found = self._session.run({name: f"{self.values[name]}:0" for name in names}, {f"{self._input}:0": images})
+            fed = {f"{op}:0": array for op, array in (self._fed | {self._input: images}).items()}
+            found = self._session.run({name: f"{self.values[name]}:0" for name in names}, fed)
         except (tensorflow.errors.UnimplementedError, tensorflow.errors.NotFoundError) as error:
             raise MissingFramework(f"TensorFlow {tensorflow.__version__} cannot run this graph: {_first_line(error)}") from None
         except tensorflow.errors.OpError as error:
