@@ -15,8 +15,6 @@ import pytest
 
 from tests.conftest import WeightsMaker
 
-pytestmark = pytest.mark.full
-
 PUBLISHED = "resnet50v2_weights_tf_dim_ordering_tf_kernels.h5"
 RECIPES = Path(__file__).parents[1] / "recipes"
 
@@ -62,13 +60,25 @@ def test_the_sentence_of_the_mission(recipes: Path, tmp_path: Path) -> None:
     record = json.loads((tmp_path / "resnet50v2-keras-torch" / "port.json").read_text())
     assert record["check"] == "passed" and record["parity"]["logits"]["rel_l2"] <= 1e-10 and not record["parity"]["uncompared"]
     assert next(pad for pad in record["pads"] if pad["site"] == "stem/pool")["realised"] == "pad 1 with 0, then valid"
-    photo = RECIPES.parent / "scripts" / "photos" / "chelsea.png"
-    assert "logit" in porter(tmp_path, "predict", "resnet50v2-keras-torch", str(photo))
     source = (tmp_path / "resnet50v2-keras-torch" / "model.py").read_text()
-    assert len(source.splitlines()) < 200 and "import tensorflow" not in source
+    assert len(source.splitlines()) < 130 and "import tensorflow" not in source
     print("\n" + said + "\n" + source)
 
+    port, shared = "resnet50v2-keras-torch", ("--recipes", str(recipes))
+    assert "float64: same function as keras" in porter(tmp_path, "verify", port, "--float64", *shared)
+    photo = tmp_path / "photos" / "n02124075" / "chelsea.png"
+    photo.parent.mkdir(parents=True)
+    shutil.copy(RECIPES.parent / "scripts" / "photos" / "chelsea.png", photo)
+    assert "logit" in porter(tmp_path, "predict", port, str(photo))
+    assert "agreement  1 of 1 photos with keras" in porter(
+        tmp_path, "eval", port, "--data", "photos", "--source", "--workers", "1", *shared
+    )
+    porter(tmp_path, "report", port)
+    page = (tmp_path / port / "report.html").read_text()
+    assert "resnet50v2" in page and "same function" in page and "1 of 1" in page
 
+
+@pytest.mark.full
 def test_it_may_be_padded_as_it_was_trained(recipes: Path, tmp_path: Path) -> None:
     port = ("convert", "resnet50v2", "--from", "tf", "--to", "torch", "--recipes", str(recipes), "--padding", "trained", "--check")
     said = porter(tmp_path, *port)
