@@ -132,6 +132,7 @@ def _evaluation(
         ok=met,
         complete=scored.complete,
         per_second=int(scored.reached.sum()) / scored.seconds,
+        limit=photos.limit,
         warnings=warnings,
     )
 

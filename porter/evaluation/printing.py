@@ -14,12 +14,11 @@ SHOWN = 5
 
 def evaluation(found: Evaluation) -> list[str]:
     path, layout = found.photos
-    accuracy = found.accuracy
     lines = [
         f"{path} ({layout})",
         f"  protocol   {found.protocol}",
         f"  run        {found.precision} on {found.device}, {found.per_second:,.1f} images/s",
-        f"  images     {accuracy.images:,}{_failed(found)}; {found.classes_present:,} classes present",
+        f"  images     {_images(found)}; {found.classes_present:,} classes present",
     ]
     if found.excluded:
         lines.append(f"  left out   {len(found.excluded):,} that the labels leave out, such as {_named(found.excluded[:1])}")
@@ -38,8 +37,10 @@ def evaluation(found: Evaluation) -> list[str]:
     return [*lines, *(f"  warning    {warning}" for warning in found.warnings)]
 
 
-def _failed(found: Evaluation) -> str:
-    return f", of which {len(found.failed):,} failed and count as not recognised" if found.failed else ""
+def _images(found: Evaluation) -> str:
+    limited = " (--limit)" if found.limit else ""
+    failed = f", of which {len(found.failed):,} failed and count as not recognised" if found.failed else ""
+    return f"{found.accuracy.images:,}{limited}{failed}"
 
 
 def _figures(found: Evaluation) -> list[str]:

@@ -48,6 +48,8 @@ def evaluate(record: Record, folder: str, found: Evaluation | None) -> str:
         options += ["--precision", found.precision]
     if found.device != "cpu":
         options += ["--device", found.device]
+    if found.limit is not None:
+        options += ["--limit", str(found.limit)]
     return _line("eval", folder, *options, "--data", found.photos[0])
 
 

@@ -92,6 +92,11 @@ def test_a_table_for_people() -> None:
     )
 
 
+def test_a_part_of_the_photos_is_told_from_all_of_them() -> None:
+    lines = evaluation(replace(FOUND, limit=500))
+    assert "  images     500 (--limit), of which 7 failed and count as not recognised; 498 classes present" in lines
+
+
 def test_photos_cannot_write_to_the_terminal(ended: Ended) -> None:
     failed = (Failure("\x1b[8mn01440764/a\nverdict    reproduced", "its label is \u202e7"),)
     _, out, _ = ended(replace(FOUND, photos=("val\x1b[0m", "class folders"), failed=failed))

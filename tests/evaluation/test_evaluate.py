@@ -95,7 +95,7 @@ def test_the_record_has_the_fields_that_scripts_read(measured: tuple[Path, Evalu
     record = json.loads(json.dumps(measured[1].record(), allow_nan=False))
     assert {"ok", "images", "failed", "top1", "top5", "ci95", "protocol", "published", "verdict"} <= record.keys()
     assert {tuple(photo) for photo in record["failed"]} == {("file", "why")}
-    assert record["published"] is None and record["verdict"] == "no published figure"
+    assert record["published"] is None and record["verdict"] == "no published figure" and record["limit"] is None
 
 
 def test_figures_and_details_stay_with_the_port(made: Made, measured: tuple[Path, Evaluation]) -> None:
@@ -172,8 +172,11 @@ def test_ten_crops(mine: Made) -> None:
     assert "ten crops of 224" in found.protocol and found.accuracy.images == 2 and found.crops == 10
 
 
-def test_a_limit_spreads_over_the_set(mine: Made) -> None:
-    assert run(mine, limit=4).accuracy.images == 4
+def test_a_limit_spreads_over_the_set_and_stands_in_the_record(mine: Made) -> None:
+    found = run(mine, limit=4)
+    assert found.accuracy.images == found.record()["limit"] == 4
+    record = read_port(mine.port).record.evaluation
+    assert record is not None and record["limit"] == 4
 
 
 def test_the_port_is_never_fed_another_size(made: Made, tmp_path: Path) -> None:

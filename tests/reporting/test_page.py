@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,12 @@ def test_what_was_never_made_is_a_sentence_with_the_command_that_makes_it(part: 
     evaluate = "porter eval port --source --weights weights.h5 --data PATH"
     command = {"errors": "porter convert", "study": "porter study padding"}.get(part, evaluate)
     assert command in listed and listed.count("makes it") == 1
+
+
+def test_a_part_of_the_photos_is_told_from_all_of_them(whole: tuple[str, Page], tmp_path: Path) -> None:
+    limited = {"evaluation": evaluation(limit=500).summary(), "study": replace(study(), limit=16).record()}
+    found = page_of(full_port(tmp_path / "limited", **limited))[1].text
+    assert "--limit" not in whole[1].text and all(f"--limit {limit}" in found for limit in (500, 16))
 
 
 def test_a_whole_report_lacks_nothing(whole: tuple[str, Page]) -> None:

@@ -13,7 +13,7 @@ def study(found: Study) -> list[str]:
     path, layout = found.photos
     lines = [
         f"{found.variant} from {found.zoo}: {found.weights}",
-        f"  photos    {found.images:,} of {path} ({layout})",
+        f"  photos    {found.images:,} of {path} ({layout}{', --limit' if found.limit else ''})",
         f"  protocol  {found.protocol}",
         f"  sites     {', '.join(found.sites) or 'none'}",
         *(f"  failed    {photo.name}: {photo.why}" for photo in found.failed[:SHOWN]),

@@ -113,6 +113,7 @@ def test_pads_that_the_recipe_states_are_a_case(place: Place, tmp_path: Path) ->
     (recipes / "strided.yaml").write_text(stated)
     made = place.study(recipes=recipes, limit=8, sites=["stem/conv=same"])
     assert [case.name for case in made.cases[:4]] == ["as shipped", "asymmetric", "symmetric", "as trained"]
+    assert made.images == made.record()["limit"] == 8 and ", --limit)" in printed(made)[1]
     assert made.cases[3].sites == {"stem/pool": "same, -inf"}
 
 
