@@ -133,6 +133,7 @@ def _evaluation(
         complete=scored.complete,
         per_second=int(scored.reached.sum()) / scored.seconds,
         limit=photos.limit,
+        labels=None if photos.labels is None else str(photos.labels),
         warnings=warnings,
     )
 

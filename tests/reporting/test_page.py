@@ -115,6 +115,7 @@ def test_nothing_in_a_record_becomes_markup(tmp_path: Path) -> None:
         "crops": 1,
         "precision": "fp32",
         "published": {EVIL: EVIL, "note": EVIL},
+        "labels": EVIL,
     }
     studied = {**strings_replaced(study().record()), "sites": {EVIL: [EVIL]}}
     for case in studied["cases"]:

@@ -61,6 +61,7 @@ def open_photos(path: Path, *, imagenet: bool, classes: int, labels: Path | None
         excluded=found.excluded,
         validation=validation and len(chosen) == len(found.candidates),
         limit=limit if len(chosen) < len(found.candidates) else None,
+        labels=labels,
     )
 
 
