@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -14,6 +15,7 @@ from typer.exceptions import Abort, TyperException
 import porter
 from porter import printing
 from porter.errors import PorterError
+from porter.escaping import escaped
 
 EX_SOFTWARE = 70
 """The exit status of a fault of porter's own (sysexits.h): neither a failed check nor bad input."""
@@ -211,8 +213,8 @@ def fetch(variant: Variant, source: From, recipes: Recipes = None, as_json: Json
     if as_json:
         _print({"path": str(fetched.path), "sha256": fetched.sha256, "warnings": list(fetched.warnings)})
     else:
-        _warn(fetched.warnings)
-        _print(str(fetched.path))
+        _say((f"warning: {warning}" for warning in fetched.warnings), err=True)
+        _print([str(fetched.path)])
 
 
 @study_app.command("padding")
@@ -297,13 +299,18 @@ def recipe_show(
     _print(printing.recipe_record(recipe) if as_json else printing.recipe(recipe, variant, graph))
 
 
-def _print(what: str | dict[str, Any]) -> None:
-    typer.echo(what if isinstance(what, str) else json.dumps(what, indent=1, allow_nan=False))
+def _print(what: list[str] | dict[str, Any]) -> None:
+    """Lines for people, or an object as JSON, which has an escape for all but ASCII's printable characters."""
+    if isinstance(what, dict):
+        typer.echo(json.dumps(what, indent=1, allow_nan=False))
+    else:
+        _say(what)
 
 
-def _warn(warnings: tuple[str, ...]) -> None:
-    for warning in warnings:
-        typer.echo(f"warning: {warning}", err=True)
+def _say(lines: Iterable[str], err: bool = False) -> None:
+    """The one way to a terminal: the lines have names in them out of files and recipes, which may hold escape sequences."""
+    for line in lines:
+        typer.echo(escaped(line), err=err)
 
 
 def _fail(code: str, message: str, where: str | None, next: str | None, status: int) -> NoReturn:
@@ -311,7 +318,7 @@ def _fail(code: str, message: str, where: str | None, next: str | None, status: 
     if "--json" in sys.argv and os.environ.get("RANK", "0") == "0":
         _print({"error": {"code": code, "message": message, "where": where, "next": next}})
     else:
-        typer.echo(f"error: {PorterError(message, where=where, next=next)}", err=True)
+        _say([f"error: {PorterError(message, where=where, next=next)}"], err=True)
     sys.exit(status)
 
 

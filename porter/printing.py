@@ -1,4 +1,4 @@
-"""What the commands print for people: plain text, one table at a time."""
+"""What the commands print for people: plain text, one table at a time, as lines that the command line escapes and joins."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 SHOWN_MATCHES = 5
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Left-aligned columns, two spaces apart."""
     lines = [header, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
-def conversion(made: Conversion) -> str:
+def conversion(made: Conversion) -> list[str]:
     record = made.port.record
     lists = record.tensors
     size = "any input size" if record.input.size is None else "input {}x{} only".format(*record.input.size)
@@ -47,7 +47,7 @@ def conversion(made: Conversion) -> str:
         lines.append(f"  check    {record.check}")
     else:
         lines += [f"  check    {line}" for line in _check_lines(made.verdict)]
-    return "\n".join([*lines, *(f"  warning  {warning}" for warning in made.warnings)])
+    return [*lines, *(f"  warning  {warning}" for warning in made.warnings)]
 
 
 def _call(name: str, arguments: Mapping[str, Any]) -> str:
@@ -92,7 +92,7 @@ def _check_lines(found: Verdict) -> list[str]:
     return [*proved, *lines, moved]
 
 
-def verdict(found: Verdict, layers: bool) -> str:
+def verdict(found: Verdict, layers: bool) -> list[str]:
     lines = _check_lines(found)
     if not found.ok:
         lines.append(found.failure())
@@ -101,24 +101,24 @@ def verdict(found: Verdict, layers: bool) -> str:
             (node.path, f"{node.rel_l2:.1e}", f"{node.max_abs:.1e}", "" if node.ok else "<-- beyond the limit")
             for node in found.proof.nodes
         ]
-        lines += ["", table(("node", "relative L2", "max abs", ""), rows)]
+        lines += ["", *table(("node", "relative L2", "max abs", ""), rows)]
     if found.proof.uncompared:
         lines.append(f"not compared, since the source does not show them: {', '.join(found.proof.uncompared)}")
-    return "\n".join(lines)
+    return lines
 
 
-def predictions(found: Sequence[Prediction]) -> str:
-    blocks = []
+def predictions(found: Sequence[Prediction]) -> list[str]:
+    lines = []
     for prediction in found:
-        rows = [
+        lines.append(str(prediction.image))
+        lines += [
             f"  {guess.probability:7.2%}  logit {guess.logit:8.4f}  {guess.name or f'class {guess.index}'}"
             for guess in prediction.top5
         ]
-        blocks.append("\n".join([str(prediction.image), *rows]))
-    return "\n".join(blocks)
+    return lines
 
 
-def inspection(found: Inspection) -> str:
+def inspection(found: Inspection) -> list[str]:
     checkpoint = found.checkpoint
     lines = [f"{checkpoint.path}: {checkpoint.format}, {len(checkpoint.tensors)} tensors", *checkpoint.notes]
     rows = [
@@ -126,7 +126,7 @@ def inspection(found: Inspection) -> str:
         for match in found.matches[:SHOWN_MATCHES]
     ]
     if rows:
-        lines += [table(("variant", "zoo", "fits", "missing", "unexpected"), rows)]
+        lines += table(("variant", "zoo", "fits", "missing", "unexpected"), rows)
         best = found.matches[0]
         other = "torch" if checkpoint.framework == "tf" else "tf"
         lines += [
@@ -137,10 +137,10 @@ def inspection(found: Inspection) -> str:
     else:
         lines.append("fits none of the variants that porter knows")
     listed = [(name, "x".join(map(str, array.shape)) or "scalar", str(array.dtype)) for name, array in checkpoint.tensors.items()]
-    return "\n".join([*lines, "", table(("tensor", "shape", "type"), listed)])
+    return [*lines, "", *table(("tensor", "shape", "type"), listed)]
 
 
-def pads(sites: Sequence[SitePads]) -> str:
+def pads(sites: Sequence[SitePads]) -> list[str]:
     rows = []
     for site in sites:
         rows.append((site.shipped.site, site.shipped.source, site.shipped.realised, site.shipped.why))
@@ -149,35 +149,33 @@ def pads(sites: Sequence[SitePads]) -> str:
     return table(("site", "source", "destination", "why"), rows)
 
 
-def report(written: Report) -> str:
-    return "\n".join([str(written.path), *(f"  not in it  {what}: {command}" for what, command in written.missing.items())])
+def report(written: Report) -> list[str]:
+    return [str(written.path), *(f"  not in it  {what}: {command}" for what, command in written.missing.items())]
 
 
 def recipe_record(found: Recipe) -> dict[str, Any]:
     return {"architecture": found.architecture, "variants": list(found.variants), "zoos": list(found.zoos), "file": str(found.path)}
 
 
-def recipe_list(found: Sequence[Recipe]) -> str:
+def recipe_list(found: Sequence[Recipe]) -> list[str]:
     rows = [(recipe.architecture, ", ".join(recipe.variants), ", ".join(recipe.zoos)) for recipe in found]
     return table(("architecture", "variants", "zoos"), rows)
 
 
-def recipe(found: Recipe, variant: str, graph: Graph) -> str:
+def recipe(found: Recipe, variant: str, graph: Graph) -> list[str]:
     from porter.graph import shapes
 
     known = shapes(graph, found.native_size())
     steps = [(node.path, node.op_name, _window(node), "x".join(map(str, known[node.path]))) for node in graph.nodes]
     zoos = [(zoo.name, zoo.framework, *_published(zoo, variant)) for zoo in found.zoos_of(variant).values()]
     lines = [f"{found.architecture} ({found.paper}), {found.path}", f"variants: {', '.join(found.variants)}", ""]
-    return "\n".join(
-        [
-            *lines,
-            table(("zoo", "framework", "top-1", "top-5", "file"), zoos),
-            "",
-            f"{variant}:",
-            table(("node", "op", "window", "output"), steps),
-        ]
-    )
+    return [
+        *lines,
+        *table(("zoo", "framework", "top-1", "top-5", "file"), zoos),
+        "",
+        f"{variant}:",
+        *table(("node", "op", "window", "output"), steps),
+    ]
 
 
 def _published(zoo: Zoo, variant: str) -> tuple[str, str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from porter.cli import main
+from porter.files.weights import Fetched
 from tests.conftest import WeightsMaker
 
 
@@ -372,3 +374,33 @@ def test_inspect_knows_a_port(cli: Cli, torch_file: Path) -> None:
         assert (found["format"], found["framework"]) == ("port", "torch")
         assert (found["matches"][0]["variant"], found["matches"][0]["zoo"]) == ("mobilenet_v2_0.35", "keras")
     assert "porter convert mobilenet_v2_0.35 --from keras --to tf --weights p" in cli("inspect", "p").out
+
+
+HOSTILE = "\x1b]0;owned\x07\u202estem\nerror: none\x7f"
+WRITTEN_OUT = "\\x1b]0;owned\\x07\\u202estem\\nerror: none\\x7f"
+
+
+def test_tensor_names_cannot_write_to_the_terminal(cli: Cli) -> None:
+    save_file({HOSTILE: np.zeros(3, np.float32), "größe.重": np.zeros(3, np.float32)}, "hostile.safetensors")
+    out = cli("inspect", "hostile.safetensors").out
+    assert f"\n{WRITTEN_OUT} " in out and "\ngröße.重 " in out and all(line.isprintable() for line in out.splitlines())
+
+
+def test_recipes_cannot_write_to_the_terminal(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "r.yaml").write_text(json.dumps({HOSTILE: 1}))
+    arguments = ("recipe", "list", "--recipes", "recipes")
+    refused(cli(*arguments), WRITTEN_OUT)
+    out = cli(*arguments, "--json").out
+    assert HOSTILE in json.loads(out)["error"]["message"] and all(line.isprintable() for line in out.splitlines())
+
+
+def test_a_name_that_is_no_text_is_an_error_like_others(cli: Cli) -> None:
+    refused(cli("inspect", os.fsdecode(b"no\xff\x1bsuch.pth")), "no\\udcff\\x1bsuch.pth")
+
+
+def test_warnings_cannot_write_to_the_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Fetched(Path("weights.h5"), "0" * 64, (HOSTILE,))
+    monkeypatch.setattr("porter.sources.fetch_weights", lambda *_: found)
+    ran = cli("fetch", "mobilenet_v2", "--from", "keras")
+    assert (ran.out, ran.err) == ("weights.h5\n", f"warning: {WRITTEN_OUT}\n")

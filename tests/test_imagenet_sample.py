@@ -124,7 +124,7 @@ def test_study_tells_what_torchvisions_mobilenet_v2_was_trained_with(cache: Path
         found = porter.study("mobilenet_v2", "torchvision", PHOTOS, cache=cache, workers=WORKERS)
     except DownloadError as error:
         pytest.skip(f"the weights cannot be had: {error}")
-    print(f"\n{printed(found)}")
+    print("", *printed(found), sep="\n")
     errors = {case.name: case.top1 for case in found.cases}
     assert found.trained == "as shipped = symmetric"
     assert errors["as shipped = symmetric"] == pytest.approx(share(414)) and errors["asymmetric"] == pytest.approx(share(376))
@@ -134,7 +134,7 @@ def test_study_tells_what_torchvisions_mobilenet_v2_was_trained_with(cache: Path
 
 def test_study_tells_what_slims_mobilenet_v1_was_trained_with(frozen: Path, cache: Path) -> None:
     found = porter.study("mobilenet_v1", "slim", PHOTOS, weights=frozen, cache=cache, workers=WORKERS)
-    print(f"\n{printed(found)}")
+    print("", *printed(found), sep="\n")
     errors = {case.name: case.top1 for case in found.cases}
     assert found.trained == "as shipped = asymmetric"
     assert errors["as shipped = asymmetric"] == pytest.approx(share(455)) and errors["symmetric"] == pytest.approx(share(417))

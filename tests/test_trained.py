@@ -125,7 +125,7 @@ def test_record_and_report_tell_the_two_apart(made: Conversion) -> None:
     parity = json.loads((made.port.folder / "port.json").read_text())["parity"]
     assert parity["ok"] and parity["reference"].startswith("porter's own build") and parity["shipped"]["reference"] == "timm"
     assert set(parity["shipped"]) == {"reference", "rel_l2", "argmax_differ", "images", "dtypes"}
-    said = printing.conversion(made)
+    said = "\n".join(printing.conversion(made))
     assert "as trained, not as shipped" in said
     assert "shipped pads, float64: same function as timm" in said
     assert f"move the logits by {parity['shipped']['rel_l2']:.1e}" in said and "of 2 images" in said
@@ -185,7 +185,7 @@ def test_pads_shows_both_where_they_differ(recipes: Path) -> None:
         "why": "SAME puts the odd cell at the bottom and right; the destination pads both sides alike",
     }
     assert sites[1].record()["trained"] is None and set(sites[1].record()) >= {"site", "source", "realised", "why"}
-    lines = printing.pads(sites).splitlines()
+    lines = printing.pads(sites)
     assert [line.split()[:3] for line in lines if "as trained" in line] == [["as", "trained", "same"]]
     assert not any(site.trained for site in pads(VARIANT, "keras", "tf", None, recipes))
 

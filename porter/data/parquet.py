@@ -6,9 +6,10 @@ Tested on generated files, with the metadata that library writes; never on a rea
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,11 +18,17 @@ from porter.errors import FileError, MissingFramework
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
-IMAGE, LABEL = "image", "label"
+IMAGE, PATH, LABEL = "image", "image.path", "label"
+_BYTES, _TEXT, _FIXED = "BYTE_ARRAY", "UTF8", "FIXED_LEN_BYTE_ARRAY"
+"""Of the types of columns: of a fixed length, which is any, pyarrow makes every row's own, though the file may have one."""
 _MAX_ROW_GROUP = 1 << 30
 """Bytes that a worker keeps in memory; the datasets library writes 100 photos to a row group, some 12 MB."""
 _MAX_ROWS = 2_000_000
 """Of one file: a few kilobytes can hold a thousand million empty rows. ImageNet has 1.4 million photos, in hundreds of files."""
+_MAX_TEXT = 256 << 20
+"""Bytes of the labels and file names of one file, a text that many rows share counted once: 134 for each of _MAX_ROWS."""
+_MAX_NAME = 4096
+"""Characters of one label or file name; Linux has no longer path."""
 
 
 class Row(NamedTuple):
@@ -50,25 +57,50 @@ def read_table(path: Path) -> Table:
     """Every row but for its photo.
 
     Raises:
-        FileError: no Parquet file, a broken one, one without these columns, or one of more than _MAX_ROWS rows.
+        FileError: no Parquet file, a broken one, one without these columns, or one beyond _MAX_ROWS, _MAX_TEXT or _MAX_NAME.
         MissingFramework: pyarrow is not installed.
     """
     with _opened(path) as file:
         columns = _columns(file)
-        if LABEL not in columns or _bytes_column(columns) is None:
-            raise FileError(f"columns '{IMAGE}' of bytes and '{LABEL}' expected, got {', '.join(columns[:8])}", where=str(path))
+        if columns.get(LABEL, _FIXED) == _FIXED or _bytes_column(columns) is None:
+            seen = ", ".join(f"{name} ({kind})" for name, kind in islice(columns.items(), 8))
+            raise FileError(f"columns '{IMAGE}' of bytes and '{LABEL}' expected, got {seen}", where=str(path))
         if file.metadata.num_rows > _MAX_ROWS:
             raise FileError(f"{file.metadata.num_rows:,} rows; at most {_MAX_ROWS:,} of a file are read", where=str(path))
-        wanted = [column for column in (LABEL, f"{IMAGE}.path") if column in columns]
-        rows: list[Row] = []
+        wanted = [LABEL, PATH] if columns.get(PATH) == _TEXT else [LABEL]
+        if (stored := _stored(file, wanted)) > _MAX_TEXT:
+            raise FileError(f"{stored:,} bytes of labels and file names; at most {_MAX_TEXT:,} are read", where=str(path))
+        class_names = _class_names(file)
+    rows: list[Row] = []
+    with _opened(path, shared=wanted) as file:
         for group in range(file.num_row_groups):
-            table = file.read_row_group(group, columns=wanted, use_threads=False)
-            labels = table[LABEL].to_pylist()
-            images = table[IMAGE].to_pylist() if IMAGE in table.column_names else [None] * len(labels)
-            for number, (label, image) in enumerate(zip(labels, images, strict=True)):
-                path_then = image["path"] if image else None
-                rows.append(Row(group, number, _text(path_then), label if isinstance(label, int) else _text(label)))
-        return Table(rows, _class_names(file))
+            table = file.read_row_group(group, columns=wanted, use_threads=False).flatten()
+            labels = _values(table[LABEL], path)
+            names = _values(table[PATH], path) if PATH in wanted else [None] * len(labels)
+            for number, (label, name) in enumerate(zip(labels, names, strict=True)):
+                rows.append(Row(group, number, _text(name), label if isinstance(label, int) else _text(label)))
+    return Table(rows, class_names)
+
+
+def _stored(file: ParquetFile, names: Sequence[str]) -> int:
+    """The bytes of some columns once unpacked, by the file's own account."""
+    groups = (file.metadata.row_group(index) for index in range(file.num_row_groups))
+    columns = (group.column(index) for group in groups for index in range(group.num_columns))
+    return sum(column.total_uncompressed_size for column in columns if column.path_in_schema in names)
+
+
+def _values(column: Any, path: Path) -> list[Any]:
+    """A column's values; a text that many rows share is one object, as it stands once in the file."""
+    found: list[Any] = []
+    for chunk in column.chunks:
+        if not hasattr(chunk, "dictionary"):
+            found += chunk.to_pylist()
+            continue
+        shared = chunk.dictionary.to_pylist()
+        if (longest := max((len(text) for text in shared if isinstance(text, str)), default=0)) > _MAX_NAME:
+            raise FileError(f"a label or file name of {longest:,} characters; at most {_MAX_NAME:,} are read", where=str(path))
+        found += [None if index is None else shared[index] for index in chunk.indices.to_pylist()]
+    return found
 
 
 def read_cell(path: Path, row_group: int, row: int) -> bytes:
@@ -107,12 +139,14 @@ def _row_group(path: Path, changed: int, index: int) -> Any:
         return file.read_row_group(index, columns=[column], use_threads=False)[IMAGE]
 
 
-def _columns(file: ParquetFile) -> list[str]:
-    return [file.schema.column(index).path for index in range(len(file.schema))]
+def _columns(file: ParquetFile) -> dict[str, str]:
+    """The name of each column to its type in the terms of the format."""
+    columns = [file.schema.column(index) for index in range(len(file.schema))]
+    return {column.path: column.physical_type if column.converted_type == "NONE" else column.converted_type for column in columns}
 
 
-def _bytes_column(columns: list[str]) -> str | None:
-    return next((name for name in (f"{IMAGE}.bytes", IMAGE) if name in columns), None)
+def _bytes_column(columns: Mapping[str, str]) -> str | None:
+    return next((name for name in (f"{IMAGE}.bytes", IMAGE) if columns.get(name) == _BYTES), None)
 
 
 def _text(value: object) -> str | None:
@@ -137,10 +171,11 @@ def _opened(path: Path, shared: Sequence[str] = ()) -> Iterator[ParquetFile]:
         from pyarrow import parquet
     except ImportError as error:
         raise MissingFramework(f"Parquet files are read by pyarrow: {error}", next="pip install 'zoo-porter[data]'") from None
+    # pyarrow answers two columns of one name with a KeyError.
     try:
         # Without threads: there are as many workers as cores.
         with parquet.ParquetFile(path, pre_buffer=False, read_dictionary=list(shared)) as file:
             yield file
-    except (OSError, pyarrow.ArrowException) as error:
+    except (OSError, KeyError, UnicodeDecodeError, pyarrow.ArrowException) as error:
         message = str(error).partition("\n")[0]
         raise FileError(f"cannot be read as a Parquet file: {message}", where=str(path), next="check that it is complete") from None

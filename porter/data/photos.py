@@ -61,6 +61,8 @@ class PhotoSet:
         failed: photos that cannot be scored for reasons seen before they are opened: no label, an unknown class.
         excluded: photos that its labels leave out on purpose (ReaL has none for some), which do not count.
         validation: whether it is the whole of ImageNet's validation set, all 50,000 photos of it.
+        limit: how many photos were asked for, where the data set has more; None where these are all.
+        labels: the file of labels that was used in place of the data set's own.
     """
 
     path: Path
@@ -69,6 +71,8 @@ class PhotoSet:
     failed: tuple[Failure, ...] = ()
     excluded: tuple[Failure, ...] = ()
     validation: bool = False
+    limit: int | None = None
+    labels: Path | None = None
 
     @property
     def classes(self) -> int:

@@ -132,6 +132,8 @@ def _evaluation(
         ok=met,
         complete=scored.complete,
         per_second=int(scored.reached.sum()) / scored.seconds,
+        limit=photos.limit,
+        labels=None if photos.labels is None else str(photos.labels),
         warnings=warnings,
     )
 

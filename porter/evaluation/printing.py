@@ -12,18 +12,17 @@ SHOWN = 5
 """Photos that are named, of a kind."""
 
 
-def evaluation(found: Evaluation) -> str:
+def evaluation(found: Evaluation) -> list[str]:
     path, layout = found.photos
-    accuracy = found.accuracy
     lines = [
         f"{path} ({layout})",
         f"  protocol   {found.protocol}",
         f"  run        {found.precision} on {found.device}, {found.per_second:,.1f} images/s",
-        f"  images     {accuracy.images:,}{_failed(found)}; {found.classes_present:,} classes present",
+        f"  images     {_images(found)}; {found.classes_present:,} classes present",
     ]
     if found.excluded:
         lines.append(f"  left out   {len(found.excluded):,} that the labels leave out, such as {_named(found.excluded[:1])}")
-    lines += [f"  {line}" for line in _figures(found).split("\n")]
+    lines += [f"  {line}" for line in _figures(found)]
     if found.source is not None:
         lines += [f"  {line}" for line in _agreement(found.source)]
     lines += [f"  failed     {_named([photo])}" for photo in found.failed[:SHOWN]]
@@ -35,14 +34,16 @@ def evaluation(found: Evaluation) -> str:
     if found.expected is not None:
         top1, tolerance = found.expected
         lines.append(f"  expected   top-1 {top1:g} within {tolerance:g}: {'met' if found.ok else 'MISSED'}")
-    return "\n".join([*lines, *(f"  warning    {warning}" for warning in found.warnings)])
+    return [*lines, *(f"  warning    {warning}" for warning in found.warnings)]
 
 
-def _failed(found: Evaluation) -> str:
-    return f", of which {len(found.failed):,} failed and count as not recognised" if found.failed else ""
+def _images(found: Evaluation) -> str:
+    limited = " (--limit)" if found.limit else ""
+    failed = f", of which {len(found.failed):,} failed and count as not recognised" if found.failed else ""
+    return f"{found.accuracy.images:,}{limited}{failed}"
 
 
-def _figures(found: Evaluation) -> str:
+def _figures(found: Evaluation) -> list[str]:
     rows = [("port", *_row(found.accuracy))]
     if found.source is not None:
         rows.append(("source", *_row(found.source.accuracy)))

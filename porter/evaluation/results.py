@@ -77,6 +77,8 @@ class Evaluation:
         ok: whether that was met; True where nothing was asked.
         complete: False where it was interrupted: the figures are of the photos until then.
         per_second: photos from first to last, over the wall clock.
+        limit: how many photos `--limit` took of a larger data set; None where all were to be scored.
+        labels: what `--labels` gave in place of the data set's own.
         warnings: what else has to be said.
         unnamed: of `failed`, `excluded` and `differing`, how many more photos there are than the list names.
     """
@@ -97,6 +99,8 @@ class Evaluation:
     ok: bool
     complete: bool
     per_second: float
+    limit: int | None = None
+    labels: str | None = None
     warnings: tuple[str, ...] = ()
     unnamed: Mapping[str, int] = field(default_factory=dict)
 
@@ -171,6 +175,7 @@ class Study:
         margin: of that case over the next best.
         switch: the margin between asymmetric and symmetric pads at all strided sites; None where these are one case.
         protocol: the preprocessing, in words.
+        limit, labels: see Evaluation.
         skipped: by name, why a case was not run.
         complete: False where Ctrl-C ended it: what was not measured on all photos is left out.
     """
@@ -187,6 +192,8 @@ class Study:
     margin: Margin
     switch: Margin | None
     protocol: str = ""
+    limit: int | None = None
+    labels: str | None = None
     skipped: Mapping[str, str] = field(default_factory=dict)
     complete: bool = True
     warnings: tuple[str, ...] = ()

@@ -10,14 +10,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, cast
 
 from porter.errors import DownloadError, FileError
 from porter.files.download import MAX_BYTES, require_room
+from porter.files.zips import DAMAGED, open_zip
 
 _CHUNK = 1 << 20
 _MAX_MEMBERS = 10_000
@@ -39,7 +38,7 @@ def unpack(archive: Path, member: str, folder: Path) -> list[Path]:
             require_room(size, folder, f"{archive}: {name}")
             written.append(folder / posixpath.basename(name))
             _write(stream, size, written[-1])
-    except (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except (*DAMAGED, tarfile.TarError) as error:
         raise FileError(f"the archive cannot be read: {error}", where=str(archive)) from None
     if not any(path.name == posixpath.basename(member) for path in written):
         raise FileError(f"the archive has no member '{member}'", where=str(archive))
@@ -92,7 +91,7 @@ def _wanted(name: str, member: str) -> bool:
 
 
 def _zip_members(archive: Path, member: str) -> Iterator[tuple[str, int, IO[bytes]]]:
-    with zipfile.ZipFile(archive) as file:
+    with open_zip(archive, "archive") as file:
         for entry in file.infolist():
             name = posixpath.normpath(entry.filename)
             if not _wanted(name, member):
@@ -116,6 +115,8 @@ def _tar_members(archive: Path, member: str) -> Iterator[tuple[str, int, IO[byte
             content = file.extractfile(entry) if entry.isreg() else None
             if content is None:
                 raise FileError(f"'{name}' is a link or a folder, not a file", where=str(archive))
+            if entry.size < 0:
+                raise tarfile.ReadError(f"'{name}' declares {entry.size:,} bytes")
             yield name, entry.size, content
             if not member.endswith(".index"):
                 return

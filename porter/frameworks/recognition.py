@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from porter.errors import FileError
+from porter.files.zips import DAMAGED
 from porter.frameworks.tf.graph_files.checkpoint_files import (
     TABLE_MAGIC,
     find_checkpoint,
@@ -152,7 +153,7 @@ def _zip(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             names = set(archive.namelist())
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+    except DAMAGED:
         return "zip-cut"
     if "model.weights.h5" in names or {"config.json", "metadata.json"} <= names:
         return "keras"

@@ -48,6 +48,10 @@ def evaluate(record: Record, folder: str, found: Evaluation | None) -> str:
         options += ["--precision", found.precision]
     if found.device != "cpu":
         options += ["--device", found.device]
+    if found.limit is not None:
+        options += ["--limit", str(found.limit)]
+    if found.labels is not None:
+        options += ["--labels", found.labels]
     return _line("eval", folder, *options, "--data", found.photos[0])
 
 

@@ -72,7 +72,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_table_for_people() -> None:
-    text = evaluation(replace(FOUND, source=BESIDE))
+    text = "\n".join(evaluation(replace(FOUND, source=BESIDE)))
     for line in (
         "protocol   shorter side 256",
         "images     500, of which 7 failed and count as not recognised; 498 classes present",
@@ -90,6 +90,21 @@ def test_a_table_for_people() -> None:
     assert (
         "n01440764/5.JPEG" not in text and "n01440764/d5.JPEG" not in text and "INCOMPLETE" not in text and "expected" not in text
     )
+
+
+def test_a_part_of_the_photos_is_told_from_all_of_them() -> None:
+    lines = evaluation(replace(FOUND, limit=500))
+    assert "  images     500 (--limit), of which 7 failed and count as not recognised; 498 classes present" in lines
+
+
+def test_photos_cannot_write_to_the_terminal(ended: Ended) -> None:
+    failed = (Failure("\x1b[8mn01440764/a\nverdict    reproduced", "its label is \u202e7"),)
+    _, out, _ = ended(replace(FOUND, photos=("val\x1b[0m", "class folders"), failed=failed))
+    assert "\n  failed     \\x1b[8mn01440764/a\\nverdict    reproduced: its label is \\u202e7\n" in out
+    assert out.startswith("val\\x1b[0m (class folders)\n") and all(line.isprintable() for line in out.splitlines())
+    _, out, _ = ended(replace(FOUND, failed=failed), "--json")
+    assert json.loads(out)["failed"][0]["file"] == failed[0].name
+    assert out.isascii() and all(line.isprintable() for line in out.splitlines())
 
 
 def test_json_is_one_object(ended: Ended) -> None:

@@ -22,6 +22,7 @@ from porter.evaluation.results import NAMED, Evaluation
 from porter.files import new_folder, write_whole
 from porter.port import RECORD, read_port, update_record
 from tests.conftest import WeightsMaker
+from tests.data.layouts.making import real, val
 from tests.evaluation.test_distributed import run_two
 
 VARIANT = "mobilenet_v2_0.35"
@@ -96,6 +97,7 @@ def test_the_record_has_the_fields_that_scripts_read(measured: tuple[Path, Evalu
     assert {"ok", "images", "failed", "top1", "top5", "ci95", "protocol", "published", "verdict"} <= record.keys()
     assert {tuple(photo) for photo in record["failed"]} == {("file", "why")}
     assert record["published"] is None and record["verdict"] == "no published figure"
+    assert record["limit"] is None and record["labels"] is None
 
 
 def test_figures_and_details_stay_with_the_port(made: Made, measured: tuple[Path, Evaluation]) -> None:
@@ -172,8 +174,21 @@ def test_ten_crops(mine: Made) -> None:
     assert "ten crops of 224" in found.protocol and found.accuracy.images == 2 and found.crops == 10
 
 
-def test_a_limit_spreads_over_the_set(mine: Made) -> None:
-    assert run(mine, limit=4).accuracy.images == 4
+def test_a_limit_spreads_over_the_set_and_stands_in_the_record(mine: Made) -> None:
+    found = run(mine, limit=4)
+    assert found.accuracy.images == found.record()["limit"] == 4
+    record = read_port(mine.port).record.evaluation
+    assert record is not None and record["limit"] == 4
+
+
+def test_labels_of_another_file_stand_in_the_record(mine: Made, tmp_path: Path) -> None:
+    (tmp_path / "val").mkdir()
+    for number, photo in enumerate(sorted(mine.photos.glob("*/*.png"))[:2], start=1):
+        shutil.copy(photo, tmp_path / "val" / val(number))
+    labels = real(tmp_path / "real.json")
+    found = run(Made(mine.port, mine.weights, tmp_path / "val"), labels=labels)
+    record = read_port(mine.port).record.evaluation
+    assert record is not None and record["labels"] == found.record()["labels"] == str(labels)
 
 
 def test_the_port_is_never_fed_another_size(made: Made, tmp_path: Path) -> None:

@@ -46,6 +46,15 @@ def test_a_tar_member_is_unpacked_once_and_the_archive_is_what_is_checked(tmp_pa
         fetch(packed(archive, "model.ckpt", sha256=SHA256))
 
 
+@pytest.mark.parametrize("size", [-1, -(2**64)])
+def test_a_member_of_negative_size_is_refused(size: int, tmp_path: Path) -> None:
+    entry = tarfile.TarInfo("m")
+    entry.size = size
+    (tmp_path / "m.tar").write_bytes(entry.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    with pytest.raises(FileError, match=f"declares {size:,} bytes"):
+        archives.unpack(tmp_path / "m.tar", "m", tmp_path)
+
+
 def test_a_zip_member_is_unpacked(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "model.zip", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("deep/model.params", CONTENT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,12 @@ def test_what_was_never_made_is_a_sentence_with_the_command_that_makes_it(part: 
     assert command in listed and listed.count("makes it") == 1
 
 
+def test_a_part_of_the_photos_is_told_from_all_of_them(whole: tuple[str, Page], tmp_path: Path) -> None:
+    limited = {"evaluation": evaluation(limit=500).summary(), "study": replace(study(), limit=16).record()}
+    found = page_of(full_port(tmp_path / "limited", **limited))[1].text
+    assert "--limit" not in whole[1].text and all(f"--limit {limit}" in found for limit in (500, 16))
+
+
 def test_a_whole_report_lacks_nothing(whole: tuple[str, Page]) -> None:
     assert "What is not in this report" not in whole[1].text
     assert all(heading in whole[1].text for heading in HEADINGS.values())
@@ -108,6 +115,7 @@ def test_nothing_in_a_record_becomes_markup(tmp_path: Path) -> None:
         "crops": 1,
         "precision": "fp32",
         "published": {EVIL: EVIL, "note": EVIL},
+        "labels": EVIL,
     }
     studied = {**strings_replaced(study().record()), "sites": {EVIL: [EVIL]}}
     for case in studied["cases"]:

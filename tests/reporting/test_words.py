@@ -11,10 +11,10 @@ from typer.main import get_command
 
 from porter.cli import app
 from porter.data.preprocess import Preprocess
-from porter.reporting.commands import convert, reproduce
+from porter.reporting.commands import convert, evaluate, reproduce
 from porter.reporting.records import Contents, read_contents
 from porter.reporting.words import conclude, preprocessing, warn
-from tests.reporting.ports import full_port, parity, write_port
+from tests.reporting.ports import evaluation, full_port, parity, write_port
 
 SUMMARY = {"ok": True, "logits": parity(0.0)["logits"], "limit": 1e-10, "source_rounding": 0.0}
 SHIPPED = {"reference": "keras", "rel_l2": 0.23, "argmax_differ": 2, "images": 2, "dtypes": {"float64": SUMMARY}}
@@ -88,6 +88,14 @@ def test_the_line_that_converts_again_has_every_option(tmp_path: Path) -> None:
     assert {name: found[name] for name in wanted} == wanted
     assert found["dtype"] == "float16" and found["keep_background"] and found["fold_bn"] and not found["stock"]
     assert list(found["mapped"]) == ["fc=head/logits"] and str(found["weights"]) == "weights.h5"
+
+
+def test_the_line_that_evaluates_again_has_every_option(tmp_path: Path) -> None:
+    run = evaluation(crops=10, precision="bf16", device="cuda", limit=500, labels="real.json")
+    found = parsed(evaluate(contents_of(tmp_path / "port").record, "port", run))
+    wanted = {"crops": 10, "precision": "bf16", "device": "cuda", "limit": 500, "labels": Path("real.json")}
+    wanted |= {"source": True, "data": Path("sample/val")}
+    assert {name: found[name] for name in wanted} == wanted
 
 
 def test_a_port_that_computes_its_pads_is_made_so_again(tmp_path: Path) -> None:

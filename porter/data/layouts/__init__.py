@@ -60,6 +60,8 @@ def open_photos(path: Path, *, imagenet: bool, classes: int, labels: Path | None
         failed=tuple(Failure(each.name, each.why) for each in chosen if each.place is None or not each.labels),
         excluded=found.excluded,
         validation=validation and len(chosen) == len(found.candidates),
+        limit=limit if len(chosen) < len(found.candidates) else None,
+        labels=labels,
     )
 
 

@@ -10,10 +10,11 @@ import re
 from pathlib import Path
 
 from porter.data.layouts.classes import folder_labels, wnid_label
-from porter.data.layouts.found import Candidate, Found, is_photo, shown
+from porter.data.layouts.found import Candidate, Found, is_photo
 from porter.data.layouts.listing import Listing
 from porter.data.layouts.tars import Member
 from porter.data.photos import Bytes
+from porter.escaping import escaped
 
 _WITH_WNID = re.compile(r"ILSVRC2012_val_\d{8}_(n\d{8})\.")
 
@@ -29,10 +30,10 @@ def class_folders(path: Path, listing: Listing, imagenet: bool, classes: int) ->
     candidates = []
     for photo in listing.photos:
         label = known.get(photo.folder)
-        unknown = f"'{shown(photo.folder)}' is no class of ImageNet-1k" if photo.folder else "it lies in no class folder"
+        unknown = f"'{escaped(photo.folder)}' is no class of ImageNet-1k" if photo.folder else "it lies in no class folder"
         place = None if photo.why else Bytes(Path(photo.path))
         labels = () if label is None else (label,)
-        candidates.append(Candidate(shown(photo.name), photo.name, place, labels, photo.why or unknown))
+        candidates.append(Candidate(escaped(photo.name), photo.name, place, labels, photo.why or unknown))
     return Found(path, "class folders", candidates, listing.excluded)
 
 
@@ -54,4 +55,4 @@ def _flat(name: str, place: Bytes | None, why: str) -> Candidate:
     match = _WITH_WNID.match(name.rpartition("/")[2])
     label = wnid_label(match[1]) if match else None
     labels = () if label is None else (label,)
-    return Candidate(shown(name), name, place, labels, why or "its name tells no class")
+    return Candidate(escaped(name), name, place, labels, why or "its name tells no class")

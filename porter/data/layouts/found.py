@@ -57,8 +57,3 @@ def validation_number(key: str) -> int | None:
     """A photo's number in ImageNet's validation set, from 1, by its file name; None where that tells none."""
     match = _NUMBERED.match(key.rpartition("/")[2])
     return int(match[1]) if match and 1 <= int(match[1]) <= VALIDATION_IMAGES else None
-
-
-def shown(name: str) -> str:
-    """A name as reports can print it: bytes that are no text and control characters escaped."""
-    return name if name.isprintable() else name.encode("unicode_escape").decode()

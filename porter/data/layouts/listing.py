@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from porter.data.layouts.found import is_photo, shown
+from porter.data.layouts.found import is_photo
 from porter.data.photos import Failure
 from porter.errors import FileError
+from porter.escaping import escaped
 
 
 class Photograph(NamedTuple):
@@ -67,7 +68,7 @@ def list_photos(folder: Path) -> Listing:
                 continue
             if entry.is_dir():
                 if why := _barred(entry, folder, prefix):
-                    excluded.append(Failure(shown(name), why))
+                    excluded.append(Failure(escaped(name), why))
                     continue
                 if not prefix:
                     folders.append(name)

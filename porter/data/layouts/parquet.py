@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from porter.data.layouts.classes import named_labels, wnid_label
-from porter.data.layouts.found import Candidate, Found, shown
+from porter.data.layouts.found import Candidate, Found
 from porter.data.parquet import Row, read_table
 from porter.data.photos import Cell
+from porter.escaping import escaped
 
 
 def parquet(path: Path, files: Sequence[Path], imagenet: bool, classes: int) -> Found:
@@ -27,9 +28,9 @@ def parquet(path: Path, files: Sequence[Path], imagenet: bool, classes: int) -> 
         known = plain if table.names is None else named_labels(table.names, imagenet, classes, str(file))
         for number, row in enumerate(table.rows):
             label = _label(row, known, imagenet)
-            name = f"{shown(file.name)}#{number}"
+            name = f"{escaped(file.name)}#{number}"
             labels = () if label is None else (label,)
-            why = "it has no label" if row.label is None else f"its label '{shown(str(row.label)[:40])}' is no class of the port"
+            why = "it has no label" if row.label is None else f"its label '{escaped(str(row.label)[:40])}' is no class of the port"
             candidates.append(Candidate(name, row.path or "", Cell(file, row.row_group, row.row), labels, why))
     return Found(path, "Parquet", candidates)
 

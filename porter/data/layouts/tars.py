@@ -11,6 +11,8 @@ from typing import IO, NamedTuple, cast
 from porter.errors import FileError
 
 _MAGICS = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ\x00": "unxz", b"\x28\xb5\x2f\xfd": "unzstd", b"PK\x03\x04": "unzip"}
+_MAX_MEMBERS = 5_000_000
+"""Of one archive, kept in memory: 1.3 million photos with a `.cls` and a `.json` each are 3.9 million."""
 _MAX_HEADER = 1 << 20
 _MAX_PADDING = 1 << 20  # GNU tar fills the last record with zeros: 10 KiB unless told otherwise
 
@@ -48,14 +50,19 @@ def members(path: Path) -> list[Member]:
     leaves.
 
     Raises:
-        FileError: no tar, a compressed one, one that is cut off, or several that were joined.
+        FileError: no tar, a compressed one, one that is cut off, several that were joined, or more than _MAX_MEMBERS.
     """
     if program := unpacker(path):
         message = "the archive is compressed, and photos are read in place only where their bytes stand as they are"
         raise FileError(message, where=str(path), next=f"{program} it first")
     try:
         with path.open("rb") as file:
-            found = {member.name: member for member in _members(file)}
+            found: dict[str, Member] = {}
+            for count, member in enumerate(_members(file)):
+                if count == _MAX_MEMBERS:
+                    message = f"the archive has more than {_MAX_MEMBERS:,} members"
+                    raise FileError(message, where=str(path), next="put the photos into several archives")
+                found[member.name] = member
             _require_end(file)
     except (OSError, tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
         raise FileError(f"the archive cannot be read: {error}", where=str(path), next="check that it is complete") from None

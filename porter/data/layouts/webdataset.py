@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from porter.data.layouts.classes import named_labels, wnid_label
-from porter.data.layouts.found import Candidate, Found, is_photo, shown
+from porter.data.layouts.found import Candidate, Found, is_photo
 from porter.data.layouts.tars import Member
 from porter.data.photos import Bytes
 from porter.errors import FileError
+from porter.escaping import escaped
 
 _LABELS = ("cls", "json")
 _FIELDS = ("label", "cls")
@@ -67,7 +68,7 @@ def _in_shard(
     for key, member in photos.items():
         labels, why = _label(file, beside.get(key, {}), known, imagenet)
         place = None if member.why else Bytes(shard, member.offset, member.size)
-        candidates.append(Candidate(shown(prefix + member.name), member.name, place, labels, member.why or why))
+        candidates.append(Candidate(escaped(prefix + member.name), member.name, place, labels, member.why or why))
     return candidates
 
 
@@ -86,7 +87,7 @@ def _label(file: BinaryIO, beside: dict[str, Member], known: Sequence[int | None
         if value is None:
             continue
         label = _of(value, known, imagenet)
-        return (() if label is None else (label,)), f"its .{suffix} says '{shown(value[:40])}', which is no class of the port"
+        return (() if label is None else (label,)), f"its .{suffix} says '{escaped(value[:40])}', which is no class of the port"
     return (), f"its .json has no field {' or '.join(_FIELDS)}"
 
 

@@ -76,7 +76,7 @@ def batches(
 
     Raises:
         UsageError: numbers that cannot be; ten crops of a protocol that does not crop; one whose results differ in size.
-        FileError: while iterating: the cache cannot be written, or a worker was ended by the system.
+        FileError: while iterating: the cache cannot be written, or workers are ended by the system whatever they decode.
     """
     rank, world = share
     if crops not in (1, 10) or batch_size < 1 or workers < 0 or not 0 <= rank < world:

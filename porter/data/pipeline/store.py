@@ -15,8 +15,8 @@ from uuid import uuid4
 import PIL
 
 from porter.data.photos import Bytes, Cell, Photo
-from porter.data.pipeline.chunks import Chunk, DamagedChunk, read_chunk
-from porter.data.pipeline.workers import Workers
+from porter.data.pipeline.chunks import Chunk, DamagedChunk, Resized, read_chunk
+from porter.data.pipeline.workers import WorkerEnded, Workers
 from porter.data.preprocess import Preprocess
 from porter.errors import FileError
 
@@ -39,7 +39,7 @@ class Store:
         """The photos' chunk, made unless it is there and whole.
 
         Raises:
-            FileError: it cannot be written, or a worker ended.
+            FileError: it cannot be written, or workers end whichever of these photos they have.
         """
         kept = self._folder / f"{_digest(photos, self._geometry)}.pixels" if self._keep else None
         if kept:
@@ -49,8 +49,7 @@ class Store:
                     return chunk
         part = self._folder / f"{uuid4().hex}.part"
         try:
-            self._workers.make(photos, part)
-            chunk = read_chunk(part)
+            chunk = self._made(photos, part)
             if kept and chunk.lasting:
                 part.replace(kept)
             return chunk
@@ -62,6 +61,32 @@ class Store:
             raise FileError(f"cannot be used as a cache: {error.strerror}", where=str(self._folder)) from None
         finally:
             part.unlink(missing_ok=True)
+
+    def _made(self, photos: Sequence[Photo], part: Path) -> Chunk:
+        try:
+            self._workers.make(photos, part)
+            return read_chunk(part)
+        except WorkerEnded as ended:
+            return self._one_by_one(photos, part, ended)
+
+    def _one_by_one(self, photos: Sequence[Photo], part: Path, ended: WorkerEnded) -> Chunk:
+        """Photos over which a worker ended, each alone: only those fail that end another one. None is tried a third time.
+
+        It may have been memory that ran out, so the chunk is not lasting. Where all of several photos end their worker, the
+        photos are not the reason.
+        """
+        found: list[Resized] = []
+        fatal = 0
+        for photo in photos:
+            try:
+                self._workers.make([photo], part)
+                found += read_chunk(part).photos
+            except WorkerEnded as again:
+                found.append(f"{again.message}, with this photo alone too")
+                fatal += 1
+        if fatal == len(photos) > 1:
+            raise ended
+        return Chunk(tuple(found), lasting=False)
 
 
 def open_folder(folder: Path) -> None:

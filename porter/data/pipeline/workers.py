@@ -29,6 +29,10 @@ _Process = subprocess.Popen[bytes]
 _MAIN = "from porter.data.pipeline.worker import main; main()"
 
 
+class WorkerEnded(FileError):
+    """A worker was ended, by the system or by a fault of a decoder, over the photos that `where` tells."""
+
+
 class Workers:
     """Up to `count` processes, started when there is something to decode; with none, the calling thread decodes."""
 
@@ -44,7 +48,8 @@ class Workers:
         """Makes the chunk of these photos, as `make_chunk` does, when a worker is free. Called from any number of threads.
 
         Raises:
-            FileError: `path` cannot be written, or the worker ended.
+            WorkerEnded: it was. Another one takes its place.
+            FileError: `path` cannot be written.
         """
         failure = self._ask(photos, path) if self._count else make_chunk([photo.place for photo in photos], self._geometry, path)
         if failure is not None:
@@ -61,10 +66,11 @@ class Workers:
                 raise FileError("decoding was stopped")
             process = process or self._start()
             answer = _answer(process, job([photo.place for photo in photos], path))
+            if not answer:
+                ended, process = process, None
+                raise _ended(ended, photos)
         finally:
             self._free.put(process)
-        if not answer:
-            raise _ended(process, photos)
         failure: str | None = json.loads(answer)
         return failure
 
@@ -79,9 +85,7 @@ class Workers:
         """Stops them for good, once no thread asks any more."""
         self.stop()
         for process in self._running:
-            for pipe in filter(None, (process.stdin, process.stdout)):
-                with suppress(OSError):  # a job that nobody read
-                    pipe.close()
+            _close(process)
 
     def _start(self) -> _Process:
         # -P and the same path: what is imported is what this process would import, and nothing from the current folder.
@@ -108,11 +112,18 @@ def _answer(process: _Process, message: Any) -> bytes:
     return process.stdout.readline()
 
 
-def _ended(process: _Process, photos: Sequence[Photo]) -> FileError:
+def _close(process: _Process) -> None:
+    for pipe in filter(None, (process.stdin, process.stdout)):
+        with suppress(OSError):  # a job that nobody read
+            pipe.close()
+
+
+def _ended(process: _Process, photos: Sequence[Photo]) -> WorkerEnded:
     status = process.wait()
+    _close(process)
     how = f"by the system ({signal.Signals(-status).name})" if status < 0 else f"with status {status}"
-    return FileError(
+    return WorkerEnded(
         f"a process that decodes photos was ended {how}",
         where=f"{photos[0].name} to {photos[-1].name}",
-        next="use fewer --workers if memory ran out; else one of these photos crashes the decoder",
+        next="use fewer --workers if memory ran out; else these photos crash the decoder",
     )

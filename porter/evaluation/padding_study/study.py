@@ -63,6 +63,8 @@ def study(
         weights=opened.file.file,
         photos=(str(photos.path), photos.layout),
         protocol=in_words(protocol, options.crops),
+        limit=photos.limit,
+        labels=None if photos.labels is None else str(photos.labels),
         images=len(photos.photos) + len(photos.failed),
         failed=(*photos.failed, *(bench.failed[position] for position in sorted(bench.failed))),
         sites=_tried(setting, rounds.trials),

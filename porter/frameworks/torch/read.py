@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from porter.dtypes import Array, storage_type
 from porter.errors import FileError, MissingFramework
+from porter.files.zips import open_zip
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.torch.wrapping import unwrap
 
@@ -89,11 +90,8 @@ def _nothing(*_: object) -> None:
 
 def _expect_stored(path: Path) -> None:
     """Mapping needs records as they are; torch never compresses them."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            packed = [member.filename for member in archive.infolist() if member.compress_type != zipfile.ZIP_STORED]
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
-        raise FileError(f"this PyTorch archive is cut short or damaged: {error}", where=str(path), next="fetch it again") from None
+    with open_zip(path, "PyTorch archive") as archive:
+        packed = [member.filename for member in archive.infolist() if member.compress_type != zipfile.ZIP_STORED]
     if packed:
         raise FileError(f"'{packed[0]}' in this archive is compressed, which torch never writes", where=str(path), next=_SAVE)
 

@@ -47,6 +47,7 @@ def test_a_limit_spreads_over_the_whole_set(limit: int, chosen: list[int], tmp_p
     everything = opened(tmp_path).photos
     assert found.photos == tuple(everything[index] for index in chosen)
     assert opened(tmp_path, limit=limit) == found
+    assert found.limit == (limit if limit < len(everything) else None)
 
 
 def test_a_part_is_not_the_whole(whole: Path) -> None:

@@ -9,12 +9,18 @@ from pyarrow import parquet
 
 import porter.data.parquet
 from porter.data.layouts import open_photos
+from porter.data.parquet import read_table
 from porter.data.photos import Cell, Failure
 from porter.data.reading import read_bytes
 from porter.errors import FileError, MissingFramework
 from tests.data.layouts.making import WNIDS, label_of, opened, table, val
 
 NAMES = [f"{wnid}, whatever else" for wnid in WNIDS]
+
+
+def shared(value: pyarrow.Array, rows: int) -> pyarrow.Array:
+    """A column of one value, which the file has once."""
+    return pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * rows, pyarrow.int32()), value)
 
 
 def test_rows_are_photos_and_are_read_by_row_group(tmp_path: Path) -> None:
@@ -123,8 +129,56 @@ def test_a_row_without_a_photo_is_a_file_error(tmp_path: Path) -> None:
 
 def test_other_columns_are_refused(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"text": ["a"], "label": [1]}), tmp_path / "x.parquet")
-    with pytest.raises(FileError, match="columns 'image' of bytes and 'label' expected, got text, label"):
+    with pytest.raises(FileError, match="columns 'image' of bytes and 'label' expected, got text \\(UTF8\\), label \\(INT64\\)"):
         opened(tmp_path)
+
+
+def test_a_text_that_many_rows_share_is_kept_once(tmp_path: Path) -> None:
+    """As it is in the file, where two million rows may share it."""
+    path, rows = tmp_path / "x.parquet", 50_000
+    columns = {"image": [b"a"] * rows, "label": shared(pyarrow.array(["n" * 4096]), rows)}
+    parquet.write_table(pyarrow.table(columns), path, store_schema=False)
+    found = read_table(path).rows
+    assert path.stat().st_size < rows and len(found) == rows and len({id(row.label) for row in found}) == 1
+
+
+@pytest.mark.parametrize("column", ["label", "image"])
+def test_long_texts_are_refused(column: str, tmp_path: Path) -> None:
+    long = {"label": ["n01440764", "n" * 4097], "image": [{"bytes": b"a", "path": "p" * 4097}, {"bytes": b"b", "path": "p"}]}
+    columns = {"image": [b"a", b"b"], "label": [1, 2], column: long[column]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
+    with pytest.raises(FileError, match="a label or file name of 4,097 characters; at most 4,096 are read"):
+        opened(tmp_path)
+
+
+def test_much_text_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table(tmp_path / "x.parquet", [(f"{number}.jpg", 1) for number in range(1000)])
+    opened(tmp_path)
+    monkeypatch.setattr(porter.data.parquet, "_MAX_TEXT", 1000)
+    monkeypatch.setattr(parquet.ParquetFile, "read_row_group", None)
+    with pytest.raises(FileError, match="bytes of labels and file names; at most 1,000 are read"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("column", ["label", "image"])
+def test_columns_of_a_fixed_length_are_refused(column: str, tmp_path: Path) -> None:
+    """A few hundred bytes hold two million rows of a megabyte each, which pyarrow would lay out one by one."""
+    wide = shared(pyarrow.array([b"x" * 99], pyarrow.binary(99)), 9)
+    columns = {"image": [b"a"] * 9, "label": [1] * 9, column: wide}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet", store_schema=False)
+    with pytest.raises(FileError, match=f"expected, got .*{column} \\(FIXED_LEN_BYTE_ARRAY\\)"):
+        opened(tmp_path)
+    if column == "image":
+        with pytest.raises(FileError, match="no column 'image' of bytes"):
+            read_bytes(Cell(tmp_path / "x.parquet", 0, 0))
+
+
+def test_texts_that_are_none_and_columns_of_one_name_are_file_errors(tmp_path: Path) -> None:
+    no_text = pyarrow.Array.from_buffers(pyarrow.string(), 1, pyarrow.array([b"\xff"]).buffers())
+    for columns, names in [([[b"a"], no_text], ["image", "label"]), ([[b"a"], [1], [2]], ["image", "label", "label"])]:
+        parquet.write_table(pyarrow.table([pyarrow.array(column) for column in columns], names), tmp_path / "x.parquet")
+        with pytest.raises(FileError, match="cannot be read as a Parquet file"):
+            opened(tmp_path)
 
 
 def test_row_groups_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

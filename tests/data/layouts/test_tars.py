@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import porter.data.layouts.tars
 from porter.data.layouts.tars import members
 from porter.errors import FileError
 from tests.data.layouts.making import opened, tar, val
@@ -28,6 +29,15 @@ def test_members_are_where_the_archive_says(form: int, tmp_path: Path) -> None:
     whole = path.read_bytes()
     found = {name: whole[offset : offset + size] for name, offset, size, _ in members(path)}
     assert found == {name.removeprefix("./"): content for name, content in contents.items()}
+
+
+def test_members_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tar(tmp_path / "x.tar", {f"{number}.jpg": b"" for number in range(7)})
+    monkeypatch.setattr(porter.data.layouts.tars, "_MAX_MEMBERS", 7)
+    assert len(members(path)) == 7
+    monkeypatch.setattr(porter.data.layouts.tars, "_MAX_MEMBERS", 6)
+    with pytest.raises(FileError, match="more than 6 members"):
+        members(path)
 
 
 def test_of_members_with_one_name_the_last_is_taken(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_photos_without_a_class_are_counted_and_named(tmp_path: Path) -> None:
         *(Failure(f"{name}.jpg", "its .json has no field label or cls") for name in "efg"),
         Failure("h.jpg", f"its .cls says '{'9' * 30}', which is no class of the port"),
         Failure("i.jpg", "its .cls cannot be read: 2,097,152 bytes"),
-        Failure("j.jpg", "its .cls says '\\ufffd\\x1b', which is no class of the port"),
+        Failure("j.jpg", "its .cls says '�\\x1b', which is no class of the port"),
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from porter.data.photos import Failure
 from porter.data.pipeline import CHUNK, batches
 from porter.data.pipeline.workers import Workers
 from porter.data.preprocess import Preprocess
@@ -98,6 +99,53 @@ def test_one_that_the_system_killed_is_one_clear_error(tmp_path: Path, monkeypat
     assert caught.value.where == "0.jpg to 15.jpg"
     assert caught.value.next is not None and "--workers" in caught.value.next
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from porter.data.pipeline import making, worker
+read = making.read_bytes
+def read_bytes(place):
+    if {fatal}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return read(place)
+making.read_bytes = read_bytes
+worker.main()
+"""
+"""A worker that a photo kills as a fault in a decoder would."""
+
+
+def test_a_photo_that_kills_its_worker_fails_alone_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fatal = "place.path.name in ('5.jpg', '39.jpg')"
+    monkeypatch.setattr("porter.data.pipeline.workers._MAIN", KILLED.format(fatal=fatal))
+    photos = write_photos(tmp_path / "photos", 40)
+    for _ in range(2):  # the second time from a full cache, but for the two chunks
+        with closing(batches(photos, PIL, crops=1, batch_size=7, workers=2, cache=tmp_path / "cache")) as found:
+            seen = list(found)
+        failed = dict(pair for batch in seen for pair in batch.failed)
+        why = "a process that decodes photos was ended by the system (SIGKILL), with this photo alone too"
+        assert failed == {5: Failure("5.jpg", why), 39: Failure("39.jpg", why)}
+        assert sorted(position for batch in seen for position in batch.positions) == [p for p in range(40) if p not in failed]
+        assert len(list((tmp_path / "cache").iterdir())) == 1
+    with closing(batches(photos, PIL, crops=1, batch_size=7, workers=0, cache=None)) as found:
+        whole = {position: pixels for batch in found for position, pixels in zip(batch.positions, batch.pixels, strict=True)}
+    assert all((pixels == whole[p]).all() for batch in seen for p, pixels in zip(batch.positions, batch.pixels, strict=True))
+
+
+def test_the_last_photo_of_all_may_be_the_fatal_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("porter.data.pipeline.workers._MAIN", KILLED.format(fatal="place.path.name == '16.jpg'"))
+    with closing(batches(write_photos(tmp_path, CHUNK + 1), PIL, crops=1, batch_size=CHUNK, workers=1, cache=None)) as found:
+        assert [(len(batch.positions), len(batch.failed)) for batch in found] == [(CHUNK, 0), (0, 1)]
+
+
+def test_photos_whose_worker_was_killed_once_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = f"Path({str(tmp_path / 'killed')!r})"
+    once = f"place.path.name == '5.jpg' and not {mark}.exists() and {mark}.touch() is None"
+    monkeypatch.setattr("porter.data.pipeline.workers._MAIN", KILLED.format(fatal=once))
+    with closing(batches(write_photos(tmp_path / "photos", 20), PIL, crops=1, batch_size=20, workers=1, cache=None)) as found:
+        (batch,) = found
+    assert (tmp_path / "killed").exists() and batch.positions == tuple(range(20)) and batch.failed == ()
 
 
 def test_leaving_early_ends_them_and_empties_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,7 @@ def test_pads_that_the_recipe_states_are_a_case(place: Place, tmp_path: Path) ->
     (recipes / "strided.yaml").write_text(stated)
     made = place.study(recipes=recipes, limit=8, sites=["stem/conv=same"])
     assert [case.name for case in made.cases[:4]] == ["as shipped", "asymmetric", "symmetric", "as trained"]
+    assert made.images == made.record()["limit"] == 8 and ", --limit)" in printed(made)[1]
     assert made.cases[3].sites == {"stem/pool": "same, -inf"}
 
 
@@ -149,7 +150,7 @@ def test_a_photo_that_cannot_be_read_counts_as_wrong_in_every_case(place: Place,
     made = place.study(data=tmp_path / "photos")
     assert [photo.name for photo in made.failed] == [f"{broken.parent.name}/{broken.name}"]
     assert made.images == PHOTOS and made.cases[1].top1 == 100 / PHOTOS
-    assert f"failed    {made.failed[0].name}" in printed(made)
+    assert f"failed    {made.failed[0].name}" in "\n".join(printed(made))
 
 
 def test_without_torch_the_sources_framework_runs_the_cases(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +173,7 @@ def test_ctrl_c_in_a_later_round_leaves_that_round_out(place: Place, found: Stud
     monkeypatch.setattr(runs, "score", lambda *args, **more: replace(whole(*args, **more), complete=next(passes)))
     interrupted = place.study()
     assert not interrupted.complete and figures(interrupted) == figures(found)[:3] and interrupted.trained == "asymmetric"
-    assert "INCOMPLETE" in printed(interrupted)
+    assert "INCOMPLETE" in "\n".join(printed(interrupted))
 
 
 def test_ctrl_c_in_the_first_round_leaves_nothing_to_report(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

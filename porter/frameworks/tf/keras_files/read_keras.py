@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 import h5py
 
 from porter.errors import FileError
+from porter.files.zips import open_zip
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.limits import most_bytes
 from porter.frameworks.tf.keras_files.config import Described, LayerPath, describe_layers
@@ -68,13 +68,9 @@ def read_keras(path: Path) -> Checkpoint:
     Raises:
         FileError: damaged, incomplete, or a layer has other variables than its config says.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            config = _member(archive, path, _CONFIG, _MOST_CONFIG)
-            image = _member(archive, path, _WEIGHTS, most_bytes(path.stat().st_size))
-    # zipfile answers a damaged, encrypted or oddly compressed member with any of these.
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
-        raise FileError(f"this .keras archive is cut short or damaged: {error}", where=str(path), next="fetch it again") from None
+    with open_zip(path, ".keras archive") as archive:
+        config = _member(archive, path, _CONFIG, _MOST_CONFIG)
+        image = _member(archive, path, _WEIGHTS, most_bytes(path.stat().st_size))
     with open_hdf5(path, image) as file:
         checkpoint = _read(file, "keras", describe_layers(config, path))
     return replace(checkpoint, graph=read_graph(config, checkpoint.tensors, str(path)))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import warnings
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import numpy as np
 
 from porter.dtypes import Array
 from porter.errors import FileError
+from porter.files.zips import open_zip
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.limits import most_bytes
 from porter.frameworks.tf.npz_files.unpickling import make_array, unpickle_arrays
@@ -54,21 +53,15 @@ def read_npz(path: Path) -> Checkpoint:
 
 def _members(path: Path) -> Mapping[str, bytes]:
     """The bytes of each array by its name; all sizes are compared with the file's before anything is unpacked."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            listed = archive.infolist()
-            total, limit = sum(member.file_size for member in listed), most_bytes(path.stat().st_size)
-            if total > limit:
-                raise FileError(f"the archive declares {total} bytes, more than the {limit} it can hold", where=str(path))
-            if len({member.filename for member in listed}) != len(listed):
-                raise FileError("a member stands twice in this archive", where=str(path), next="fetch it again")
-            if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in listed):
-                raise FileError("this archive is compressed as numpy never does", where=str(path), next="save it again")
-            # zipfile stops at the declared size and checks the CRC there.
-            return {member.filename.removesuffix(".npy"): archive.read(member) for member in listed}
-    # zipfile answers a damaged or encrypted member with any of these.
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
-        raise FileError(f"this .npz archive is cut short or damaged: {error}", where=str(path), next="fetch it again") from None
+    with open_zip(path, ".npz archive") as archive:
+        listed = archive.infolist()
+        total, limit = sum(member.file_size for member in listed), most_bytes(path.stat().st_size)
+        if total > limit:
+            raise FileError(f"the archive declares {total} bytes, more than the {limit} it can hold", where=str(path))
+        if len({member.filename for member in listed}) != len(listed):
+            raise FileError("a member stands twice in this archive", where=str(path), next="fetch it again")
+        # zipfile stops at the declared size and checks the CRC there.
+        return {member.filename.removesuffix(".npy"): archive.read(member) for member in listed}
 
 
 def _header(data: bytes, where: str) -> tuple[np.dtype[Any], tuple[int, ...], bool, bytes]:

@@ -1,0 +1,34 @@
+"""What a terminal is shown of names that may hold anything."""
+
+import pytest
+
+from porter.escaping import escaped
+
+ORDINARY = (
+    "features.0.0.weight",
+    "C:\\photos\\n01440764",
+    "naïve café, Größe, 写真, фото, תמונה, صورة",
+    "نمی\u200cخواهم",  # Persian joins and keeps apart with an invisible character
+    "👩\u200d🔬 e\u0301 15\u202f%\u00a0",
+    "",
+)
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_text_stays(text: str) -> None:
+    assert escaped(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[2J\x1b]0;title\x07", "\\x1b[2J\\x1b]0;title\\x07"),
+        ("\x9b31m\x7f\x00", "\\x9b31m\\x7f\\x00"),
+        ("a\r\n\tb\x85\u2028\u2029", "a\\r\\n\\tb\\x85\\u2028\\u2029"),
+        ("photo\u202egpj.exe\u2066\u200f\u061c", "photo\\u202egpj.exe\\u2066\\u200f\\u061c"),
+        ("\udcff\ufeff\U000e0041", "\\udcff\\ufeff\\U000e0041"),
+        ("Größe\x1b[1m", "Größe\\x1b[1m"),
+    ],
+)
+def test_what_acts_on_a_terminal_is_written_out(text: str, shown: str) -> None:
+    assert escaped(text) == shown == escaped(shown)
