@@ -13,6 +13,7 @@ from porter.data.labels import class_label
 from porter.data.preprocess import open_image, prepare
 from porter.dtypes import Array
 from porter.errors import FileError, UsageError
+from porter.evaluation.protocol import expect_taken
 from porter.evaluation.ranking import probabilities, top_classes
 from porter.port import Port, read_port
 
@@ -50,6 +51,8 @@ def predict(folder: Path, images: Sequence[Path]) -> tuple[Prediction, ...]:
     if protocol is None:
         raise UsageError("this port's recipe declares no preprocessing", where=str(folder))
     batches = [prepare(open_image(path), protocol)[np.newaxis] for path in images]
+    for batch in batches:
+        expect_taken(port.record, (batch.shape[2], batch.shape[3]), str(folder))
     model = port.build()
     return tuple(_predict(port, model, path, batch) for path, batch in zip(images, batches, strict=True))
 
