@@ -41,3 +41,9 @@ def test_folders_without_recipes_and_variants_claimed_twice(tmp_path: Path) -> N
     with pytest.raises(RecipeError, match=r"a variant of one\.yaml too") as caught:
         find_recipe("tiny", tmp_path)
     assert caught.value.where == f"{tmp_path / 'two.yaml'}:3"
+
+
+def test_a_framework_is_offered_only_where_its_default_zoo_is() -> None:
+    with pytest.raises(UsageError) as caught:
+        find_recipe("resnet50v2").zoo("torchvision", "resnet50v2")
+    assert caught.value.next == "known are keras, slim, tensornets, tf"
