@@ -9,6 +9,7 @@ from typing import Any
 
 from porter.dtypes import DTYPES, Dtype
 from porter.errors import CheckFailed, MissingFramework, UsageError
+from porter.evaluation.protocol import fed_side
 from porter.files import digest, new_folder
 from porter.frameworks import Framework, get_framework
 from porter.graph import BatchNorm
@@ -101,7 +102,7 @@ def convert(
         write_record(building, record)
         verdict, said, warnings = _check(read_port(building), opened, checked)
         write_record(building, record.model_copy(update={"parity": verdict.record() if verdict else None, "check": said}))
-    return Conversion(read_port(folder), verdict, (*opened.warnings, *written.warnings, *_licence_warnings(record), *warnings))
+    return Conversion(read_port(folder), verdict, (*opened.warnings, *written.warnings, *_record_warnings(record), *warnings))
 
 
 def parse_size(text: str) -> Size:
@@ -111,7 +112,8 @@ def parse_size(text: str) -> Size:
     sides = text.lower().split("x")
     if len(sides) in (1, 2) and all(side.isdecimal() and 0 < int(side) <= MAX_SIDE for side in sides):
         return int(sides[0]), int(sides[-1])
-    raise UsageError(f"'{text}' is no input size", where="--input-size", next="write 224, 225x201 (rows x columns) or any")
+    form = f"write 224, 225x201 (rows x columns, at most {MAX_SIDE} each) or any"
+    raise UsageError(f"'{text}' is no input size", where="--input-size", next=form)
 
 
 def parse_dtype(text: str) -> Dtype:
@@ -194,10 +196,17 @@ def _check(port: Port, opened: Opened, asked: bool | None) -> tuple[Verdict | No
     return verdict, outcome, warnings
 
 
-def _licence_warnings(record: Record) -> tuple[str, ...]:
-    if record.licence is None or "NC" not in record.licence:
-        return ()
-    return (f"the weights are licensed {record.licence}: not for commercial use",)
+def _record_warnings(record: Record) -> tuple[str, ...]:
+    warnings = []
+    if record.licence is not None and "NC" in record.licence:
+        warnings.append(f"the weights are licensed {record.licence}: not for commercial use")
+    side, taken = record.preprocess and fed_side(record.preprocess), record.input.size
+    if side is not None and taken is not None and taken != (side, side):
+        alone = "{}x{} alone".format(*taken)
+        warnings.append(
+            f"the protocol gives {side}x{side}, and the port takes {alone}: for predict and eval add --input-size {side}"
+        )
+    return tuple(warnings)
 
 
 @dataclass(frozen=True)

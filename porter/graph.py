@@ -221,7 +221,8 @@ def _shape(node: Node, inputs: list[Shape]) -> Shape:
     _expect_rank(node, first, 3)
     rows, columns = output_size(site.convention, site.window, (first[1], first[2]))
     if rows == 0 or columns == 0:
-        raise GraphError(f"no window {site.window.kernel} fits into {_shape_text(first)}", where=node.path)
+        kernel = "{}x{}".format(*site.window.kernel)
+        raise GraphError(f"no {kernel} window fits into {_shape_text(first)}", where=node.path, next="give a larger input size")
     channels = first[0] or 0
     if isinstance(op, Conv):
         if op.groups < 1 or channels % op.groups or op.filters % op.groups:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -198,7 +198,9 @@ def read_port(folder: Path) -> Port:
     head = tensor_shapes(graph).get(graph.output, {}).get("kernel", (record.classes,))
     if record.output == "logits" and head[0] != record.classes:
         raise FileError(f"'classes' is {record.classes}, but the graph's head has {head[0]} rows", where=str(path))
-    return Port(folder, record, graph, make_plan(graph, record.input.size or ANY, framework.CAPABILITIES), framework)
+    plan = make_plan(graph, record.input.size or ANY, framework.CAPABILITIES)
+    # A class of keras.applications takes the one size that it was built for, also where its pads are right at every size.
+    return Port(folder, record, graph, replace(plan, size=record.input.size), framework)
 
 
 def write_record(folder: Path, record: Record) -> None:

@@ -13,7 +13,8 @@ from porter.data.labels import class_label
 from porter.data.preprocess import open_image, prepare
 from porter.dtypes import Array
 from porter.errors import FileError, UsageError
-from porter.evaluation.ranking import TOP, probabilities
+from porter.evaluation.protocol import expect_taken
+from porter.evaluation.ranking import probabilities, top_classes
 from porter.port import Port, read_port
 
 
@@ -50,6 +51,8 @@ def predict(folder: Path, images: Sequence[Path]) -> tuple[Prediction, ...]:
     if protocol is None:
         raise UsageError("this port's recipe declares no preprocessing", where=str(folder))
     batches = [prepare(open_image(path), protocol)[np.newaxis] for path in images]
+    for batch in batches:
+        expect_taken(port.record, (batch.shape[2], batch.shape[3]), str(folder))
     model = port.build()
     return tuple(_predict(port, model, path, batch) for path, batch in zip(images, batches, strict=True))
 
@@ -59,9 +62,8 @@ def _predict(port: Port, model: Any, image: Path, batch: Array) -> Prediction:
     if not np.isfinite(logits).all():
         raise FileError("the port's logits are not finite, so no class is the likeliest", where=str(image))
     shares = probabilities(logits, port.record.activation)
-    best = np.argsort(-shares, kind="stable")[:TOP]
     guesses = []
-    for index in map(int, best):
+    for index in map(int, top_classes(logits[np.newaxis])[0]):  # by logits: far from the best one, probabilities underflow to 0
         label = class_label(index, port.record.labels, port.record.background)
         wnid, name = (label.wnid, label.name) if label else (None, None)
         guesses.append(Guess(index, wnid, name, logit=float(logits[index]), probability=float(shares[index])))

@@ -107,8 +107,14 @@ def open_source(
         weights, warnings = fetched.path, fetched.warnings
     port = port_at(weights)
     if port is not None:
-        return _open_port(port, variant, zoo)
-    opened = _open_file(recipe, variant, zoo, weights, keep_background, settings)
+        opened = _open_port(port, variant, zoo)
+    else:
+        opened = _open_file(recipe, variant, zoo, weights, keep_background, settings)
+    if keep_background and not opened.background:
+        warnings = (
+            *warnings,
+            f"--keep-background: no background row is known in the {opened.source_classes} classes of {weights.name}",
+        )
     return replace(opened, warnings=(*warnings, *opened.warnings))
 
 

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 import porter
-from porter.errors import PorterError
+from porter.errors import PorterError, UsageError
 from porter.frameworks import get_framework
-from porter.port import read_port
+from porter.port import read_port, write_record
 from porter.verification.inputs import test_batch as make_batch
 from tests.conftest import WeightsMaker
 from tests.support import source_checkpoint
@@ -20,6 +20,7 @@ from tests.support import source_checkpoint
 VARIANTS = ("mobilenet_v1_0.25", "mobilenet_v2_0.35")
 EVERY = range(96, 301)
 QUICK = EVERY[::17]
+PHOTO = Path(__file__).parents[1] / "scripts" / "photos" / "chelsea.png"
 
 
 def oblong(rows: int) -> tuple[int, int]:
@@ -127,6 +128,29 @@ def test_a_port_for_one_size_refuses_the_others(weights_file: WeightsMaker, tmp_
     for wrong in ((225, 224), (160, 160), (448, 112)):
         with pytest.raises((ValueError, RuntimeError, PorterError), match="224"):
             model(torch.zeros(2, 3, *wrong))
+
+
+def test_a_port_for_one_size_refuses_the_others_whatever_its_pads_allow(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    weights = weights_file("mobilenet_v2_0.35", "torchvision", ".pth")
+    port = porter.convert("mobilenet_v2_0.35", "torchvision", "tf", weights=weights, out=tmp_path / "p", check=False).port
+    assert port.record.input.size is None
+    taken = port.record.input.model_copy(update={"size": (160, 160)})  # as keras.applications' own classes are built
+    write_record(tmp_path / "p", port.record.model_copy(update={"input": taken}))
+    assert porter.load(tmp_path / "p").input_shape == (None, 160, 160, 3)
+    with pytest.raises(UsageError, match="the protocol gives 224x224, and this port takes 160x160 alone"):
+        porter.predict(tmp_path / "p", [PHOTO])
+
+
+def test_a_port_that_its_own_protocol_does_not_suit_says_so(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    weights = weights_file("mobilenet_v2_0.35", "keras", ".h5")
+    said = {}
+    for size in ("160", "224", "any"):
+        made = porter.convert(
+            "mobilenet_v2_0.35", "keras", "torch", weights=weights, input_size=size, out=tmp_path / size, check=False
+        )
+        said[size] = made.warnings
+    assert "the protocol gives 224x224" in said["160"][0] and "--input-size 224" in said["160"][0]
+    assert said["224"] == said["any"] == ()
 
 
 def test_pad_layers_stand_only_where_torch_has_no_word_for_them(weights_file: WeightsMaker, tmp_path: Path) -> None:

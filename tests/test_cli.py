@@ -121,6 +121,10 @@ def test_unknown_values(cli: Cli, option: str, value: str) -> None:
     refused(cli("convert", "mobilenet_v2", *(word for pair in arguments.items() for word in pair)), value)
 
 
+def test_a_size_beyond_the_bound_is_told_it(cli: Cli) -> None:
+    refused(cli("pads", "mobilenet_v2", "--from", "tf", "--to", "torch", "--input-size", "99999"), "99999", "at most 8192")
+
+
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which even root cannot write")
 def test_an_unwritable_folder(cli: Cli, torch_file: Path) -> None:
     arguments = ("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--weights", torch_file)

@@ -136,7 +136,7 @@ def test_what_a_relu_makes_non_negative_stays_so_until_something_may_subtract() 
         (chain(Affine((1.0,), (0.0,) * 4097), channels=4097), "step0", "at most 4096.*got 4097"),
         (chain(Affine((1.0, float("inf"), 1.0), (0.0,))), "step0", "finite numbers, got inf as scale"),
         (chain(Affine((1.0,), (float("nan"),))), "step0", "finite numbers, got nan as offset"),
-        (chain(Conv(4, Window((9, 1)), VALID)), "step0", "no window"),
+        (chain(Conv(4, Window((9, 1)), VALID)), "step0", "no 9x1 window"),
         (chain(Conv(4, ONE, VALID, groups=2)), "step0", "groups divide neither"),
         (chain(Conv(3, ONE, VALID, groups=0)), "step0", "groups divide neither"),
         (Graph((Node("add", Add(), (INPUT,)),), 3, "add"), "add", "two inputs or more, got 1"),

@@ -69,6 +69,6 @@ def test_a_refusal_names_the_node() -> None:
 
 
 def test_an_input_too_small_is_refused_where_it_stops_fitting() -> None:
-    with pytest.raises(GraphError, match="no window") as caught:
+    with pytest.raises(GraphError, match="no 3x3 window fits into") as caught:
         make_plan(two_convolutions(Convention(), Convention()), (4, 4), TORCH)
-    assert caught.value.where == "b"
+    assert (caught.value.where, caught.value.next) == ("b", "give a larger input size")

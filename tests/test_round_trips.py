@@ -62,6 +62,14 @@ def test_a_port_file_alone_stands_for_its_port(weights_file: WeightsMaker, tmp_p
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == (tmp_path / "torch" / "model.safetensors").read_bytes()
 
 
+def test_a_source_in_double_precision_is_compared_as_its_port_holds_it(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    state = torch.load(weights_file("mobilenet_v2_0.35", "torchvision", ".pth"), weights_only=True)
+    finer = {name: tensor.double() * (1 + 1e-8) if tensor.is_floating_point() else tensor for name, tensor in state.items()}
+    torch.save(finer, tmp_path / "double.pth")
+    made = porter.convert("mobilenet_v2_0.35", "torchvision", "torch", weights=tmp_path / "double.pth", out=tmp_path / "port")
+    assert made.verdict is not None and made.verdict.proof.dtype == "float64" and made.verdict.proof.logits.rel_l2 <= 1e-10
+
+
 def test_the_tf_port_opens_in_plain_keras_with_keras_applications_names(weights_file: WeightsMaker, tmp_path: Path) -> None:
     import keras
 

@@ -40,3 +40,14 @@ def test_the_zoo_of_a_file_is_told_before_its_head_is_asked_for(tmp_path: Path) 
 @pytest.mark.parametrize("zoo", ["torchvision", "torchvision_v2"])
 def test_nobody_is_told_to_type_what_was_typed(tmp_path: Path, zoo: str) -> None:
     assert "porter convert" not in str(refused(tmp_path, VARIANT, zoo))
+
+
+def test_a_background_row_that_is_not_there_is_not_kept_in_silence(tmp_path: Path) -> None:
+    recipe, path = find_recipe(VARIANT), tmp_path / "model.safetensors"
+    save_file(
+        {name: np.ascontiguousarray(array) for name, array in source_checkpoint(VARIANT, "torchvision").tensors.items()}, path
+    )
+    zoo = recipe.zoo("torchvision", VARIANT)
+    assert open_source(recipe, VARIANT, zoo, path).warnings == ()
+    (said,) = open_source(recipe, VARIANT, zoo, path, keep_background=True).warnings
+    assert said == "--keep-background: no background row is known in the 1000 classes of model.safetensors"

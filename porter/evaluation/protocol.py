@@ -5,7 +5,7 @@ from __future__ import annotations
 from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
 from porter.evaluation.results import Crops
-from porter.port import Port
+from porter.port import Port, Record
 
 _IMPLEMENTATIONS = {
     "pil_bilinear": "Pillow's bilinear",
@@ -23,13 +23,23 @@ def protocol_of(port: Port, crops: Crops) -> tuple[Preprocess, int]:
     """
     record = port.record
     protocol, side = expect_square(record.preprocess, record.output, record.input.channels, crops, str(port.folder))
-    if record.input.size not in (None, (side, side)):
-        command = f"porter convert {record.variant} --from {record.zoo} --to {record.framework} --input-size {side}"
-        taken = "{}x{}".format(*record.input.size)
-        raise UsageError(
-            f"the protocol gives {side}x{side}, and this port takes {taken} alone", where=str(port.folder), next=command
-        )
+    expect_taken(record, (side, side), str(port.folder))
     return protocol, side
+
+
+def expect_taken(record: Record, fed: tuple[int, int], where: str) -> None:
+    """Asks that a port takes what its protocol makes of a photo, `fed` rows and columns.
+
+    Raises:
+        UsageError: it takes another size alone.
+    """
+    if record.input.size not in (None, fed):
+        given, taken = ("{}x{}".format(*size) for size in (fed, record.input.size))
+        raise UsageError(
+            f"the protocol gives {given}, and this port takes {taken} alone",
+            where=where,
+            next=f"convert again with --input-size {fed[0] if fed[0] == fed[1] else given}",
+        )
 
 
 def expect_square(protocol: Preprocess | None, output: str, channels: int, crops: Crops, where: str) -> tuple[Preprocess, int]:

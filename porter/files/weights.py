@@ -217,7 +217,12 @@ def _unpacked(member: str, archive: Path, record: dict[str, Any]) -> Path:
         from porter.files.archives import unpack
 
         folder.mkdir(exist_ok=True)
-        known[member] = {path.name: digest(path) for path in unpack(archive, member, folder)}
+        try:
+            known[member] = {path.name: digest(path) for path in unpack(archive, member, folder)}
+        except FileError as error:
+            again = f"remove it and {_record_of(archive, archive.name).name} beside it, and fetch again"
+            # Where a published digest holds, the next one would be the same.
+            raise FileError(error.message, where=error.where, next=None if record["verified"] else again) from None
         _write_record(archive, record)
     return folder / posixpath.basename(member)
 

@@ -15,6 +15,8 @@ from porter.recipe.spelling import hint
 
 TWICE = 0.9
 """A second prefix that covers this share of what the first one covers is a second copy of the network, not a chance."""
+WHOLE = 0.5
+"""With less than this share of a graph's tensors under it, a prefix holds another network, not a copy of this one."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +118,12 @@ def _prefix(
     framework: Framework, graph: Graph, layers: Mapping[str, LayerName], checkpoint: Checkpoint, mapped: Mapping[str, str]
 ) -> tuple[str, int, tuple[str, ...]]:
     """The prefix that covers most of the graph's tensors, how many that are, and others that cover about as many."""
-    expected = {
-        name
+    spellings = [
+        names
         for path in tensor_shapes(graph)
         for names in framework.tensor_names(graph, graph.by_path[path], layers[path].name).values()
-        for name in names
-    }
+    ]
+    expected = {name for names in spellings for name in names}
     counts = Counter(prefix for name in checkpoint.tensors for prefix, rest in _cuts(name, framework.SEPARATOR) if rest in expected)
     stated = {
         name.removesuffix(layers[path].name)
@@ -133,7 +135,7 @@ def _prefix(
     if not counts:
         return "", 0, ()
     (prefix, most), *others = counts.most_common()
-    twins = tuple(other for other, count in others if count >= TWICE * most)
+    twins = tuple(other for other, count in others if count >= TWICE * most and most >= WHOLE * len(spellings))
     # A network without a prefix is the one that was saved; what stands beside it under one is its average or its teacher.
     return ("", counts[""], ()) if "" in (prefix, *twins) else (prefix, most, twins)
 

@@ -200,8 +200,9 @@ class Recipe:
         if name in self.zoos:
             return self.zoos[name]
         if name not in FRAMEWORK_NAMES:
+            usable = [framework for framework in FRAMEWORK_NAMES if get_framework(framework).DEFAULT_ZOO in self.zoos]
             raise UsageError(
-                f"'{self.architecture}' has no zoo '{name}'", where=str(self.path), next=hint(name, (*self.zoos, *FRAMEWORK_NAMES))
+                f"'{self.architecture}' has no zoo '{name}'", where=str(self.path), next=hint(name, (*self.zoos, *usable))
             )
         default = get_framework(name).DEFAULT_ZOO
         if default not in self.zoos:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from porter.dtypes import Dtype
-from porter.errors import MissingFramework, UsageError
+from porter.errors import DownloadError, MissingFramework, UsageError
 from porter.port import Port, Record, read_port
 from porter.recipe import find_recipe
 from porter.sources import Opened, open_source
@@ -37,7 +37,12 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
     if record.source.format == "port" and weights is None:
         raise UsageError("this port was made from another port", where=str(port.folder), next="give that port as --weights")
     recipe = find_recipe(record.variant, recipes)
-    opened = open_source(recipe, record.variant, recipe.zoo(record.zoo, record.variant), weights, record.background, record.mapped)
+    zoo = recipe.zoo(record.zoo, record.variant)
+    try:
+        opened = open_source(recipe, record.variant, zoo, weights, record.background, record.mapped)
+    except DownloadError as error:
+        given = f"give --weights the {record.source.file} that the port was made from"
+        raise DownloadError(error.message, where=error.where, next=f"{given}, or {error.next}") from None
     opened = with_padding(opened, recipe, record.padding)
     if opened.file.sha256 != record.source.sha256:
         raise UsageError(

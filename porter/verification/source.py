@@ -167,5 +167,5 @@ def rounded_tensors(tensors: Tensors, dtype: Dtype) -> Tensors:
 
 
 def _rounded(array: Array, dtype: Dtype) -> Array:
-    kept = dtype in ("float32", "float64") or not is_floating(array)
-    return array if kept else array.astype(storage_type(dtype)).astype(np.float32)
+    kept = dtype == "float64" or not is_floating(array)
+    return array if kept else array.astype(storage_type(dtype), copy=False).astype(np.float32, copy=False)

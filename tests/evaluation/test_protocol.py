@@ -32,7 +32,7 @@ def test_a_port_is_fed_what_its_protocol_gives() -> None:
 def test_nothing_is_resized_to_suit_a_port() -> None:
     with pytest.raises(UsageError, match="the protocol gives 299x299, and this port takes 224x224 alone") as refused:
         protocol_of(port(SQUASHED, size=(224, 224)), 1)
-    assert refused.value.next == "porter convert resnet50v2 --from slim --to torch --input-size 299"
+    assert refused.value.next == "convert again with --input-size 299"
 
 
 @pytest.mark.parametrize(

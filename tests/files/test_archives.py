@@ -136,6 +136,20 @@ def test_every_truncation_of_an_archive_is_a_file_error(tmp_path: Path, suffix: 
             archives.unpack(cut, "m", target)
 
 
+def test_a_cached_archive_that_is_of_no_use_says_what_to_remove(tmp_path: Path, cache: Path) -> None:
+    archive = tar(tmp_path / "m.tgz", {"m": CONTENT})
+    whole = archive.read_bytes()
+    archive.write_bytes(whole[: len(whole) // 2])
+    for _ in range(2):
+        with pytest.raises(FileError, match=r"cannot be read") as caught:
+            fetch(packed(archive, "m"))
+        assert caught.value.next == "remove it and m.tgz.json beside it, and fetch again"
+    archive.write_bytes(whole)
+    (cache / "m.tgz").unlink()
+    (cache / "m.tgz.json").unlink()
+    assert fetch(packed(archive, "m")).path.read_bytes() == CONTENT
+
+
 def test_a_damaged_zip_member_is_a_file_error(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "m.zip", "w") as file:
         file.writestr("m", CONTENT)

@@ -99,6 +99,12 @@ def test_a_second_copy_of_the_network_asks_for_a_choice() -> None:
     assert all(name.startswith("student.") for name in found.ignored)
 
 
+def test_scopes_that_share_a_name_with_the_network_are_no_copies_of_it() -> None:
+    stems = {f"block{number}/Conv1/kernel": np.zeros((3, 3, 3, 32), np.float32) for number in (1, 2, 3)}
+    with pytest.raises(MappingError, match="tensors missing"):
+        fit("keras", stems)
+
+
 def test_a_replaced_head_is_told_by_its_shape() -> None:
     found = fit("torchvision", {**TRUNK, "fc.weight": linear(5, 1280), "fc.bias": np.zeros(5)})
     assert found.source_classes == found.classes == 5 and not found.own_head

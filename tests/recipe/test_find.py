@@ -41,3 +41,16 @@ def test_folders_without_recipes_and_variants_claimed_twice(tmp_path: Path) -> N
     with pytest.raises(RecipeError, match=r"a variant of one\.yaml too") as caught:
         find_recipe("tiny", tmp_path)
     assert caught.value.where == f"{tmp_path / 'two.yaml'}:3"
+
+
+def test_a_framework_is_offered_only_where_its_default_zoo_is() -> None:
+    with pytest.raises(UsageError) as caught:
+        find_recipe("resnet50v2").zoo("torchvision", "resnet50v2")
+    assert caught.value.next == "known are keras, slim, tensornets, tf"
+
+
+def test_published_files_have_names_of_their_own_in_the_cache() -> None:
+    """Hugging Face's are all called model.safetensors."""
+    files = [file for recipe in all_recipes() for zoo in recipe.zoos.values() for file in zoo.files.values()]
+    origins = {(file.name, file.url or file.pypi) for file in files}
+    assert len({name for name, _ in origins}) == len(origins) and "model.safetensors" not in {name for name, _ in origins}

@@ -88,7 +88,7 @@ WRONG = [
     ("filters: =width, kernel: 3, stride: 2", "filters: 0, kernel: 3, stride: 2", "'filters' is a whole number"),
     ("filters: =width, kernel: 3, stride: 2", "filters: =width, kernel: [3], stride: 2", "'kernel'"),
     ("filters: =width, kernel: 3, stride: 2", "filters: =width, kernel: 3, stride: 0", "'stride'"),
-    ("filters: =width, kernel: 3, stride: 2", "filters: =width, kernel: 99, stride: 2", "no window"),
+    ("filters: =width, kernel: 3, stride: 2", "filters: =width, kernel: 99, stride: 2", "no 99x99 window"),
     ("filters: =width, kernel: 3, stride: 2", "filters: =width, groups: 2, kernel: 3, stride: 2", "groups"),
     ('repeat: "=depths[0]", filters: =width', 'repeat: "=depths[0]"', "needs 'filters'"),
     ('repeat: "=depths[0]", filters: =width', 'repeat: "=depths[0]", filters: {a: 1}', "number, a word or a list"),

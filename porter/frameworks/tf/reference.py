@@ -106,7 +106,7 @@ def stock_class(variant: str, classes: int, size: Size) -> StockClass:
     rows, columns = size
     if rows is None or columns is None:
         raise UsageError(
-            "keras.applications pads for the size that a model is built for", where="--stock", next="give --input-size"
+            "keras.applications pads for the size that a model is built for", where="--stock", next="give --input-size a fixed size"
         )
     return StockClass(f"keras.applications.{_CONSTRUCTORS[variant][0]}", _arguments(variant, classes, (rows, columns)))
 
