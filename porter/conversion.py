@@ -146,7 +146,7 @@ def _record(
         model={path.name: digest(path) for path in sorted(building.iterdir())},
         pads=pads_of(plan),
         padding=opened.padding,
-        options={"classes": opened.classes},
+        options=dict(opened.options),
         layers=dict(written.layers),
         batches={path: int(roles["batches"]) for path, roles in written.tensors.items() if "batches" in roles},
         tensors=opened.lists.model_copy(update={"filled": {name: str(number) for name, number in written.filled.items()}}),

@@ -75,6 +75,7 @@ class Record(_Strict):
     """What port.json holds.
 
     Attributes:
+        options: that the recipe's graph was expanded with; of a file that carries its own graph, the number of classes alone.
         folded: path of each layer that took in the batch norm after it (porter.folding), to that norm's path;
             None where none was to be folded.
         absorbed: path of each batch norm whose mean took in the bias of the layer before it (porter.stock), to that layer's path.
@@ -94,7 +95,7 @@ class Record(_Strict):
     model: dict[str, str]
     pads: tuple[Pad, ...]
     padding: Padding = "shipped"
-    options: dict[str, int | float | bool | str]
+    options: dict[str, Any]
     layers: dict[str, str]
     batches: dict[str, Count]
     tensors: TensorLists

@@ -26,6 +26,7 @@ from porter.graph import Graph
 from porter.matching import Match, rank
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
 from porter.recipe import Recipe, Zoo, find_recipe
+from porter.recipe.expressions import Value
 from porter.verification.source import FileGraphSource, OwnBuild, Reference, rounded, rounded_tensors, zoo_reference
 
 LIKELY = 0.5
@@ -37,6 +38,7 @@ class Opened:
     """A source: its graph and its tensors in canonical order.
 
     Attributes:
+        options: that the graph was expanded with; where it is the file's own, the number of classes alone.
         classes: of the port; 0 where the source has no head.
         source_classes: rows of the file's head.
         preprocess: what turns a photo into the source's input.
@@ -53,6 +55,7 @@ class Opened:
     tensors: Mapping[str, Mapping[str, Array]]
     lists: TensorLists
     file: SourceFile
+    options: Mapping[str, Value]
     classes: int
     source_classes: int
     output: Literal["logits", "features"]
@@ -137,6 +140,7 @@ def _open_port(port: Port, variant: str, zoo: Zoo) -> Opened:
         tensors=tensors,
         lists=TensorLists(used=used, ignored={}, filled={}),
         file=SourceFile(file=port.framework.MODEL_FILE, format="port", sha256=digest(folder / port.framework.MODEL_FILE)),
+        options=record.options,
         classes=record.classes,
         source_classes=record.classes,
         output=record.output,
@@ -176,6 +180,7 @@ def _open_file(recipe: Recipe, variant: str, zoo: Zoo, weights: Path, keep_backg
             used={name: f"{path}:{role}" for (path, role), name in fit.found.items()}, ignored=fit.ignored, filled={}
         ),
         file=SourceFile(file=weights.name, format=checkpoint.format, sha256=sha256, notes=(*checkpoint.notes, *fit.notes)),
+        options={**fit.options, "classes": fit.classes},
         classes=fit.classes,
         source_classes=fit.source_classes,
         output=fit.output,

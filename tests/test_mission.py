@@ -59,6 +59,7 @@ def test_the_sentence_of_the_mission(recipes: Path, tmp_path: Path) -> None:
     assert "float64: same function as keras at 224x224, 225x201" in said and "any input size" in said
     record = json.loads((tmp_path / "resnet50v2-keras-torch" / "port.json").read_text())
     assert record["check"] == "passed" and record["parity"]["logits"]["rel_l2"] <= 1e-10 and not record["parity"]["uncompared"]
+    assert record["options"].items() >= {"classes": 1000, "bn_epsilon": 1.001e-5, "stride_in": "last", "stem_norm": False}.items()
     assert next(pad for pad in record["pads"] if pad["site"] == "stem/pool")["realised"] == "pad 1 with 0, then valid"
     source = (tmp_path / "resnet50v2-keras-torch" / "model.py").read_text()
     assert len(source.splitlines()) < 130 and "import tensorflow" not in source

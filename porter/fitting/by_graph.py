@@ -89,6 +89,7 @@ def fit_by_graph(
         graph=graph,
         found=found,
         transforms={graph.output: ("drop_background",)} if drops else {},
+        options={},
         ignored={name: constants.get(name, AFTER) for name in checkpoint.tensors.keys() - set(found.values())},
         source_classes=_rows(grafted.graph),
         own_head=own,

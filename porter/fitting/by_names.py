@@ -18,7 +18,7 @@ from porter.fixed import holds
 from porter.frameworks import Framework, get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Graph, is_depthwise, tensor_shapes
-from porter.recipe import LayerName, Recipe, Zoo, expand, tap_names
+from porter.recipe import LayerName, Recipe, Zoo, expand, options_of, tap_names
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,7 @@ def fit_by_names(
         graph=graph,
         found=found,
         transforms=transforms,
+        options=options_of(recipe, variant, zoo, {}),
         ignored=ignored | unused,
         source_classes=head.rows,
         own_head=head.own,

@@ -13,6 +13,7 @@ from porter.errors import MappingError
 from porter.frameworks import Framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Affine, Graph, channels_of, tensor_shapes
+from porter.recipe.expressions import Value
 from porter.transforms import apply_transforms
 
 LISTED = 8
@@ -25,6 +26,8 @@ class Fit:
     Attributes:
         graph: with the file's number of classes, or without a head.
         found: (path, role) to source tensor name.
+        options: that the recipe's graph was expanded with, the zoo's own number of classes among them; none where the graph is the
+            file's.
         transforms: by path, what arrays go through beyond their axis order (porter.transforms).
         ignored: source tensor name to the rule that says why.
         source_classes: rows of the file's head; 0 where it has none.
@@ -43,6 +46,7 @@ class Fit:
     graph: Graph
     found: Mapping[tuple[str, str], str]
     transforms: Mapping[str, tuple[str, ...]]
+    options: Mapping[str, Value]
     ignored: Mapping[str, str]
     source_classes: int
     own_head: bool

@@ -1,6 +1,6 @@
 """Recipes: one YAML file per architecture, from which the graph of every variant and every zoo's names are derived."""
 
-from porter.recipe.expand import expand
+from porter.recipe.expand import expand, options_of
 from porter.recipe.find import all_recipes, find_recipe, recipes_folder
 from porter.recipe.load import load_recipe
 from porter.recipe.model import IgnoreRule, LayerName, Recipe, Zoo
@@ -18,6 +18,7 @@ __all__ = [
     "find_recipe",
     "layer_names",
     "load_recipe",
+    "options_of",
     "recipes_folder",
     "tap_names",
 ]

@@ -49,6 +49,11 @@ def expand(
     return graph
 
 
+def options_of(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value]) -> Mapping[str, Value]:
+    """All options of a graph: `options`, then the zoo's for the variant, then the recipe's."""
+    return {**recipe.options, **zoo.of(variant).options, **options}
+
+
 def graphs_of_others(recipe: Recipe, variant: str, zoo: Zoo) -> Iterator[Graph]:
     """The graphs of all variants but `variant` that `zoo` has; rules that match nothing in one may be there for another."""
     for other in recipe.variants:
@@ -58,7 +63,7 @@ def graphs_of_others(recipe: Recipe, variant: str, zoo: Zoo) -> Iterator[Graph]:
 
 def _expanded(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value], as_trained: bool) -> Graph:
     zoo = zoo.of(variant)
-    variables = {**recipe.options, **zoo.options, **options, **recipe.parameters(variant)}
+    variables = {**options_of(recipe, variant, zoo, options), **recipe.parameters(variant)}
     rules = (*zoo.padding_as_trained, *zoo.padding) if as_trained else zoo.padding
     expansion = _Expansion(recipe, variables, rules)
     output = expansion.run(recipe.graph, "", INPUT, variables, 0)
