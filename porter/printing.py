@@ -70,11 +70,18 @@ def _pads_summary(pads: Sequence[Pad]) -> str:
 
 
 def _parity_line(parity: Parity) -> str:
-    outcome = "same function as" if parity.ok else "DIFFERS from"
+    from porter.verification.source import OwnBuild
+
+    if not parity.ok:
+        outcome = f"DIFFERS from {parity.reference}"
+    elif parity.reference == OwnBuild.name:
+        outcome = "agrees with porter's own build, which is no proof,"
+    else:
+        outcome = f"same function as {parity.reference}"
     sizes = ", ".join(f"{rows}x{columns}" for rows, columns in parity.sizes)
     worst = max(node.rel_l2 for node in parity.nodes)
     return (
-        f"{parity.dtype}: {outcome} {parity.reference} at {sizes}; {len(parity.nodes)} nodes, the worst {worst:.1e}; logits "
+        f"{parity.dtype}: {outcome} at {sizes}; {len(parity.nodes)} nodes, the worst {worst:.1e}; logits "
         f"{parity.logits.rel_l2:.1e} (limit {parity.limit:.1e}), max {parity.logits.max_abs:.1e}, "
         f"argmax {'equal' if parity.logits.argmax_equal else 'DIFFERS'}"
     )

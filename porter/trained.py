@@ -44,7 +44,7 @@ def parse_padding(text: str, recipe: Recipe, variant: str, zoo: Zoo) -> Padding:
     """`shipped` or `trained`.
 
     Raises:
-        UsageError: another word, or `trained` where the zoo states no pads of training for this variant.
+        UsageError: another word, or `trained` where the zoo states no pads of training for this variant but those that it ships.
     """
     if text == "trained":
         _expect_stated(recipe, variant, zoo)
@@ -55,8 +55,8 @@ def parse_padding(text: str, recipe: Recipe, variant: str, zoo: Zoo) -> Padding:
 
 
 def _expect_stated(recipe: Recipe, variant: str, zoo: Zoo) -> dict[str, Convention]:
-    found = trained_conventions(recipe, variant, zoo)
-    if not found:
+    found, shipped = trained_conventions(recipe, variant, zoo), expand(recipe, variant, zoo, {})
+    if with_conventions(shipped, found) == shipped:
         raise UsageError(
             f"zoo '{zoo.name}' states no padding_as_trained for {variant}: no pads of training but the shipped ones are known",
             where=str(recipe.path),

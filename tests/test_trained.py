@@ -170,6 +170,8 @@ def test_what_is_not_stated_is_refused(recipes: Path, tmp_path: Path) -> None:
     missing = tmp_path / "never-read.h5"
     with pytest.raises(UsageError, match=f"zoo 'timm' states no padding_as_trained for {VARIANT}"):
         convert(recipes_folder(), missing, tmp_path / "port")
+    with pytest.raises(UsageError, match="zoo 'tensornets' states no padding_as_trained for resnet200v2"):
+        porter.convert("resnet200v2", "tensornets", "torch", weights=missing, out=tmp_path / "port", padding="trained")
     with pytest.raises(UsageError, match="'tuned' is no padding"):
         convert(recipes, missing, tmp_path / "port", padding="tuned")
     assert not (tmp_path / "port").exists()
