@@ -9,9 +9,11 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from porter.data.photos import Bytes, Photo
+from porter.data.preprocess import Preprocess, normalise, resized, ten_crops
 
 SIZES = ((120, 90), (91, 121), (64, 64), (83, 97), (57, 200))
 
@@ -19,6 +21,11 @@ SIZES = ((120, 90), (91, 121), (64, 64), (83, 97), (57, 200))
 def picture(number: int) -> Image.Image:
     width, height = SIZES[number % len(SIZES)]
     return Image.fromarray(np.random.default_rng(number).integers(0, 256, (height, width, 3), dtype=np.uint8))
+
+
+def prepare_ten(image: Image.Image, protocol: Preprocess) -> NDArray[np.float32]:
+    """The ten crops 10 x 3 x H x W that an evaluation shows a model, in the order of `ten_crops`."""
+    return normalise(np.stack(ten_crops(resized(image, protocol), protocol)), protocol)
 
 
 def realistic(width: int, height: int) -> Image.Image:

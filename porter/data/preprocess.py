@@ -155,18 +155,6 @@ def prepare(image: Image, protocol: Preprocess) -> NDArray[np.float32]:
     return normalise(centre_crop(resized(image, protocol), protocol), protocol)
 
 
-def prepare_ten(image: Image, protocol: Preprocess) -> NDArray[np.float32]:
-    """The ten crops 10 x 3 x H x W of published ten-crop figures, in the order of `ten_crops`.
-
-    Raises:
-        UsageError: the protocol does not crop.
-        FileError: as `prepare`.
-    """
-    import numpy as np
-
-    return normalise(np.stack(ten_crops(resized(image, protocol), protocol)), protocol)
-
-
 def resized(image: Image, protocol: Preprocess) -> Pixels:
     """Rows x columns x RGB before the crop: bytes as the resampling gives them; for `tf1_bilinear` floats, already divided.
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from porter.data.preprocess import Preprocess, open_image, prepare, prepare_ten
+from porter.data.preprocess import Preprocess, open_image, prepare
 from porter.errors import FileError, RecipeError, UsageError
 from tests import originals
-from tests.photo_files import png_of
+from tests.photo_files import png_of, prepare_ten
 
 IMAGENET = {"divide": 255.0, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 TORCHVISION = Preprocess("shorter_side", 64, "pil_bilinear", crop=56, **IMAGENET)

@@ -11,7 +11,7 @@ import pytest
 
 import porter
 from porter.cli import main
-from porter.data.preprocess import open_image, prepare_ten
+from porter.data.preprocess import open_image
 from porter.errors import PorterError, UsageError
 from porter.evaluation.padding_study import runs, study
 from porter.evaluation.padding_study.printing import study as printed
@@ -29,6 +29,7 @@ from tests.evaluation.padding_study.studies import (
     write_recipes,
     write_weights,
 )
+from tests.photo_files import prepare_ten
 
 
 @dataclass(frozen=True)
