@@ -39,7 +39,7 @@ def from_record(record: object) -> Graph:
         scopes = tuple(_scope(scope) for scope in _array(entry["scopes"]))
         graph = Graph(nodes, _count(entry["channels"]), _path(entry["output"]), scopes)
     except (ValueError, PaddingError) as error:
-        raise GraphError(f"the graph's record cannot be read: {error}", where="port.json", next="convert again") from None
+        raise GraphError(f"the graph's record cannot be read: {error}", where="graph", next="convert again") from None
     shapes(graph, (None, None))
     return graph
 

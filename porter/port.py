@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
-from porter.errors import ChecksumError, FileError, UsageError
+from porter.errors import ChecksumError, FileError, GraphError, UsageError
 from porter.files import digest, recover_folder, write_whole
 from porter.frameworks import Framework, Tensors, get_framework
 from porter.graph import Graph, tensor_shapes
@@ -180,7 +180,7 @@ def read_port(folder: Path) -> Port:
     """Reads a port's record; its model file is read when it is needed.
 
     Raises:
-        UsageError: no port there. FileError: a record that is damaged, too large or of another format.
+        UsageError: no port there. FileError, GraphError: a record that is damaged, too large or of another format.
     """
     recover_folder(folder)
     path = folder / RECORD
@@ -195,7 +195,11 @@ def read_port(folder: Path) -> Port:
         raise FileError(
             f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the top'}", where=str(path), next="convert again"
         ) from None
-    framework, graph = get_framework(record.framework), from_record(record.graph)
+    framework = get_framework(record.framework)
+    try:
+        graph = from_record(record.graph)
+    except GraphError as error:
+        raise GraphError(error.message, where=f"{path}: {error.where}", next="convert again") from None
     head = tensor_shapes(graph).get(graph.output, {}).get("kernel", (record.classes,))
     if record.output == "logits" and head[0] != record.classes:
         raise FileError(f"'classes' is {record.classes}, but the graph's head has {head[0]} rows", where=str(path))

@@ -321,13 +321,14 @@ def test_a_tolerance_is_a_small_positive_number(cli: Cli, torch_file: Path) -> N
         ("input", {"layout": "NCHW", "size": [10**6, 10**6], "native_size": [0, -5], "channels": 3}),
         ("batches", {"stem/norm": 10**30}),
         ("classes", 7),
+        ("graph", {"nodes": []}),
     ],
 )
 def test_a_forged_record_is_refused(cli: Cli, tmp_path: Path, torch_file: Path, key: str, value: object) -> None:
     cli(*CONVERT_TF, torch_file)
     record = json.loads((tmp_path / "p" / "port.json").read_text())
     (tmp_path / "p" / "port.json").write_text(json.dumps({**record, key: value}))
-    refused(cli("verify", "p", "--weights", torch_file), "port.json")
+    refused(cli("verify", "p", "--weights", torch_file), "p/port.json")
 
 
 def test_another_model_file_than_the_recorded_one_fails_the_check(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
