@@ -12,6 +12,7 @@ import porter
 from porter.dtypes import Array
 from porter.errors import MappingError
 from porter.frameworks import get_framework
+from porter.frameworks.tf.keras_applications import NETWORKS
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Graph
 from porter.plan import make_plan
@@ -20,7 +21,7 @@ from tests.conftest import SlimMaker, WeightsMaker
 from tests.slim_files import SlimFile
 from tests.standin import calibrated_tensors, smooth_images
 from tests.support import standin_tensors
-from tests.weights_files import keras_arrays, write_h5
+from tests.weights_files import keras_arrays, published_like, write_h5
 
 SIZES = ("224", "97x65", "any")
 RESNETS = list(find_recipe("resnet18").variants)
@@ -209,6 +210,27 @@ def test_keras_applications_resnext_is_a_grouped_convolution(tmp_path: Path) -> 
     assert any("CC BY-NC" in warning for warning in made.warnings)
     batch = smooth_images(3, size, 2, 2).astype(np.float64)
     assert close(run_port(made.port, batch), model(batch.transpose(0, 2, 3, 1), training=False).numpy())
+
+
+@pytest.mark.parametrize(
+    ("variant", "framework", "size"),
+    [
+        ("resnext50_32x4d", "torch", "97x65"),
+        *(
+            pytest.param(variant, framework, size, marks=pytest.mark.full)
+            for variant in NETWORKS
+            for framework in ("torch", "tf")
+            for size in SIZES
+            if (variant, framework, size) != ("resnext50_32x4d", "torch", "97x65")
+        ),
+    ],
+)
+def test_resnext_is_what_keras_applications_computes(tmp_path: Path, variant: str, framework: str, size: str) -> None:
+    pytest.importorskip("keras_applications")
+    weights = published_like(tmp_path, variant, "keras")
+    made = porter.convert(variant, "keras", framework, weights=weights, out=tmp_path / "port", input_size=size, check=True)
+    assert made.verdict is not None and made.verdict.proof.reference == "keras_applications"
+    assert max(node.rel_l2 for node in made.verdict.proof.nodes) <= 1e-10 and not made.verdict.proof.uncompared
 
 
 GROUPED = """\

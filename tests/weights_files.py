@@ -28,7 +28,7 @@ def published_like(folder: Path, variant: str, zoo_name: str) -> Path:
         return write_tensornets(folder / f"{variant}.npz", variant)
     if zoo.framework == "torch":
         return write_weights(folder / f"{variant}.pth", variant, zoo_name)
-    if zoo.reference is not None:
+    if zoo.reference == "keras":
         return write_weights(folder / f"{variant}.h5", variant, zoo_name)
     graph = standin_graph(variant, zoo_name)
     layers = layer_names(recipe, variant, zoo, graph)

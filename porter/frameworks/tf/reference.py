@@ -1,9 +1,9 @@
-"""The zoos' own implementations: keras.applications, loaded by its own layer names, TF-slim and TensorNets."""
+"""The zoos' own implementations: keras.applications and its older self, loaded by their own layer names, TF-slim and TensorNets."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from porter.dtypes import Dtype
 from porter.errors import MappingError, UsageError
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.stock import StockClass
+from porter.frameworks.tf import keras_applications
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
@@ -20,7 +21,7 @@ from porter.padding import Size
 
 _OLD: Mapping[str, Construct] = {"tf_slim": networks.construct, "tensornets": tensornets.construct}
 """References written for TensorFlow 1."""
-REFERENCES: tuple[str, ...] = ("keras", *_OLD)
+REFERENCES: tuple[str, ...] = ("keras", "keras_applications", *_OLD)
 _ANY_SIZE = (224, 224)
 BY_POSITION: tuple[str, ...] = ("tensornets",)
 
@@ -61,7 +62,8 @@ def build_reference(reference: str, variant: str, classes: int, size: tuple[int,
         raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(REFERENCES)}")
     if reference in _OLD:
         return build_network(_OLD[reference], variant, classes, size, checkpoint, dtype)
-    return _build_keras(variant, classes, size, checkpoint, dtype)
+    construct = keras_applications.construct if reference == "keras_applications" else _construct
+    return _build_keras(construct, variant, classes, size, checkpoint, dtype)
 
 
 def own_variables(reference: str, variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:
@@ -74,20 +76,30 @@ def own_variables(reference: str, variant: str, classes: int) -> Mapping[str, tu
     return variables_of(_OLD[reference], variant, classes, _ANY_SIZE)
 
 
-def _build_keras(variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
-    if variant not in _CONSTRUCTORS:
-        raise UsageError(f"reference 'keras' has no variant '{variant}'", next=f"it has {', '.join(_CONSTRUCTORS)}")
-    name, arguments = _CONSTRUCTORS[variant][0], _arguments(variant, classes, size)
-    keras = import_keras()
-    with import_tensorflow().device(tensorflow_device("cpu")), _settings(keras, dtype):
-        try:
-            model = getattr(keras.applications, name)(**arguments)
-        except ValueError as error:
-            raise UsageError(f"keras.applications.{name} cannot be built at {size[0]}x{size[1]}: {error}") from None
+def _build_keras(
+    construct: Callable[[str, int, tuple[int, int]], Any],
+    variant: str,
+    classes: int,
+    size: tuple[int, int],
+    checkpoint: Checkpoint,
+    dtype: Dtype,
+) -> Any:
+    with import_tensorflow().device(tensorflow_device("cpu")), _settings(import_keras(), dtype):
+        model = construct(variant, classes, size)
         layers = _by_counter(model) if checkpoint.counted else _by_name(model)
         _assign(layers, checkpoint)
     attach_runner(model, {layer: found.output for layer, found in _by_name(model).items()}, "cpu")
     return model
+
+
+def _construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
+    if variant not in _CONSTRUCTORS:
+        raise UsageError(f"reference 'keras' has no variant '{variant}'", next=f"it has {', '.join(_CONSTRUCTORS)}")
+    name, arguments = _CONSTRUCTORS[variant][0], _arguments(variant, classes, size)
+    try:
+        return getattr(import_keras().applications, name)(**arguments)
+    except ValueError as error:
+        raise UsageError(f"keras.applications.{name} cannot be built at {size[0]}x{size[1]}: {error}") from None
 
 
 def _arguments(variant: str, classes: int, size: tuple[int, int]) -> dict[str, Any]:
@@ -117,7 +129,7 @@ def build_stock(variant: str, classes: int, size: tuple[int, int], checkpoint: C
     Raises:
         As `build_reference`.
     """
-    keras, numbered = import_keras(), _build_keras(variant, classes, size, checkpoint, dtype)
+    keras, numbered = import_keras(), _build_keras(_construct, variant, classes, size, checkpoint, dtype)
     names = {layer.name: name for name, layer in _by_name(numbered).items()}
     with import_tensorflow().device(tensorflow_device("cpu")):
         model = keras.models.clone_model(

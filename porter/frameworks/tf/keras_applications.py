@@ -1,0 +1,46 @@
+"""ResNeXt as the package keras-applications 1.0.8 has it, which is the zoo's own implementation, made of today's Keras's layers.
+
+Keras itself has no ResNeXt any more. The package asks for the modules of Keras that it is to build with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+from porter.errors import MissingFramework, UsageError
+from porter.frameworks.tf.runtime import import_keras
+
+_PACKAGE = "Keras-Applications==1.0.8"
+_HEAD = "probs"
+
+NETWORKS: Mapping[str, str] = {"resnext50_32x4d": "ResNeXt50", "resnext101_32x4d": "ResNeXt101"}
+"""Variant to the function of keras_applications/resnet_common.py."""
+
+
+def construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
+    """The package's model of a variant for images of `size` (rows, columns), giving logits; of Keras's global floating type.
+
+    Raises:
+        UsageError: no such variant, or a size that the package refuses.
+        MissingFramework: Keras or the package is not installed.
+    """
+    if variant not in NETWORKS:
+        raise UsageError(f"reference 'keras_applications' has no variant '{variant}'", next=f"it has {', '.join(NETWORKS)}")
+    keras = import_keras()
+    try:
+        code = import_module("keras_applications.resnext")
+    except ImportError as error:
+        raise MissingFramework(f"keras-applications cannot be imported: {error}", next=f"pip install {_PACKAGE}") from None
+    backend = SimpleNamespace(  # what Keras 3's has no longer, or calls otherwise
+        backend=lambda: "tensorflow", image_data_format=keras.config.image_data_format, int_shape=lambda tensor: tuple(tensor.shape)
+    )
+    modules = {"backend": backend, "layers": keras.layers, "models": keras.models, "utils": keras.utils}
+    try:
+        model = getattr(code, NETWORKS[variant])(weights=None, classes=classes, input_shape=(*size, 3), **modules)
+    except ValueError as error:
+        raise UsageError(f"keras-applications cannot build {variant} at {size[0]}x{size[1]}: {error}") from None
+    model.get_layer(_HEAD).activation = keras.activations.linear
+    return model
