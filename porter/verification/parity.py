@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from porter.dtypes import Array, Dtype
 from porter.errors import CheckFailed, UsageError
-from porter.graph import Graph, site_of
+from porter.graph import Graph, Node, site_of
 from porter.plan import Plan
 from porter.verification.numbers import Distance, distance
 from porter.verification.source import Source
@@ -41,7 +41,8 @@ class NodeDistance:
 class FirstBad:
     """The first node, in the order of computation, at which the port leaves its source.
 
-    `site` is that node, or the nearest padding site that feeds it, with the decision that was made there.
+    `site` is the padding site to look at, with the decision that was made there: of that node and of what feeds it unseen the
+    nearest whose window is larger than a cell; else the nearest site behind which the node stands.
     """
 
     path: str
@@ -148,7 +149,7 @@ def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, 
         limit=seen.limit,
         source_rounding=seen.rounding,
         logits=seen.logits,
-        first_bad=_blame(plan, bad) if bad else None,
+        first_bad=_blame(plan, bad, seen.nodes.keys()) if bad else None,
         nodes=nodes,
         uncompared=tuple(node.path for node in plan.graph.nodes if node.path not in seen.nodes),
     )
@@ -170,11 +171,25 @@ def _limit(dtype: Dtype, own: float, tolerance: float | None) -> float:
     return max(FLOAT32_LIMIT, OWN_ROUNDING * own)
 
 
-def _blame(plan: Plan, bad: NodeDistance) -> FirstBad:
-    node = plan.graph.by_path[bad.path]
+def _blame(plan: Plan, bad: NodeDistance, shown: Set[str]) -> FirstBad:
+    node = next(_suspects(plan.graph, plan.graph.by_path[bad.path], shown), plan.graph.by_path[bad.path])
     while node.path not in plan.realisations and node.inputs[0] in plan.graph.by_path:
         node = plan.graph.by_path[node.inputs[0]]
     site = site_of(node.op)
     if site is None:
         return FirstBad(bad.path, bad.rel_l2, None, None, None)
     return FirstBad(bad.path, bad.rel_l2, node.path, str(site.convention), str(plan.realisations[node.path]))
+
+
+def _suspects(graph: Graph, bad: Node, shown: Set[str]) -> Iterator[Node]:
+    """Sites that can pad, nearest first: the bad node, and what feeds it through nodes that the source does not show.
+
+    torchvision's Inception averages in no module: the first node that shows is the 1x1 convolution behind, which pads nothing.
+    """
+    paths = [bad.path]
+    for path in paths:
+        site = site_of(graph.by_path[path].op)
+        if site is not None and site.window.kernel != (1, 1):
+            yield graph.by_path[path]
+        unseen = graph.by_path.keys() - shown - set(paths)
+        paths += [source for source in dict.fromkeys(graph.by_path[path].inputs) if source in unseen]

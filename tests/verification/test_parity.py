@@ -53,6 +53,22 @@ def test_the_first_node_that_stands_out_is_named_with_its_padding_decision() -> 
     assert (found.first_bad.source, found.first_bad.realised) == ("same", "same")
 
 
+def test_a_site_that_the_source_does_not_show_is_named_by_what_stands_behind_it() -> None:
+    same, point = Convention("same"), Window((1, 1))
+    nodes = (
+        Node("stem", Conv(4, Window((3, 3), (2, 2)), same), ("input",)),
+        Node("average", AvgPool(Window((3, 3)), same), ("stem",)),
+        Node("conv", Conv(4, point, Convention()), ("average",)),
+        Node("logits", Conv(4, point, Convention()), ("conv",)),
+    )
+    whole = make_plan(Graph(nodes, 3, "logits"), (8, 8), NATIVE)
+    right = {path: np.arange(1.0, 9.0).reshape(1, 8) for path in ("stem", "conv", "logits")}
+    for moved, wanted in (("conv", "average"), ("logits", "logits"), ("stem", "stem")):
+        wrong = {**right, moved: right[moved] + 1e-3}
+        found = compare(whole, Fake(lambda dtype: right), lambda b, d, wrong=wrong: wrong, [BATCH], ["float64"])[0]
+        assert found.first_bad is not None and (found.first_bad.path, found.first_bad.site) == (moved, wanted)
+
+
 def test_in_single_precision_the_sources_own_rounding_sets_the_limit() -> None:
     def source(dtype: Dtype) -> dict[str, Array]:
         return values() if dtype == "float64" else values(pool=1e-3)
