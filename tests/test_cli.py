@@ -303,9 +303,11 @@ def test_only_a_ports_own_files_stand_for_the_port(cli: Cli, torch_file: Path) -
 
 
 def test_weights_that_are_not_finite_prove_nothing(cli: Cli, tmp_path: Path, state: dict[str, np.ndarray]) -> None:
-    save_file({**state, "features.0.0.weight": np.full((32, 3, 3, 3), np.nan, np.float32)}, "nan.safetensors")
-    arguments = ("convert", "mobilenet_v2", "--from", "torchvision", "--to", "torch", "--weights", "nan.safetensors", "--out", "q")
+    arguments = ("convert", "mobilenet_v2", "--from", "torchvision", "--to", "torch", "--weights", "bad.safetensors", "--out", "q")
+    save_file({**state, "features.0.0.weight": np.full((32, 3, 3, 3), np.inf, np.float32)}, "bad.safetensors")
     refused(cli(*arguments), "not finite", status=1)
+    save_file({**state, "features.0.0.weight": np.full((32, 3, 3, 3), np.nan, np.float32)}, "bad.safetensors")
+    refused(cli(*arguments, "--no-check"), "'features.0.0.weight' are NaN")
     assert not (tmp_path / "q").exists()
 
 
