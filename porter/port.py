@@ -124,6 +124,14 @@ class Record(_Strict):
         """Whether the port holds numbers that are not the source's own: computed in float64, rounded once to its type."""
         return bool(self.folded or self.absorbed)
 
+    @property
+    def rounding(self) -> str | None:
+        """What a check leaves out of a port in half precision, whose weights alone are about 1e-3 from its source's."""
+        if self.dtype not in ("float16", "bfloat16"):
+            return None
+        sides = "compared before the port's weights were" if self.computed else "compared with the weights of both sides"
+        return f"{sides} rounded to {self.dtype}: what that changes, porter eval --source measures"
+
 
 @dataclass(frozen=True)
 class Port:
