@@ -15,7 +15,7 @@ from porter.dtypes import Array, Dtype
 from porter.errors import ChecksumError, FileError, UsageError
 from porter.files import digest, recover_folder, write_whole
 from porter.frameworks import Framework, Tensors, get_framework
-from porter.graph import Graph, tensor_shapes
+from porter.graph import Graph, site_of, tensor_shapes
 from porter.graph_record import from_record
 from porter.plan import ANY, Plan, make_plan
 
@@ -231,7 +231,7 @@ def pads_of(plan: Plan) -> tuple[Pad, ...]:
     return tuple(
         Pad(
             site=path,
-            source=str(getattr(plan.graph.by_path[path].op, "convention", "")),
+            source=str(site_of(plan.graph.by_path[path].op)),
             realised=str(realisation),
             kind=realisation.kind,
             why=realisation.why,
