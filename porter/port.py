@@ -15,7 +15,7 @@ from porter.dtypes import Array, Dtype
 from porter.errors import ChecksumError, FileError, GraphError, UsageError
 from porter.files import digest, recover_folder, write_whole
 from porter.frameworks import Framework, Tensors, get_framework
-from porter.graph import Graph, tensor_shapes
+from porter.graph import Graph, site_of, tensor_shapes
 from porter.graph_record import from_record
 from porter.plan import ANY, Plan, make_plan
 
@@ -124,6 +124,14 @@ class Record(_Strict):
         """Whether the port holds numbers that are not the source's own: computed in float64, rounded once to its type."""
         return bool(self.folded or self.absorbed)
 
+    @property
+    def rounding(self) -> str | None:
+        """What a check leaves out of a port in half precision, whose weights alone are about 1e-3 from its source's."""
+        if self.dtype not in ("float16", "bfloat16"):
+            return None
+        sides = "compared before the port's weights were" if self.computed else "compared with the weights of both sides"
+        return f"{sides} rounded to {self.dtype}: what that changes, porter eval --source measures"
+
 
 @dataclass(frozen=True)
 class Port:
@@ -227,7 +235,7 @@ def pads_of(plan: Plan) -> tuple[Pad, ...]:
     return tuple(
         Pad(
             site=path,
-            source=str(getattr(plan.graph.by_path[path].op, "convention", "")),
+            source=str(site_of(plan.graph.by_path[path].op)),
             realised=str(realisation),
             kind=realisation.kind,
             why=realisation.why,

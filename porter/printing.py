@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from porter.verification.parity import Parity
 
 SHOWN_MATCHES = 5
+SHOWN_TENSORS = 5
+"""Of those missing and of those unexpected, which the best match is told apart by; all are in the JSON."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -88,7 +90,7 @@ def _parity_line(parity: Parity) -> str:
 
 
 def _check_lines(found: Verdict) -> list[str]:
-    lines = [_parity_line(parity) for parity in found.parities]
+    lines = [_parity_line(parity) for parity in found.parities] + ([found.rounding] if found.rounding else [])
     if found.shipped is None:
         return lines
     shipped, proved = found.shipped, [f"shipped pads, {_parity_line(parity)}" for parity in found.shipped.parities]
@@ -138,6 +140,8 @@ def inspection(found: Inspection) -> list[str]:
         other = "torch" if checkpoint.framework == "tf" else "tf"
         lines += [
             *best.notes,
+            *(f"missing or of another shape: {name}" for name in best.missing[:SHOWN_TENSORS]),
+            *(f"unexpected: {name}" for name in best.unexpected[:SHOWN_TENSORS]),
             "to port it:",
             f"  porter convert {best.variant} --from {best.zoo} --to {other} --weights {checkpoint.path}",
         ]
@@ -178,16 +182,17 @@ def recipe(found: Recipe, variant: str, graph: Graph) -> list[str]:
     lines = [f"{found.architecture} ({found.paper}), {found.path}", f"variants: {', '.join(found.variants)}", ""]
     return [
         *lines,
-        *table(("zoo", "framework", "top-1", "top-5", "file"), zoos),
+        *table(("zoo", "framework", "top-1", "top-5", "licence", "file"), zoos),
         "",
         f"{variant}:",
         *table(("node", "op", "window", "output"), steps),
     ]
 
 
-def _published(zoo: Zoo, variant: str) -> tuple[str, str, str]:
+def _published(zoo: Zoo, variant: str) -> tuple[str, ...]:
     figures, file = zoo.published.get(variant), zoo.files.get(variant)
-    return (f"{figures.top1:.3f}" if figures else "", f"{figures.top5:.3f}" if figures else "", file.name if file else "none")
+    accuracy = (f"{figures.top1:.3f}", f"{figures.top5:.3f}") if figures else ("", "")
+    return (*accuracy, (file.licence if file else None) or "", file.name if file else "none")
 
 
 def _window(node: Node) -> str:

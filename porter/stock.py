@@ -30,7 +30,7 @@ from porter.graph import (
     site_of,
     tensor_shapes,
 )
-from porter.padding import Convention, Size, same_function
+from porter.padding import Size, same_function
 from porter.recipe import LayerName, Recipe, expand, layer_names
 from porter.transforms import undo_transforms
 
@@ -164,8 +164,8 @@ def _site_differences(graph: Graph, theirs: Graph, size: Size) -> Iterator[tuple
             yield node.path, f"{_window(node)} in the source, {_window(other)} in the stock class"
         elif not same_function(site, op.convention, (rows, columns), node.inputs[0] in nonnegative):
             at = "every size" if rows is None else f"{rows}x{columns}"
-            ours, stock = _convention(node.op, site.convention), _convention(node.op, op.convention)
-            yield node.path, f"pads {ours} in the source, {stock} in the stock class, not the same for an input of {at}"
+            stock = replace(site, convention=op.convention)
+            yield node.path, f"pads '{site}' in the source, '{stock}' in the stock class, not the same for an input of {at}"
     for node in theirs.nodes:
         if node.path not in graph.by_path:
             yield node.path, f"no such step in the source, {node.op_name} in the stock class"
@@ -206,7 +206,3 @@ def _window(node: Node) -> str:
     text = f"{window.kernel[0]}x{window.kernel[1]} with stride {window.stride[0]}"
     text += f"x{window.stride[1]}" if window.stride[0] != window.stride[1] else ""
     return text + (f" and dilation {window.dilation}" if window.dilation != (1, 1) else "")
-
-
-def _convention(op: Op, convention: Convention) -> str:
-    return f"'{convention}'" + (f" averaged over {convention.average}" if isinstance(op, AvgPool) else "")

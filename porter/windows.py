@@ -108,6 +108,10 @@ class Site:
     window: Window
     convention: Convention
 
+    def __str__(self) -> str:
+        divides = self.kind == "avg_pool" and self.convention.rule != "valid"
+        return f"{self.convention}, averaged over {self.convention.average}" if divides else str(self.convention)
+
 
 @dataclass(frozen=True)
 class Row:

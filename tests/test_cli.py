@@ -303,9 +303,11 @@ def test_only_a_ports_own_files_stand_for_the_port(cli: Cli, torch_file: Path) -
 
 
 def test_weights_that_are_not_finite_prove_nothing(cli: Cli, tmp_path: Path, state: dict[str, np.ndarray]) -> None:
-    save_file({**state, "features.0.0.weight": np.full((32, 3, 3, 3), np.nan, np.float32)}, "nan.safetensors")
-    arguments = ("convert", "mobilenet_v2", "--from", "torchvision", "--to", "torch", "--weights", "nan.safetensors", "--out", "q")
+    arguments = ("convert", "mobilenet_v2", "--from", "torchvision", "--to", "torch", "--weights", "bad.safetensors", "--out", "q")
+    save_file({**state, "features.0.0.weight": np.full((32, 3, 3, 3), np.inf, np.float32)}, "bad.safetensors")
     refused(cli(*arguments), "not finite", status=1)
+    save_file({**state, "features.0.0.weight": np.full((32, 3, 3, 3), np.nan, np.float32)}, "bad.safetensors")
+    refused(cli(*arguments, "--no-check"), "'features.0.0.weight' are NaN")
     assert not (tmp_path / "q").exists()
 
 
@@ -379,6 +381,23 @@ def test_inspect_knows_a_port(cli: Cli, torch_file: Path) -> None:
         assert (found["format"], found["framework"]) == ("port", "torch")
         assert (found["matches"][0]["variant"], found["matches"][0]["zoo"]) == ("mobilenet_v2_0.35", "keras")
     assert "porter convert mobilenet_v2_0.35 --from keras --to tf --weights p" in cli("inspect", "p").out
+
+
+def test_inspect_names_what_the_best_match_lacks_and_has_besides(cli: Cli, state: dict[str, np.ndarray]) -> None:
+    head = {"classifier.1.weight", "classifier.1.bias"}
+    save_file({name: array for name, array in state.items() if name not in head} | {"own": np.zeros(3)}, "other.safetensors")
+    lines = cli("inspect", "other.safetensors").out.splitlines()
+    assert [line for line in lines if ": " in line][1:] == [
+        "missing or of another shape: classifier.1.weight",
+        "missing or of another shape: classifier.1.bias",
+        "unexpected: own",
+    ]
+
+
+def test_recipe_show_says_what_the_weights_are_licensed_as(cli: Cli) -> None:
+    lines = cli("recipe", "show", "resnext50_32x4d").out.splitlines()
+    assert any(line.startswith("keras ") and "CC BY-NC 4.0" in line for line in lines)
+    assert any(line.startswith("torchvision ") and "BSD-3-Clause" in line for line in lines)
 
 
 HOSTILE = "\x1b]0;owned\x07\u202estem\nerror: none\x7f"

@@ -120,8 +120,9 @@ def test_a_finetuned_torch_model_gives_the_same_logits(name: str, framework: str
 
 def test_dense_layers_in_a_row_in_torch_are_refused(tmp_path: Path) -> None:
     own = MAKERS["two_layers"](tmp_path)
-    with pytest.raises(MappingError, match="follow each other"):
+    with pytest.raises(MappingError, match="follow each other") as caught:
         porter.convert(VARIANT, own.zoo, "tf", weights=own.path, out=tmp_path / "port", check=False)
+    assert caught.value.next == "say where to stop: --map classifier.1=head/logits"
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import porter
-from porter import folding
+from porter import folding, printing
 from porter.conversion import Conversion
 from porter.dtypes import Array
 from porter.errors import CheckFailed, MappingError
@@ -163,6 +163,8 @@ def test_a_folded_port_is_proved_against_its_source(framework: str, dtype: str, 
     assert all(node.rel_l2 <= 1e-10 for node in double.nodes) and double.logits.argmax_equal
     layers = {node.path for node in made.port.graph.nodes if isinstance(node.op, Conv | Dense)}
     assert layers <= {node.path for node in double.nodes}
+    said = "\n".join(printing.verdict(found, layers=False))
+    assert ("compared before the port's weights were rounded to bfloat16" in said) == (dtype == "bfloat16")
 
 
 def test_what_is_stored_in_double_precision_is_what_was_computed(weights_file: WeightsMaker, tmp_path: Path) -> None:
@@ -203,8 +205,6 @@ def test_folding_by_another_epsilon_fails_the_check(
 
 
 def test_a_port_says_which_norms_stay(weights_file: WeightsMaker, tmp_path: Path) -> None:
-    from porter import printing
-
     weights = weights_file(NARROW, "torchvision", ".pth")
     made = porter.convert(NARROW, "torchvision", "torch", weights=weights, out=tmp_path / "port", check=False)
     assert made.port.record.folded is None and made.record()["folded"] is None

@@ -192,6 +192,16 @@ def test_pads_shows_both_where_they_differ(recipes: Path) -> None:
     assert not any(site.trained for site in pads(VARIANT, "keras", "tf", None, recipes))
 
 
+def test_pads_that_differ_in_their_average_alone_do_not_read_alike() -> None:
+    differing = [site for site in pads("inception_v3", "torchvision", "tf", None, None) if site.trained]
+    assert len(differing) == 9
+    for site in differing:
+        assert site.trained and (site.shipped.source, site.trained.source) == (
+            "same, averaged over full_window",
+            "same, averaged over real_cells",
+        )
+
+
 def test_ports_made_before_there_was_a_choice_are_shipped_ones(recipes: Path, weights: Path, tmp_path: Path) -> None:
     port = convert(recipes, weights, tmp_path / "port", padding="shipped", check=False).port
     record = json.loads((port.folder / "port.json").read_text())

@@ -128,7 +128,7 @@ def _differences(draft: Graph, grafted: Graph, size: tuple[int | None, int | Non
             if site.window != other.window:
                 found.append(f"{node.path}: windows {other.window} where the recipe has {site.window}")
             elif not same_function(site, other.convention, (rows, columns), node.inputs[0] in nonnegative):
-                found.append(f"{node.path}: padding '{other.convention}' where the recipe has '{site.convention}'")
+                found.append(f"{node.path}: padding '{other}' where the recipe has '{site}'")
         if isinstance(mine, BatchNorm) and isinstance(theirs, BatchNorm) and np.float32(mine.epsilon) != np.float32(theirs.epsilon):
             found.append(f"{node.path}: epsilon {theirs.epsilon:g} where the recipe has {mine.epsilon:g}")
         if type(mine) is not type(theirs):

@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from porter.dtypes import Array
-from porter.errors import MappingError
+from porter.dtypes import Array, is_floating
+from porter.errors import FileError, MappingError
 from porter.frameworks import Framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Affine, Graph, channels_of, tensor_shapes
@@ -73,7 +73,7 @@ def read_tensors(fit: Fit, framework: Framework, checkpoint: Checkpoint) -> dict
     """Every tensor of the fitted graph, in canonical axis order, path to role to array.
 
     Raises:
-        MappingError: tensors of another shape than the graph needs.
+        MappingError: tensors of another shape than the graph needs. FileError: one of them is not a number somewhere.
     """
     shapes = tensor_shapes(fit.graph)
     tensors: dict[str, dict[str, Array]] = {}
@@ -88,7 +88,20 @@ def read_tensors(fit: Fit, framework: Framework, checkpoint: Checkpoint) -> dict
         tensors.setdefault(path, {})[role] = array
     if wrong:
         raise MappingError("tensors of another shape: " + some(wrong), where=str(checkpoint.path))
+    _expect_numbers(fit, checkpoint)
     return tensors
+
+
+def _expect_numbers(fit: Fit, checkpoint: Checkpoint) -> None:
+    """A single NaN in the weights makes every logit one. Infinities may be meant: see --allow-overflow."""
+    for name in fit.found.values():
+        array = checkpoint.tensors[name]
+        if is_floating(array) and (lost := int(np.count_nonzero(np.isnan(array)))):
+            raise FileError(
+                f"{lost} of {array.size} values in tensor '{name}' are NaN: the training diverged, or the file is damaged",
+                where=str(checkpoint.path),
+                next="take an earlier checkpoint, or fetch the file again",
+            )
 
 
 def own_checkpoint(fit: Fit, checkpoint: Checkpoint) -> dict[str, Array]:

@@ -89,11 +89,12 @@ def find_head(
     own = rows == zoo_rows and not found and not mapped
     following = [name for name, shape in dense.items() if shape[1] == rows and name != layer.name]
     if following and not own and not mapped:
+        whole = "save the whole model (.keras), or " if checkpoint.framework == "tf" else ""  # torch's would be code
         raise MappingError(
             f"dense layers follow each other ('{layer.name}' with {rows} units, then {some(following)}), and the file does not say "
             "what stands between them",
             where=str(checkpoint.path),
-            next=f"save the whole model (.keras), or say where to stop: --map {layer.name}={graph.output}",
+            next=f"{whole}say where to stop: --map {layer.name}={graph.output}",
         )
     left_out = dense if mapped else following
     after = tuple(

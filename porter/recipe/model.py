@@ -167,6 +167,8 @@ class Recipe:
         Raises:
             UsageError: there is no such variant.
         """
+        if variant == self.architecture and variant not in self.variants:
+            raise UsageError(f"'{variant}' is an architecture, not a variant", next=f"its variants are {', '.join(self.variants)}")
         if variant not in self.variants:
             raise UsageError(f"'{self.architecture}' has no variant '{variant}'", next=hint(variant, self.variants))
         return self.variants[variant]

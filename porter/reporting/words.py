@@ -73,6 +73,8 @@ def warn(contents: Contents) -> list[str]:
     said = []
     if found is not None and found.uncompared:
         said.append(f"Not compared, since the source does not show them: {', '.join(found.uncompared)}.")
+    if found is not None and record.rounding is not None:
+        said.append(f"{record.rounding[0].upper()}{record.rounding[1:]}.")
     if record.input.size is not None:
         said.append("The pads are right at an input of {}×{} alone; the port refuses others.".format(*record.input.size))
     if record.padding == "trained":

@@ -44,10 +44,16 @@ class Shipped:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A comparison in one number type or in both; the last is the most exact. `shipped` where the port has the pads of training."""
+    """A comparison in one number type or in both; the last is the most exact.
+
+    Attributes:
+        shipped: where the port has the pads of training.
+        rounding: see porter.port.Record.
+    """
 
     parities: tuple[Parity, ...]
     shipped: Shipped | None = None
+    rounding: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -76,7 +82,8 @@ class Verdict:
         fields = asdict(self.proof)
         summaries = {parity.dtype: _summary(parity) for parity in self.parities}
         shipped = self.shipped and self.shipped.record()
-        record: dict[str, Any] = _finite({**fields, "ok": self.ok, "dtypes": summaries, "shipped": shipped})
+        own = {"ok": self.ok, "dtypes": summaries, "shipped": shipped, "rounding": self.rounding}
+        record: dict[str, Any] = _finite({**fields, **own})
         return record
 
 
@@ -105,7 +112,8 @@ def check(
         taps = [node.path for node in port.graph.nodes]
         return port.framework.run(models[dtype], batch.astype(np.dtype(dtype)), taps)
 
-    return Verdict(compare(port.plan, source, run, test_batches(port, sizes), dtypes, tolerance))
+    parities = compare(port.plan, source, run, test_batches(port, sizes), dtypes, tolerance)
+    return Verdict(parities, rounding=port.record.rounding)
 
 
 def test_batches(port: Port, sizes: Sequence[tuple[int, int]]) -> list[Array]:

@@ -178,7 +178,7 @@ def _blame(plan: Plan, bad: NodeDistance, shown: Set[str]) -> FirstBad:
     site = site_of(node.op)
     if site is None:
         return FirstBad(bad.path, bad.rel_l2, None, None, None)
-    return FirstBad(bad.path, bad.rel_l2, node.path, str(site.convention), str(plan.realisations[node.path]))
+    return FirstBad(bad.path, bad.rel_l2, node.path, str(site), str(plan.realisations[node.path]))
 
 
 def _suspects(graph: Graph, bad: Node, shown: Set[str]) -> Iterator[Node]:

@@ -49,6 +49,13 @@ def test_a_framework_is_offered_only_where_its_default_zoo_is() -> None:
     assert caught.value.next == "known are keras, slim, tensornets, tf"
 
 
+def test_an_architecture_where_a_variant_goes_lists_its_variants() -> None:
+    """`porter convert resnet_v1 ...`"""
+    with pytest.raises(UsageError, match="'wide_resnet' is an architecture, not a variant") as caught:
+        find_recipe("wide_resnet").zoo("torchvision", "wide_resnet")
+    assert caught.value.next == "its variants are wide_resnet50_2, wide_resnet101_2"
+
+
 def test_published_files_have_names_of_their_own_in_the_cache() -> None:
     """Hugging Face's are all called model.safetensors."""
     files = [file for recipe in all_recipes() for zoo in recipe.zoos.values() for file in zoo.files.values()]

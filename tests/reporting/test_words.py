@@ -62,6 +62,21 @@ def test_warnings_say_what_limits_the_port(tmp_path: Path) -> None:
     assert "The shipped pads were proved against keras." in conclude(contents).sentence
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dtype": "float16"}, "Compared with the weights of both sides rounded to float16"),
+        ({"dtype": "bfloat16", "folded": {"a": "b"}}, "Compared before the port's weights were rounded to bfloat16"),
+    ],
+)
+def test_a_proof_of_half_precision_says_that_it_leaves_the_rounding_out(
+    changes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    assert words in " ".join(warn(contents_of(tmp_path / "port", parity=parity(1e-15), check="passed", **changes)))
+    assert "rounded" not in " ".join(warn(contents_of(tmp_path / "unchecked", **changes)))
+    assert "rounded" not in " ".join(warn(contents_of(tmp_path / "single", parity=parity(1e-15), check="passed")))
+
+
 def parsed(command: str) -> dict[str, Any]:
     """The parameters that porter takes a line for; a word that it does not know is an error."""
     program, name, *arguments = shlex.split(command)

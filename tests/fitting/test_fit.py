@@ -1,0 +1,48 @@
+"""Reading what a fit found: tensors that hold no numbers are refused before anything is computed with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from porter.dtypes import Array, Dtype, storage_type
+from porter.errors import FileError
+from porter.fitting.fit import Fit, read_tensors
+from porter.frameworks import get_framework
+from porter.frameworks.checkpoint import Checkpoint
+from porter.graph import Conv, Graph, Node
+from porter.padding import Convention, Window
+
+FIT = Fit(
+    graph=Graph((Node("conv", Conv(2, Window((1, 1)), Convention()), ("input",)),), 3, "conv"),
+    found={("conv", "kernel"): "conv.weight"},
+    transforms={},
+    options={},
+    ignored={},
+    source_classes=2,
+    own_head=False,
+    background=False,
+    activation=None,
+    taps={},
+)
+
+
+def read(kernel: Array) -> Array:
+    checkpoint = Checkpoint(Path("a.pth"), "torch", "torch", {"conv.weight": kernel})
+    return read_tensors(FIT, get_framework("torch"), checkpoint)["conv"]["kernel"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_tensor_with_a_nan_is_named(dtype: Dtype) -> None:
+    kernel = np.zeros((2, 3, 1, 1), storage_type(dtype))
+    kernel[1, 2] = np.nan
+    with pytest.raises(FileError, match=r"1 of 6 values in tensor 'conv\.weight' are NaN") as caught:
+        read(kernel)
+    assert caught.value.where == "a.pth"
+
+
+def test_infinities_may_be_meant() -> None:
+    kernel = np.full((2, 3, 1, 1), np.inf, np.float32)
+    assert np.isinf(read(kernel)).all()
