@@ -20,7 +20,7 @@ from tests.photo_files import write_photos
 
 PIL = Preprocess("shorter_side", 40, "pil_bilinear", crop=32)
 PROGRAM = """
-import json, sys, time
+import json, signal, sys, time
 from contextlib import closing
 from pathlib import Path
 from porter.data.photos import Bytes, Photo
@@ -29,6 +29,7 @@ from porter.data.preprocess import Preprocess
 paths = sorted(Path(sys.argv[1]).iterdir())
 photos = [Photo(path.name, (0,), Bytes(path)) for path in paths]
 protocol = Preprocess("shorter_side", 40, "pil_bilinear", crop=32)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
 with closing(batches(photos, protocol, crops=1, batch_size=1, workers=2, cache=None)) as found:
     for batch in found:
         print(batch.positions, flush=True)
