@@ -10,7 +10,7 @@ from pathlib import Path
 
 from porter.errors import FileError
 
-DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError, ValueError)
+DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError)
 """Raised for an archive or a member of it that is cut short, damaged or encrypted."""
 
 

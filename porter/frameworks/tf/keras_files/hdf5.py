@@ -60,7 +60,7 @@ def open_hdf5(path: Path, image: bytes | None = None) -> Iterator[Hdf5]:
             whole = image if root.userblock_size == 0 else None
             yield Hdf5(path, root, size, whole)
     # h5py says "damaged" with any of these, by what the C library was doing when it noticed.
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, NotImplementedError, OverflowError, MemoryError) as error:
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
         raise FileError(
             f"this HDF5 file is cut short or damaged: {_first_line(error)}", where=str(path), next="fetch or copy it again"
         ) from None
