@@ -172,7 +172,8 @@ def _limit(dtype: Dtype, own: float, tolerance: float | None) -> float:
 
 
 def _blame(plan: Plan, bad: NodeDistance, shown: Set[str]) -> FirstBad:
-    node = next(_suspects(plan.graph, plan.graph.by_path[bad.path], shown), plan.graph.by_path[bad.path])
+    node = plan.graph.by_path[bad.path]
+    node = next(_suspects(plan.graph, node, shown), node)
     while node.path not in plan.realisations and node.inputs[0] in plan.graph.by_path:
         node = plan.graph.by_path[node.inputs[0]]
     site = site_of(node.op)
