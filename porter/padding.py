@@ -1,8 +1,8 @@
 """The smallest exact way to say a source's padding in a destination framework.
 
-Two ways of padding are the same function when their rows of windows are the same (porter.windows), and otherwise differ but on
-inputs shorter than a window. So nothing below reasons about frameworks case by case: it writes down what the source computes,
-tries the destination's spellings from the simplest to the largest, and takes the first whose windows are equal.
+Two ways of padding are the same function if their rows of windows are equal (porter.windows). If these differ, the two can agree
+only on inputs shorter than a window. So nothing below reasons about frameworks case by case: it writes down what the source
+computes, tries the destination's spellings from the simplest to the largest, and takes the first whose windows are equal.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Capabilities:
         symmetric: pads that are equal on both sides of an axis.
         explicit: any four pads.
         same: TensorFlow's rule, from the input size at run time.
-        half_kernel: a pool's pad may not exceed half its kernel, the dilation not counted.
+        half_kernel: a pool's pad may not exceed half its kernel (without the dilation).
         roundings: how pools may round; convolutions always floor.
         averages: divisors that its average pool knows.
         dynamic: rules that a pad layer can compute at run time.
@@ -105,15 +105,15 @@ class Capabilities:
 class Realisation:
     """The smallest exact way to say a source's convention in a destination framework.
 
-    The layers are, in order: the pad layer `front`, if any; the windowed layer with `native`, which pads nothing itself behind a
-    `front`; for an average with `counted`, a division by the same layers run over a mask; with `subsample`, every stride-th
+    The layers are, in order: the pad layer `front`, if any; the windowed layer with `native`, which pads nothing itself if there
+    is a `front`; for an average with `counted`, a division by the same layers run over a mask; with `subsample`, every stride-th
     cell of a layer run at stride 1.
 
     Attributes:
         native: what the destination's own layer is given.
         front: the pad layer before it.
-        counted: how much of `front` holds cells that the source's average counts; the mask is one over the input and there,
-            zero over the rest of `front`.
+        counted: how much of `front` holds cells that the source's average counts; the mask is one over the input and over these
+            cells, and zero over the rest of `front`.
         subsample: the layer runs at stride 1 and keeps every stride-th cell.
         every_size: exact at every input size, not only at the one asked for.
         why: one line for the reader.
@@ -147,7 +147,7 @@ class Realisation:
 def realised_row(realisation: Realisation, window: Window, axis: int, size: int) -> Row:
     """The windows that a realisation gives along one axis, in the coordinates of its input.
 
-    `subsample` changes none: every stride-th window at stride 1 is a window at that stride.
+    `subsample` does not change them: every stride-th window at stride 1 is a window at that stride.
     """
     front = realisation.front
     if front is None:
@@ -162,12 +162,12 @@ def realised_row(realisation: Realisation, window: Window, axis: int, size: int)
 def realise(site: Site, size: Size, capabilities: Capabilities, nonnegative: bool = False) -> Realisation:
     """The smallest exact realisation of a padding site in a destination framework.
 
-    One that is exact at every size comes first, so that a port is not tied to a size without need; a pad layer that computes
-    its size at run time is spared where the size is known.
+    A realisation that is exact at every size comes first, so that a port is not tied to one size without need. If the size is
+    known, a pad layer with fixed pads is preferred to one that computes its pads at run time.
 
     Args:
         site: the layer and its source's convention.
-        size: rows and columns of its input; with a None among them, exact at every size.
+        size: rows and columns of its input; if one is None, the realisation is exact at every size.
         capabilities: what the destination's own layers can express.
         nonnegative: the input is provably >= 0 (after a ReLU), so that a zero stands for -inf in a max pool.
 
@@ -202,15 +202,15 @@ def _smallest(site: Site, size: Size, capabilities: Capabilities, nonnegative: b
 
 
 def _source_rows(site: Site, axis: int, size: int | None) -> Rows:
-    """The source's rows at the sizes that stand for `size`, without those at which it computes nothing."""
+    """The source's rows at the sizes that stand for `size`, without the sizes at which it computes nothing."""
     rows = [(n, row(site.convention, site.window, axis, n)) for n in sizes_to_try(site.window, axis, size)]
     return [(n, found) for n, found in rows if found.count and not _has_void(site, found)]
 
 
 def _has_void(site: Site, found: Row) -> bool:
-    """Whether a pool has a window without a number: an average of no cells, or a maximum of pads alone that take no part.
+    """Whether a pool has a window without a number: an average of no cells, or a maximum over pads only, which take no part.
 
-    There torch gives -inf and TensorFlow the lowest finite number.
+    For such a maximum torch gives -inf and TensorFlow the lowest finite number.
     """
     if site.kind == "avg_pool":
         return 0 in found.divisors
@@ -223,7 +223,7 @@ def _refuse_undefined(site: Site, axis: int, size: int | None) -> None:
     cells, along = site.window.extent(axis), ("rows", "columns")[axis]
     if size is not None and count_windows(site.convention, site.window, axis, size) == 0:
         raise PaddingError(f"no window of {cells} {along} fits into an input of {size}, padded '{site.convention}'")
-    raise PaddingError(f"windows of {cells} {along}, padded '{site.convention}', have one over pads alone, which gives no number")
+    raise PaddingError(f"windows of {cells} {along}, padded '{site.convention}', have one over pads only, which gives no number")
 
 
 def same_function(site: Site, convention: Convention, size: Size, nonnegative: bool = False) -> bool:
@@ -250,7 +250,7 @@ def _same_row(kind: SiteKind, wanted: Row, found: Row, nonnegative: bool) -> boo
 
 
 def _candidates(site: Site, sources: list[Rows], capabilities: Capabilities, nonnegative: bool) -> Iterator[Realisation]:
-    """The destination's spellings, from the smallest to the largest; which of them are exact is for the caller to see."""
+    """The destination's spellings, from the smallest to the largest; the caller finds out which of them are exact."""
     window, convention = site.window, site.convention
     pads = _constant_pads(window, sources)
     strided_and_dilated = site.kind == "conv" and max(window.stride) > 1 and max(window.dilation) > 1
@@ -258,7 +258,7 @@ def _candidates(site: Site, sources: list[Rows], capabilities: Capabilities, non
     if not subsample:
         yield from map(Realisation, _natives(site, pads, capabilities))
 
-    # A pad layer ahead of an unpadded one. Its pads count as input, so an average over it divides by the full window.
+    # A pad layer before an unpadded layer. Its pads count as input, so an average over it divides by the full window.
     bare = Convention()
     fill = convention.fill if site.kind == "max_pool" else 0.0
     fill = 0.0 if nonnegative and fill == LOWEST else fill
@@ -299,10 +299,10 @@ def _natives(site: Site, constant: Pads | None, capabilities: Capabilities) -> I
 
 
 def _constant_pads(window: Window, sources: list[Rows]) -> Pads | None:
-    """The least pads that the source's windows need at these sizes; None where the first window moves with the size.
+    """The smallest pads that the source's windows need at these sizes; None where the first window moves with the size.
 
-    If any constant pads in front of an unpadded, floored layer are exact, these are: a larger one behind the input could only
-    add windows.
+    If any constant pads before an unpadded, floored layer are exact, these are: a larger pad after the input can only add
+    windows.
     """
     found: list[int] = []
     for axis, rows in enumerate(sources):
@@ -326,7 +326,7 @@ def _why(site: Site, found: Realisation, capabilities: Capabilities) -> str:
         reason = "the destination cannot stride and dilate at once: it runs at stride 1 and keeps every stride-th cell"
     fill = found.native.fill if found.front is None else found.front.fill
     if site.kind == "max_pool" and fill != site.convention.fill and _reads_pads(site):
-        reason += "; zero and -inf are alike here, since the input is never negative"
+        reason += "; zero and -inf are alike here, because the input is never negative"
     return reason
 
 
@@ -365,17 +365,17 @@ def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
             "same": "SAME puts the odd cell at the bottom and right",
             "same_lower": "SAME_LOWER puts the odd cell at the top and left",
         }
-        return f"{sides.get(convention.rule, 'the source pads its sides unlike')}; the destination pads both sides alike"
+        return f"{sides.get(convention.rule, 'the source pads its two sides differently')}; the destination pads both sides alike"
     if site.kind == "max_pool" and convention.fill != LOWEST:
         return takes_part
     if site.kind != "conv" and capabilities.half_kernel:
-        return "the destination's pools take no pad beyond half their window"
+        return "the destination's pools take no pad larger than half their window"
     return "the destination's own pads read other cells"
 
 
 def _no_exact_form(site: Site, size: Size) -> PaddingError:
-    # Constant pads follow every other rule at every size: rounding up adds at most stride - 1 cells behind the input, and leaving
-    # out a window that starts there takes away as many at all sizes.
+    # Constant pads can follow every other rule at every size: rounding up adds at most stride - 1 cells after the input, and a
+    # dropped window takes away the same number at all sizes.
     window, convention = site.window, site.convention
     rows, columns = ("any" if n is None else n for n in size)
     return PaddingError(

@@ -1,11 +1,11 @@
 """How frameworks pad windowed layers: the conventions, and the windows that each of them gives.
 
-Everything happens along one axis at a time. There a windowed layer is a row of windows: where the first one starts, how many
-there are, and, for an average, what each is divided by.
+Everything happens along one axis at a time. Along an axis a windowed layer is a row of windows: where the first one starts, how
+many there are, and, for an average, what each is divided by.
 
-A row depends on the input size in a way that a few sizes show. From an input as long as one window on, the windows that reach
-past its beginning and those that reach past its end are different ones; a stride more of input adds one window between them and
-changes nothing else. So what holds at every size below extent + stride holds at every size.
+A few sizes show how a row depends on the input size. If the input is at least as long as one window, the windows that reach past
+its beginning are not the ones that reach past its end; one stride more of input adds one window between them and changes nothing
+else. So what holds at every size below extent + stride holds at every size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Size = tuple[int | None, int | None]
 
 LOWEST = float("-inf")
 LARGEST = 1024
-"""Bound of a window's extent, a stride and a pad: recipes and ports come from strangers, and the arithmetic walks over cells."""
+"""The largest extent of a window, stride and pad: recipes and ports come from strangers, and the arithmetic loops over cells."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Window:
             raise PaddingError(f"a window of {self.extent(0)}x{self.extent(1)} cells is beyond {LARGEST}")
 
     def extent(self, axis: int) -> int:
-        """Cells from a window's first to its last, holes of the dilation included."""
+        """Cells from a window's first to its last, with the holes of the dilation."""
         return (self.kernel[axis] - 1) * self.dilation[axis] + 1
 
 
@@ -59,8 +59,8 @@ class Convention:
         rule: `valid`; `same` (TensorFlow: from the input size, the odd cell at the end); `same_lower` (ONNX: the odd cell
             first); `cntk` (CNTK's autopadding: (k-1)//2 first at every size); `explicit` (`pads`).
         pads: top, bottom, left, right; all zero unless the rule is `explicit`.
-        fill: what every cell outside the input holds for a max pool: -inf where pads take no part, 0 where a pad layer stands
-            before the pool (or what else that holds). A convolution and an average see zeros, whatever this says.
+        fill: what every cell outside the input holds for a max pool: -inf where pads take no part, 0 (or another number) where
+            a pad layer stands before the pool. A convolution and an average see zeros, whatever this says.
         average: what an average divides by: the cells of the window that are input (`real_cells`), all k*k (`full_window`), or
             those inside the padded extent (`clipped_window`: Caffe; torch and MXNet where they count pads).
         rounding: how the number of windows rounds, where the rule leaves it open (`valid`, `explicit`): `floor`; `ceil` (torch,
@@ -88,7 +88,7 @@ class Convention:
 
     @property
     def rounds(self) -> Rounding:
-        """The rounding that counts: rules that read the input size say themselves how many windows there are."""
+        """The rounding in effect: the rules that read the input size define how many windows there are."""
         return self.rounding if self.rule in ("valid", "explicit") else "floor"
 
     def __str__(self) -> str:
@@ -120,7 +120,7 @@ class Row:
     Attributes:
         start: the first window's first cell; cell 0 is the first of the input, so a pad before it is negative.
         count: how many windows there are.
-        fills: what the cells outside the input hold that some window reads; empty where every window stays inside.
+        fills: what the cells outside the input that some window reads hold; empty where every window stays inside.
         divisors: what an average divides by, for each window that reaches outside the input; it is the kernel in all others.
         lonely: some window reads no input cell at all.
     """
@@ -135,9 +135,8 @@ class Row:
 def pad_amounts(convention: Convention, window: Window, axis: int, size: int) -> tuple[int, int]:
     """Cells added before and after an axis of `size` cells.
 
-    `same` is TensorFlow's arithmetic (tf.nn's notes on padding), `same_lower` ONNX's auto_pad SAME_LOWER. `cntk` keeps (k-1)//2
-    before at every size; the k//2 after are the most that its ceil(size / stride) windows read, so that nothing depends on
-    the size.
+    `same` is TensorFlow's arithmetic (tf.nn's notes on padding), `same_lower` is ONNX's auto_pad SAME_LOWER. `cntk` keeps (k-1)//2
+    before at every size; the k//2 after are the most that its ceil(size / stride) windows read, so nothing depends on the size.
     """
     extent, stride = window.extent(axis), window.stride[axis]
     if convention.rule == "explicit":
@@ -152,7 +151,7 @@ def pad_amounts(convention: Convention, window: Window, axis: int, size: int) ->
 
 
 def count_windows(convention: Convention, window: Window, axis: int, size: int) -> int:
-    """Windows along an axis of `size` cells: the size of the output, 0 where the window does not fit."""
+    """The number of windows along an axis of `size` cells: the size of the output, 0 where the window does not fit."""
     before, after = pad_amounts(convention, window, axis, size)
     stride = window.stride[axis]
     spare = size + before + after - window.extent(axis)
@@ -201,7 +200,7 @@ def _taps_within(first: int, kernel: int, dilation: int, low: int, high: int) ->
 
 
 def sizes_to_try(window: Window, axis: int, size: int | None) -> Iterable[int]:
-    """Sizes that stand for `size`, or, where it is None, for every size."""
+    """Sizes that stand for `size`, or for every size if it is None."""
     extent, stride = window.extent(axis), window.stride[axis]
     if size is None:
         return range(1, extent + stride)

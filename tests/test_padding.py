@@ -227,7 +227,7 @@ UNDEFINED, NO_DILATED_POOL, MOVING = "undefined", "no dilated pool", "depends on
 def reason_of(error: PaddingError) -> str:
     phrases = {
         "fits into an input": UNDEFINED,
-        "over pads alone": UNDEFINED,
+        "over pads only": UNDEFINED,
         "has no dilated": NO_DILATED_POOL,
         "depends on the input size": MOVING,
     }
@@ -422,7 +422,7 @@ def test_what_the_table_of_pads_says() -> None:
     assert why("conv", Convention(), None, TORCH) == "valid: no window reaches past the input"
     zeros = "pads of 0 take part in the source's pool, the destination's own do not"
     assert why("max_pool", one, None, TORCH) == f"pad 1 with 0, then valid: {zeros}"
-    alike = "the destination does the same; zero and -inf are alike here, since the input is never negative"
+    alike = "the destination does the same; zero and -inf are alike here, because the input is never negative"
     assert why("max_pool", one, None, TORCH, nonnegative=True) == f"1, -inf: {alike}"
     assert why("avg_pool", one, None, TORCH) == "1: the destination does the same; its average leaves pads out"
     counted = Convention("explicit", (1, 1, 1, 1), average="full_window")
@@ -447,7 +447,7 @@ def test_a_refusal_says_what_is_missing_and_what_to_do() -> None:
     assert str(realise(wider, (None, None), TORCH)) == "1"  # its first window is at -1 at every size, unlike SAME's
     with pytest.raises(PaddingError, match="no window of 3 columns fits into an input of 2"):
         realise(Site("conv", Window((3, 3)), Convention()), (5, 2), TORCH)
-    with pytest.raises(PaddingError, match="one over pads alone, which gives no number"):
+    with pytest.raises(PaddingError, match="one over pads only, which gives no number"):
         realise(Site("avg_pool", Window((1, 1)), Convention("explicit", (1, 1, 1, 1))), (None, None), TORCH)
     with pytest.raises(PaddingError, match="no dilated max_pool"):
         realise(Site("max_pool", Window((3, 3), dilation=(2, 1)), Convention()), (9, 9), KERAS)
@@ -460,7 +460,7 @@ def test_windows_over_pads_alone() -> None:
     for nonnegative in (False, True):
         found = realise(Site("max_pool", window, zeros), (None, None), TORCH, nonnegative)
         assert found.front == Front("explicit", (1, 1, 1, 1), 0.0)
-    with pytest.raises(PaddingError, match="over pads alone"):
+    with pytest.raises(PaddingError, match="over pads only"):
         realise(Site("max_pool", window, replace(zeros, fill=LOWEST)), (None, None), TORCH)
 
 

@@ -1,6 +1,6 @@
 """Parquet files of photos as Hugging Face's datasets library writes them: a column `image` of bytes and path, and `label`.
 
-Tested on generated files, with the metadata that library writes; never on a real download.
+Tested only on generated files, with the metadata that this library writes.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 IMAGE, PATH, LABEL = "image", "image.path", "label"
 _BYTES, _TEXT, _FIXED = "BYTE_ARRAY", "UTF8", "FIXED_LEN_BYTE_ARRAY"
-"""Of the types of columns: of a fixed length, which is any, pyarrow makes every row's own, though the file may have one."""
+"""Types of columns. Fixed-length columns are refused: pyarrow allocates every row, even if the file stores one value for all."""
 _MAX_ROW_GROUP = 1 << 30
 """Bytes that a worker keeps in memory; the datasets library writes 100 photos to a row group, some 12 MB."""
 _MAX_ROWS = 2_000_000
-"""Of one file: a few kilobytes can hold a thousand million empty rows. ImageNet has 1.4 million photos, in hundreds of files."""
+"""Of one file: a few kilobytes can declare 10**9 empty rows. ImageNet has 1.4 million photos, in hundreds of files."""
 _MAX_TEXT = 256 << 20
-"""Bytes of the labels and file names of one file, a text that many rows share counted once: 134 for each of _MAX_ROWS."""
+"""Bytes of the labels and file names of one file: 134 for each of _MAX_ROWS. A text that many rows share counts once."""
 _MAX_NAME = 4096
-"""Characters of one label or file name; Linux has no longer path."""
+"""Characters of one label or file name: the longest path on Linux."""
 
 
 class Row(NamedTuple):
-    """A photo's row. `path` is the file name it once had, and may be None as the label may."""
+    """A photo's row. `path` is the file name that it once had; it and the label may be None."""
 
     row_group: int
     row: int
@@ -54,10 +54,10 @@ def is_parquet(path: Path) -> bool:
 
 
 def read_table(path: Path) -> Table:
-    """Every row but for its photo.
+    """Every row without its photo.
 
     Raises:
-        FileError: no Parquet file, a broken one, one without these columns, or one beyond _MAX_ROWS, _MAX_TEXT or _MAX_NAME.
+        FileError: it is no Parquet file, broken, lacks these columns, or exceeds _MAX_ROWS, _MAX_TEXT or _MAX_NAME.
         MissingFramework: pyarrow is not installed.
     """
     with _opened(path) as file:
@@ -83,14 +83,14 @@ def read_table(path: Path) -> Table:
 
 
 def _stored(file: ParquetFile, names: Sequence[str]) -> int:
-    """The bytes of some columns once unpacked, by the file's own account."""
+    """The unpacked bytes of some columns, as the file declares them."""
     groups = (file.metadata.row_group(index) for index in range(file.num_row_groups))
     columns = (group.column(index) for group in groups for index in range(group.num_columns))
     return sum(column.total_uncompressed_size for column in columns if column.path_in_schema in names)
 
 
 def _values(column: Any, path: Path) -> list[Any]:
-    """A column's values; a text that many rows share is one object, as it stands once in the file."""
+    """A column's values. A text that many rows share is one object, as in the file."""
     found: list[Any] = []
     for chunk in column.chunks:
         if not hasattr(chunk, "dictionary"):
@@ -104,10 +104,10 @@ def _values(column: Any, path: Path) -> list[Any]:
 
 
 def read_cell(path: Path, row_group: int, row: int) -> bytes:
-    """A photo. Its row group stays in memory for the next one, which a worker takes from the same group.
+    """A photo. Its row group stays in memory, because a worker takes the next photo from the same group.
 
     Raises:
-        FileError: no such row, one without bytes, or as `read_table`.
+        FileError: there is no such row, it has no bytes, or as `read_table`.
         MissingFramework: pyarrow is not installed.
     """
     try:
@@ -124,7 +124,7 @@ def read_cell(path: Path, row_group: int, row: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def _row_group(path: Path, changed: int, index: int) -> Any:
-    """The photos of a row group, an Arrow array. `changed` keeps an overwritten file from being taken for the one before."""
+    """The photos of a row group, an Arrow array. `changed` makes an overwritten file another entry of the cache."""
     with _opened(path) as file:
         if not 0 <= index < file.num_row_groups:
             raise FileError(f"it has {file.num_row_groups} row groups, not {index + 1}", where=str(path))
@@ -134,7 +134,7 @@ def _row_group(path: Path, changed: int, index: int) -> Any:
         column = _bytes_column(_columns(file))
         if column is None:
             raise FileError(f"it has no column '{IMAGE}' of bytes", where=str(path))
-    # A row group's size is that of what the file stores: one large photo may stand in it for any number of rows.
+    # A row group's size is what the file stores: one large photo may be stored once for any number of rows.
     with _opened(path, shared=[column]) as file:
         return file.read_row_group(index, columns=[column], use_threads=False)[IMAGE]
 
@@ -154,7 +154,7 @@ def _text(value: object) -> str | None:
 
 
 def _class_names(file: ParquetFile) -> tuple[str, ...] | None:
-    """From the metadata that the datasets library leaves in the schema: {"info": {"features": {"label": {"names": [...]}}}}."""
+    """From the metadata that the datasets library writes into the schema: {"info": {"features": {"label": {"names": [...]}}}}."""
     raw = (file.schema_arrow.metadata or {}).get(b"huggingface")
     try:
         names = json.loads(raw)["info"]["features"][LABEL]["names"] if raw else None
@@ -165,13 +165,13 @@ def _class_names(file: ParquetFile) -> tuple[str, ...] | None:
 
 @contextmanager
 def _opened(path: Path, shared: Sequence[str] = ()) -> Iterator[ParquetFile]:
-    """`shared` are columns in which a value that many rows have is kept once."""
+    """In the columns `shared`, a value that many rows have is kept once."""
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
         raise MissingFramework(f"Parquet files are read by pyarrow: {error}", next="pip install 'zoo-porter[data]'") from None
-    # pyarrow answers two columns of one name with a KeyError.
+    # pyarrow raises a KeyError for two columns of one name.
     try:
         # Without threads: there are as many workers as cores.
         with parquet.ParquetFile(path, pre_buffer=False, read_dictionary=list(shared)) as file:

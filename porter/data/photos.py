@@ -1,4 +1,4 @@
-"""Labelled photos, wherever their bytes lie: what the layouts of a data set are read into."""
+"""Labelled photos, wherever they are stored: the common form of all layouts of data sets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Photo:
 
 @dataclass(frozen=True)
 class Failure:
-    """A photo that could not be scored, and why. It counts among the images, as one that was not recognised."""
+    """A photo that could not be scored, and why. It counts as an image, with a wrong answer."""
 
     name: str
     why: str
@@ -57,12 +57,12 @@ class PhotoSet:
 
     Attributes:
         layout: what it was recognised as, such as `class folders`.
-        photos: in an order that depends on nothing but the data set.
+        photos: in an order that depends only on the data set.
         failed: photos that cannot be scored for reasons seen before they are opened: no label, an unknown class.
         excluded: photos that its labels leave out on purpose (ReaL has none for some), which do not count.
         validation: whether it is the whole of ImageNet's validation set, all 50,000 photos of it.
-        limit: how many photos were asked for, where the data set has more; None where these are all.
-        labels: the file of labels that was used in place of the data set's own.
+        limit: how many photos were asked for, if the data set has more; None if these are all.
+        labels: the file of labels that was used instead of the data set's own.
     """
 
     path: Path

@@ -33,7 +33,7 @@ Interpolation = Literal["pil_bilinear", "pil_bicubic", "opencv_cubic", "tf1_bili
 Channels = Literal["rgb", "bgr"]
 Triple = tuple[float, float, float]
 
-# Containers whose decoders are Pillow's own or a codec's; EPS, which runs Ghostscript, is not among them.
+# Containers whose decoders are Pillow's own or a codec's. EPS is left out: Pillow runs Ghostscript for it.
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 _MAX_RESIZED_PIXELS = 1 << 25
 
@@ -95,20 +95,20 @@ class Preprocess:
 
 
 def open_image(source: Path | bytes | BinaryIO) -> Image:
-    """A photograph, in a file or in memory, as 8-bit RGB.
+    """A photo, in a file or in memory, as 8-bit RGB.
 
     Grey and palette images are expanded, CMYK is converted, 16-bit values keep their high byte (as libpng's strip_16 does for
-    TensorFlow and OpenCV), alpha is dropped as torchvision's loader and tf.io.decode_image(channels=3) drop it.
+    TensorFlow and OpenCV), and alpha is dropped (as torchvision's loader and tf.io.decode_image(channels=3) do).
 
     The EXIF orientation is not applied. torchvision's loader (Image.open(...).convert("RGB")) and TensorFlow's decoders ignore it,
-    and their figures were measured so; cv2.imread, which the Keras table's protocol used, has applied it since OpenCV 3.1.
+    and their figures were measured without it; cv2.imread, which the Keras table's protocol used, applies it since OpenCV 3.1.
 
     JPEGs are decoded as torchvision and OpenCV decode them, with libjpeg's accurate transform. tf.io.decode_jpeg gives the same
     bytes with dct_method="INTEGER_ACCURATE"; its default, which slim's figures were measured with, is faster and differs by a
     few levels, in our 20 photos by up to 19.
 
     Raises:
-        FileError: no such file, no image of a known format, a broken one, or one of more pixels than Pillow takes for safe.
+        FileError: there is no such file, it is no image of a known format, it is broken, or it has too many pixels.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -126,7 +126,7 @@ def open_image(source: Path | bytes | BinaryIO) -> Image:
         raise FileError(message, where=where, next="check the file") from None
     except OSError as error:
         raise FileError(f"cannot be read as an image: {error}", where=where, next="check the file") from None
-    except Exception as error:  # Pillow's plugins let through whatever they trip over: struct.error, SyntaxError, zlib.error, ...
+    except Exception as error:  # Pillow's plugins raise many kinds: struct.error, SyntaxError, zlib.error, ...
         raise FileError(f"a broken image: {error!r}", where=where, next="check the file") from None
 
 
@@ -158,7 +158,7 @@ def prepare(image: Image, protocol: Preprocess) -> NDArray[np.float32]:
 def resized(image: Image, protocol: Preprocess) -> Pixels:
     """Rows x columns x RGB before the crop: bytes as the resampling gives them; for `tf1_bilinear` floats, already divided.
 
-    Nothing of the protocol counts but its `geometry`.
+    Only the `geometry` of the protocol matters.
 
     Raises:
         FileError: as `prepare`.
@@ -192,8 +192,8 @@ def centre_crop(pixels: Pixels, protocol: Preprocess) -> Pixels:
 def ten_crops(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
     """Centre, top left, top right, bottom left, bottom right, then the same mirrored, as views.
 
-    torchvision's TenCrop mirrors the image and crops it, so that its sixth crop is the mirrored image's centre; TensorNets mirrors
-    the crops. Where the centre lies between two columns, these are a column apart.
+    torchvision's TenCrop mirrors the image and crops it, so its sixth crop is the mirrored image's centre; TensorNets mirrors the
+    crops. If the centre lies between two columns, the two differ by one column.
 
     Raises:
         UsageError: the protocol does not crop.
@@ -212,7 +212,7 @@ def ten_crops(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
 
 
 def _mirrored(pixels: Pixels) -> Pixels:
-    """Left to right, as a copy; channel by channel, numpy copies backwards five times as fast as pixel by pixel."""
+    """Left to right, as a copy; numpy copies backwards five times as fast channel by channel as pixel by pixel."""
     import numpy as np
 
     result = np.empty_like(pixels)
@@ -246,7 +246,7 @@ def _cut(pixels: Pixels, top: int, left: int, side: int) -> Pixels:
 
 
 def _central_box(width: int, height: int, fraction: float) -> tuple[int, int, int, int]:
-    """Left, top, right, bottom as tf.image.central_crop rounds them: the offset is cut off and taken from both sides."""
+    """Left, top, right, bottom as tf.image.central_crop rounds them: the offset is rounded down and taken from both sides."""
     left, top = int((width - width * fraction) / 2), int((height - height * fraction) / 2)
     return left, top, width - left, height - top
 

@@ -1,4 +1,4 @@
-"""The bytes of a photo, from wherever it lies."""
+"""The bytes of a photo, wherever it is stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read_bytes(place: Bytes | Cell) -> bytes:
 
     Raises:
         FileError: it cannot be read, is no regular file, ends early, or has more than MAX_BYTES.
-        MissingFramework: a Parquet file without pyarrow.
+        MissingFramework: the photo is in a Parquet file, and pyarrow is not installed.
     """
     if isinstance(place, Cell):
         content = read_cell(place.path, place.row_group, place.row)

@@ -11,9 +11,9 @@ _COEFFICIENT_BITS = 11
 def opencv_cubic(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
     """cv2.resize with INTER_CUBIC of H x W x C bytes: a = -0.75, half-pixel centres, no antialiasing, edges repeated.
 
-    The integer arithmetic of OpenCV's resize.cpp: weights of 11 bits, no rounding between the passes, one at the end. OpenCV's
-    vector code takes the second pass in float: one value in 100,000 differs, by one level. Its builds for Intel hand the work
-    to IPP, which rounds no weight: one value in 23 differs, by one level.
+    This is the integer arithmetic of OpenCV's resize.cpp: weights of 11 bits, no rounding between the passes, one at the end.
+    OpenCV's vector code computes the second pass in float: one value in 100,000 differs, by one level. Its builds for Intel use
+    IPP, which does not round weights: one value in 23 differs, by one level.
     """
     horizontal, vertical = _cubic_taps(pixels.shape[1], columns), _cubic_taps(pixels.shape[0], rows)
     wide = _weigh(pixels.astype(np.int32), *horizontal, axis=1)
@@ -54,8 +54,8 @@ def _weigh(values: NDArray[np.int32], cells: NDArray[np.intp], weights: NDArray[
 def tf1_bilinear(values: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:
     """tf.compat.v1.image.resize_bilinear(align_corners=False, half_pixel_centers=False) of H x W x C floats.
 
-    Cell i of the result lies at i * (size / target) of the source, so that the picture shifts up and left by up to half a cell;
-    nothing is antialiased. The order of operations is that of resize_bilinear_op.cc, in float32: across, then down.
+    Cell i of the result lies at i * (size / target) of the source, so the picture shifts up and left by up to half a cell. There is
+    no antialiasing. The order of operations is that of resize_bilinear_op.cc, in float32: across, then down.
     """
     top, bottom, down = _linear_taps(values.shape[0], rows)
     used, places = np.unique([top, bottom], return_inverse=True)

@@ -123,7 +123,7 @@ def _tar_members(archive: Path, member: str) -> Iterator[tuple[str, int, IO[byte
 
 
 class _Bounded:
-    """A stream that neither gives much at once (a header may claim any length) nor goes on for ever when decompressed."""
+    """A stream that gives little at once (a header may claim any length) and ends after MAX_BYTES when it is decompressed."""
 
     def __init__(self, stream: io.BufferedIOBase) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""Downloads over http(s) that continue where they were cut, stay within bounds and never leave https."""
+"""Downloads over http(s): an interrupted one is continued, sizes are bounded, and https never redirects to http."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener, url2pathn
 from porter.errors import DownloadError, FileError
 
 MAX_BYTES = 4 << 30
-"""No published file of a vision model comes near it (the largest known are below 1 GiB)."""
+"""All known published files of vision models are below 1 GiB."""
 
 ATTEMPTS = 4
 BACKOFF_S = 1.0
@@ -45,10 +45,10 @@ class _SafeRedirects(HTTPRedirectHandler):
 
 
 def copy_or_download(location: str, partial: Path) -> None:
-    """Fetches a path, a file:// or an http(s):// address to `partial`; an http download that was cut is continued.
+    """Copies a path, a file:// or an http(s):// address to `partial`; an interrupted http download is continued.
 
     Raises:
-        DownloadError: it cannot be had from there, or is larger than the disk or `MAX_BYTES` allow.
+        DownloadError: it could not be obtained from there, or is larger than the disk or `MAX_BYTES` allow.
         FileError: `partial` cannot be written.
     """
     address = urlsplit(location)
@@ -69,7 +69,7 @@ def discard(partial: Path) -> None:
 
 
 def require_room(size: int, folder: Path, where: str) -> None:
-    """Refuses to begin what cannot end well.
+    """Refuses a file that is too large before anything is written.
 
     Raises:
         DownloadError: `size` bytes exceed `MAX_BYTES` or the free disk under `folder`.
@@ -103,7 +103,7 @@ def _download(url: str, partial: Path) -> None:
             _attempt(url, partial)
             return
         except _Interrupted as error:
-            failures = 1 if _size(partial) > furthest else failures + 1  # a connection that is cut often still gets there
+            failures = 1 if _size(partial) > furthest else failures + 1  # an attempt that made progress starts the count again
             furthest = max(furthest, _size(partial))
             if failures == ATTEMPTS:
                 raise DownloadError(f"{error} ({ATTEMPTS} attempts)", where=url) from None
@@ -111,7 +111,7 @@ def _download(url: str, partial: Path) -> None:
 
 
 def _attempt(url: str, partial: Path) -> None:
-    # Content codings are declined, or the bytes on disk would not be the file whose digest is published.
+    # Content codings are declined: otherwise the bytes on disk would not be the file whose digest is published.
     request = Request(url, headers={"User-Agent": "porter", "Accept-Encoding": "identity"})
     validator = _validator(partial, url)
     offset = _size(partial) if validator else 0
@@ -123,7 +123,7 @@ def _attempt(url: str, partial: Path) -> None:
             _receive(response, url, partial, offset)
     except HTTPError as error:
         error.close()
-        if error.code == 416:  # what was begun is no beginning of what is there now
+        if error.code == 416:  # the file there has changed, and what was downloaded is no part of it
             discard(partial)
         if error.code in {416, *_TRANSIENT_STATUS} or error.code >= 500:
             raise _Interrupted(f"the server answers {error.code} {error.reason}") from None
@@ -161,7 +161,7 @@ def _receive(response: HTTPResponse, url: str, partial: Path, offset: int) -> No
 
 @contextmanager
 def _writing(partial: Path, mode: str, url: str, response: HTTPResponse) -> Iterator[Callable[[bytes], None]]:
-    """A write to `partial` whose failures are the disk's, not the connection's, to report."""
+    """A write to `partial` whose failures are reported as the disk's, not as the connection's."""
 
     def write(chunk: bytes) -> None:
         try:
@@ -181,7 +181,7 @@ def _writing(partial: Path, mode: str, url: str, response: HTTPResponse) -> Iter
 
 
 def _strong_validator(response: HTTPResponse) -> str | None:
-    """What If-Range may name (RFC 9110, 13.1.5): a strong ETag, else the date of the last change."""
+    """What If-Range may name (RFC 9110, 13.1.5): a strong ETag, otherwise the date of the last change."""
     tag = response.headers.get("ETag")
     return tag if tag and tag.startswith('"') else response.headers.get("Last-Modified")
 

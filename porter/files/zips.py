@@ -1,4 +1,4 @@
-"""Zip archives, and what Python's reader answers damaged ones with."""
+"""Zip archives, and the errors of Python's reader for damaged ones."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, Valu
 
 @contextmanager
 def open_zip(path: Path, what: str) -> Iterator[zipfile.ZipFile]:
-    """An archive to read members from; `what` it is stands in messages, such as `.npz archive`.
+    """An archive to read members from; messages call it `what`, such as `.npz archive`.
 
     Raises:
-        FileError: it is damaged or encrypted; also for a member that proves to be so inside the `with`. Or a member is neither
-            stored nor deflated: the readers of other codecs have errors of their own, and no framework writes these.
+        FileError: the archive, or a member read inside the `with`, is damaged or encrypted; or a member is neither stored nor
+            deflated: no framework writes other codecs, and their readers have errors of their own.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
                 if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    message = f"'{member.filename}' in this {what} is compressed in another way than zip's own"
+                    message = f"'{member.filename}' in this {what} is neither stored nor deflated"
                     raise FileError(message, where=str(path), next="save it again")
             yield archive
     except DAMAGED as error:

@@ -108,7 +108,7 @@ def test_another_digest_is_refused_and_nothing_stays(server: Server, cache: Path
     with pytest.raises(ChecksumError, match=f"published is {expected}") as caught:
         fetch(WeightsFile("weights.h5", server.url, **pin))
     assert caught.value.status == 1
-    assert "fetch again" in (caught.value.next or "")
+    assert "fetch it again" in (caught.value.next or "")
     assert left_over(cache) == set()
     server.files["/weights.h5"] = CONTENT
     assert fetch(WeightsFile("weights.h5", server.url, **pin)).sha256 == SHA256
@@ -120,13 +120,13 @@ def test_without_a_published_digest_the_first_sight_counts(server: Server, cache
     assert "no checksum is published" in warning
     assert SHA256 in warning
     (cache / "weights.h5").write_bytes(OTHER)
-    with pytest.raises(ChecksumError, match=f"at first sight it was {SHA256}"):
+    with pytest.raises(ChecksumError, match=f"that of the first download was {SHA256}"):
         fetch(source)
     assert not (cache / "weights.h5").exists()
     assert fetch(source).sha256 == SHA256
     server.files["/weights.h5"] = OTHER
     (cache / "weights.h5").unlink()
-    with pytest.raises(ChecksumError, match="first sight") as caught:
+    with pytest.raises(ChecksumError, match="first download") as caught:
         fetch(source)
     assert str(cache / "weights.h5.json") in (caught.value.next or "")
     (cache / "weights.h5.json").unlink()

@@ -1,6 +1,6 @@
-"""Data sets of labelled photos as people have them, told apart by what is in them. docs/data.md lists the layouts.
+"""Data sets of labelled photos as people have them, recognised by what is in them. docs/data.md lists the layouts.
 
-Photos that cannot be scored are named and counted, never dropped; what is left out on purpose is named too.
+Photos that cannot be scored are named and counted, never dropped; photos that are left out on purpose are named too.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def open_photos(path: Path, *, imagenet: bool, classes: int, labels: Path | None
 
 
 def _is_validation(candidates: Sequence[Candidate]) -> bool:
-    """Whether these are ImageNet's 50,000, by their numbers, or else by 50 of each class that are not named as training photos."""
+    """Whether these are ImageNet's 50,000: by their numbers, otherwise by 50 of each class without the names of training photos."""
     if len(candidates) != VALIDATION_IMAGES:
         return False
     numbers = {validation_number(candidate.key) for candidate in candidates}
@@ -78,7 +78,7 @@ def _is_validation(candidates: Sequence[Candidate]) -> bool:
 
 
 def _spread(candidates: Sequence[Candidate], limit: int | None) -> Sequence[Candidate]:
-    """Every k-th, whatever k is: the first of as many even parts as photos are asked for."""
+    """`limit` of them, spread evenly: the first of each of `limit` equal parts."""
     if limit is None or limit >= len(candidates):
         return candidates
     return [candidates[part * len(candidates) // limit] for part in range(limit)]

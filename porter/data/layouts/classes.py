@@ -1,4 +1,4 @@
-"""From what a data set calls its classes to the rows of a port's logits."""
+"""From a data set's names of its classes to the rows of a port's logits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _numbered_folders(folders: Collection[str], classes: int, where: str) -> dic
     if len(set(numbers.values())) < len(numbers) or 0 not in numbers.values():
         # ILSVRC's own ids run from 1 too, in another order.
         raise UsageError(
-            f"folders named by numbers ({listed(sorted(folders))}) that do not tell whether they count from 0",
+            f"the folders' names are numbers ({listed(sorted(folders))}) that do not show whether they count from 0",
             where=where,
             next="name the folders by wnid",
         )
@@ -58,11 +58,11 @@ def _numbered_folders(folders: Collection[str], classes: int, where: str) -> dic
 def named_labels(names: Sequence[str], imagenet: bool, classes: int, where: str) -> tuple[int | None, ...]:
     """The class of each number of a data set that lists the names of its classes; None for one that is no class of the port.
 
-    Imagenette's 0 to 9 are none of ImageNet's: its names say which ones they are. A list as long as ImageNet's own stands in
-    the order of wnids, however it spells the names.
+    Imagenette's 0 to 9 are not ImageNet's: its names say which classes they are. A list as long as ImageNet's own is in the
+    order of wnids, however it spells the names.
 
     Raises:
-        FileError: names of as many classes in another order, or of another number of classes than a port without names has.
+        FileError: a list as long as ImageNet's is in another order, or, for a port of other classes, their number differs.
     """
     if not imagenet:
         if len(names) != classes:

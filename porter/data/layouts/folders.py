@@ -1,7 +1,7 @@
 """Photos in folders, one per class, or ImageNet's validation photos in a single folder or in the tar they come in.
 
-Class folders were read with real photos. Single folders and the tar were tested on generated files of the same layout, the labels
-that go with them on the real devkit.
+Class folders were tested with real photos, single folders and the tar with generated files of the same layout, and their labels
+with the real devkit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WITH_WNID = re.compile(r"ILSVRC2012_val_\d{8}_(n\d{8})\.")
 
 
 def class_folders(path: Path, listing: Listing, imagenet: bool, classes: int) -> Found:
-    """`val/n01440764/*.JPEG`: the first folder below `path` is the class of what lies in it, however deep.
+    """`val/n01440764/*.JPEG`: the first folder below `path` is the class of every photo in it, at any depth.
 
     Raises:
         UsageError: see porter.data.layouts.classes.folder_labels.

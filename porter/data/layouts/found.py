@@ -1,4 +1,4 @@
-"""What every layout is read into: photos with what their data set says of them."""
+"""The common form of all layouts: photos, and what their data set says about them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Candidate(NamedTuple):
 
     Attributes:
         name: see porter.data.photos.Photo.
-        key: what the data set calls it; ImageNet's own file name tells its number in the validation set.
+        key: the data set's name of it; ImageNet's own file name has its number in the validation set.
         place: None where it cannot be read.
-        labels: none where the data set tells none that the port knows.
+        labels: empty where the data set has none that the port knows.
         why: the reason for either.
     """
 
@@ -37,7 +37,7 @@ class Found:
     """A data set as one of the layouts finds it. See porter.data.photos.PhotoSet.
 
     Attributes:
-        beside: folders in which labels may stand that the photos themselves do not tell.
+        beside: folders that may hold the labels, where the photos' names do not say them.
     """
 
     path: Path
@@ -48,12 +48,12 @@ class Found:
 
 
 def is_photo(name: str) -> bool:
-    """Whether a file is a photo by its name; files that begin with a dot are the bookkeeping of systems and programs."""
+    """Whether a file is a photo by its name. A name that begins with a dot belongs to a system or a program."""
     base = name.rpartition("/")[2]
     return base.lower().endswith(_PHOTO_SUFFIXES) and not base.startswith(".")
 
 
 def validation_number(key: str) -> int | None:
-    """A photo's number in ImageNet's validation set, from 1, by its file name; None where that tells none."""
+    """A photo's number in ImageNet's validation set, from 1, by its file name; None where the name has none."""
     match = _NUMBERED.match(key.rpartition("/")[2])
     return int(match[1]) if match and 1 <= int(match[1]) <= VALIDATION_IMAGES else None

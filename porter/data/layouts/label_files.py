@@ -1,7 +1,7 @@
 """The labels of ImageNet's validation photos: from ILSVRC 2012's devkit, or ReaL's reassessed ones.
 
-Both were checked on the real files: `ILSVRC2012_devkit_t12.tar.gz` with the MD5 fa75699e90414af021442c21a62c3abf that torchvision
-knows it by, and google-research/reassessed-imagenet's `real.json`.
+Both were checked on the real files: `ILSVRC2012_devkit_t12.tar.gz`, whose MD5 in torchvision is fa75699e90414af021442c21a62c3abf,
+and google-research/reassessed-imagenet's `real.json`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _NEXT = f"give the devkit ({_ARCHIVE}, unpacked or not) or ReaL's real.json with
 
 
 class LabelFile(NamedTuple):
-    """Labels from beside the photos.
+    """Labels from a file beside the photos.
 
     Attributes:
-        name: as the layout is told: `ReaL`, `the devkit`.
+        name: how messages call them: `ReaL`, `the devkit`.
         labels: class indices of ILSVRC2012_val_00000001, 00000002, ...; none where the labels leave a photo out.
     """
 
@@ -40,10 +40,10 @@ class LabelFile(NamedTuple):
 
 
 def read_labels(path: Path) -> LabelFile:
-    """A devkit (the archive, its folder, or the ground truth with meta.mat beside it) or ReaL's real.json, told by content.
+    """Reads a devkit (the archive, its folder, or the ground truth with meta.mat beside it) or ReaL's real.json, by content.
 
     Raises:
-        FileError: neither, or a broken one.
+        FileError: it is neither of them, or broken.
     """
     try:
         if path.is_dir():
@@ -63,10 +63,10 @@ def read_labels(path: Path) -> LabelFile:
 
 
 def devkit_beside(found: Found) -> LabelFile:
-    """The labels of the devkit that stands where the layout has it.
+    """The labels of the devkit that lies where the layout expects it.
 
     Raises:
-        FileError: there is none, or a broken one.
+        FileError: there is none, or it is broken.
     """
     for folder in found.beside:
         for name in (_ARCHIVE, "ILSVRC2012_devkit_t12", _TRUTH):
@@ -77,7 +77,7 @@ def devkit_beside(found: Found) -> LabelFile:
 
 
 def relabelled(found: Found, given: LabelFile) -> Found:
-    """A data set with the labels that go by the photos' numbers; photos to which they give none are excluded.
+    """A data set with the labels of `given`, found by the photos' numbers; photos without a label there are excluded.
 
     Raises:
         FileError: no photo has a number.
@@ -85,7 +85,7 @@ def relabelled(found: Found, given: LabelFile) -> Found:
     candidates, excluded = [], list(found.excluded)
     numbers = [validation_number(candidate.key) for candidate in found.candidates]
     if not any(numbers):
-        message = f"{given.name} labels ILSVRC2012_val_00000001 and so on, and no photo here is named so"
+        message = f"{given.name} labels ILSVRC2012_val_00000001 and so on, and no photo here has such a name"
         raise FileError(message, where=str(found.path))
     for candidate, number in zip(found.candidates, numbers, strict=True):
         labels = given.labels[number - 1] if number else ()
@@ -105,7 +105,7 @@ def _read_folder(path: Path) -> LabelFile:
             return LabelFile("the devkit", _read_devkit(truth))
     if (path / _ARCHIVE).is_file():
         return read_labels(path / _ARCHIVE)
-    raise FileError(f"the folder has no {_TRUTH}, nor has its data folder", where=str(path), next=_NEXT)
+    raise FileError(f"neither the folder nor its data folder has {_TRUTH}", where=str(path), next=_NEXT)
 
 
 def _read_devkit(truth: Path) -> tuple[tuple[int, ...], ...]:
@@ -122,7 +122,7 @@ def _read_devkit(truth: Path) -> tuple[tuple[int, ...], ...]:
 
 
 def _read_meta(path: Path) -> dict[int, int]:
-    """Class index by ILSVRC id: the leaves of the hierarchy have the ids 1 to 1000, what is above them higher ones."""
+    """Class index by ILSVRC id: the leaves of the hierarchy have the ids 1 to 1000, the classes above them have higher ids."""
     if not path.exists():
         raise FileError(f"it has to stand beside {_TRUTH}: it says which class an ILSVRC id is", where=str(path), next=_NEXT)
     classes = len(imagenet_classes())

@@ -1,4 +1,4 @@
-"""What lies in a folder, each subfolder read once and no photo opened."""
+"""What is in a folder. Each subfolder is read once and no photo is opened."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Photograph(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The first folder below the listed one; empty for a photo in that one itself."""
+        """The first folder below the listed one; empty for a photo in the listed folder itself."""
         return self.name.partition("/")[0] if "/" in self.name else ""
 
 
@@ -49,8 +49,8 @@ class Listing(NamedTuple):
 def list_photos(folder: Path) -> Listing:
     """The photos of a folder and of the folders in it.
 
-    Links to folders are followed where they stand in `folder` itself, which is how class folders are put together without copies,
-    and nowhere else; never to a folder that `folder` lies in.
+    Links to folders are followed only in `folder` itself, because people put class folders together so without copies; a link to
+    a folder that contains `folder` is never followed.
 
     Raises:
         FileError: a folder cannot be read.
@@ -103,6 +103,6 @@ def _barred(entry: os.DirEntry[str], folder: Path, prefix: str) -> str:
     if not entry.is_symlink():
         return ""
     if prefix:
-        return "links to folders are followed at the top alone"
+        return "links to folders are followed only at the top"
     target, listed = Path(entry.path).resolve(), folder.resolve()
     return "a link to a folder that it lies in" if target in (listed, *listed.parents) else ""

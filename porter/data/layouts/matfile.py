@@ -1,7 +1,7 @@
 """Arrays of structs out of MATLAB 5 files: ImageNet's devkit keeps its class ids in one.
 
-The format is MathWorks' "MAT-File Format", chapter 1: tagged elements, padded to 8 bytes, zlib around whole variables. Read here
-is what a table needs: scalars and strings in the fields of a struct array.
+The format is MathWorks' "MAT-File Format", chapter 1: tagged elements, padded to 8 bytes, zlib around whole variables. This module
+reads only what a table needs: scalars and strings in the fields of a struct array.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _Element = tuple[int, memoryview]
 
 
 def read_structs(path: Path, name: str, fields: Sequence[str]) -> list[dict[str, Value]]:
-    """The elements of the struct array `name`, each with `fields` alone, in the order of the file.
+    """The elements of the struct array `name`, each with only `fields`, in the order of the file.
 
     Raises:
-        FileError: no MATLAB 5 file, a broken one, one out of bounds, or one without that array or those fields.
+        FileError: the file is no MATLAB 5 file, broken, too large, or lacks that array or those fields.
     """
     try:
         with path.open("rb") as file:

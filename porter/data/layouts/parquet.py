@@ -15,7 +15,7 @@ from porter.escaping import escaped
 def parquet(path: Path, files: Sequence[Path], imagenet: bool, classes: int) -> Found:
     """Photos in the order of the files and of the rows in each.
 
-    A label is a number, of the classes that the file's metadata names, else of the port's; or it is a wnid.
+    A label is a wnid, or a number: of the classes that the file's metadata names, otherwise of the port's classes.
 
     Raises:
         FileError: a file cannot be read, or see porter.data.layouts.classes.named_labels.

@@ -1,4 +1,4 @@
-"""What lies where in a tar, so that its members can be read in place. Nothing is unpacked, and no name in it is ever a path."""
+"""Where the members of a tar are, so that they can be read in place. Nothing is unpacked, and no name in it is used as a path."""
 
 from __future__ import annotations
 
@@ -46,14 +46,13 @@ def unpacker(path: Path) -> str | None:
 
 
 def members(path: Path) -> list[Member]:
-    """All members but folders, in the order of the archive; of several with one name the last, which is the one that unpacking
-    leaves.
+    """All members except folders, in the order of the archive. Of several with one name it is the last, as after unpacking.
 
     Raises:
-        FileError: no tar, a compressed one, one that is cut off, several that were joined, or more than _MAX_MEMBERS.
+        FileError: it is no tar, compressed, cut off, joined from several, or has more than _MAX_MEMBERS.
     """
     if program := unpacker(path):
-        message = "the archive is compressed, and photos are read in place only where their bytes stand as they are"
+        message = "the archive is compressed, and photos are read in place only out of uncompressed ones"
         raise FileError(message, where=str(path), next=f"{program} it first")
     try:
         with path.open("rb") as file:
@@ -76,7 +75,7 @@ def _members(file: io.BufferedReader) -> Iterator[Member]:
             archive.members.clear()  # type: ignore[attr-defined]  # kept for lookups by name, of which there are none
             if not entry.isdir():
                 yield Member(entry.name.removeprefix("./"), entry.offset_data, entry.size, _unreadable(entry))
-        # tarfile takes a damaged header for the end.
+        # tarfile treats a damaged header as the end.
         file.seek(archive.offset)
 
 
@@ -94,15 +93,15 @@ def _require_end(file: io.BufferedReader) -> None:
     if len(rest) < 512:
         raise ValueError(f"it is cut off after {position:,} bytes")
     if any(rest[:512]):
-        raise ValueError(f"what stands at byte {position:,} is no header of a member")
+        raise ValueError(f"byte {position:,} is not the beginning of a member's header")
     if any(rest):
-        raise ValueError(f"it goes on after its end at byte {position:,}, as archives do that were joined")
+        raise ValueError(f"it goes on after its end at byte {position:,}, as joined archives do")
 
 
 class _Headers:
-    """The file as tarfile may read it: no header that claims much memory, and never back to where it was.
+    """The file as tarfile may read it: headers are bounded, and it never goes back.
 
-    Members of negative size would keep older versions of tarfile reading the same headers for ever (CVE-2025-8194).
+    A member of negative size makes older versions of tarfile read the same headers forever (CVE-2025-8194).
     """
 
     def __init__(self, file: io.BufferedReader) -> None:

@@ -1,6 +1,6 @@
 """webdataset shards: tars in which `KEY.jpg` is a photo and `KEY.cls` or `KEY.json` says its class.
 
-Tested on generated shards of the layouts that timm's and CLIP benchmark's uploads have, never on these.
+Tested only on generated shards, in the layouts of timm's and CLIP benchmark's uploads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Labels = tuple[int, ...]
 
 
 def is_webdataset(members: Sequence[Member]) -> bool:
-    """Whether labels stand among the photos."""
+    """Whether there are labels among the photos."""
     return any(_split(member.name)[1] in _LABELS for member in members)
 
 
@@ -34,7 +34,7 @@ def webdataset(path: Path, shards: Sequence[tuple[Path, list[Member]]], imagenet
     """Photos in the order of the shards and of the members in each.
 
     A class is a number in the order of wnids, or a wnid. CLIP benchmark's sets have `classnames.txt` in the shards' folder or
-    above it, and number their own classes where there are not 1000.
+    above it; where they have other than 1000 classes, the numbers are those of these names.
 
     Raises:
         FileError: a shard cannot be read, or see porter.data.layouts.classes.named_labels.
@@ -74,7 +74,7 @@ def _in_shard(
 
 def _label(file: BinaryIO, beside: dict[str, Member], known: Sequence[int | None], imagenet: bool) -> tuple[_Labels, str]:
     if not beside:
-        return (), "no .cls or .json stands beside it"
+        return (), "there is no .cls or .json beside it"
     for suffix in _LABELS:
         member = beside.get(suffix)
         if member is None:

@@ -1,11 +1,11 @@
 """Photos in, batches of cropped pixels out: decoded in worker processes, kept for the next run where the user names a folder.
 
-Photos are cut into chunks of 16 consecutive ones. A worker decodes and resizes a chunk's photos into one file; a thread reads
-it; another crops and stacks batches while the model is busy with the last ones. What is kept is what lies before the crop, so
-that one cache serves one crop and ten, and every scaling, channel order, convention and port.
+Photos are divided into chunks of 16 consecutive ones. A worker decodes and resizes a chunk's photos into one file; a thread reads
+it; another crops and stacks batches while the model computes the last ones. Photos are kept before the crop, so one cache serves
+one crop and ten, and every scaling, channel order, convention and port.
 
-A photo of 500 x 375 takes 262 kB resized to 256 x 341 bytes, all of ImageNet's validation set 13 GB. The protocols of
-TensorFlow 1 resample to fractions, which are kept as float32 to stay exact: 1.07 MB at 299 x 299, the set 54 GB.
+A photo of 500 x 375 takes 262 kB resized to 256 x 341 bytes; the whole of ImageNet's validation set takes 13 GB. The protocols of
+TensorFlow 1 resample to fractions, which are kept as float32 to stay exact: 1.07 MB at 299 x 299, the whole set 54 GB.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from porter.errors import UsageError
 __all__ = ["Batch", "batches", "normalise"]
 
 CHUNK = 16
-"""Photos to a chunk, whatever their number and the workers', or another --limit would find nothing in the cache: 500 photos
-keep 16 workers busy, and a chunk's own cost is lost beside the 100 ms that decoding it takes."""
+"""Photos per chunk. It depends neither on the number of photos nor on that of workers: otherwise another --limit would find nothing
+in the cache. 500 photos keep 16 workers busy, and a chunk's own cost is small beside the 100 ms that decoding it takes."""
 _BATCHES_AHEAD = 1
 
 
@@ -63,20 +63,20 @@ def batches(
     cache: Path | None,
     share: tuple[int, int] = (0, 1),
 ) -> Generator[Batch, None, None]:
-    """Every photo once, in batches of `batch_size` but for the last one; photos that failed take part in the count.
+    """Every photo once, in batches of `batch_size`; the last one may be smaller. Photos that failed are counted.
 
-    Nothing is started before the first batch is asked for. Closing the generator ends the workers and removes what lay in
-    temporary files: wrap it in `contextlib.closing`, so that an exception in between does so at once.
+    Nothing is started before the first batch is asked for. Closing the generator ends the workers and removes temporary files:
+    wrap it in `contextlib.closing`, so that an exception in between closes it at once.
 
     Args:
         crops: 1 or 10.
         workers: processes that decode; 0 decodes in this one. From a full cache none is started.
-        cache: a folder that keeps the resized photos; what is in it for other photos and protocols stays.
-        share: this process's number and of how many: it gets every so many-th chunk.
+        cache: a folder that keeps the resized photos; those of other photos and protocols stay in it.
+        share: (rank, world): this process takes every `world`-th chunk, from `rank` on.
 
     Raises:
-        UsageError: numbers that cannot be; ten crops of a protocol that does not crop; one whose results differ in size.
-        FileError: while iterating: the cache cannot be written, or workers are ended by the system whatever they decode.
+        UsageError: impossible numbers; ten crops of a protocol that does not crop; a protocol whose results differ in size.
+        FileError: while iterating: the cache cannot be written, or the system ends the workers whatever they decode.
     """
     rank, world = share
     if crops not in (1, 10) or batch_size < 1 or workers < 0 or not 0 <= rank < world:
@@ -88,7 +88,7 @@ def batches(
 
 
 def shared_chunks(photos: int, share: tuple[int, int]) -> list[range]:
-    """The positions that fall to one of several processes: every so many-th chunk."""
+    """The positions of one of several processes: (rank, world) takes every `world`-th chunk, from `rank` on."""
     rank, world = share
     return [range(start, min(start + CHUNK, photos)) for start in range(0, photos, CHUNK)][rank::world]
 

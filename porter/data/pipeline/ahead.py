@@ -1,4 +1,4 @@
-"""Work done ahead of who asks for it, in order, and never further ahead than told."""
+"""Work that is done before its result is asked for, in order and at most a given number of items ahead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 def mapped_ahead(executor: Executor, function: Callable[[T], R], items: Iterable[T], depth: int) -> Iterator[R]:
-    """What `function` makes of each item, at most `depth` items further than was asked for."""
+    """What `function` makes of each item, computed at most `depth` items ahead."""
     waiting: deque[Future[R]] = deque()
     for item in items:
         waiting.append(executor.submit(function, item))
@@ -24,7 +24,7 @@ def mapped_ahead(executor: Executor, function: Callable[[T], R], items: Iterable
 
 
 def taken_ahead(executor: Executor, items: Iterator[T], depth: int) -> Iterator[T]:
-    """The items, which `executor`, of a single thread, takes at most `depth` further than was asked for."""
+    """The items, which `executor` (a single thread) takes at most `depth` ahead."""
     waiting = deque(executor.submit(_next, items) for _ in range(depth))
     while item := waiting.popleft().result():
         waiting.append(executor.submit(_next, items))

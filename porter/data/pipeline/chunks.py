@@ -26,7 +26,7 @@ Resized = NDArray[np.uint8] | NDArray[np.float32] | str
 
 
 class DamagedChunk(Exception):
-    """A file that is no whole chunk; it is made again, so nobody else has to hear of it."""
+    """A file that is no whole chunk. The chunk is made again, so no user sees this."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Chunk:
 
 
 def write_chunk(path: Path, chunk: Chunk) -> None:
-    """Writes in place: who reads at the same time gives `path` another name first.
+    """Writes in place: `path` gets its final name only when it is complete.
 
     Raises:
         OSError: it cannot be written.
@@ -84,7 +84,7 @@ def read_chunk(path: Path) -> Chunk:
         raise DamagedChunk
     try:
         return _parsed(json.loads(data[start : start + length]), data, start + length)
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # written so by somebody: the checksum holds
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # somebody wrote it so: the checksum is right
         raise DamagedChunk from None
 
 

@@ -13,7 +13,7 @@ from porter.errors import FileError
 
 
 def make_chunk(places: Iterable[Bytes | Cell], geometry: Preprocess, path: Path) -> str | None:
-    """Decodes and resizes photos; of one that is broken, the chunk holds the reason.
+    """Decodes and resizes photos; for a broken one, the chunk holds the reason.
 
     Returns:
         Why `path` cannot be written, or None.

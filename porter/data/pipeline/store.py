@@ -1,4 +1,4 @@
-"""Where the files of chunks lie: in a folder that the user named, to be found again, or in a temporary one."""
+"""The folder of the chunks: one that the user named, in which later runs find them again, or a temporary one."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from porter.data.preprocess import Preprocess
 from porter.errors import FileError
 
 _FORMAT = 1
-"""To be raised with every change to what the same photo becomes."""
+"""Raise it with every change to what porter makes of the same photo."""
 _FORGOTTEN_S = 24 * 3600
 
 
 class Store:
     """Chunks by what they are made from.
 
-    A chunk is written under a name of its own and renamed once it was read back whole. So any number of processes share a
-    folder: the worst is that two make the same chunk.
+    A chunk is written under a name of its own and renamed after it was read back whole. So any number of processes can share a
+    folder: at worst, two make the same chunk.
     """
 
     def __init__(self, folder: Path, keep: bool, workers: Workers, geometry: Preprocess) -> None:
@@ -39,7 +39,7 @@ class Store:
         """The photos' chunk, made unless it is there and whole.
 
         Raises:
-            FileError: it cannot be written, or workers end whichever of these photos they have.
+            FileError: it cannot be written, or every one of these photos ends its worker.
         """
         kept = self._folder / f"{_digest(photos, self._geometry)}.pixels" if self._keep else None
         if kept:
@@ -70,10 +70,11 @@ class Store:
             return self._one_by_one(photos, part, ended)
 
     def _one_by_one(self, photos: Sequence[Photo], part: Path, ended: WorkerEnded) -> Chunk:
-        """Photos over which a worker ended, each alone: only those fail that end another one. None is tried a third time.
+        """Tries the photos of a worker that ended one by one: a photo fails only if it ends another one. None is tried a
+        third time.
 
-        It may have been memory that ran out, so the chunk is not lasting. Where all of several photos end their worker, the
-        photos are not the reason.
+        The reason may be that memory ran out, so the chunk is not lasting. If each of several photos ends its worker, the photos
+        are not the reason.
         """
         found: list[Resized] = []
         fatal = 0
@@ -82,7 +83,7 @@ class Store:
                 self._workers.make([photo], part)
                 found += read_chunk(part).photos
             except WorkerEnded as again:
-                found.append(f"{again.message}, with this photo alone too")
+                found.append(f"{again.message}, also with only this photo")
                 fatal += 1
         if fatal == len(photos) > 1:
             raise ended
@@ -90,15 +91,15 @@ class Store:
 
 
 def open_folder(folder: Path) -> None:
-    """Makes the user's folder, and removes from it what killed runs left.
+    """Makes the user's folder, and removes what killed runs left in it.
 
     Raises:
-        FileError: there is none and none can be made.
+        FileError: there is none and it cannot be made.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for part in folder.glob("*.part"):
-            with suppress(FileNotFoundError):  # its maker was quicker
+            with suppress(FileNotFoundError):  # the process that made it removed it first
                 if time.time() - part.lstat().st_mtime > _FORGOTTEN_S:
                     part.unlink()
     except OSError as error:
@@ -106,14 +107,13 @@ def open_folder(folder: Path) -> None:
 
 
 def _digest(photos: Sequence[Photo], geometry: Preprocess) -> str:
-    """Of all that decides a chunk's content, Pillow and the codecs it brings included."""
+    """Of everything that decides a chunk's content, with the version of Pillow, which brings the codecs."""
     content = [_FORMAT, PIL.__version__, asdict(geometry), [_identity(photo.place) for photo in photos]]
     return sha256(json.dumps(content).encode()).hexdigest()
 
 
 def _identity(place: Bytes | Cell) -> list[Any]:
-    """Where the photo lies, and the size and time of that file, which is not read: one that was changed with both kept is taken
-    for the one before."""
+    """Where the photo is, and the size and time of its file. The file is not read: a change that keeps both is not noticed."""
     fields = {**asdict(place), "path": str(place.path.absolute())}
     try:
         status = place.path.stat()

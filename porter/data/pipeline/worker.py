@@ -1,7 +1,7 @@
 """The program of a worker process, which `workers` starts. It imports no framework.
 
 Its argument is the geometry, as JSON. It reads jobs, a line each, and after each prints null or what went wrong. It ends when
-its input does, and so never outlives the process that started it.
+its input ends, so it never outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from porter.data.preprocess import Preprocess
 
 
 def job(places: Sequence[Bytes | Cell], path: Path) -> dict[str, Any]:
-    """What asks for a chunk."""
+    """The request for a chunk."""
     return {"photos": [{**asdict(place), "path": str(place.path)} for place in places], "path": str(path)}
 
 
@@ -30,7 +30,7 @@ def _place(fields: dict[str, Any]) -> Bytes | Cell:
 
 
 def main() -> None:
-    warnings.simplefilter("ignore")  # Pillow warns of what open_image decides
+    warnings.simplefilter("ignore")  # open_image decides what Pillow warns about
     geometry = Preprocess(**json.loads(sys.argv[1]))
     for line in sys.stdin:
         asked = json.loads(line)

@@ -1,7 +1,7 @@
 """The processes that decode.
 
-They are plain processes and not multiprocessing's: those run the caller's main module again, which a script without a
-`__name__` guard does not survive and which would import torch into every worker.
+They are plain processes, not multiprocessing's: those run the caller's main module again, which breaks a script without a
+`__name__` guard and would import torch into every worker.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _MAIN = "from porter.data.pipeline.worker import main; main()"
 
 
 class WorkerEnded(FileError):
-    """A worker was ended, by the system or by a fault of a decoder, over the photos that `where` tells."""
+    """A worker was ended by the system or by a fault of a decoder, while it had the photos that `where` names."""
 
 
 class Workers:
-    """Up to `count` processes, started when there is something to decode; with none, the calling thread decodes."""
+    """Up to `count` processes, started when there is something to decode; if `count` is 0, the calling thread decodes."""
 
     def __init__(self, count: int, geometry: Preprocess) -> None:
         self._count, self._geometry = count, geometry
         self._running: list[_Process] = []
         self._stopped = False
-        self._free: LifoQueue[_Process | None] = LifoQueue()  # the last one used is the first in line, so that few are started
+        self._free: LifoQueue[_Process | None] = LifoQueue()  # the last one used is taken first, so that few are started
         for _ in range(count):
             self._free.put(None)
 
@@ -48,7 +48,7 @@ class Workers:
         """Makes the chunk of these photos, as `make_chunk` does, when a worker is free. Called from any number of threads.
 
         Raises:
-            WorkerEnded: it was. Another one takes its place.
+            WorkerEnded: another worker takes its place.
             FileError: `path` cannot be written.
         """
         failure = self._ask(photos, path) if self._count else make_chunk([photo.place for photo in photos], self._geometry, path)
@@ -75,7 +75,7 @@ class Workers:
         return failure
 
     def stop(self) -> None:
-        """Ends the processes; what they are at is lost, and asking for more fails."""
+        """Ends the processes. Their unfinished chunks are lost, and `make` fails from now on."""
         self._stopped = True
         for process in self._running:
             process.terminate()
@@ -88,9 +88,9 @@ class Workers:
             _close(process)
 
     def _start(self) -> _Process:
-        # -P and the same path: what is imported is what this process would import, and nothing from the current folder.
-        # Workers multiply no matrices, and OpenBLAS would start a thread per core in each. In a session of their own,
-        # Ctrl-C reaches this process alone, which then stops them.
+        # -P and the same path: a worker imports what this process would import, and nothing from the current folder.
+        # Workers multiply no matrices, and OpenBLAS would start a thread per core in each. They have a session of their own:
+        # Ctrl-C reaches only this process, which then stops them.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
         command = [sys.executable, "-P", "-c", _MAIN, json.dumps(asdict(self._geometry))]
         try:
@@ -102,7 +102,7 @@ class Workers:
 
 
 def _answer(process: _Process, message: Any) -> bytes:
-    """A line; empty where the process is gone."""
+    """A line; empty if the process has ended."""
     assert process.stdin is not None and process.stdout is not None
     try:
         process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -125,5 +125,5 @@ def _ended(process: _Process, photos: Sequence[Photo]) -> WorkerEnded:
     return WorkerEnded(
         f"a process that decodes photos was ended {how}",
         where=f"{photos[0].name} to {photos[-1].name}",
-        next="use fewer --workers if memory ran out; else these photos crash the decoder",
+        next="use fewer --workers if memory ran out; otherwise these photos crash the decoder",
     )

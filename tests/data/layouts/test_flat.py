@@ -88,7 +88,7 @@ def test_reals_labels_replace_those_of_class_folders(real: Path, tmp_path: Path)
 
 
 def test_label_files_need_imagenets_file_names(real: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="no photo here is named so"):
+    with pytest.raises(FileError, match="no photo here has such a name"):
         opened(files(tmp_path, "n01440764/a.jpg"), labels=real)
 
 

@@ -96,7 +96,7 @@ def test_numbers_that_count_from_zero_are_classes(form: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("folders", [["1", "2", "1000"], ["7"], ["0", "00", "1"]])
 def test_numbers_that_may_count_from_one_are_refused(folders: list[str], tmp_path: Path) -> None:
     files(tmp_path, *(f"{folder}/a.jpg" for folder in folders))
-    with pytest.raises(UsageError, match="do not tell whether they count from 0"):
+    with pytest.raises(UsageError, match="do not show whether they count from 0"):
         opened(tmp_path)
 
 
@@ -137,7 +137,7 @@ def test_linked_class_folders_are_followed_and_loops_are_not(tmp_path: Path) -> 
     assert found.excluded == (
         Failure("above", "a link to a folder that it lies in"),
         Failure("all", "a link to a folder that it lies in"),
-        Failure("n01440764/up", "links to folders are followed at the top alone"),
+        Failure("n01440764/up", "links to folders are followed only at the top"),
     )
     assert read_bytes(found.photos[0].place) == b"tench/a.jpg"
 

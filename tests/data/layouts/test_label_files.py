@@ -90,7 +90,7 @@ def test_what_is_no_label_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.tar.gz").write_bytes(b"\x1f\x8b")
     for path, message in [
         (tmp_path / "none", "cannot be read: No such file"),
-        (tmp_path, "no ILSVRC2012_validation_ground_truth.txt"),
+        (tmp_path, "nor its data folder has ILSVRC2012_validation_ground_truth.txt"),
         (tmp_path / "real.json", "not JSON"),
         (tmp_path / "empty.tar.gz", "the archive cannot be read"),
     ]:

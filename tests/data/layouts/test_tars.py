@@ -100,7 +100,7 @@ def test_a_damaged_header_does_not_pass_for_the_end(tmp_path: Path) -> None:
     whole = bytearray(path.read_bytes())
     whole[1536] ^= 1
     path.write_bytes(whole)
-    with pytest.raises(FileError, match="what stands at byte 1,536 is no header of a member"):
+    with pytest.raises(FileError, match="byte 1,536 is not the beginning of a member's header"):
         members(path)
 
 

@@ -60,7 +60,7 @@ def test_photos_without_a_class_are_counted_and_named(tmp_path: Path) -> None:
     found = opened(path)
     assert [photo.name for photo in found.photos] == ["a.jpg"]
     assert found.failed == (
-        Failure("b.jpg", "no .cls or .json stands beside it"),
+        Failure("b.jpg", "there is no .cls or .json beside it"),
         Failure("c.jpg", "its .cls says '1000', which is no class of the port"),
         Failure("d.jpg", "its .cls says '-1', which is no class of the port"),
         *(Failure(f"{name}.jpg", "its .json has no field label or cls") for name in "efg"),

@@ -125,7 +125,7 @@ def test_a_photo_that_kills_its_worker_fails_alone_and_the_others_go_on(tmp_path
         with closing(batches(photos, PIL, crops=1, batch_size=7, workers=2, cache=tmp_path / "cache")) as found:
             seen = list(found)
         failed = dict(pair for batch in seen for pair in batch.failed)
-        why = "a process that decodes photos was ended by the system (SIGKILL), with this photo alone too"
+        why = "a process that decodes photos was ended by the system (SIGKILL), also with only this photo"
         assert failed == {5: Failure("5.jpg", why), 39: Failure("39.jpg", why)}
         assert sorted(position for batch in seen for position in batch.positions) == [p for p in range(40) if p not in failed]
         assert len(list((tmp_path / "cache").iterdir())) == 1
