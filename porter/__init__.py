@@ -5,7 +5,7 @@ The functions below are the whole API; each imports what it needs when it is cal
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ def convert(
     allow_overflow: bool = False,
     keep_background: bool = False,
     mapped: Sequence[str] = (),
+    options: Mapping[str, bool | float | str] | None = None,
     fold_bn: bool = False,
     stock: bool = False,
     check: bool | None = None,
@@ -57,6 +58,7 @@ def convert(
         allow_overflow: lets values that `dtype` cannot hold become infinite.
         keep_background: keeps the background row of a 1001-class head.
         mapped: which layer of the file is which node, as `LAYER=NODE`; `LAYER=head/logits` chooses the head.
+        options: of the recipe, instead of the zoo's, for what a file of weights does not say: `{"transform_input": False}`.
         fold_bn: folds every batch norm that alone reads a convolution or dense layer into it, for deployment.
         stock: writes the names of the destination's stock class (torchvision, keras.applications), which has to compute the
             source's function exactly.
@@ -81,6 +83,7 @@ def convert(
         allow_overflow=allow_overflow,
         keep_background=keep_background,
         mapped=tuple(mapped),
+        options=options,
         fold_bn=fold_bn,
         stock=stock,
         checked=check,
@@ -192,6 +195,7 @@ def study(
     weights: AnyPath | None = None,
     sites: Sequence[str] = (),
     mapped: Sequence[str] = (),
+    options: Mapping[str, bool | float | str] | None = None,
     device: str = "cpu",
     crops: int = 1,
     batch_size: int = 64,
@@ -209,7 +213,7 @@ def study(
     whose windows are the same at this input size are one case. Errors, with the recipe's own preprocessing, in float32.
 
     Args:
-        variant, source, weights, mapped, recipes: see `convert`.
+        variant, source, weights, mapped, options, recipes: see `convert`.
         data, device, crops, batch_size, workers, limit, cache, labels: see `evaluate`. With ten crops single-crop errors are
             measured too, of their centre.
         sites: instead of every strided one, as `PATH=CONVENTION,CONVENTION`, with conventions as recipes have them.
@@ -228,6 +232,7 @@ def study(
         weights=_path(weights),
         sites=tuple(sites),
         mapped=tuple(mapped),
+        chosen=options or {},
         device=device,
         crops=crops,
         batch_size=batch_size,

@@ -44,6 +44,10 @@ PortFolder = Annotated[Path, typer.Argument(metavar="DIR", help="a port's folder
 Mapped = Annotated[
     list[str] | None, typer.Option("--map", metavar="SRC=NODE", help="which layer of the file is which node of the recipe")
 ]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="set an option of the recipe, for what a file of weights does not say"),
+]
 Data = Annotated[Path, typer.Option("--data", metavar="PATH", help="labelled photos: class folders, a tar, Parquet shards, ...")]
 Device = Annotated[str, typer.Option(metavar="cpu|cuda", help="where the models run")]
 Crops = Annotated[int, typer.Option(metavar="1|10", help="ten crops: the mean of their probabilities")]
@@ -70,6 +74,7 @@ def convert(
     allow_overflow: Annotated[bool, typer.Option("--allow-overflow", help="let values too large become infinite")] = False,
     keep_background: Annotated[bool, typer.Option("--keep-background", help="keep row 0 of a 1001-class head")] = False,
     mapped: Mapped = None,
+    options: Options = None,
     fold_bn: Annotated[bool, typer.Option("--fold-bn", help="fold batch norms into the layers before them")] = False,
     stock: Annotated[bool, typer.Option("--stock", help="with the names of the destination's stock class, if it is equal")] = False,
     check: Annotated[bool | None, typer.Option("--check/--no-check", help="compare port and source; default: if it can")] = None,
@@ -91,6 +96,7 @@ def convert(
         allow_overflow=allow_overflow,
         keep_background=keep_background,
         mapped=mapped or (),
+        options=_options(options),
         fold_bn=fold_bn,
         stock=stock,
         check=check,
@@ -228,6 +234,7 @@ def study_padding(
         typer.Option("--site", metavar="PATH=CONVENTION,...", help="try these at this site, instead of every strided one"),
     ] = None,
     mapped: Mapped = None,
+    options: Options = None,
     device: Device = "cpu",
     crops: Crops = 1,
     batch_size: BatchSize = 64,
@@ -247,6 +254,7 @@ def study_padding(
         weights=weights,
         sites=sites or (),
         mapped=mapped or (),
+        options=_options(options),
         device=device,
         crops=crops,
         batch_size=batch_size,
@@ -297,6 +305,12 @@ def recipe_show(
     variant = name if name in recipe.variants else next(iter(recipe.variants))
     graph = expand(recipe, variant, next(iter(recipe.zoos_of(variant).values())), {})
     _print(printing.recipe_record(recipe) if as_json else printing.recipe(recipe, variant, graph))
+
+
+def _options(settings: list[str] | None) -> dict[str, str]:
+    from porter.recipe import split_settings
+
+    return split_settings(settings or ())
 
 
 def _print(what: list[str] | dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,7 +18,8 @@ from porter.graph_record import to_record
 from porter.padding import Size
 from porter.plan import ANY, make_plan
 from porter.port import MAX_SIDE, Input, Pad, Port, Record, pads_of, read_port, write_record
-from porter.recipe import Recipe, expand, find_recipe
+from porter.recipe import Recipe, choose_options, expand, find_recipe
+from porter.recipe.expressions import Value
 from porter.sources import Opened, open_source
 from porter.trained import parse_padding, trained_conventions, with_conventions, with_padding
 from porter.verification.check import Verdict
@@ -76,6 +78,7 @@ def convert(
     allow_overflow: bool = False,
     keep_background: bool = False,
     mapped: tuple[str, ...] = (),
+    options: Mapping[str, Value] | None = None,
     fold_bn: bool = False,
     stock: bool = False,
     checked: bool | None = None,
@@ -89,16 +92,18 @@ def convert(
         raise UsageError(
             "stock classes have batch norms, so none can be folded", where="--fold-bn", next="leave out one of the two"
         )
+    chosen = choose_options(recipe, options or {})
     wanted = parse_padding(padding, recipe, variant, zoo)
     folder = out or Path(f"{variant}-{zoo.name}-{framework.NAME}")
     with new_folder(folder, overwrite) as building:
-        opened = with_padding(open_source(recipe, variant, zoo, weights, keep_background, mapped), recipe, wanted)
+        opened = open_source(recipe, variant, zoo, weights, keep_background, mapped, chosen)
+        opened = with_padding(opened, recipe, wanted)
         size = size or opened.size or recipe.native_size()
         if stock:
             written = write_stock(building, recipe, opened, framework, size, stored_as, allow_overflow)
         else:
             written = write_plain(building, recipe, opened, framework, size, stored_as, allow_overflow, fold_bn)
-        record = _record(recipe, framework, opened, written, stored_as, building, mapped)
+        record = _record(recipe, framework, opened, written, stored_as, building, mapped, chosen)
         write_record(building, record)
         verdict, said, warnings = _check(read_port(building), opened, checked)
         write_record(building, record.model_copy(update={"parity": verdict.record() if verdict else None, "check": said}))
@@ -132,6 +137,7 @@ def _record(
     dtype: Dtype,
     building: Path,
     mapped: tuple[str, ...],
+    chosen: dict[str, Value],
 ) -> Record:
     zoo, variant, plan, stock = opened.zoo, opened.variant, written.plan, written.stock
     return Record(
@@ -147,6 +153,7 @@ def _record(
         pads=pads_of(plan),
         padding=opened.padding,
         options=dict(opened.options),
+        chosen=chosen,
         layers=dict(written.layers),
         batches={path: int(roles["batches"]) for path, roles in written.tensors.items() if "batches" in roles},
         tensors=opened.lists.model_copy(update={"filled": {name: str(number) for name, number in written.filled.items()}}),

@@ -76,6 +76,7 @@ class Record(_Strict):
 
     Attributes:
         options: that the recipe's graph was expanded with; of a file that carries its own graph, the number of classes alone.
+        chosen: those of the options that `--option` set.
         folded: path of each layer that took in the batch norm after it (porter.folding), to that norm's path;
             None where none was to be folded.
         absorbed: path of each batch norm whose mean took in the bias of the layer before it (porter.stock), to that layer's path.
@@ -96,6 +97,7 @@ class Record(_Strict):
     pads: tuple[Pad, ...]
     padding: Padding = "shipped"
     options: dict[str, Any]
+    chosen: dict[str, Any] = {}
     layers: dict[str, str]
     batches: dict[str, Count]
     tensors: TensorLists

@@ -25,7 +25,7 @@ from porter.frameworks.reading import read_checkpoint
 from porter.graph import Graph
 from porter.matching import Match, rank
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
-from porter.recipe import Recipe, Zoo, find_recipe
+from porter.recipe import Recipe, Zoo, find_recipe, with_options
 from porter.recipe.expressions import Value
 from porter.verification.source import FileGraphSource, OwnBuild, Reference, rounded, rounded_tensors, zoo_reference
 
@@ -94,31 +94,41 @@ def open_source(
     weights: Path | None,
     keep_background: bool = False,
     settings: tuple[str, ...] = (),
+    options: Mapping[str, Value] | None = None,
 ) -> Opened:
     """Opens `weights` (a file, or a port and its files), or the zoo's published file from the cache or the network.
 
     Args:
         settings: `--map`'s, as SRC=NODE.
+        options: of the recipe, before the zoo's own (porter.recipe.choose_options).
 
     Raises:
-        UsageError: the zoo publishes no file for this variant. FileError: a file that cannot be read.
+        UsageError: the zoo publishes no file for this variant, or there are options that the source says itself.
+        FileError: a file that cannot be read.
         MappingError: file and graph do not cover each other; `next` says what the file looks like instead.
     """
     warnings: tuple[str, ...] = ()
     if weights is None:
         fetched = fetch(_published(recipe, variant, zoo))
         weights, warnings = fetched.path, fetched.warnings
-    port = port_at(weights)
+    port, options = port_at(weights), options or {}
     if port is not None:
+        _expect_open(options, str(port.folder), "a port's graph is in its port.json")
         opened = _open_port(port, variant, zoo)
     else:
-        opened = _open_file(recipe, variant, zoo, weights, keep_background, settings)
+        opened = _open_file(recipe, variant, zoo, weights, keep_background, settings, options)
     if keep_background and not opened.background:
         warnings = (
             *warnings,
             f"--keep-background: no background row is known in the {opened.source_classes} classes of {weights.name}",
         )
     return replace(opened, warnings=(*warnings, *opened.warnings))
+
+
+def _expect_open(options: Mapping[str, Value], where: str, reason: str) -> None:
+    """Refuses options of a recipe where the source itself says what it computes."""
+    if options:
+        raise UsageError(f"--option {', '.join(options)} changes nothing here: {reason}", where=where, next="leave it out")
 
 
 def _open_port(port: Port, variant: str, zoo: Zoo) -> Opened:
@@ -152,7 +162,15 @@ def _open_port(port: Port, variant: str, zoo: Zoo) -> Opened:
     )
 
 
-def _open_file(recipe: Recipe, variant: str, zoo: Zoo, weights: Path, keep_background: bool, settings: tuple[str, ...]) -> Opened:
+def _open_file(
+    recipe: Recipe,
+    variant: str,
+    zoo: Zoo,
+    weights: Path,
+    keep_background: bool,
+    settings: tuple[str, ...],
+    options: Mapping[str, Value],
+) -> Opened:
     checkpoint, framework = read_checkpoint(weights), get_framework(zoo.framework)
     sha256 = _digest(checkpoint)
     zoo, said = _zoo_of_digest(recipe, variant, zoo, sha256)
@@ -162,6 +180,9 @@ def _open_file(recipe: Recipe, variant: str, zoo: Zoo, weights: Path, keep_backg
             where=str(weights),
             next=_looks_like(checkpoint, recipe),
         )
+    if checkpoint.graph is not None:
+        _expect_open(options, str(weights), "the file carries its own graph")
+    zoo = with_options(recipe, variant, zoo, options)
     fit_file = fit_by_names if checkpoint.graph is None else fit_by_graph
     try:
         checkpoint, placed = name_by_position(recipe, variant, zoo, checkpoint)

@@ -118,12 +118,22 @@ class Framework(Protocol):
         """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W whatever the framework."""
 
     def build_reference(
-        self, reference: str, variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype
+        self,
+        reference: str,
+        variant: str,
+        classes: int,
+        size: tuple[int, int],
+        checkpoint: Checkpoint,
+        dtype: Dtype,
+        options: Mapping[str, Any] = {},
     ) -> Any:
         """The zoo's own implementation with the weights of `checkpoint`, loaded by its own names.
 
+        Args:
+            options: of the recipe, that differ from the zoo's own.
+
         Raises:
-            MissingFramework: a package it needs is not installed.
+            MissingFramework: a package it needs is not installed, or it cannot be built with these options.
         """
 
     def own_variables(self, reference: str, variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:

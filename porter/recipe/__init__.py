@@ -5,6 +5,7 @@ from porter.recipe.find import all_recipes, find_recipe, recipes_folder
 from porter.recipe.load import load_recipe
 from porter.recipe.model import IgnoreRule, LayerName, Recipe, Zoo
 from porter.recipe.names import layer_names, tap_names
+from porter.recipe.options import choose_options, split_settings, with_options
 from porter.recipe.schema import Published
 
 __all__ = [
@@ -14,11 +15,14 @@ __all__ = [
     "Recipe",
     "Zoo",
     "all_recipes",
+    "choose_options",
     "expand",
     "find_recipe",
     "layer_names",
     "load_recipe",
     "options_of",
     "recipes_folder",
+    "split_settings",
     "tap_names",
+    "with_options",
 ]

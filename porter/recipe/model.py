@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from porter.data.preprocess import Preprocess
@@ -19,6 +19,9 @@ from porter.recipe.steps import Block, Step
 
 STANDARD_OPTIONS: Mapping[str, Value] = {"classes": 1000, "bn_momentum": 0.1, "bn_scale": True, "bn_center": True}
 """Options that every recipe has; `bn_epsilon` has no default, since a forgotten one would go unnoticed."""
+
+TRAINING_OPTIONS = frozenset({"bn_momentum"})
+"""Options that change nothing of what a network computes once it is trained."""
 
 RESERVED = frozenset({"index", "count", "first", "last", "channels", "input"})
 """What variables and parameters may not be called."""
@@ -80,6 +83,7 @@ class Zoo:
     Attributes:
         only: the variants that it has; empty where it has them all.
         options: that differ from the recipe's.
+        chosen: of `options`, those that a caller has set, so that the network computes what the zoo's own does not.
         padding: rules for sites that differ from the graph's own; the first match holds.
         padding_as_trained: rules that go before them where the weights were trained with other pads than the zoo ships.
         names: of layers by path; the first match holds.
@@ -108,6 +112,7 @@ class Zoo:
     files: Mapping[str, WeightsFile]
     published: Mapping[str, Published]
     overrides: Mapping[str, Override]
+    chosen: Mapping[str, Value] = field(default_factory=dict)
 
     def has(self, variant: str) -> bool:
         """Whether the zoo has this variant of the recipe."""

@@ -6,6 +6,7 @@ import shlex
 
 from porter.evaluation.results import Evaluation
 from porter.port import Record
+from porter.recipe.options import written
 from porter.reporting.records import Contents
 
 
@@ -29,6 +30,8 @@ def convert(record: Record, folder: str) -> str:
         options.append("--fold-bn")
     for mapped in record.mapped:
         options += ["--map", mapped]
+    for name, value in record.chosen.items():
+        options += ["--option", f"{name}={written(value)}"]
     return _line("convert", record.variant, *options)
 
 

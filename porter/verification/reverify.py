@@ -39,7 +39,7 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
     recipe = find_recipe(record.variant, recipes)
     zoo = recipe.zoo(record.zoo, record.variant)
     try:
-        opened = open_source(recipe, record.variant, zoo, weights, record.background, record.mapped)
+        opened = open_source(recipe, record.variant, zoo, weights, record.background, record.mapped, record.chosen)
     except DownloadError as error:
         given = f"give --weights the {record.source.file} that the port was made from"
         raise DownloadError(error.message, where=error.where, next=f"{given}, or {error.next}") from None

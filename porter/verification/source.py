@@ -17,6 +17,7 @@ from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Graph, channels_of
 from porter.plan import make_plan
 from porter.recipe import Zoo
+from porter.recipe.expressions import Value
 
 
 class Source(Protocol):
@@ -41,6 +42,7 @@ class Reference:
         classes: of the implementation's head.
         taps: by path, the implementation's layer.
         without_background: path of the head whose row 0 the port does not have.
+        options: of the recipe, that a caller has set otherwise than the zoo has them.
     """
 
     framework: Framework
@@ -50,6 +52,7 @@ class Reference:
     checkpoint: Checkpoint
     taps: Mapping[str, str]
     without_background: str | None
+    options: Mapping[str, Value] = field(default_factory=dict)
     _built: dict[tuple[tuple[int, ...], Dtype], Any] = field(default_factory=dict)
 
     def takes(self, size: tuple[int, int]) -> bool:
@@ -59,7 +62,7 @@ class Reference:
         size = batch.shape[2:]
         if (size, dtype) not in self._built:
             model = self.framework.build_reference(
-                self.name, self.variant, self.classes, (size[0], size[1]), self.checkpoint, dtype
+                self.name, self.variant, self.classes, (size[0], size[1]), self.checkpoint, dtype, self.options
             )
             self._built = {(size, dtype): model}
         values = self.framework.run_reference(self._built[size, dtype], batch.astype(dtype), self.taps)
@@ -67,7 +70,9 @@ class Reference:
 
     def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
         """The logits alone, those at `output`, in float32: nothing else is fetched from the model."""
-        model = self.framework.build_reference(self.name, self.variant, self.classes, size, self.checkpoint, "float32")
+        model = self.framework.build_reference(
+            self.name, self.variant, self.classes, size, self.checkpoint, "float32", self.options
+        )
         whole = self.framework.classifier(model, protocol, device, "fp32", self.taps[output])
         return _without_first(whole) if output == self.without_background else whole
 
@@ -79,7 +84,7 @@ def zoo_reference(framework: Framework, zoo: Zoo, variant: str, checkpoint: Chec
         head, taps[fit.graph.output] = fit.stand_in
         tensors, classes = {**tensors, **head}, channels_of(fit.graph)[fit.graph.output]
     own = replace(checkpoint, tensors=tensors, graph=None, counted=False)
-    return Reference(framework, str(zoo.reference), variant, classes, own, taps, _dropped(fit))
+    return Reference(framework, str(zoo.reference), variant, classes, own, taps, _dropped(fit), zoo.chosen)
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from porter.data.labels import IMAGENET
@@ -18,7 +18,8 @@ from porter.evaluation.padding_study.sites import parse_sites
 from porter.evaluation.protocol import expect_square, in_words
 from porter.evaluation.results import Case, Crops, Study
 from porter.port import Port, read_port, update_record
-from porter.recipe import find_recipe
+from porter.recipe import choose_options, find_recipe
+from porter.recipe.expressions import Value
 from porter.sources import Opened, open_source
 from porter.trained import trained_conventions
 
@@ -31,6 +32,7 @@ def study(
     weights: Path | None,
     sites: Sequence[str],
     mapped: tuple[str, ...],
+    chosen: Mapping[str, Value],
     device: str,
     crops: int,
     batch_size: int,
@@ -44,7 +46,8 @@ def study(
     """Measures the same weights under each candidate convention. See porter.study."""
     options = parse_options(device, "fp32", crops, batch_size, workers, limit, cache)
     recipe = find_recipe(variant, recipes)
-    opened = open_source(recipe, variant, recipe.zoo(source, variant), weights, settings=mapped)
+    zoo = recipe.zoo(source, variant)
+    opened = open_source(recipe, variant, zoo, weights, settings=mapped, options=choose_options(recipe, chosen))
     protocol, side = _protocol(opened, options.crops)
     into = None if port is None else _expect_port_of(read_port(port), opened)
     asked = parse_sites(sites, opened.graph)

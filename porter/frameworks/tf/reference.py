@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from porter.dtypes import Dtype
-from porter.errors import MappingError, UsageError
+from porter.errors import MappingError, MissingFramework, UsageError
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.stock import StockClass
 from porter.frameworks.tf import keras_applications
@@ -47,7 +47,15 @@ _CONSTRUCTORS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 """Variant to the constructor in keras.applications and the arguments that make it that variant."""
 
 
-def build_reference(reference: str, variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
+def build_reference(
+    reference: str,
+    variant: str,
+    classes: int,
+    size: tuple[int, int],
+    checkpoint: Checkpoint,
+    dtype: Dtype,
+    options: Mapping[str, Any] = {},
+) -> Any:
     """A zoo's own model of a variant, built at `size` (rows, columns), giving logits, with the checkpoint's weights.
 
     Weights go by the model's own layer names (or, in a counted checkpoint, by Keras's counters) and in the file's own axis
@@ -56,10 +64,13 @@ def build_reference(reference: str, variant: str, classes: int, size: tuple[int,
     Raises:
         UsageError: no such reference or variant, or a size that the constructor refuses.
         MappingError: checkpoint and model do not cover each other, or a shape differs.
-        MissingFramework: TensorFlow, Keras or a package that carries the reference is not installed.
+        MissingFramework: TensorFlow, Keras or a package that carries the reference is not installed; or there are `options`,
+            which none of these implementations takes.
     """
     if reference not in REFERENCES:
         raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(REFERENCES)}")
+    if options:
+        raise MissingFramework(f"{reference} cannot be built with another {', '.join(options)}")
     if reference in _OLD:
         return build_network(_OLD[reference], variant, classes, size, checkpoint, dtype)
     construct = keras_applications.construct if reference == "keras_applications" else _construct

@@ -95,7 +95,15 @@ def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
     return run_model(model, batch, taps)
 
 
-def build_reference(reference: str, variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
+def build_reference(
+    reference: str,
+    variant: str,
+    classes: int,
+    size: tuple[int, int],
+    checkpoint: Checkpoint,
+    dtype: Dtype,
+    options: Mapping[str, Any] = {},
+) -> Any:
     """The library's own model with the tensors of `checkpoint`, loaded by its own names; see porter.frameworks.torch.reference."""
     if reference not in REFERENCES:
         raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(REFERENCES)}")
@@ -104,7 +112,7 @@ def build_reference(reference: str, variant: str, classes: int, size: tuple[int,
     _require(reference)
     from porter.frameworks.torch.reference import build_stock
 
-    return build_stock(reference, variant, classes, checkpoint, dtype)
+    return build_stock(reference, variant, classes, checkpoint, dtype, options)
 
 
 def own_variables(reference: str, variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:

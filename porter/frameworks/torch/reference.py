@@ -54,21 +54,28 @@ _BUILDERS: Mapping[str, Mapping[str, tuple[str, Mapping[str, Any]]]] = {
 }
 
 
-def build_stock(reference: str, variant: str, classes: int, checkpoint: Checkpoint, dtype: Dtype) -> nn.Module:
+def build_stock(
+    reference: str, variant: str, classes: int, checkpoint: Checkpoint, dtype: Dtype, options: Mapping[str, Any] = {}
+) -> nn.Module:
     """The model of `variant` that the library `reference` has, with the tensors of `checkpoint`, in `dtype`, in eval mode.
+
+    Args:
+        options: of the recipe, that differ from the zoo's own: those that are arguments of the builder too.
 
     Raises:
         UsageError: the library has no such model. MappingError: the tensors are not exactly its own.
-        MissingFramework: the library cannot be imported.
+        MissingFramework: the library cannot be imported, or its builder has no such argument.
     """
     builders = _BUILDERS[reference]
     if variant not in builders:
         raise UsageError(f"porter knows no {reference} model '{variant}'", next=f"{reference}'s are {', '.join(builders)}")
     name, arguments = builders[variant]
+    if foreign := sorted(options.keys() - arguments.keys()):
+        raise MissingFramework(f"{reference}.{name} cannot be built with another {', '.join(foreign)}")
     builder = getattr(import_models() if reference == "torchvision" else import_timm(), name)
     # On no device, so that no time goes into random weights that are replaced at once; and without a download.
     with torch.device("meta"):
-        model: nn.Module = builder(num_classes=classes, **arguments)
+        model: nn.Module = builder(num_classes=classes, **{**arguments, **options})
     state = {key: to_tensor(array) for key, array in checkpoint.tensors.items()}
     try:
         model.load_state_dict(state, strict=True, assign=True)

@@ -1,0 +1,106 @@
+"""What `--option` sets: a recipe's options, by name and type, and a zoo that has them so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
+
+from porter.errors import UsageError
+from porter.recipe.expand import options_of
+from porter.recipe.expressions import Value
+from porter.recipe.model import TRAINING_OPTIONS, Recipe, Zoo
+from porter.recipe.spelling import hint
+
+_WHERE = "--option"
+_SWITCH = {"true": True, "false": False}
+_KINDS: Mapping[type, str] = {bool: "true or false", int: "a whole number", float: "a number"}
+
+
+def split_settings(settings: Sequence[str]) -> dict[str, str]:
+    """Options as typed, `NAME=VALUE` each, by name.
+
+    Raises:
+        UsageError: one without `=`, or a name twice.
+    """
+    found: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or name in found:
+            problem = "is set twice" if equals else "is no NAME=VALUE"
+            raise UsageError(f"'{name if equals else setting}' {problem}", where=_WHERE, next="write NAME=VALUE, each name once")
+        found[name] = value
+    return found
+
+
+def choose_options(recipe: Recipe, given: Mapping[str, Value]) -> dict[str, Value]:
+    """`given` as values of the recipe's types. A text is read as it is typed: `false`, `1e-3`, `last_3x3`.
+
+    Raises:
+        UsageError: no such option, one that is not the caller's to set, or a value of another kind.
+    """
+    found = {}
+    for name, value in given.items():
+        if name not in recipe.options:
+            raise UsageError(
+                f"'{recipe.architecture}' has no option '{name}'", where=_WHERE, next=hint(name, _settable(recipe.options))
+            )
+        if name not in _settable(recipe.options):
+            reason = "the file's head says it" if name == "classes" else "it is part of the zoo's names"
+            raise UsageError(f"'{name}' cannot be set: {reason}", where=_WHERE, next="leave it out")
+        found[name] = _valued(recipe, name, value)
+    return found
+
+
+def with_options(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value]) -> Zoo:
+    """The zoo with `options`, from `choose_options`, before its own and before those of its older generations."""
+    own = options_of(recipe, variant, zoo, {})
+    return replace(
+        zoo,
+        options={**zoo.options, **options},
+        chosen={name: value for name, value in options.items() if value != own[name] and name not in TRAINING_OPTIONS},
+        generations={
+            label: replace(older, options={name: options.get(name, value) for name, value in older.options.items()})
+            for label, older in zoo.generations.items()
+        },
+    )
+
+
+def _settable(options: Mapping[str, Value]) -> list[str]:
+    return [name for name, value in options.items() if name != "classes" and isinstance(value, str | int | float)]
+
+
+def _valued(recipe: Recipe, name: str, value: Value) -> Value:
+    default = recipe.options[name]
+    if isinstance(default, str):
+        words = list(dict.fromkeys(_words(recipe, name)))
+        if value not in words:
+            raise UsageError(f"'{value}' is no value of '{name}'", where=_WHERE, next=hint(str(value), map(str, words)))
+        return value
+    kind = type(default)
+    read = _read(value, kind) if isinstance(value, str) else float(value) if kind is float and type(value) is int else value
+    if type(read) is not kind or (isinstance(read, float) and not isfinite(read)):
+        own = written(default)
+        raise UsageError(f"'{name}' is {_KINDS[kind]}, got '{value}'", where=_WHERE, next=f"write it as the recipe does: {own}")
+    return read
+
+
+def _read(text: str, kind: type) -> Value:
+    try:
+        return _SWITCH.get(text) if kind is bool else int(text) if kind is int else float(text)
+    except ValueError:
+        return None
+
+
+def _words(recipe: Recipe, name: str) -> Iterator[Value]:
+    """The words that the recipe has for an option: its default, and each zoo's."""
+    yield recipe.options[name]
+    for zoo in recipe.zoos.values():
+        generations = [older.options for older in zoo.generations.values()]
+        variants = [override.options for override in zoo.overrides.values()]
+        yield from (table[name] for table in (zoo.options, *generations, *variants) if name in table)
+
+
+def written(value: Value) -> str:
+    """A value as recipes and `--option` write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
