@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from porter.errors import GraphError
-from porter.padding import Convention, Site, SiteKind, Size, Window, output_size
+from porter.padding import LOWEST, Convention, Site, SiteKind, Size, Window, output_size
 
 INPUT = "input"
 MOST_CONSTANTS = 4096
@@ -284,10 +284,16 @@ def nonnegative_paths(graph: Graph) -> frozenset[str]:
     """Paths whose values are provably >= 0: after a ReLU, and what pools, sums and joins of such are."""
     found: set[str] = set()
     for node in graph.nodes:
-        keeps_sign = isinstance(node.op, MaxPool | AvgPool | GlobalAvgPool | GlobalMaxPool | Add | Concat | Identity)
-        if isinstance(node.op, Relu | Relu6) or (keeps_sign and found.issuperset(node.inputs)):
+        if isinstance(node.op, Relu | Relu6) or (_keeps_sign(node.op) and found.issuperset(node.inputs)):
             found.add(node.path)
     return frozenset(found)
+
+
+def _keeps_sign(op: Op) -> bool:
+    """Whether what an op makes of values >= 0 is >= 0 too. A window of a max pool may lie in its pads and give their number."""
+    if isinstance(op, MaxPool):
+        return op.convention.fill >= 0 or op.convention.fill == LOWEST
+    return isinstance(op, AvgPool | GlobalAvgPool | GlobalMaxPool | Add | Concat | Identity)
 
 
 def is_depthwise(graph: Graph, node: Node) -> bool:

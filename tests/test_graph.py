@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 
 from porter.errors import GraphError
@@ -39,6 +41,8 @@ from porter.graph import (
 )
 from porter.graph_record import from_record, to_record
 from porter.padding import LOWEST, Convention, Site, Window
+from porter.windows import Average
+from tests.windows import evaluate_map, lay
 
 ONE, THREE = Window((1, 1)), Window((3, 3), (2, 2))
 VALID, SAME = Convention(), Convention("same")
@@ -121,6 +125,33 @@ def test_what_a_relu_makes_non_negative_stays_so_until_something_may_subtract() 
     norm = (Node("norm", BatchNorm(1e-3, 0.1), ("relu",)), Node("join", Concat(), ("relu", "norm")))
     moved = (Node("moved", Affine((1.0,), (-1.0,)), ("relu",)), Node("under", POOL, ("moved",)))
     assert nonnegative_paths(Graph((*signed, *norm, *moved), 3, "join")) == {"relu"}
+
+
+# Windows of 2x2 over a map of 3x3: the last pads leave some windows without a cell of it.
+PADS = ((0, 0, 0, 0), (1, 0, 1, 0), (2, 3, 0, 1))
+FILLS = (LOWEST, -5.0, 0.0, 2.0)
+AVERAGES: tuple[Average, ...] = ("full_window", "clipped_window")
+
+
+def pool_cases() -> Iterator[tuple[str, MaxPool | AvgPool]]:
+    for pads, fill in product(PADS, FILLS):
+        yield "max_pool", MaxPool(Window((2, 2)), Convention("explicit", pads, fill))
+        for average in AVERAGES:
+            yield "avg_pool", AvgPool(Window((2, 2)), Convention("explicit", pads, fill, average))
+
+
+def test_no_pool_called_non_negative_gives_less_than_zero() -> None:
+    maps = np.random.default_rng(0).uniform(0, 1, (2, 3, 3))
+    refused = set()
+    for kind, op in pool_cases():
+        convention, relu = op.convention, Node("relu", Relu(), (INPUT,))
+        rows, columns = (lay("explicit", 2, 1, 1, 3, convention.pads[axis : axis + 2]) for axis in (0, 2))
+        values = evaluate_map(kind, rows, columns, maps, convention.fill, convention.average)
+        claimed = "pool" in nonnegative_paths(Graph((relu, Node("pool", op, ("relu",))), 2, "pool"))
+        # A window over pads that take no part gives no number: porter.padding refuses it.
+        assert not claimed or values[values > LOWEST].min() >= 0, op
+        refused |= set() if claimed else {(kind, convention.fill)}
+    assert refused == {("max_pool", -5.0)}
 
 
 @pytest.mark.parametrize(
