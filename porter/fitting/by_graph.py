@@ -33,7 +33,7 @@ from porter.graph import (
     tensor_shapes,
 )
 from porter.padding import same_function
-from porter.recipe import LayerName, Recipe, Zoo, expand, layer_names
+from porter.recipe import LayerName, Recipe, Zoo, expand, layer_names, tap_names
 from porter.windows import Size
 
 AFTER = "the file's graph does not use it for the logits"
@@ -84,7 +84,7 @@ def fit_by_graph(
         if isinstance(graph.by_path[path].op, Affine)
         for tensor in file.by_name[layer].tensors.values()
     }
-    plain = not differences and grafted.plain
+    plain, shown = not differences and grafted.plain, tap_names(recipe, variant, zoo, draft)
     return Fit(
         graph=graph,
         found=found,
@@ -96,6 +96,7 @@ def fit_by_graph(
         background=background and keep_background,
         activation=end.activation,
         taps={path: tap for path, layer in grafted.layers.items() if (tap := file.by_name[layer].tap)},
+        reference_taps={path: name for path, name in shown.items() if path in graph.by_path} if plain else {},
         today=_today(graph, framework, layers, found) if plain else {},
         scaling=grafted.scaling,
         warnings=(*end.warnings, *_said(zoo, differences), *grafted.warnings),

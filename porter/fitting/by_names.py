@@ -128,7 +128,7 @@ def fit_by_names(
         own_head=head.own,
         background=background and keep_background,
         activation=zoo.activation if head.rows else None,
-        taps={path: name for path, name in shown.items() if path in graph.by_path},
+        reference_taps={path: name for path, name in shown.items() if path in graph.by_path},
         stand_in=stand_in,
         today={
             name: naming.today[path].name + _variable(name, layers[path].name, framework.AVERAGE_SUFFIX)

@@ -34,7 +34,8 @@ class Fit:
         own_head: the head is the zoo's own, with its classes and their order.
         background: row 0 of the port's head is ImageNet's background class.
         activation: what the source applies to its logits.
-        taps: by path, the name under which the source shows the node's value.
+        taps: by path, the name under which the file's own graph shows the node's value; none where it carries none.
+        reference_taps: the same for the zoo's own implementation.
         today: source tensor name to the name that the zoo's own implementation has for it; empty where that computes another
             function than the file.
         stand_in: where the file has no head, tensors under the own implementation's names of one that hands features on, and the
@@ -52,7 +53,8 @@ class Fit:
     own_head: bool
     background: bool
     activation: str | None
-    taps: Mapping[str, str]
+    taps: Mapping[str, str] = field(default_factory=dict)
+    reference_taps: Mapping[str, str] = field(default_factory=dict)
     today: Mapping[str, str] = field(default_factory=dict)
     stand_in: tuple[Mapping[str, Array], str] | None = None
     scaling: tuple[Affine, ...] = ()

@@ -79,7 +79,7 @@ class Reference:
 
 def zoo_reference(framework: Framework, zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Reference:
     """The zoo's implementation with the tensors that `fit` found. A file without a head gets one that hands features on."""
-    tensors, classes, taps = own_checkpoint(fit, checkpoint), fit.source_classes, dict(fit.taps)
+    tensors, classes, taps = own_checkpoint(fit, checkpoint), fit.source_classes, dict(fit.reference_taps)
     if fit.stand_in is not None:
         head, taps[fit.graph.output] = fit.stand_in
         tensors, classes = {**tensors, **head}, channels_of(fit.graph)[fit.graph.output]

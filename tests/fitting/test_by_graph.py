@@ -60,6 +60,7 @@ def test_a_file_with_the_recipes_graph_gives_the_recipes_graph_whatever_its_laye
     assert found.found["stem/conv", "kernel"] == "layer_0/kernel"
     assert found.own_head and found.source_classes == 1000
     assert found.today["layer_0/kernel"] == "Conv1/kernel"
+    assert (found.taps["stem/conv"], found.reference_taps["stem/conv"]) == ("layer_0", "Conv1")
 
 
 def test_pads_equal_at_the_files_size_are_taken_in_silence_and_others_are_reported() -> None:
@@ -69,7 +70,7 @@ def test_pads_equal_at_the_files_size_are_taken_in_silence_and_others_are_report
     assert not taken.warnings
     odd = fit(replace(even, size=(225, 201)))
     assert SITE in odd.warnings[0] and "((0,1),(0,1))" in odd.warnings[0]
-    assert not odd.today  # the zoo's own implementation is another function
+    assert not odd.today and not odd.reference_taps  # the zoo's own implementation is another function
 
 
 def test_strides_epsilons_biases_and_clipping_are_the_files() -> None:

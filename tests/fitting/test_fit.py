@@ -25,7 +25,6 @@ FIT = Fit(
     own_head=False,
     background=False,
     activation=None,
-    taps={},
 )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -71,7 +73,7 @@ def in_dtype(
     """
     tensorflow = import_tensorflow()
     target = getattr(tensorflow, dtype).as_datatype_enum
-    floats = {getattr(tensorflow, name).as_datatype_enum for name in ("half", "bfloat16", "float32", "float64")}
+    floats = frozenset(getattr(tensorflow, name).as_datatype_enum for name in ("half", "bfloat16", "float32", "float64"))
     found, fed = type(graph)(versions=graph.versions), {}
     fused = {node.name: node for node in graph.node if node.op in _FUSED_NORMS}
     for node in graph.node:
@@ -81,6 +83,8 @@ def in_dtype(
         elif node.op != "Const":
             copy = found.node.add()
             copy.CopyFrom(node)
+            for name in _left_out_types(node.op, floats) - node.attr.keys():
+                copy.attr[name].type = target
             _retype(copy, floats, target)
         elif node.attr["dtype"].type in floats:
             array = fed[node.name] = constants[node.name].astype(dtype, copy=False)
@@ -138,7 +142,15 @@ def _constant(tensorflow: Any, like: Any, name: str, array: Array) -> Any:
     return constant
 
 
-def _retype(node: Any, floats: set[int], target: int) -> None:
+@cache
+def _left_out_types(op: str, floats: frozenset[int]) -> frozenset[str]:
+    """The attributes of an op that are a floating type where a file leaves them out, as SavedModels do with MaxPool's T."""
+    definition = import_module("tensorflow.python.framework.op_def_registry").get(op)
+    attributes = definition.attr if definition is not None else ()
+    return frozenset(attribute.name for attribute in attributes if attribute.default_value.type in floats)
+
+
+def _retype(node: Any, floats: frozenset[int], target: int) -> None:
     for value in node.attr.values():
         kind = value.WhichOneof("value")
         if kind == "type" and value.type in floats:

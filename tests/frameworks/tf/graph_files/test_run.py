@@ -73,6 +73,21 @@ def test_a_graph_in_double_precision() -> None:
         assert 1e-9 < np.linalg.norm(single[name] - value) / np.linalg.norm(value) < 1e-6, name
 
 
+def test_a_type_that_the_file_leaves_out_is_replaced_too() -> None:
+    """A SavedModel has no attribute whose value is the default: a MaxPool in float has no T."""
+
+    def pool() -> None:
+        tf.nn.leaky_relu(v1.nn.max_pool(x(), 3, 2, "VALID"), 0.1, name="out")
+
+    whole, graph = definition(pool), definition(pool)
+    for node in graph.node:
+        if node.op in ("MaxPool", "LeakyRelu"):
+            del node.attr["T"]
+    for dtype in ("float64", "float32"):
+        found = run(graph, dtype=dtype)["out"]
+        assert found.dtype == dtype and np.array_equal(found, run(whole, dtype=dtype)["out"])
+
+
 def test_epsilons_of_a_file_are_its_float32_and_those_of_code_its_decimals() -> None:
     graph = definition(network)
     of_code = GraphRunner(graph.SerializeToString(), {}, ["out"], "float64", decimal_epsilons=True)(BATCH, ("norm",))["norm"]
