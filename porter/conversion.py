@@ -105,9 +105,11 @@ def convert(
             written = write_plain(building, recipe, opened, framework, size, stored_as, allow_overflow, fold_bn)
         record = _record(recipe, framework, opened, written, stored_as, building, mapped, chosen)
         write_record(building, record)
-        verdict, said, warnings = _check(read_port(building), opened, checked)
+        verdict, said, warnings = _check(read_port(building, held=False), opened, checked)
         write_record(building, record.model_copy(update={"parity": verdict.record() if verdict else None, "check": said}))
-    return Conversion(read_port(folder), verdict, (*opened.warnings, *written.warnings, *_record_warnings(record), *warnings))
+    return Conversion(
+        read_port(folder, held=False), verdict, (*opened.warnings, *written.warnings, *_record_warnings(record), *warnings)
+    )
 
 
 def parse_size(text: str) -> Size:

@@ -30,6 +30,8 @@ class _Strict(BaseModel):
 MAX_SIDE = 8192
 Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
+FileName = Annotated[str, Field(pattern=r"^\w[\w.-]*$", max_length=255)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Padding = Literal["shipped", "trained"]
 """Whose pads a port has: those of the source as it is, or, where the recipe says they differ, those of training."""
 
@@ -75,6 +77,7 @@ class Record(_Strict):
     """What port.json holds.
 
     Attributes:
+        model: the sha256 of each file that the port's model consists of, by name.
         options: that the recipe's graph was expanded with; of a file that carries its own graph, the number of classes alone.
         chosen: those of the options that `--option` set.
         folded: path of each layer that took in the batch norm after it (porter.folding), to that norm's path;
@@ -93,7 +96,7 @@ class Record(_Strict):
     graph: dict[str, Any]
     input: Input
     source: SourceFile
-    model: dict[str, str]
+    model: Annotated[dict[FileName, Sha256], Field(max_length=16)]
     pads: tuple[Pad, ...]
     padding: Padding = "shipped"
     options: dict[str, Any]
@@ -145,28 +148,8 @@ class Port:
     plan: Plan
     framework: Framework
 
-    def check_model(self) -> None:
-        """Holds the model file to the digest in port.json.
-
-        Raises:
-            ChecksumError: it is another one. FileError: it cannot be read.
-        """
-        path = self.folder / self.framework.MODEL_FILE
-        found = digest(path)
-        if found != self.record.model.get(path.name):
-            raise ChecksumError(
-                f"the model's sha256 is {found[:12]}..., port.json says {self.record.model.get(path.name, 'nothing')[:12]}...",
-                where=str(path),
-                next="convert again, or restore the file",
-            )
-
     def tensors(self) -> dict[str, dict[str, Array]]:
-        """The port's canonical tensors as stored (porter.graph.tensor_shapes).
-
-        Raises:
-            ChecksumError: the model file is not the one that port.json describes.
-        """
-        self.check_model()
+        """The port's canonical tensors as stored (porter.graph.tensor_shapes)."""
         return self.framework.read_port(self.folder, self.plan, self.record.layers)
 
     def build(self, dtype: Dtype | None = None, device: str = "cpu", tensors: Tensors | None = None) -> Any:
@@ -182,15 +165,19 @@ def port_at(path: Path) -> Port | None:
         return read_port(path)
     if not (path.parent / RECORD).is_file():
         return None
-    port = read_port(path.parent)
-    return port if path.name in (RECORD, port.framework.MODEL_FILE) else None
+    beside = read_port(path.parent, held=False)
+    return read_port(path.parent) if path.name in (RECORD, beside.framework.MODEL_FILE) else None
 
 
-def read_port(folder: Path) -> Port:
-    """Reads a port's record; its model file is read when it is needed.
+def read_port(folder: Path, *, held: bool = True) -> Port:
+    """Reads a port's record; its tensors are read when they are needed.
+
+    Args:
+        held: whether the files of its model are held to their digests in port.json. Other files in the folder are not the port's.
 
     Raises:
         UsageError: no port there. FileError, GraphError: a record that is damaged, too large or of another format.
+        ChecksumError: a file that is not the one in port.json.
     """
     recover_folder(folder)
     path = folder / RECORD
@@ -206,6 +193,11 @@ def read_port(folder: Path) -> Port:
             f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the top'}", where=str(path), next="convert again"
         ) from None
     framework = get_framework(record.framework)
+    if framework.MODEL_FILE not in record.model:
+        raise FileError(f"'model' lacks {framework.MODEL_FILE}", where=str(path), next="convert again")
+    if held:
+        for name, sha256 in record.model.items():
+            _hold(folder / name, sha256)
     try:
         graph = from_record(record.graph)
     except GraphError as error:
@@ -216,6 +208,16 @@ def read_port(folder: Path) -> Port:
     plan = make_plan(graph, record.input.size or ANY, framework.CAPABILITIES)
     # A class of keras.applications takes the one size that it was built for, also where its pads are right at every size.
     return Port(folder, record, graph, replace(plan, size=record.input.size), framework)
+
+
+def _hold(path: Path, sha256: str) -> None:
+    again = "restore the file, or convert again; a changed copy belongs outside of the port"
+    if not path.is_file():  # a pipe would never end
+        raise FileError("port.json lists this file, and it is no plain file or not there", where=str(path), next=again)
+    found = digest(path)
+    if found != sha256:
+        message = f"this is not the file that porter wrote: its sha256 is {found[:12]}..., port.json says {sha256[:12]}..."
+        raise ChecksumError(message, where=str(path), next=again)
 
 
 def write_record(folder: Path, record: Record) -> None:
@@ -229,7 +231,7 @@ def update_record(folder: Path, figures: Literal["evaluation", "study"], found: 
     Raises:
         UsageError, FileError: as `read_port`, or nothing can be written there.
     """
-    write_record(folder, read_port(folder).record.model_copy(update={figures: found}))
+    write_record(folder, read_port(folder, held=False).record.model_copy(update={figures: found}))
 
 
 def pads_of(plan: Plan) -> tuple[Pad, ...]:

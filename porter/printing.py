@@ -111,6 +111,7 @@ def verdict(found: Verdict, layers: bool) -> list[str]:
             for node in found.proof.nodes
         ]
         lines += ["", *table(("node", "relative L2", "max abs", ""), rows)]
+    lines += [f"note: {note}" for note in found.notes]
     if found.proof.uncompared:
         lines.append(f"not compared, since the source does not show them: {', '.join(found.proof.uncompared)}")
     return lines

@@ -15,9 +15,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+import porter
 from porter.cli import main
+from porter.errors import ChecksumError
 from porter.files.weights import Fetched
 from tests.conftest import WeightsMaker
+from tests.support import sign
 
 
 @dataclass(frozen=True)
@@ -243,23 +246,27 @@ def test_verify_passes_and_fails_by_status(cli: Cli, torch_file: Path, tmp_path:
     good = cli("verify", "p", "--weights", torch_file, "--float64", "--layers", "--json")
     found = json.loads(good.out)
     assert good.status == 0 and found["ok"] and found["reference"] == "keras" and found["dtype"] == "float64"
+    assert found["notes"] == []
     assert {"max_abs", "l1", "rel_l2", "snr_db", "psnr_db", "argmax_equal"} <= set(found["logits"])
     damage(tmp_path / "p", "stem.conv.weight")
+    infect(tmp_path / "p")
+    sign(tmp_path / "p")
     bad = cli("verify", "p", "--weights", torch_file, "--json")
     found = json.loads(bad.out)
     assert bad.status == 1 and not found["ok"] and found["first_bad"]["path"] == "stem/conv"
+    assert [note.split(",")[0] for note in found["notes"]] == ["model.py is not what this porter writes for the port"]
 
 
 def damage(port: Path, key: str) -> None:
-    """Changes one weight and signs it, as a port made with another weight would be."""
+    """Changes one weight."""
     tensors = load_file(port / "model.safetensors")
     tensors[key] = tensors[key] * np.float32(1.01)
     save_file(tensors, port / "model.safetensors")
-    from porter.files import digest
 
-    record = json.loads((port / "port.json").read_text())
-    record["model"]["model.safetensors"] = digest(port / "model.safetensors")
-    (port / "port.json").write_text(json.dumps(record))
+
+def infect(port: Path) -> None:
+    path = port / "model.py"
+    path.write_text('import os\n\nos.system("echo ran")\n' + path.read_text())
 
 
 def test_verify_wants_the_file_that_the_port_was_made_from(cli: Cli, torch_file: Path, weights_file: WeightsMaker) -> None:
@@ -323,6 +330,8 @@ def test_a_tolerance_is_a_small_positive_number(cli: Cli, torch_file: Path) -> N
         ("input", {"layout": "NCHW", "size": [10**6, 10**6], "native_size": [0, -5], "channels": 3}),
         ("batches", {"stem/norm": 10**30}),
         ("classes", 7),
+        ("model", {"../../secret": "0" * 64}),
+        ("model", {"model.py": "0" * 64}),
         ("graph", {"nodes": []}),
     ],
 )
@@ -333,11 +342,29 @@ def test_a_forged_record_is_refused(cli: Cli, tmp_path: Path, torch_file: Path, 
     refused(cli("verify", "p", "--weights", torch_file), "p/port.json")
 
 
-def test_another_model_file_than_the_recorded_one_fails_the_check(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
+READERS = [
+    ("verify", "p"),
+    ("predict", "p", "absent.jpg"),
+    ("eval", "p", "--data", "."),
+    ("report", "p"),
+    ("inspect", "p"),
+    ("convert", "mobilenet_v2_0.35", "--from", "keras", "--to", "tf", "--weights", "p"),
+]
+
+
+def test_every_file_of_a_port_is_held_to_its_digest(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
     cli(*CONVERT_TF, torch_file)
-    with (tmp_path / "p" / "model.safetensors").open("ab") as file:
-        file.write(b"x")
-    refused(cli("verify", "p", "--weights", torch_file), "sha256", status=1)
+    (tmp_path / "p" / "README.md").write_text("a file of the user's own, which is not the port's")
+    assert cli("inspect", "p").status == 0
+    infect(tmp_path / "p")
+    for arguments in READERS:
+        refused(cli(*arguments), "p/model.py: this is not the file that porter wrote: its sha256 is", "port.json says", status=1)
+    with pytest.raises(ChecksumError):
+        porter.load("p")
+    (tmp_path / "p" / "model.py").unlink()
+    refused(cli("inspect", "p"), "p/model.py: port.json lists this file")
+    os.mkfifo(tmp_path / "p" / "model.py")
+    refused(cli("inspect", "p"), "p/model.py: port.json lists this file")
 
 
 def test_without_a_reference_a_build_is_not_compared_with_itself(

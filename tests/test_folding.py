@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from porter import folding, printing
 from porter.conversion import Conversion
 from porter.dtypes import Array
 from porter.errors import CheckFailed, MappingError
-from porter.files import digest
 from porter.folding import absorb_biases, fold_norms, norms_alone
 from porter.frameworks import get_framework
 from porter.graph import INPUT, Add, BatchNorm, Conv, Dense, GlobalAvgPool, Graph, Node, Relu, tensor_shapes
@@ -26,6 +24,7 @@ from porter.plan import make_plan
 from tests.conftest import WeightsMaker
 from tests.frameworks.torch.graphs import inception, resnet_v2, small_mobilenet
 from tests.standin import calibrated_tensors, smooth_images
+from tests.support import sign
 
 NARROW, SIZE = "mobilenet_v2_0.35", (33, 31)
 THREE, SAME = Window((3, 3)), Convention("same")
@@ -178,12 +177,11 @@ def test_what_is_stored_in_double_precision_is_what_was_computed(weights_file: W
 
 def test_a_folded_tensor_that_is_one_bit_off_is_found(weights_file: WeightsMaker, tmp_path: Path) -> None:
     fold(weights_file, tmp_path / "port", check=False)
-    path, record = tmp_path / "port" / "model.safetensors", tmp_path / "port" / "port.json"
+    path = tmp_path / "port" / "model.safetensors"
     state = load_file(path)
     state["block3.expand.conv.bias"][5] = np.nextafter(state["block3.expand.conv.bias"][5], np.float32(np.inf))
     save_file(state, path)
-    text = json.loads(record.read_text())
-    record.write_text(json.dumps(text | {"model": text["model"] | {path.name: digest(path)}}))
+    sign(tmp_path / "port")
     with pytest.raises(CheckFailed, match=r"block3/expand/conv:bias: .* rounded once to float32"):
         porter.verify(tmp_path / "port", weights=weights_file(NARROW, "torchvision", ".pth"))
 

@@ -23,4 +23,5 @@ def test_porters_own_build_is_never_called_the_same_function(reference: str, ok:
     logits = Distance(max_abs=0.0, l1=0.0, rel_l2=0.0, snr_db=None, psnr_db=None, argmax_equal=ok)
     node = NodeDistance("stem/conv", rel_l2=0.0, max_abs=0.0, limit=1e-10)
     parity = Parity(ok, reference, "float64", ((224, 224),), 2, 1e-10, 0.0, logits, None, (node,), ())
-    assert printing.verdict(Verdict((parity,)), layers=False)[0].startswith(said)
+    lines = printing.verdict(Verdict((parity,), notes=("model.py is another",)), layers=False)
+    assert lines[0].startswith(said) and lines[-1] == "note: model.py is another"

@@ -85,6 +85,9 @@ class Framework(Protocol):
     def read_port(self, folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
         """The canonical tensors of a port that `write` or `write_stock` wrote."""
 
+    def code_files(self, plan: Plan, layers: Mapping[str, str]) -> Mapping[str, bytes]:
+        """The files of a port that are code, by name, as `write` or `write_stock` would write them today."""
+
     def stock_class(self, variant: str, classes: int, size: Size) -> StockClass:
         """The class that the framework's stock library (its default zoo) has for a variant, for an input of `size`.
 

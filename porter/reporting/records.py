@@ -151,13 +151,12 @@ class Contents:
 
 
 def read_contents(folder: Path) -> Contents:
-    """Reads a port's records, and holds its model file to the digest in port.json, since every figure is of that file.
+    """Reads a port's records; every figure in them is of the very files that porter.port.read_port holds to their digests.
 
     Raises:
         UsageError: no port there. FileError: a record that is damaged or too large. ChecksumError: another model file.
     """
     port = read_port(folder)
-    port.check_model()
     return Contents(
         folder=folder,
         record=port.record,

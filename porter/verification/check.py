@@ -49,11 +49,13 @@ class Verdict:
     Attributes:
         shipped: where the port has the pads of training.
         rounding: see porter.port.Record.
+        notes: on what no comparison covers.
     """
 
     parities: tuple[Parity, ...]
     shipped: Shipped | None = None
     rounding: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -82,7 +84,7 @@ class Verdict:
         fields = asdict(self.proof)
         summaries = {parity.dtype: _summary(parity) for parity in self.parities}
         shipped = self.shipped and self.shipped.record()
-        own = {"ok": self.ok, "dtypes": summaries, "shipped": shipped, "rounding": self.rounding}
+        own = {"ok": self.ok, "dtypes": summaries, "shipped": shipped, "rounding": self.rounding, "notes": self.notes}
         record: dict[str, Any] = _finite({**fields, **own})
         return record
 

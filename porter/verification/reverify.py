@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 from porter.dtypes import Dtype
@@ -24,7 +26,18 @@ def verify(
     """See porter.verify."""
     port = read_port(folder)
     dtypes: tuple[Dtype, ...] = ("float32", "float64") if float64 else ("float32",)
-    return check_against(port, source_of(port, weights, recipes), dtypes, tolerance, device)[0]
+    verdict, _ = check_against(port, source_of(port, weights, recipes), dtypes, tolerance, device)
+    return replace(verdict, notes=notes_on_code(port))
+
+
+def notes_on_code(port: Port) -> tuple[str, ...]:
+    """Which files of code are not what porter would write for this port today. No comparison covers them: porter runs none."""
+    by = port.record.versions.get("porter", "of an unknown version")
+    return tuple(
+        f"{name} is not what this porter writes for the port, which was made by porter {by}: read the file before you run it"
+        for name, text in port.framework.code_files(port.plan, port.record.layers).items()
+        if sha256(text).hexdigest() != port.record.model.get(name)
+    )
 
 
 def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:

@@ -131,9 +131,6 @@ def test_nothing_in_a_record_becomes_markup(tmp_path: Path) -> None:
         **{"source": {"file": EVIL, "format": EVIL, "sha256": EVIL, "notes": [EVIL]}},
         **{"parity": compared, "evaluation": measured, "study": studied},
     )
-    record = json.loads((folder / "port.json").read_text())
-    record["model"][EVIL] = EVIL
-    (folder / "port.json").write_text(json.dumps(record))
     shown = strings_replaced(details())
     shown["photos"][0]["thumbnail"] = 'x"><script>alert(3)</script>'
     (folder / "evaluation.json").write_text(json.dumps(shown))

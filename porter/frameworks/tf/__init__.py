@@ -43,6 +43,7 @@ __all__ = [
     "build_file",
     "build_reference",
     "classifier",
+    "code_files",
     "counted_layers",
     "fillings",
     "from_canonical",
@@ -58,6 +59,11 @@ __all__ = [
     "write",
     "write_stock",
 ]
+
+
+def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
+    """Empty: a model.keras needs none."""
+    return {}
 
 
 def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:

@@ -14,14 +14,14 @@ from porter.frameworks import Classifier
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.stock import StockClass
 from porter.frameworks.torch.layout import CAPABILITIES, from_canonical, tensor_names, to_canonical
-from porter.frameworks.torch.port_files import WEIGHTS_FILE, read_weights, write_port
+from porter.frameworks.torch.port_files import WEIGHTS_FILE, code_files, read_weights, write_port
 from porter.frameworks.torch.port_files import write_stock as write_stock_port
 from porter.frameworks.torch.state import fillings
 from porter.graph import Graph
 from porter.padding import Size
 from porter.plan import Plan
 
-__all__ = ["CAPABILITIES", "fillings", "from_canonical", "tensor_names", "to_canonical"]
+__all__ = ["CAPABILITIES", "code_files", "fillings", "from_canonical", "tensor_names", "to_canonical"]
 
 NAME = "torch"
 DEFAULT_ZOO = "torchvision"

@@ -27,17 +27,23 @@ def write_port(folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Arra
     Raises:
         MappingError: tensors that do not fit the graph. GraphError: a path that no attribute can have.
     """
-    _write(folder, model_source(plan), state_arrays(plan.graph, tensors, storage_type(dtype)))
+    _write(folder, plan, {}, state_arrays(plan.graph, tensors, storage_type(dtype)))
 
 
 def write_stock(folder: Path, plan: Plan, arrays: Mapping[str, Array], layers: Mapping[str, str]) -> None:
     """As `write_port`, with `arrays`, a stock class's whole state_dict, as the file. `layers` names its modules by path."""
+    _write(folder, plan, layers, arrays)
+
+
+def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
+    """`model.py`, by its name; `layers` is empty, or names a stock class's modules by path."""
     names = {layer: module_name(path) for path, layer in layers.items()}
-    _write(folder, model_source(plan, names), arrays)
+    return {SOURCE_FILE: model_source(plan, names).encode()}
 
 
-def _write(folder: Path, source: str, arrays: Mapping[str, Array]) -> None:
-    (folder / SOURCE_FILE).write_text(source, encoding="utf-8")
+def _write(folder: Path, plan: Plan, layers: Mapping[str, str], arrays: Mapping[str, Array]) -> None:
+    for name, text in code_files(plan, layers).items():
+        (folder / name).write_bytes(text)
     # safetensors writes the memory as it lies, so that a transposed view would be stored in the wrong order.
     save_file({name: _dense(array) for name, array in arrays.items()}, folder / WEIGHTS_FILE)
     # safetensors 0.8 lets only the owner read its files; a port is handed on.
