@@ -332,7 +332,8 @@ def _fail(code: str, message: str, where: str | None, next: str | None, status: 
     if "--json" in sys.argv and os.environ.get("RANK", "0") == "0":
         _print({"error": {"code": code, "message": message, "where": where, "next": next}})
     else:
-        _say([f"error: {PorterError(message, where=where, next=next)}"], err=True)
+        first, *more = PorterError(message, where=where, next=next).lines()
+        _say([f"error: {first}", *more], err=True)
     sys.exit(status)
 
 

@@ -9,7 +9,7 @@ class PorterError(Exception):
     Args:
         message: what is wrong, with expected against got, on one line.
         where: recipe file:line, tensor, node or file.
-        next: what the reader can do about it.
+        next: what the reader can do about it, on one line or on several.
     """
 
     code = "error"
@@ -21,10 +21,16 @@ class PorterError(Exception):
         self.where = where
         self.next = next
 
+    def lines(self) -> list[str]:
+        """The error as people read it: one line, and one for each line of a `next` that has several."""
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        first, *more = (self.next or "").split("\n")
+        if more:
+            return [text, *(f"  {line}" for line in (first, *more))]
+        return [f"{text} ({first})" if first else text]
+
     def __str__(self) -> str:
-        where = f"{self.where}: " if self.where else ""
-        following = f" ({self.next})" if self.next else ""
-        return f"{where}{self.message}{following}"
+        return "\n".join(self.lines())
 
 
 class UsageError(PorterError):

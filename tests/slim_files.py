@@ -45,6 +45,7 @@ class SlimFile:
         partial: how many of the variables have no shadow.
         batch: the number of images that the graph is fixed to.
         softmax: whether the graph ends with the probabilities; else with the logits.
+        retrained: classes of a second head on the logits, with its softmax, as TensorFlow's retrain.py put it there; 0 for none.
     """
 
     variant: str = SMALL[0]
@@ -57,6 +58,7 @@ class SlimFile:
     partial: int = 0
     batch: int | None = None
     softmax: bool = True
+    retrained: int = 0
 
 
 def write_slim(path: Path, file: SlimFile) -> Path:
@@ -67,6 +69,8 @@ def write_slim(path: Path, file: SlimFile) -> Path:
         images = v1.placeholder(tensorflow.float32, [file.batch, file.size, file.size, 3], name="input")
         with v1.variable_scope(file.scope) if file.scope else nullcontext():
             network = construct(file.variant, images, file.classes)
+        if file.retrained:
+            network = _retrained(tensorflow, session.graph, network, file)
         variables = {variable.op.name.removeprefix(f"{file.scope}/"): variable for variable in v1.global_variables()}
         shadows = _averages_and_slots(v1, variables, file)
         values = {variable: np.full(variable.shape, 0.5, variable.dtype.as_numpy_dtype) for variable in v1.global_variables()}
@@ -78,6 +82,17 @@ def write_slim(path: Path, file: SlimFile) -> Path:
         feeds = {variable.initializer.inputs[1]: array for variable, array in values.items()}
         session.run([variable.initializer for variable in values], feeds)
         return _save(tensorflow, session, path, file, images, network)
+
+
+def _retrained(tensorflow: Any, graph: Any, network: Network, file: SlimFile) -> Network:
+    """The network with a head of one's own on its logits, `final_training_ops` and `final_result`."""
+    random = np.random.default_rng(13)
+    kernel = random.normal(0, 1 / np.sqrt(file.classes), (file.classes, file.retrained)).astype(np.float32)
+    bias = random.normal(0, 0.1, file.retrained).astype(np.float32)
+    with tensorflow.name_scope("final_training_ops"):
+        logits = tensorflow.matmul(graph.get_tensor_by_name(f"{network.logits}:0"), tensorflow.constant(kernel, name="weights"))
+        logits = tensorflow.add(logits, tensorflow.constant(bias, name="biases"))
+    return replace(network, logits=logits.op.name, probabilities=tensorflow.nn.softmax(logits, name="final_result").op.name)
 
 
 def _plain(v1: Any) -> Any:

@@ -82,6 +82,28 @@ def test_moving_averages_of_a_part_are_refused_with_a_list(tmp_path: Path) -> No
     assert "MobilenetV1/Conv2d_0/weights" in caught.value.message
 
 
+def test_a_retrained_graph_is_ported_with_its_own_head_and_its_inner_one_on_request(tmp_path: Path) -> None:
+    weights = write_slim(tmp_path / "retrained", SlimFile(V1, "frozen", size=96, retrained=2))
+    made = porter.convert(V1, "slim", "torch", weights=weights, out=tmp_path / "own", check=True)
+    record = made.port.record
+    assert (record.classes, record.source_classes, record.labels, record.activation) == (2, 2, None, "softmax")
+    assert made.verdict is not None and made.verdict.proof.reference == "the file's own graph"
+    assert not any("left out" in warning for warning in made.warnings) and not record.tensors.ignored
+    compared = {node.path for node in made.verdict.proof.nodes}
+    assert compared >= {node.path for node in made.port.graph.nodes if node.op_name == "dense"}
+    chosen = ("MobilenetV1/Logits/Conv2d_1c_1x1=head/logits",)
+    inner = porter.convert(V1, "slim", "torch", weights=weights, out=tmp_path / "inner", mapped=chosen, check=True)
+    record = inner.port.record
+    assert (record.classes, record.source_classes, record.labels, record.activation) == (1000, 1001, "imagenet-1000", None)
+    assert any("final_training_ops" in warning for warning in inner.warnings)
+    assert set(record.tensors.ignored) == {"final_training_ops/weights", "final_training_ops/biases"}
+    assert inner.verdict is not None and inner.verdict.proof.reference == "the file's own graph"
+    with pytest.raises(MappingError, match="nowhere") as caught:
+        porter.convert(V1, "slim", "torch", weights=weights, out=tmp_path / "no", mapped=("nowhere=head/logits",), check=False)
+    lines = ["add one of these:", f"--map {chosen[0]}", "--map final_training_ops=head/logits"]
+    assert str(caught.value.next).splitlines() == lines and str(caught.value).splitlines()[1:] == [f"  {line}" for line in lines]
+
+
 @pytest.mark.parametrize(("variant", "kind"), [case[:2] for case in QUICK])
 def test_inspect_knows_a_slim_file(variant: str, kind: str, slim_file: SlimMaker) -> None:
     best = porter.inspect(slim_file(variant, kind)).matches[0]

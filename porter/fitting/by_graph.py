@@ -5,16 +5,17 @@ and behind them, scaled pixels and a head of one's own, becomes nodes too. What 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
 from porter.errors import MappingError
-from porter.fitting.alignment import align, built_size, describe
-from porter.fitting.file_heads import find_end, head_kernels, trunk_end
+from porter.fitting.alignment import Alignment, align, built_size, describe
+from porter.fitting.file_heads import End, find_end, head_kernels, left_out, possible_heads, trunk_end
 from porter.fitting.fit import Fit, some
 from porter.fitting.grafting import Grafted, graft
-from porter.fitting.naming import parse_map
+from porter.fitting.naming import map_lines, parse_map
 from porter.frameworks import Framework, get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.file_graph import FileGraph
@@ -42,21 +43,48 @@ AFTER = "the file's graph does not use it for the logits"
 def fit_by_graph(
     recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint, settings: tuple[str, ...] = (), keep_background: bool = False
 ) -> Fit:
-    """Fits a variant to a file that carries its graph.
+    """Fits a variant to a file that carries its graph. The file's own output is the head, unless `settings` chooses another.
 
     Args:
         settings: `--map`'s, as SRC=NODE: which layer gives the logits.
         keep_background: keep row 0 of the zoo's own head where it is ImageNet's background.
 
     Raises:
-        MappingError: the file's graph is another one, or has a layer that porter has no op for.
+        MappingError: the file's graph is another one, has several outputs, or has a layer that porter has no op for; `next` lists
+            the layers that can be the head, where there are any.
     """
-    file = checkpoint.graph
-    assert file is not None
-    framework, draft = get_framework(zoo.framework), expand(recipe, variant, zoo, {})
+    assert checkpoint.graph is not None
+    draft = expand(recipe, variant, zoo, {})
     mapped = parse_map(settings, draft)
-    aligned = align(draft, file, recipe.native_size())
-    end = find_end(aligned, file, checkpoint, mapped.get(draft.output), head_kernels(recipe, variant, zoo, draft, framework))
+    aligned = align(draft, checkpoint.graph, recipe.native_size())
+    kernels = head_kernels(recipe, variant, zoo, draft, get_framework(zoo.framework))
+
+    def fitted(chosen: str | None) -> Fit:
+        end = find_end(aligned, checkpoint, chosen, kernels)
+        return _fit(recipe, variant, zoo, checkpoint, aligned, mapped, end, keep_background)
+
+    try:
+        return fitted(mapped.get(draft.output))
+    except MappingError as error:
+        heads = []
+        for layer in possible_heads(aligned):
+            with suppress(MappingError):
+                fitted(layer)
+                heads.append(layer)
+        raise MappingError(error.message, where=error.where, next=map_lines(heads, draft.output) or error.next) from None
+
+
+def _fit(
+    recipe: Recipe,
+    variant: str,
+    zoo: Zoo,
+    checkpoint: Checkpoint,
+    aligned: Alignment,
+    mapped: Mapping[str, str],
+    end: End,
+    keep_background: bool,
+) -> Fit:
+    draft, file, framework = aligned.graph, aligned.file, get_framework(zoo.framework)
     base, name = trunk_end(aligned, end.layer)
     pairs = aligned.pairs(base, name)
     for path, layer in mapped.items():
@@ -67,8 +95,7 @@ def fit_by_graph(
     _expect_whole_averages(grafted, file, size)
     differences = _differences(draft, grafted.graph, size)
     layers = layer_names(recipe, variant, zoo, draft)
-    own = end.own
-    background = own and "drop_background" in layers[draft.output].transforms
+    background = end.own and "drop_background" in layers[draft.output].transforms
     drops = background and not keep_background
     graph = _with_classes(grafted.graph, -1) if drops else grafted.graph
     found = {
@@ -85,6 +112,8 @@ def fit_by_graph(
         for tensor in file.by_name[layer].tensors.values()
     }
     plain, shown = not differences and grafted.plain, tap_names(recipe, variant, zoo, draft)
+    rest = left_out(file, end.layer)
+    left = (f"left out, because the head does not read them: {some(rest)}",) if rest else ()
     return Fit(
         graph=graph,
         found=found,
@@ -92,14 +121,14 @@ def fit_by_graph(
         options={},
         ignored={name: constants.get(name, AFTER) for name in checkpoint.tensors.keys() - set(found.values())},
         source_classes=_rows(grafted.graph),
-        own_head=own,
+        own_head=end.own,
         background=background and keep_background,
         activation=end.activation,
         taps={path: tap for path, layer in grafted.layers.items() if (tap := file.by_name[layer].tap)},
         reference_taps={path: name for path, name in shown.items() if path in graph.by_path} if plain else {},
         today=_today(graph, framework, layers, found) if plain else {},
         scaling=grafted.scaling,
-        warnings=(*end.warnings, *_said(zoo, differences), *grafted.warnings),
+        warnings=(*left, *_said(zoo, differences), *grafted.warnings),
         notes=("the graph is the file's own",),
     )
 

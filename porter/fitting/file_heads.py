@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from porter.errors import MappingError
 from porter.fitting.alignment import Alignment
 from porter.fitting.fit import some
+from porter.fitting.naming import TENSORS
 from porter.frameworks import Framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.file_graph import FileGraph, OutputActivation
@@ -16,12 +17,15 @@ from porter.recipe import Recipe, Zoo, layer_names
 
 @dataclass(frozen=True)
 class End:
-    """Which layer gives the logits, and what the file does to them."""
+    """Which layer gives the logits, and what the file does to them.
+
+    Attributes:
+        own: it is the zoo's own head, with its classes.
+    """
 
     layer: str
     own: bool
     activation: str | None
-    warnings: tuple[str, ...] = ()
 
 
 def head_kernels(recipe: Recipe, variant: str, zoo: Zoo, draft: Graph, framework: Framework) -> frozenset[str]:
@@ -31,37 +35,44 @@ def head_kernels(recipe: Recipe, variant: str, zoo: Zoo, draft: Graph, framework
     return frozenset(name for table in tables for name in framework.tensor_names(draft, head, table[head.path].name)["kernel"])
 
 
-def find_end(aligned: Alignment, file: FileGraph, checkpoint: Checkpoint, chosen: str | None, kernels: frozenset[str]) -> End:
-    """The layer that `--map` chose; else the recipe's own head, with the zoo's classes; else the file's output.
+def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, kernels: frozenset[str]) -> End:
+    """The layer that `--map` chose, or the one that the file gives.
 
-    A hidden layer of one's own may have as many units as the zoo has classes: what is no output is the recipe's head by name alone.
+    A hidden layer of one's own may have as many units as the zoo has classes: what is no output is the zoo's head only by name.
 
     Args:
         kernels: what the zoo calls the kernel of its head.
+
+    Raises:
+        MappingError: no such layer, or the file has several outputs.
     """
-    outputs = tuple(dict.fromkeys(_logits_of(file, name) for name in file.outputs))
-    if chosen is not None:
-        layer = _layer_called(file, chosen, checkpoint)
-        return End(layer, False, _activation_of(file, layer))
-    graph = aligned.graph
-    rows = tensor_shapes(graph)[graph.output]["kernel"][0]
-    fitting = [layer for layer in aligned.candidates[graph.output] if _units(file.by_name[layer].op) == rows]
-    named = [layer for layer in fitting if _has_name(file.by_name[layer].tensors.get("kernel", ""), kernels)]
-    heads = named or [layer for layer in fitting if layer in outputs]
-    if len(heads) == 1:
-        # An activation that reads the head is recorded as such; whatever else is left out changes what the file answers.
-        shown = {node.name for node in file.nodes if isinstance(node.op, OutputActivation) and heads[0] in node.inputs}
-        rest = sorted(file.leading_to(file.outputs) - file.leading_to((heads[0],)) - shown)
-        said = f"left out, since the head does not read them: {some(rest)}; --map LAYER={graph.output} chooses another head"
-        return End(heads[0], True, _activation_of(file, heads[0]), (said,) if rest else ())
-    choices = tuple(heads) or outputs
-    if len(choices) > 1:
-        raise MappingError(
-            f"the file's graph has {len(choices)} {'layers that could be the head' if heads else 'outputs'}: {some(list(choices))}",
-            where=str(checkpoint.path),
-            next=" or ".join(f"--map {name}={graph.output}" for name in choices[:4]),
-        )
-    return End(outputs[0], False, _activation_of(file, outputs[0]))
+    graph, file = aligned.graph, aligned.file
+    outputs = _outputs(file)
+    if chosen is None and len(outputs) > 1:
+        raise MappingError(f"the file's graph has {len(outputs)} outputs: {some(outputs)}", where=str(checkpoint.path))
+    layer = outputs[0] if chosen is None else _layer_called(file, chosen, checkpoint)
+    classes = tensor_shapes(graph)[graph.output]["kernel"][0]
+    fitting = {name for name in aligned.candidates[graph.output] if _units(file.by_name[name].op) == classes}
+    own = layer in fitting and (layer in outputs or _has_name(file.by_name[layer].tensors.get("kernel", ""), kernels))
+    return End(layer, own, _activation_of(file, layer))
+
+
+def possible_heads(aligned: Alignment) -> list[str]:
+    """The layers that could give the logits, in the file's order: its outputs, every dense layer, and what the head could be."""
+    file = aligned.file
+    heads = {*_outputs(file), *aligned.candidates[aligned.graph.output]}
+    return [node.name for node in file.nodes if node.name in heads or isinstance(node.op, Dense)]
+
+
+def left_out(file: FileGraph, layer: str) -> list[str]:
+    """What the file's outputs are computed from and `layer` is not; an activation of its values is recorded, not left out."""
+    shown = {node.name for node in file.nodes if isinstance(node.op, OutputActivation) and layer in node.inputs}
+    return sorted(file.leading_to(file.outputs) - file.leading_to((layer,)) - shown)
+
+
+def _outputs(file: FileGraph) -> list[str]:
+    """The layers that give the file's outputs, or the logits of those that are probabilities."""
+    return list(dict.fromkeys(_logits_of(file, name) for name in file.outputs))
 
 
 def _has_name(tensor: str, kernels: frozenset[str]) -> bool:
@@ -82,10 +93,7 @@ def _activation_of(file: FileGraph, layer: str) -> str | None:
 def _layer_called(file: FileGraph, name: str, checkpoint: Checkpoint) -> str:
     known = {**{node.tap: node.name for node in file.nodes if node.tap}, **{node.name: node.name for node in file.nodes}}
     if name not in known:
-        dense = [node.name for node in file.nodes if isinstance(node.op, Dense | Conv) and node.tensors][-4:]
-        raise MappingError(
-            f"the file's graph has no layer '{name}'", where=str(checkpoint.path), next=f"its last ones are {', '.join(dense)}"
-        )
+        raise MappingError(f"the file's graph has no layer '{name}'", where=str(checkpoint.path), next=TENSORS)
     return _logits_of(file, known[name])
 
 

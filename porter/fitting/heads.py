@@ -10,6 +10,7 @@ import numpy as np
 from porter.dtypes import Array
 from porter.errors import MappingError
 from porter.fitting.fit import some
+from porter.fitting.naming import TENSORS, map_lines
 from porter.frameworks import Framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Conv, Graph, tensor_shapes
@@ -73,7 +74,9 @@ def find_head(
     layer = layers[graph.output]
     rows = head_rows(graph, framework, checkpoint, layer.name)
     if rows is None and mapped:
-        raise MappingError(f"the file has no layer '{layer.name}'", where=str(checkpoint.path), next=_choices(graph, dense))
+        raise MappingError(
+            f"the file has no layer '{layer.name}'", where=str(checkpoint.path), next=map_lines(dense, graph.output) or TENSORS
+        )
     found = rows is None
     if rows is None:
         direct = {name: shape for name, shape in dense.items() if shape[1] == features}
@@ -82,7 +85,7 @@ def find_head(
         if len(direct) > 1:
             listed = ", ".join(f"'{name}' ({units}x{width})" for name, (units, width) in direct.items())
             raise MappingError(
-                f"several layers could be the head: {listed}", where=str(checkpoint.path), next=_choices(graph, direct)
+                f"several layers could be the head: {listed}", where=str(checkpoint.path), next=map_lines(direct, graph.output)
             )
         name, (rows, _) = next(iter(direct.items()))
         layer = LayerName(name)
@@ -127,11 +130,6 @@ def _dense_layers(graph: Graph, framework: Framework, checkpoint: Checkpoint, na
             continue
         found[layer] = (int(kernel.shape[0]), int(kernel.shape[1]))
     return found
-
-
-def _choices(graph: Graph, layers: Collection[str]) -> str:
-    listed = " or ".join(f"--map {name}={graph.output}" for name in layers)
-    return listed or "porter inspect FILE lists its tensors"
 
 
 def stand_in_head(graph: Graph, framework: Framework, layer: LayerName, spelling: int) -> dict[str, Array]:

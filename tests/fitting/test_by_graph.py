@@ -114,15 +114,24 @@ def called(file: FileGraph, name: str, tensors: str) -> FileGraph:
 
 
 @pytest.mark.parametrize("name", ["predictions", "Logits", "backbone/predictions"])
-def test_the_recipes_own_head_is_the_head_and_layers_behind_it_are_listed(name: str) -> None:
+def test_the_files_output_is_the_head_and_the_recipes_own_head_inside_is_chosen_by_map(name: str) -> None:
     file = appended(called(FILE, LOGITS, name), dense("verdict", 2), FileNode("softmax", OutputActivation("softmax"), ()))
     found = fit(file)
-    assert found.source_classes == 1000 and found.own_head
-    assert "verdict" in found.warnings[0] and "--map" in found.warnings[0]
-    assert set(found.ignored) == {"verdict/kernel", "verdict/bias"}
-    chosen = fit(file, "verdict=head/logits")
-    assert chosen.source_classes == 2 and not chosen.own_head and chosen.activation == "softmax"
-    assert chosen.graph.output != "head/logits" or chosen.graph.by_path["head/logits"].op == Dense(2)
+    assert found.source_classes == 2 and not found.own_head and found.activation == "softmax" and not found.warnings
+    assert found.graph.by_path["head/logits"].op == Dense(2) and not found.ignored
+    inner = fit(file, f"{LOGITS}=head/logits")
+    assert inner.source_classes == 1000 and inner.own_head and inner.activation is None
+    assert "verdict" in inner.warnings[0] and set(inner.ignored) == {"verdict/kernel", "verdict/bias"}
+
+
+def test_an_output_that_cannot_be_ported_is_refused_with_a_line_for_each_layer_that_could_be_the_head() -> None:
+    behind = (dense("my verdict", 2), FileNode("mine", Foreign("Lambda"), ()), dense("last", 2))
+    file = appended(called(FILE, LOGITS, "predictions"), *behind)
+    with pytest.raises(MappingError, match="Lambda") as caught:
+        fit(file)
+    assert str(caught.value.next).splitlines()[1:] == [f"--map {LOGITS}=head/logits", "--map 'my verdict=head/logits'"]
+    assert fit(file, f"{LOGITS}=head/logits").own_head
+    assert fit(file, "my verdict=head/logits").source_classes == 2
 
 
 def test_a_hidden_layer_with_as_many_units_as_the_zoo_has_classes_is_not_the_head() -> None:
@@ -137,7 +146,7 @@ def test_what_scales_logits_is_ported_or_said_to_be_left_out() -> None:
     found = fit(scaled)
     assert isinstance(found.graph.by_path[found.graph.output].op, Affine)
     assert found.output == "logits" and found.source_classes == 1000 == found.classes and found.activation == "softmax"
-    named = fit(called(scaled, LOGITS, "predictions"))
+    named = fit(called(scaled, LOGITS, "predictions"), f"{LOGITS}=head/logits")
     assert named.own_head and named.graph.output == "head/logits" and "heat" in named.warnings[0]
 
 
@@ -147,7 +156,7 @@ def test_two_heads_with_the_zoos_classes_ask_for_a_choice() -> None:
     with pytest.raises(MappingError) as caught:
         fit(two)
     assert "--map colour=head/logits" in str(caught.value.next)
-    named = fit(called(two, "colour", "predictions"))
+    named = fit(called(two, "colour", "predictions"), "colour=head/logits")
     assert named.own_head and named.found["head/logits", "kernel"] == "predictions/kernel" and LOGITS in named.warnings[0]
 
 

@@ -188,11 +188,14 @@ def _reshape(walk: Walk, node: GraphNode) -> bool:
 
 
 def _target_shape(walk: Walk, source: Reference) -> tuple[int | None, ...] | None:
-    """The shape that a reshape is given; None inside it stands for a size read from a value, as the batch is."""
+    """The shape that a reshape is given, batch first; None inside it stands for a size read from a value, as the batch is."""
     node = walk.constants.nodes[source[0]]
     if not walk.is_live(source):
         constant = walk.constants.value(source)
         return None if constant is None else tuple(int(size) for size in constant.ravel())
+    if node.op == "Shape":
+        shape = walk.value(node.inputs[0]).shape
+        return (None, *shape[1:], shape[0]) if shape else None
     if node.op != "Pack":
         return None
     sizes: list[int | None] = []
