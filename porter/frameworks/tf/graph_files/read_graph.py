@@ -86,6 +86,7 @@ def read_saved_model(path: Path) -> Checkpoint:
     if not ends:
         raise FileError("no output of the SavedModel depends on the image", where=str(path), next="export it again")
     needed = ordered(plain, ends, refuse)
+    _expect_repeatable(needed, path)
     variables = read_variables(meta, needed, stored)
     nodes = variables.renamed(needed)
     files = (file, *variables.files)
@@ -93,6 +94,15 @@ def read_saved_model(path: Path) -> Checkpoint:
     found, tensors = read_graph(PlainGraph(nodes, variables.values, image, ends, budget), refuse)
     tags = f"signature '{name}'" if name else "no signature"
     return Checkpoint(path, "saved-model", "tf", tensors, (tags, *notes, _span(image, ends)), graph=found, files=files)
+
+
+def _expect_repeatable(nodes: Mapping[str, GraphNode], path: Path) -> None:
+    """Refuses what draws random numbers as it is served: Keras 3's `export` keeps the augmentation of photos in the graph."""
+    drawing = next((node for node in nodes.values() if "Random" in node.op), None)
+    if drawing is not None:
+        message = f"'{drawing.name}' draws random numbers ({drawing.op}): the model answers otherwise each time that it is run"
+        instead = "save the Keras model as .keras, in which augmentation does nothing, or export it without its augmentation layers"
+        raise FileError(message, where=str(path), next=instead)
 
 
 def _refusal(path: Path) -> Refuse:

@@ -10,7 +10,7 @@ from porter.errors import FileError, PaddingError
 from porter.frameworks.file_graph import FileGraph, FileNode, Foreign
 from porter.frameworks.tf.keras_files.flow import SOURCE, Call, Flow, Value, read_flow, values_in
 from porter.frameworks.tf.keras_files.layer import Layer, Shape, Step
-from porter.frameworks.tf.keras_files.layers import TRAINED, activation_step, holds_tensors, layer_roles, layer_step
+from porter.frameworks.tf.keras_files.layers import INERT, TRAINED, activation_step, holds_tensors, layer_roles, layer_step
 from porter.frameworks.tf.keras_files.naming import name_layers
 from porter.frameworks.tf.keras_files.scaling import keeps_dimensions, operation_of, operation_step
 from porter.frameworks.tf.keras_files.windows import padding_of, takes_pads
@@ -123,7 +123,7 @@ class _Builder:
             top, bottom, left, right = (a + b for a, b in zip(before.pads, pads, strict=True))
             self.values.append(replace(before, pads=(top, bottom, left, right), padded=named.name))
             return
-        carries = takes_pads(call.kind, call.arguments)
+        carries = takes_pads(call.kind, call.arguments) or (call.kind in INERT and call.kind != "RandomCrop")
         if not carries:
             inputs = [self._settled(known) for known in inputs]
         step = _step(named, inputs, self.tensors)

@@ -50,11 +50,16 @@ def operation_step(operation: str, call: Call) -> Op | OutputActivation | Foreig
     axis = settings.get("axis", -1)
     if operation == "softmax" and axis in (-1, None):
         return OutputActivation("softmax")
-    if operation in ("mean", "max") and sorted(_list(axis)) == [1, 2]:
+    if operation in ("mean", "max") and _are_rows_and_columns(_list(axis)):
         return GlobalAvgPool() if operation == "mean" else GlobalMaxPool()
     if operation == "cast" and str(settings.get("dtype")).startswith(("float", "bfloat")):
         return None
     return Foreign(f"{operation} with {axis!r:.40}" if operation in ("softmax", "mean", "max") else operation)
+
+
+def _are_rows_and_columns(axes: Sequence[Any]) -> bool:
+    """Of N x rows x columns x channels, counted from either end."""
+    return all(type(axis) is int for axis in axes) and {axis % 4 for axis in axes} == {1, 2}
 
 
 def keeps_dimensions(call: Call) -> bool:

@@ -65,6 +65,7 @@ _KERAS_1_ARGUMENTS: Mapping[str, str] = {
 }
 _KERAS_1_ORDERINGS: Mapping[str, str] = {"tf": "channels_last", "th": "channels_first"}
 _KERAS_1_MERGES: Mapping[str, str] = {"sum": "Add", "concat": "Concatenate"}
+_KERAS_1_PADS = ("top_pad", "bottom_pad", "left_pad", "right_pad")
 
 
 def is_foreign(layer: Mapping[str, Any]) -> bool:
@@ -96,6 +97,8 @@ def modern(kind: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, A
     if kind == "BatchNormalization" and isinstance(axis, list) and len(axis) == 1:
         # tf.keras let it normalise over several.
         arguments = {**arguments, "axis": axis[0]}
+    if kind == "ZeroPadding2D" and "padding" in arguments:
+        arguments = {**arguments, "padding": _pads(arguments["padding"])}
     if not arguments.keys() & {"nb_filter", "border_mode", "dim_ordering", "output_dim", "p"}:
         return kind, arguments
     found = {_KERAS_1_ARGUMENTS.get(name, name): value for name, value in arguments.items()}
@@ -105,3 +108,10 @@ def modern(kind: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, A
     if isinstance(ordering, str):
         found["data_format"] = _KERAS_1_ORDERINGS.get(ordering, ordering)
     return kind, found
+
+
+def _pads(padding: Any) -> Any:
+    """Keras 1.2 wrote the pads of four sides as one list, or by their names (its keras/layers/convolutional.py)."""
+    if isinstance(padding, dict) and padding.keys() <= set(_KERAS_1_PADS):
+        padding = [padding.get(side, 0) for side in _KERAS_1_PADS]
+    return [padding[:2], padding[2:]] if isinstance(padding, list) and len(padding) == 4 else padding

@@ -122,6 +122,14 @@ def test_an_incomplete_saved_model(exported: tuple[Path, np.ndarray], tmp_path: 
     assert "as text" in refused(folder)
 
 
+def test_augmentation_in_an_exported_model_is_named(tmp_path: Path) -> None:
+    keras = pytest.importorskip("keras")
+    layers = [keras.Input((8, 8, 3)), keras.layers.RandomFlip(), keras.layers.Conv2D(2, 3), keras.layers.GlobalMaxPooling2D()]
+    keras.Sequential(layers).export(tmp_path / "saved", verbose=False)
+    said = refused(tmp_path / "saved")
+    assert "random_flip" in said and "StatelessRandom" in said and "save the Keras model as .keras" in said
+
+
 def network(x: Any) -> Any:
     tf = tensorflow()
     x = tf.nn.conv2d(x, variable("net/conv/weights", 3, 3, 3, 4), 2, "SAME")

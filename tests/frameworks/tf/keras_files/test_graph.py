@@ -298,6 +298,10 @@ def test_pads_that_nothing_takes_along_are_a_layer() -> None:
     flat = [layer("GlobalAveragePooling2D", "mean", "in", keepdims=True), layer("ZeroPadding2D", "pad", "mean", padding=1)]
     graph = read(functional(source(), *flat, layer("Flatten", "flatten", "pad")))
     assert graph.by_name["flatten"].op == Foreign("Flatten of a 3x3 map")
+    for name in ("SpatialDropout2D", "RandomCrop"):  # a layer that reads the size sees the padded map
+        between = [layer("ZeroPadding2D", "pad", "in", padding=1), layer(name, "it", "pad", height=8, width=8), conv("conv", "it")]
+        graph = read(functional(source(), *between), kernels("conv"))
+        assert isinstance(said(graph).get("pad"), Foreign if name == "RandomCrop" else type(None)), name
     chained = [pad, layer("ZeroPadding2D", "more", "pad", padding=[2, 0]), conv("conv", "more")]
     assert said(read(functional(source(), *chained), kernels("conv"))) == {
         "conv": Conv(4, THREE, Convention("explicit", (3, 3, 1, 1)))
@@ -356,8 +360,10 @@ def test_arithmetic_of_keras_2() -> None:
     assert isinstance(scaled("math.truediv", ["_CONSTANT_VALUE", -1, 1.0, {"y": ["in", 0, 0]}]), Foreign)
     assert isinstance(scaled("math.truediv", y=0.0), Foreign)
     assert isinstance(scaled("math.multiply", y=[[1.0], [2.0]]), Foreign)
-    assert scaled("math.reduce_mean", axis=[1, 2]) == GlobalAvgPool()
-    assert scaled("math.reduce_mean", axis=[0]) == Foreign("mean with [0]")
+    for axes in ([1, 2], [-3, -2], [-2, 1]):
+        assert scaled("math.reduce_mean", axis=axes) == GlobalAvgPool()
+    for others in ([0], [-1, -2], ["1", 2]):
+        assert scaled("math.reduce_mean", axis=others) == Foreign(f"mean with {others}")
     assert scaled("cast", dtype="int32") == Foreign("cast")
 
 

@@ -24,6 +24,7 @@ from porter.frameworks.torch.graph_module import build_model
 from porter.frameworks.torch.layout import CAPABILITIES, module_name
 from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, Node
 from porter.plan import make_plan
+from porter.windows import Convention, Window
 from tests.finetuned_keras import SIZE, WHOLE, FineTuned, make_finetuned
 
 Finetuned = Callable[[str], FineTuned]
@@ -177,6 +178,17 @@ def test_what_is_on_no_list_is_neither_run_nor_looked_up(unknown: Mapping[str, A
     assert list(found) == ["conv"]
     with pytest.raises(MissingFramework, match="layer 'unknown'"):
         build_keras_file(small(unknown, behind), "float64", (8, 8))
+
+
+@pytest.mark.parametrize("padding", [[1, 2, 0, 3], {"top_pad": 1, "bottom_pad": 2, "right_pad": 3}])
+def test_pads_of_keras_1_go_past_a_dropout_into_the_convolution(padding: Any) -> None:
+    pad, drop = layer("ZeroPadding2D", "pad", padding=padding, dim_ordering="tf"), layer("Dropout", "drop", p=0.5)
+    checkpoint = small(pad, drop, {**CONV, "config": {**CONV["config"], "padding": "valid"}})
+    graph = graph_of(checkpoint)
+    assert [node.op for node in graph.nodes] == [Conv(2, Window((3, 3)), Convention("explicit", (1, 2, 0, 3)))]
+    batch = np.random.default_rng(0).normal(size=(2, 3, 8, 8))
+    found = run_reference(build_keras_file(checkpoint, "float64", (8, 8)), batch, {"conv": "conv"})["conv"]
+    assert distance(run_by_torch(graph, checkpoint.tensors, batch)["conv"], found) <= 1e-14
 
 
 def test_dropout_that_stays_on_is_not_run() -> None:
