@@ -40,7 +40,7 @@ class UsageError(PorterError):
 
 
 class RecipeError(PorterError):
-    """A recipe does not say what it has to say."""
+    """A recipe that is incomplete or wrong."""
 
     code = "recipe"
 
@@ -59,7 +59,7 @@ class ChecksumError(FileError):
 
 
 class DownloadError(FileError):
-    """A file cannot be had from where the recipe says it is."""
+    """A file could not be obtained from where the recipe says it is."""
 
     code = "download"
 

@@ -1,4 +1,4 @@
-"""Fixed arrays: tensors of a source that hold no weights, so that a recipe may leave them out once they are what it says."""
+"""Fixed arrays: source tensors that hold no weights. A recipe may leave them out if they are what it says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def is_group_sums(array: Array) -> bool:
     """Whether a 1x1 kernel (1, 1, groups * width**2, groups * width) adds up, for each group of `width` channels, the outputs of
     a depthwise convolution with `width` outputs per channel: output m of every channel of the group goes to channel m of it.
 
-    keras-applications has it behind each of ResNeXt's depthwise convolutions (`_2_gconv`, resnet_common.py, block3, since e0a6492).
+    keras-applications has it after each of ResNeXt's depthwise convolutions (`_2_gconv`, resnet_common.py, block3, since e0a6492).
     """
     if array.ndim != 4 or array.shape[:2] != (1, 1) or not array.shape[3] or array.shape[2] % array.shape[3]:
         return False

@@ -1,7 +1,7 @@
 """Batch norms folded into the convolutions and dense layers that they follow, and biases absorbed into norms.
 
-At inference a norm is y = s x + t for each channel, with s = gamma / sqrt(variance + epsilon) and t = beta - s mean. Over a layer
-that nothing else reads, this is the same layer with its kernel times s and its bias b as s b + t. On paper nothing changes; in
+At inference a norm is y = s x + t for each channel, with s = gamma / sqrt(variance + epsilon) and t = beta - s mean. If the norm is
+a layer's only reader, both together are that layer with its kernel times s and its bias b as s b + t. On paper nothing changes; in
 numbers the new kernel and bias are rounded once, when they are stored.
 """
 
@@ -33,15 +33,15 @@ class Folding:
 
 
 def fold_norms(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> Folding:
-    """Folds every batch norm that alone reads a convolution or a dense layer.
+    """Folds every batch norm that is the only reader of a convolution or a dense layer.
 
-    Kernels and biases that change are float64, computed in float64, for the caller to round once. What read a norm reads the layer
-    then; all else stays as it is.
+    Kernels and biases that change are computed and returned in float64; the caller rounds them once. The readers of a folded norm
+    then read the layer; everything else stays as it is.
 
     Raises:
-        MappingError: a norm whose variance plus epsilon is not above 0 in some channel, so that it has no scale.
+        MappingError: a norm's variance plus epsilon is not above 0 in some channel, so it has no scale.
     """
-    folded = norms_alone(graph)
+    folded = only_readers(graph)
     norms = {norm: layer for layer, norm in folded.items()}
     nodes: list[Node] = []
     changed: dict[str, Mapping[str, Array]] = {path: roles for path, roles in tensors.items() if path not in norms}
@@ -58,8 +58,8 @@ def fold_norms(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> Fold
     return Folding(replace(graph, nodes=tuple(nodes), output=output), changed, folded)
 
 
-def norms_alone(graph: Graph) -> dict[str, str]:
-    """Convolutions and dense layers that a batch norm alone reads, by path, to the path of that norm."""
+def only_readers(graph: Graph) -> dict[str, str]:
+    """Convolutions and dense layers whose only reader is a batch norm, by path, to the path of that norm."""
     readers = Counter(path for node in graph.nodes for path in node.inputs)
     readers[graph.output] += 1
     return {
@@ -73,8 +73,7 @@ def norms_alone(graph: Graph) -> dict[str, str]:
 
 
 def absorb_biases(tensors: Mapping[str, Mapping[str, Array]], absorbed: Mapping[str, str]) -> dict[str, dict[str, Array]]:
-    """Canonical tensors without the biases of some layers, which the means of the norms after them take in: in float64,
-    mean - bias.
+    """Canonical tensors without the biases of some layers; the norm after each has the mean `mean - bias` instead, in float64.
 
     Args:
         absorbed: path of each norm to that of the layer before it.

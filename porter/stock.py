@@ -1,7 +1,7 @@
-"""A port as its destination's stock class: whether that computes the source's function, and the source's tensors as its own.
+"""A port as its destination's stock class: whether the class computes the source's function, and the tensors under its names.
 
-Shapes cannot tell. Torchvision's resnet50 takes Keras's weights without complaint, strides elsewhere and answers wrongly
-(zoo-facts 0.5). So the graph that the stock class computes, as the recipe has it, is compared with the source's node by node.
+Shapes do not show it. Torchvision's resnet50 loads Keras's weights without an error, strides at other convolutions and answers
+wrongly. So the graph that the stock class computes, as the recipe has it, is compared with the source's node by node.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from porter.dtypes import Array, Dtype, cast
 from porter.errors import UsageError
-from porter.folding import absorb_biases, norms_alone
+from porter.folding import absorb_biases, only_readers
 from porter.frameworks import Framework, Tensors
 from porter.frameworks.stock import StockClass
 from porter.graph import (
@@ -35,7 +35,7 @@ from porter.recipe import LayerName, Recipe, expand, layer_names
 from porter.transforms import undo_transforms
 
 FILLINGS: Mapping[str, int] = {"bias": 0, "gamma": 1, "beta": 0, "batches": 0}
-"""What a stock class may have beside the source's tensors, with the number that changes nothing."""
+"""What a stock class may have in addition to the source's tensors, with the number that changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Stock:
     Attributes:
         builder: the class.
         layers: its layers' names and transforms, by path.
-        absorbed: path of each norm whose mean took in a bias that the class has no place for, to the layer that had it.
+        absorbed: path of each norm whose mean took in a bias that the class lacks, to the layer that had it.
     """
 
     builder: StockClass
@@ -58,16 +58,16 @@ class Stock:
 def as_stock(recipe: Recipe, variant: str, framework: Framework, graph: Graph, tensors: Tensors, classes: int, size: Size) -> Stock:
     """The source as the class that the destination's default zoo has for the variant.
 
-    Biases before a norm that the class lacks go into that norm's mean, in float64; those that it has and the source lacks are 0.
+    If the class lacks a bias before a norm, the bias goes into that norm's mean, in float64; a bias that the source lacks is 0.
 
     Args:
-        size: of the input, that the port is right at; None for every size.
+        size: the input size at which the port is right; None for every size.
 
     Raises:
         UsageError: there is no such class, the file has no head, or the function differs; it names where and how.
     """
     if not classes:
-        raise UsageError("the file has no head, which a stock class has", where="--stock", next="convert without --stock")
+        raise UsageError("a stock class has a head, and the file has none", where="--stock", next="convert without --stock")
     builder = framework.stock_class(variant, classes, size)
     zoo = recipe.zoo(framework.DEFAULT_ZOO, variant)
     theirs = expand(recipe, variant, zoo, {"classes": classes})
@@ -108,8 +108,8 @@ def _like(op: Op, theirs: Op) -> Op:
 
 
 def _absorbable(graph: Graph, theirs: Graph) -> dict[str, str]:
-    """Norms that alone read a layer with a bias that the stock class's has not, to that layer."""
-    return {norm: layer for layer, norm in norms_alone(graph).items() if _loses_bias(layer, graph, theirs)}
+    """Norms that are the only readers of a layer whose bias the stock class lacks, to that layer."""
+    return {norm: layer for layer, norm in only_readers(graph).items() if _loses_bias(layer, graph, theirs)}
 
 
 def _loses_bias(path: str, graph: Graph, theirs: Graph) -> bool:
@@ -119,7 +119,7 @@ def _loses_bias(path: str, graph: Graph, theirs: Graph) -> bool:
 
 
 def _expect_same(graph: Graph, theirs: Graph, size: Size, name: str) -> None:
-    """Refuses a stock class that computes another function, by the first structure or padding site and the first number that
+    """Refuses a stock class that computes another function. Names the first structure or padding site and the first number that
     differ.
     """
     sites, numbers = list(_site_differences(graph, theirs, size)), list(_number_differences(graph, theirs))
@@ -153,7 +153,7 @@ def _site_differences(graph: Graph, theirs: Graph, size: Size) -> Iterator[tuple
         if other is None or type(other.op) is not type(node.op):
             yield node.path, f"{node.op_name} in the source, {other.op_name if other else 'no such step'} in the stock class"
             continue
-        # What reads a step that one side lacks reads another there; the step itself is told of.
+        # A reader of a step that one side lacks reads another step there; the error names the missing step itself.
         if other.inputs != node.inputs and apart.isdisjoint((*node.inputs, *other.inputs)):
             yield node.path, f"reads {', '.join(node.inputs)} in the source, {', '.join(other.inputs)} in the stock class"
         site, op = site_of(node.op), other.op
@@ -174,7 +174,7 @@ def _site_differences(graph: Graph, theirs: Graph, size: Size) -> Iterator[tuple
 
 
 def _number_differences(graph: Graph, theirs: Graph) -> Iterator[tuple[str, str]]:
-    """Paths at which the ops' other attributes differ, beside those that the stock class's tensors can make good."""
+    """Paths at which the ops' other attributes differ, without those that the stock class's tensors can compensate."""
     absorbed = set(_absorbable(graph, theirs).values())
     for node in graph.nodes:
         ours, other = node.op, theirs.by_path[node.path].op if node.path in theirs.by_path else None
@@ -192,7 +192,7 @@ def _number_differences(graph: Graph, theirs: Graph) -> Iterator[tuple[str, str]
         elif not isinstance(ours, MaxPool | AvgPool | Dense) and ours != other:
             yield node.path, f"{ours} in the source, {other} in the stock class"
         if isinstance(ours, Conv | Dense) and _loses_bias(node.path, graph, theirs) and node.path not in absorbed:
-            yield node.path, "a bias in the source, none in the stock class, and no norm alone after it"
+            yield node.path, "a bias in the source, none in the stock class, and its only reader is no norm"
 
 
 def _filters(op: Conv) -> str:

@@ -1,6 +1,6 @@
-"""The pads that weights were trained with, where a zoo's own code computes with others (a recipe's `padding_as_trained`).
+"""The pads that weights were trained with, where a zoo's own code has other pads (a recipe's `padding_as_trained`).
 
-Keras's ResNet v2 is one: slim trained its weights with SAME before the stem's pool, and Keras puts zeros on every side there.
+Keras's ResNet v2 is an example: slim trained its weights with SAME at the stem's pool, and Keras puts zeros on every side there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from porter.sources import Opened
 
 
 def trained_conventions(recipe: Recipe, variant: str, zoo: Zoo) -> dict[str, Convention]:
-    """By path, the convention of training at every site that the zoo's `padding_as_trained` speaks of; empty where it states none.
+    """By path, the convention of training at every site that the zoo's `padding_as_trained` names; empty where it names none.
 
     Args:
         zoo: as it is for `variant` (Recipe.zoo).
@@ -30,7 +30,7 @@ def trained_conventions(recipe: Recipe, variant: str, zoo: Zoo) -> dict[str, Con
 
 
 def with_conventions(graph: Graph, conventions: Mapping[str, Convention]) -> Graph:
-    """The graph with the sites that `conventions` names padded so, and everything else as it is."""
+    """The graph with the conventions of `conventions` at its sites, and everything else as it is."""
     return replace(graph, nodes=tuple(_padded(node, conventions) for node in graph.nodes))
 
 
@@ -44,7 +44,7 @@ def parse_padding(text: str, recipe: Recipe, variant: str, zoo: Zoo) -> Padding:
     """`shipped` or `trained`.
 
     Raises:
-        UsageError: another word, or `trained` where the zoo states no pads of training for this variant but those that it ships.
+        UsageError: another word, or `trained` where the zoo records no pads of training that differ from the shipped ones.
     """
     if text == "trained":
         _expect_stated(recipe, variant, zoo)
@@ -58,7 +58,7 @@ def _expect_stated(recipe: Recipe, variant: str, zoo: Zoo) -> dict[str, Conventi
     found, shipped = trained_conventions(recipe, variant, zoo), expand(recipe, variant, zoo, {})
     if with_conventions(shipped, found) == shipped:
         raise UsageError(
-            f"zoo '{zoo.name}' states no padding_as_trained for {variant}: no pads of training but the shipped ones are known",
+            f"zoo '{zoo.name}' records no pads of training for {variant} that differ from the shipped ones",
             where=str(recipe.path),
             next="leave out --padding trained",
         )
@@ -66,12 +66,12 @@ def _expect_stated(recipe: Recipe, variant: str, zoo: Zoo) -> dict[str, Conventi
 
 
 def with_padding(opened: Opened, recipe: Recipe, padding: Padding) -> Opened:
-    """An opened source with the pads asked for: those of its own graph, or at the sites that the recipe lists those of training.
+    """An opened source with the pads asked for: those of its own graph, or those of training at the sites that the recipe lists.
 
-    A file that carries its graph keeps its other pads; a port that has the pads of training already is left as it is.
+    A file that carries its graph keeps its other pads; a port that already has the pads of training is left as it is.
 
     Raises:
-        UsageError: the zoo states no pads of training, or shipped ones are asked of a port that no longer has them.
+        UsageError: the zoo states no pads of training, or shipped pads are asked of a port that no longer has them.
     """
     if padding == opened.padding:
         return opened

@@ -1,4 +1,4 @@
-"""The closed list of what may happen to an array between a file and a graph, beyond its framework's axis order.
+"""The closed list of changes to an array between a file and a graph, besides its framework's axis order.
 
 Each works on one role (`kernel`, `bias`, ...) of one node, on an array in porter's axis order: convolutions (filters, channels /
 groups, rows, columns), dense kernels (units, features). A recipe names them beside a tensor's name.
@@ -15,14 +15,14 @@ from porter.errors import MappingError
 
 @dataclass(frozen=True)
 class Transform:
-    """A change of a file's array and its inverse, each given the role; no inverse where something is lost."""
+    """A change of a file's array, and its inverse; both take the role. There is no inverse if something is lost."""
 
     forward: Callable[[str, Array], Array]
     inverse: Callable[[str, Array], Array] | None
 
 
 def _conv1x1_to_dense(role: str, array: Array) -> Array:
-    """(units, features, 1, 1) to (units, features). One that has come as a matrix stays: TensorFlow's reader squeezes heads."""
+    """(units, features, 1, 1) to (units, features). A matrix stays as it is: TensorFlow's reader squeezes heads."""
     if role != "kernel" or array.ndim == 2:
         return array
     if array.ndim != 4 or array.shape[2:] != (1, 1):
@@ -74,7 +74,7 @@ def apply_transforms(names: Sequence[str], role: str, array: Array) -> Array:
     """A file's array, in porter's axis order, as the graph's tensor; a view where possible.
 
     Raises:
-        MappingError: an array of another shape than the transform is for.
+        MappingError: the transform does not fit an array of this shape.
     """
     for name in names:
         array = TRANSFORMS[name].forward(role, array)

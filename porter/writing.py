@@ -1,4 +1,4 @@
-"""A source's graph and tensors as the model files of a port: as they are, with batch norms folded, or as a stock class."""
+"""A source's graph and tensors as the model files of a port: unchanged, with batch norms folded, or as a stock class."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Written:
     """What went into a port's model files, and how it differs from the source.
 
     Attributes:
-        tensors: canonical, as far as the source gives them.
+        tensors: canonical; only those that the source gives.
         layers: names of the destination's layers by path, where they are not porter's own.
         filled: destination tensors that no source tensor gives, with the number in them.
         folded, absorbed: see porter.port.Record.
@@ -50,8 +50,8 @@ def write_plain(
     allow_overflow: bool,
     fold_bn: bool,
 ) -> Written:
-    """Writes a port with names of porter's own (or, in Keras, of keras.applications' layers), with `fold_bn` without the batch
-    norms that can be folded.
+    """Writes a port under porter's own names (in Keras, those of keras.applications' layers). `fold_bn` folds the batch norms that
+    can be folded.
 
     Raises:
         PorterError: a site without an exact form, values that `dtype` cannot hold, or a missing framework.
@@ -67,7 +67,7 @@ def write_plain(
 def write_stock(
     folder: Path, recipe: Recipe, opened: Opened, framework: Framework, size: Size, dtype: Dtype, allow_overflow: bool
 ) -> Written:
-    """Writes a port as the destination's stock class, which it has to be exactly.
+    """Writes a port as the destination's stock class, which has to compute exactly the source's function.
 
     Raises:
         UsageError: there is no such class, or it computes another function than the source.
@@ -85,7 +85,7 @@ def write_stock(
     framework.write_stock(folder, plan, opened.variant, opened.classes, arrays, layers, dtype)
     warnings: tuple[str, ...] = ()
     if framework.STOCK_TAKES_ANY_SIZE and fixed is not None:
-        warnings = (f"{stock.builder.name} takes every input size, and is the source's function at {rows}x{columns} alone",)
+        warnings = (f"{stock.builder.name} takes every input size, but is the source's function only at {rows}x{columns}",)
     return Written(plan, stock.tensors, layers, filled, absorbed=stock.absorbed, stock=stock.builder, warnings=warnings)
 
 

@@ -16,7 +16,7 @@ from porter import folding, printing
 from porter.conversion import Conversion
 from porter.dtypes import Array
 from porter.errors import CheckFailed, MappingError
-from porter.folding import absorb_biases, fold_norms, norms_alone
+from porter.folding import absorb_biases, fold_norms, only_readers
 from porter.frameworks import get_framework
 from porter.graph import INPUT, Add, BatchNorm, Conv, Dense, GlobalAvgPool, Graph, Node, Relu, tensor_shapes
 from porter.padding import Convention, Window
@@ -103,7 +103,7 @@ def test_a_folded_graph_is_the_same_function(make: Callable[[], Graph], kept: in
 
 def test_every_kind_is_folded_or_stays_as_it_should() -> None:
     graph = every_kind()
-    assert norms_alone(graph) == {path: f"{path}_norm" for path in ("plain", "biased", "grouped", "depthwise", "dense")}
+    assert only_readers(graph) == {path: f"{path}_norm" for path in ("plain", "biased", "grouped", "depthwise", "dense")}
     found = fold_norms(graph, random_tensors(graph))
     assert found.graph.output == "dense" and found.graph.by_path["again"].inputs == ("grouped",)
     assert found.graph.by_path["sum"].inputs == ("twice", "twice_norm")
@@ -111,7 +111,7 @@ def test_every_kind_is_folded_or_stays_as_it_should() -> None:
 
 def test_a_layer_whose_own_value_is_the_output_keeps_its_norm() -> None:
     nodes = (Node("conv", Conv(8, THREE, SAME), (INPUT,)), Node("norm", BatchNorm(1e-3, 0.1), ("conv",)))
-    assert norms_alone(Graph(nodes, 3, "conv")) == {}
+    assert only_readers(Graph(nodes, 3, "conv")) == {}
 
 
 def test_nothing_given_is_changed_and_what_is_computed_is_in_double_precision() -> None:

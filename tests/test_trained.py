@@ -168,9 +168,9 @@ def test_a_trained_port_stays_one(made: Conversion, recipes: Path, tmp_path: Pat
 
 def test_what_is_not_stated_is_refused(recipes: Path, tmp_path: Path) -> None:
     missing = tmp_path / "never-read.h5"
-    with pytest.raises(UsageError, match=f"zoo 'timm' states no padding_as_trained for {VARIANT}"):
+    with pytest.raises(UsageError, match=f"zoo 'timm' records no pads of training for {VARIANT}"):
         convert(recipes_folder(), missing, tmp_path / "port")
-    with pytest.raises(UsageError, match="zoo 'tensornets' states no padding_as_trained for resnet200v2"):
+    with pytest.raises(UsageError, match="zoo 'tensornets' records no pads of training for resnet200v2"):
         porter.convert("resnet200v2", "tensornets", "torch", weights=missing, out=tmp_path / "port", padding="trained")
     with pytest.raises(UsageError, match="'tuned' is no padding"):
         convert(recipes, missing, tmp_path / "port", padding="tuned")
