@@ -171,7 +171,7 @@ def test_an_average_over_other_cells_is_named() -> None:
 def test_a_file_without_a_head_and_a_folded_class_are_refused(weights_file: WeightsMaker, tmp_path: Path) -> None:
     recipe = find_recipe(NARROW)
     graph = expand(recipe, NARROW, recipe.zoo("torchvision", NARROW))
-    with pytest.raises(UsageError, match="no head"):
+    with pytest.raises(UsageError, match="the file has none"):
         as_stock(recipe, NARROW, get_framework("torch"), graph, {}, 0, ANY)
     with pytest.raises(UsageError, match="none can be folded"):
         porter.convert(NARROW, "torchvision", "torch", weights=tmp_path / "absent", out=tmp_path / "port", stock=True, fold_bn=True)
