@@ -18,7 +18,7 @@ from porter.graph_record import to_record
 from porter.padding import Size
 from porter.plan import ANY, make_plan
 from porter.port import MAX_SIDE, Input, Pad, Port, Record, pads_of, read_port, write_record
-from porter.recipe import Recipe, choose_options, expand, find_recipe
+from porter.recipe import Recipe, Zoo, assumed_size, choose_options, expand, find_recipe
 from porter.recipe.expressions import Value
 from porter.sources import Opened, open_source
 from porter.trained import parse_padding, trained_conventions, with_conventions, with_padding
@@ -60,6 +60,7 @@ class Conversion:
             "stock_class": record.stock_class,
             "parity": record.parity,
             "check": record.check,
+            "assumed": list(record.assumed),
             "warnings": list(self.warnings),
         }
 
@@ -98,18 +99,20 @@ def convert(
     with new_folder(folder, overwrite) as building:
         opened = open_source(recipe, variant, zoo, weights, keep_background, mapped, chosen)
         opened = with_padding(opened, recipe, wanted)
+        assumed = opened.assumed
+        if size is None and not opened.sized:
+            assumed += assumed_size(opened.zoo, recipe.native_size())
         size = size or opened.size or recipe.native_size()
         if stock:
             written = write_stock(building, recipe, opened, framework, size, stored_as, allow_overflow)
         else:
             written = write_plain(building, recipe, opened, framework, size, stored_as, allow_overflow, fold_bn)
-        record = _record(recipe, framework, opened, written, stored_as, building, mapped, chosen)
+        record = _record(recipe, framework, opened, written, stored_as, building, mapped, chosen, assumed)
         write_record(building, record)
         verdict, said, warnings = _check(read_port(building, held=False), opened, checked)
         write_record(building, record.model_copy(update={"parity": verdict.record() if verdict else None, "check": said}))
-    return Conversion(
-        read_port(folder, held=False), verdict, (*opened.warnings, *written.warnings, *_record_warnings(record), *warnings)
-    )
+    said_of_record = _record_warnings(record, opened.zoo)
+    return Conversion(read_port(folder, held=False), verdict, (*opened.warnings, *written.warnings, *said_of_record, *warnings))
 
 
 def parse_size(text: str) -> Size:
@@ -140,6 +143,7 @@ def _record(
     building: Path,
     mapped: tuple[str, ...],
     chosen: dict[str, Value],
+    assumed: tuple[str, ...],
 ) -> Record:
     zoo, variant, plan, stock = opened.zoo, opened.variant, written.plan, written.stock
     return Record(
@@ -168,7 +172,8 @@ def _record(
         background=opened.background,
         output=opened.output,
         activation=opened.activation,
-        licence=zoo.files[variant].licence if variant in zoo.files else None,
+        assumed=assumed,
+        licence=opened.licence,
         folded=written.folded,
         absorbed=written.absorbed,
         stock_class=stock.name if stock else None,
@@ -205,10 +210,13 @@ def _check(port: Port, opened: Opened, asked: bool | None) -> tuple[Verdict | No
     return verdict, outcome, warnings
 
 
-def _record_warnings(record: Record) -> tuple[str, ...]:
+def _record_warnings(record: Record, zoo: Zoo) -> tuple[str, ...]:
     warnings = []
-    if record.licence is not None and "NC" in record.licence:
-        warnings.append(f"the weights are licensed {record.licence}: not for commercial use")
+    stated = record.licence or zoo.licence_of(record.variant) or ""
+    if "NC" in stated and record.licence is None:
+        warnings.append(f"{zoo.name}'s own weights are licensed {stated}: what was trained from them is not for commercial use")
+    elif "NC" in stated:
+        warnings.append(f"the weights are licensed {stated}: not for commercial use")
     side, taken = record.preprocess and fed_side(record.preprocess), record.input.size
     if side is not None and taken is not None and taken != (side, side):
         alone = "{}x{} alone".format(*taken)

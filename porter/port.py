@@ -37,11 +37,12 @@ Padding = Literal["shipped", "trained"]
 
 
 class SourceFile(_Strict):
-    """The weights file that a port was made from."""
+    """The weights file that a port was made from; `published` where it is the one that the zoo publishes."""
 
     file: str
     format: str
     sha256: str
+    published: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -80,6 +81,8 @@ class Record(_Strict):
         model: the sha256 of each file that the port's model consists of, by name.
         options: that the recipe's graph was expanded with; of a file that carries its own graph, the number of classes alone.
         chosen: those of the options that `--option` set.
+        assumed: what neither the file nor the user says and the recipe does, a line each.
+        licence: of the zoo's published file; None for any other.
         folded: path of each layer that took in the batch norm after it (porter.folding), to that norm's path;
             None where none was to be folded.
         absorbed: path of each batch norm whose mean took in the bias of the layer before it (porter.stock), to that layer's path.
@@ -101,6 +104,7 @@ class Record(_Strict):
     padding: Padding = "shipped"
     options: dict[str, Any]
     chosen: dict[str, Any] = {}
+    assumed: tuple[str, ...] = ()
     layers: dict[str, str]
     batches: dict[str, Count]
     tensors: TensorLists

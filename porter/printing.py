@@ -37,6 +37,8 @@ def conversion(made: Conversion) -> list[str]:
         f"  file     {'; '.join((f'{record.source.file}, {record.source.format}', *record.source.notes))}",
         f"  tensors  {len(lists.used)} used, {len(lists.ignored)} ignored, {len(lists.filled)} filled",
         f"  classes  {record.classes}" + (f" of the file's {record.source_classes}" if _differ(record) else ""),
+        f"  licence  {record.licence or 'unknown'}",
+        *(f"  assumed  {line}" for line in record.assumed),
         f"  padding  {_pads_summary(record.pads)}; {size}"
         + ("; as trained, not as shipped" if record.padding == "trained" else ""),
     ]
@@ -193,7 +195,7 @@ def recipe(found: Recipe, variant: str, graph: Graph) -> list[str]:
 def _published(zoo: Zoo, variant: str) -> tuple[str, ...]:
     figures, file = zoo.published.get(variant), zoo.files.get(variant)
     accuracy = (f"{figures.top1:.3f}", f"{figures.top5:.3f}") if figures else ("", "")
-    return (*accuracy, (file.licence if file else None) or "", file.name if file else "none")
+    return (*accuracy, zoo.licence_of(variant) or "", file.name if file else "none")
 
 
 def _window(node: Node) -> str:

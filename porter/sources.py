@@ -14,7 +14,7 @@ import numpy as np
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, UsageError
-from porter.files import Fetched, WeightsFile, digest, fetch
+from porter.files import Fetched, WeightsFile, digest, fetch, is_published
 from porter.fitting.by_graph import fit_by_graph
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.by_position import name_by_position
@@ -25,7 +25,7 @@ from porter.frameworks.reading import read_checkpoint
 from porter.graph import Graph
 from porter.matching import Match, rank
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
-from porter.recipe import Recipe, Zoo, find_recipe, with_options
+from porter.recipe import Recipe, Zoo, assumed_options, find_recipe, with_options
 from porter.recipe.expressions import Value
 from porter.verification.source import FileGraphSource, OwnBuild, Reference, rounded, rounded_tensors, zoo_reference
 
@@ -44,6 +44,9 @@ class Opened:
         preprocess: what turns a photo into the source's input.
         labels: the map of the classes; None where the file's head is not the zoo's own.
         background: the first row of the port's head is ImageNet's background class.
+        licence: of the zoo's published file; None for any other.
+        assumed: what the file does not tell and the recipe does, a line each, but the input size.
+        sized: whether the source settles the input size that it was built for.
         size: rows and columns that the file's graph was built for; None where it carries none, or takes any.
         padding: whose pads `graph` has, and `shipped` the graph with the source's own where they are those of training.
         checkpoint: the file as read, and `fit` what was found in it; None where the source is a port.
@@ -63,6 +66,9 @@ class Opened:
     preprocess: Preprocess | None
     labels: str | None
     background: bool
+    licence: str | None
+    assumed: tuple[str, ...] = ()
+    sized: bool = True
     size: tuple[int, int] | None = None
     warnings: tuple[str, ...] = ()
     padding: Padding = "shipped"
@@ -108,6 +114,7 @@ def open_source(
         MappingError: file and graph do not cover each other; `next` says what the file looks like instead.
     """
     warnings: tuple[str, ...] = ()
+    fetching = weights is None
     if weights is None:
         fetched = fetch(_published(recipe, variant, zoo))
         weights, warnings = fetched.path, fetched.warnings
@@ -116,7 +123,7 @@ def open_source(
         _expect_open(options, str(port.folder), "a port's graph is in its port.json")
         opened = _open_port(port, variant, zoo)
     else:
-        opened = _open_file(recipe, variant, zoo, weights, keep_background, settings, options)
+        opened = _open_file(recipe, variant, zoo, weights, keep_background, settings, options, fetching)
     if keep_background and not opened.background:
         warnings = (
             *warnings,
@@ -158,6 +165,8 @@ def _open_port(port: Port, variant: str, zoo: Zoo) -> Opened:
         preprocess=record.preprocess,
         labels=record.labels,
         background=record.background,
+        licence=record.licence,
+        assumed=record.assumed,
         padding=record.padding,
     )
 
@@ -170,10 +179,13 @@ def _open_file(
     keep_background: bool,
     settings: tuple[str, ...],
     options: Mapping[str, Value],
+    fetched: bool,
 ) -> Opened:
     checkpoint, framework = read_checkpoint(weights), get_framework(zoo.framework)
-    sha256 = _digest(checkpoint)
-    zoo, said = _zoo_of_digest(recipe, variant, zoo, sha256)
+    digests = {path: digest(path) for path in checkpoint.files or (checkpoint.path,)}
+    publisher = zoo if fetched else _publisher(recipe, variant, zoo, digests)
+    said = _other_zoo(publisher, zoo)
+    zoo = publisher or zoo
     if checkpoint.framework not in (None, zoo.framework):
         raise MappingError(
             f"this is a {checkpoint.framework} file ({checkpoint.format}), and zoo '{zoo.name}' is {zoo.framework}'s",
@@ -191,6 +203,7 @@ def _open_file(
     except MappingError as error:
         raise MappingError(error.message, where=error.where, next=_advice(error, checkpoint, recipe, variant, zoo)) from None
     protocol, scaling = _protocol(zoo.preprocess, fit)
+    told = publisher is not None or checkpoint.graph is not None
     size = checkpoint.graph.size if checkpoint.graph is not None else (None, None)
     return Opened(
         variant=variant,
@@ -200,7 +213,13 @@ def _open_file(
         lists=TensorLists(
             used={name: f"{path}:{role}" for (path, role), name in fit.found.items()}, ignored=fit.ignored, filled={}
         ),
-        file=SourceFile(file=weights.name, format=checkpoint.format, sha256=sha256, notes=(*checkpoint.notes, *fit.notes)),
+        file=SourceFile(
+            file=weights.name,
+            format=checkpoint.format,
+            sha256=_digest(digests),
+            published=publisher is not None,
+            notes=(*checkpoint.notes, *fit.notes),
+        ),
         options={**fit.options, "classes": fit.classes},
         classes=fit.classes,
         source_classes=fit.source_classes,
@@ -209,6 +228,9 @@ def _open_file(
         preprocess=protocol,
         labels=zoo.labels if fit.own_head else None,
         background=fit.background,
+        licence=publisher.licence_of(variant) if publisher else None,
+        assumed=() if told else assumed_options(zoo, fit.options),
+        sized=told,
         size=None if size[0] is None or size[1] is None else (size[0], size[1]),
         warnings=(*said, *placed, *fit.warnings, *scaling),
         checkpoint=checkpoint,
@@ -216,11 +238,11 @@ def _open_file(
     )
 
 
-def _digest(checkpoint: Checkpoint) -> str:
+def _digest(files: Mapping[Path, str]) -> str:
     """The sha256 of a file; of several, that of their names and digests, a line each as sha256sum prints them."""
-    if not checkpoint.files:
-        return digest(checkpoint.path)
-    lines = "".join(f"{digest(path)}  {path.name}\n" for path in sorted(checkpoint.files))
+    if len(files) == 1:
+        return next(iter(files.values()))
+    lines = "".join(f"{sha256}  {path.name}\n" for path, sha256 in sorted(files.items()))
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
@@ -248,17 +270,23 @@ def _span(protocol: Preprocess) -> float:
     return 255 / protocol.divide / float(np.mean(protocol.std))
 
 
-def _zoo_of_digest(recipe: Recipe, variant: str, zoo: Zoo, sha256: str) -> tuple[Zoo, tuple[str, ...]]:
-    """The zoo that publishes this very file, where its names are those of the zoo asked for; and what to say about it.
+def _publisher(recipe: Recipe, variant: str, zoo: Zoo, files: Mapping[Path, str]) -> Zoo | None:
+    """The zoo that publishes these very weights, of those whose names are those of `zoo`.
 
-    One set of weights has one protocol: torchvision's two differ in preprocessing and published figures alone.
+    One set of weights has one protocol: torchvision's two differ only in preprocessing and published figures.
     """
-    for other in recipe.zoos_of(variant).values():
-        file = other.files.get(variant)
-        pinned = file and (file.sha256 or file.sha256_prefix)
-        if pinned and sha256.startswith(pinned) and other.names == zoo.names and other.name != zoo.name:
-            return other, (f"this is the file of zoo '{other.name}': its preprocessing and figures are used, not {zoo.name}'s",)
-    return zoo, ()
+    having = recipe.zoos_of(variant)
+    for other in (zoo, *(having[name] for name in having if name != zoo.name)):
+        if variant in other.files and other.names == zoo.names and is_published(other.files[variant], files):
+            return other
+    return None
+
+
+def _other_zoo(publisher: Zoo | None, zoo: Zoo) -> tuple[str, ...]:
+    """What to say where the weights are another zoo's than was asked for."""
+    if publisher is None or publisher.name == zoo.name:
+        return ()
+    return (f"this is the file of zoo '{publisher.name}': its preprocessing and figures are used, not {zoo.name}'s",)
 
 
 def _advice(error: MappingError, checkpoint: Checkpoint, recipe: Recipe, variant: str, zoo: Zoo) -> str | None:

@@ -7,7 +7,7 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,6 +129,25 @@ def fetch(source: WeightsFile) -> Fetched:
         if record["source"] != _origin(source):
             warnings.append(f"{source.name}: the cached file is from {record['source']}, the recipe now says {_origin(source)}")
     return Fetched(weights, record["sha256"], tuple(warnings))
+
+
+def is_published(source: WeightsFile, files: Mapping[Path, str]) -> bool:
+    """Whether weights are what a zoo publishes: by its digests, or where it publishes none of them, by what `fetch` once got.
+
+    Args:
+        files: that the weights consist of, one or several, to their sha256.
+    """
+    found = sorted(files.values())
+    if source.member is not None or not source.published:  # a digest of an archive is not its member's
+        seen = _read_record(cache_dir() / source.name)
+        members = seen.get("members", {}).get(source.member, {})
+        return found == sorted(members.values() if source.member else [seen.get("sha256", "")])
+    if len(found) != 1:
+        return False
+    digests = {"sha256": found[0], "sha256_prefix": found[0]}
+    if source.md5 is not None:
+        digests |= _digests(next(iter(files)), {"md5"})
+    return all(digests[key].startswith(expected) for key, expected in source.published.items())
 
 
 def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from porter.recipe.find import all_recipes, find_recipe, recipes_folder
 from porter.recipe.load import load_recipe
 from porter.recipe.model import IgnoreRule, LayerName, Recipe, Zoo
 from porter.recipe.names import layer_names, tap_names
-from porter.recipe.options import choose_options, split_settings, with_options
+from porter.recipe.options import assumed_options, assumed_size, choose_options, split_settings, with_options
 from porter.recipe.schema import Published
 
 __all__ = [
@@ -15,6 +15,8 @@ __all__ = [
     "Recipe",
     "Zoo",
     "all_recipes",
+    "assumed_options",
+    "assumed_size",
     "choose_options",
     "expand",
     "find_recipe",

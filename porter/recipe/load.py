@@ -12,7 +12,7 @@ from porter.errors import RecipeError
 from porter.files import WeightsFile
 from porter.fixed import FIXED
 from porter.recipe.expressions import FUNCTIONS, placeholders
-from porter.recipe.model import RESERVED, STANDARD_OPTIONS, Generation, IgnoreRule, NameRule, Override, Recipe, Zoo
+from porter.recipe.model import BUILT_SIZE, RESERVED, STANDARD_OPTIONS, Generation, IgnoreRule, NameRule, Override, Recipe, Zoo
 from porter.recipe.paddings import read_rules
 from porter.recipe.patterns import match_path
 from porter.recipe.schema import (
@@ -134,6 +134,7 @@ class _Zoos:
             only=tuple(self._of_variants((*here, "only"), dict.fromkeys(section.only))),
             reference=section.reference,
             options=self._options((*here, "options"), section.options),
+            assumed=self._assumed((*here, "assumed"), section.assumed),
             padding=read_rules(self.source, (*here, "padding"), section.padding),
             padding_as_trained=read_rules(self.source, (*here, "padding_as_trained"), section.padding_as_trained),
             names=self._names((*here, "names"), section.names),
@@ -171,6 +172,13 @@ class _Zoos:
             if isinstance(value, dict):
                 raise RecipeError(f"'{name}' is a number, a word or a list", where=where)
         return options
+
+    def _assumed(self, location: Location, reasons: Mapping[str, str]) -> Mapping[str, str]:
+        for name in reasons:
+            if name not in (known := (*self.options, BUILT_SIZE)):
+                where = self.source.where((*location, name))
+                raise RecipeError(f"there is no option '{name}'", where=where, next=hint(name, known))
+        return reasons
 
     def _names(self, location: Location, table: Mapping[str, Any]) -> tuple[NameRule, ...]:
         rules = []

@@ -23,6 +23,9 @@ STANDARD_OPTIONS: Mapping[str, Value] = {"classes": 1000, "bn_momentum": 0.1, "b
 TRAINING_OPTIONS = frozenset({"bn_momentum"})
 """Options that change nothing of what a network computes once it is trained."""
 
+BUILT_SIZE = "input_size"
+"""In a zoo's `assumed`, the size that a model was built for, which is no option."""
+
 RESERVED = frozenset({"index", "count", "first", "last", "channels", "input"})
 """What variables and parameters may not be called."""
 
@@ -84,6 +87,7 @@ class Zoo:
         only: the variants that it has; empty where it has them all.
         options: that differ from the recipe's.
         chosen: of `options`, those that a caller has set, so that the network computes what the zoo's own does not.
+        assumed: options, or `BUILT_SIZE`, that differ among the zoo's own models and that no file of weights tells; to why.
         padding: rules for sites that differ from the graph's own; the first match holds.
         padding_as_trained: rules that go before them where the weights were trained with other pads than the zoo ships.
         names: of layers by path; the first match holds.
@@ -99,6 +103,7 @@ class Zoo:
     only: tuple[str, ...]
     reference: str | None
     options: Mapping[str, Value]
+    assumed: Mapping[str, str]
     padding: tuple[PadRule, ...]
     padding_as_trained: tuple[PadRule, ...]
     names: tuple[NameRule, ...]
@@ -113,6 +118,10 @@ class Zoo:
     published: Mapping[str, Published]
     overrides: Mapping[str, Override]
     chosen: Mapping[str, Value] = field(default_factory=dict)
+
+    def licence_of(self, variant: str) -> str | None:
+        """The licence of the weights that the zoo publishes of a variant."""
+        return self.files[variant].licence if variant in self.files else self.licence
 
     def has(self, variant: str) -> bool:
         """Whether the zoo has this variant of the recipe."""

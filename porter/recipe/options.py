@@ -9,7 +9,7 @@ from math import isfinite
 from porter.errors import UsageError
 from porter.recipe.expand import options_of
 from porter.recipe.expressions import Value
-from porter.recipe.model import TRAINING_OPTIONS, Recipe, Zoo
+from porter.recipe.model import BUILT_SIZE, TRAINING_OPTIONS, Recipe, Zoo
 from porter.recipe.spelling import hint
 
 _WHERE = "--option"
@@ -58,12 +58,31 @@ def with_options(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, V
     return replace(
         zoo,
         options={**zoo.options, **options},
+        assumed={name: why for name, why in zoo.assumed.items() if name not in options},
         chosen={name: value for name, value in options.items() if value != own[name] and name not in TRAINING_OPTIONS},
         generations={
             label: replace(older, options={name: options.get(name, value) for name, value in older.options.items()})
             for label, older in zoo.generations.items()
         },
     )
+
+
+def assumed_options(zoo: Zoo, options: Mapping[str, Value]) -> tuple[str, ...]:
+    """What a file of weights does not tell of the `options` that its graph was expanded with, a line each, and how to set it."""
+    lines = []
+    for name, why in zoo.assumed.items():
+        if name != BUILT_SIZE:
+            value = options[name]
+            other = written(not value) if isinstance(value, bool) else "VALUE"
+            lines.append(f"{name} is {written(value)}: {why}; if yours differs, add --option {name}={other}")
+    return tuple(lines)
+
+
+def assumed_size(zoo: Zoo, size: tuple[int, int]) -> tuple[str, ...]:
+    """As `assumed_options`, of the input size (rows, columns) that the model was built for."""
+    why = zoo.assumed.get(BUILT_SIZE)
+    line = "the model was built for {}x{}: {}; if yours differs, add --input-size"
+    return () if why is None else (line.format(*size, why),)
 
 
 def _settable(options: Mapping[str, Value]) -> list[str]:

@@ -53,7 +53,9 @@ class BlockSection(Section):
 class ZooSection(Section):
     """What one zoo does otherwise than the graph says, and what it publishes. `only` lists its variants where it lacks some.
 
-    From the zoo named by `extends` everything is taken over but `files`, `licence`, `preprocess`, `published` and `variants`.
+    `assumed` names what differs among the zoo's own models and no file of weights tells: options, or `input_size`; each with why.
+    From the zoo named by `extends` everything is taken over but `assumed`, `files`, `licence`, `preprocess`, `published` and
+    `variants`.
     """
 
     extends: str | None = None
@@ -61,6 +63,7 @@ class ZooSection(Section):
     framework: Literal["tf", "torch", "onnx", "caffe", "mxnet"] | None = None
     reference: Word | None = None
     options: Values = {}
+    assumed: dict[str, str] = {}
     padding: Values = {}
     padding_as_trained: Values = {}
     names: Values = {}

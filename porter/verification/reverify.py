@@ -44,11 +44,15 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
     """What a port was made from, opened again: `weights`, or the zoo's published file.
 
     Raises:
-        UsageError: these are not the weights that the port was made from.
+        UsageError: these are not the weights that the port was made from; or there are none, and the port was made from others
+            than the zoo's published ones.
     """
     record = port.record
-    if record.source.format == "port" and weights is None:
-        raise UsageError("this port was made from another port", where=str(port.folder), next="give that port as --weights")
+    if weights is None and not record.source.published:
+        made, given = f"{record.source.file}, sha256 {record.source.sha256}, which the zoo does not publish", record.source.file
+        if record.source.format == "port":
+            made, given = "another port", "that port"
+        raise UsageError(f"this port was made from {made}", where=str(port.folder), next=f"add --weights with {given}")
     recipe = find_recipe(record.variant, recipes)
     zoo = recipe.zoo(record.zoo, record.variant)
     try:

@@ -3,27 +3,39 @@
 from pathlib import Path
 from typing import NoReturn
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import porter
-from porter.errors import DownloadError
-from porter.files import download
-from tests.conftest import WeightsMaker
+from porter.errors import UsageError
+from porter.files import digest, download
+from tests.support import source_checkpoint
 
 VARIANT = "mobilenet_v2_0.35"
 
 
-def offline(location: str, partial: Path) -> NoReturn:
-    raise DownloadError("cannot be reached", where=location)
+def unreachable(location: str, partial: Path) -> NoReturn:
+    raise AssertionError(f"asked the network for {location}")
 
 
-def test_a_port_of_ones_own_weights_asks_for_them_where_the_published_ones_cannot_be_had(
-    weights_file: WeightsMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    weights = weights_file(VARIANT, "keras", ".h5")
-    porter.convert(VARIANT, "keras", "torch", weights=weights, out=tmp_path / "port", check=False)
+@pytest.fixture
+def own_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A port of weights that no zoo publishes, where no network may be asked."""
     monkeypatch.setenv("PORTER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(download, "copy_or_download", offline)
-    with pytest.raises(DownloadError) as caught:
-        porter.verify(tmp_path / "port")
-    assert str(caught.value.next).startswith(f"give --weights the {weights.name} that the port was made from, or put the file at")
+    monkeypatch.setattr(download, "copy_or_download", unreachable)
+    tensors = source_checkpoint(VARIANT, "torchvision").tensors
+    save_file({name: np.ascontiguousarray(array) for name, array in tensors.items()}, tmp_path / "own.safetensors")
+    porter.convert(VARIANT, "torchvision", "tf", weights=tmp_path / "own.safetensors", out=tmp_path / "port", check=False)
+    return tmp_path / "port"
+
+
+def test_a_port_of_ones_own_weights_asks_for_them_and_no_network(own_port: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        porter.verify(own_port)
+    assert digest(own_port.parent / "own.safetensors") in caught.value.message
+    assert caught.value.next == "add --weights with own.safetensors"
+    porter.convert(VARIANT, "torchvision", "torch", weights=own_port, out=own_port.parent / "second", check=False)
+    with pytest.raises(UsageError) as caught:
+        porter.verify(own_port.parent / "second")
+    assert caught.value.next == "add --weights with that port"

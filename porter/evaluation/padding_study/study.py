@@ -77,7 +77,7 @@ def study(
         margin=margin(ranks),
         switch=margin(switch) if len(switch) > 1 else None,
         complete=rounds.complete,
-        warnings=opened.warnings,
+        warnings=(*opened.warnings, *(f"assumed: {line}" for line in opened.assumed)),
     )
     if into is not None:
         update_record(into.folder, "study", found.record())

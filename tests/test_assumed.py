@@ -1,0 +1,132 @@
+"""What a file of weights does not say: what is assumed, who publishes it, and under which licence."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import porter
+from porter import printing
+from porter.errors import RecipeError
+from porter.files import digest
+from porter.recipe import load_recipe, recipes_folder
+from porter.verification.check import check
+from porter.verification.reverify import source_of
+from tests.conftest import WeightsMaker
+from tests.recipe.recipes import VALID, write
+from tests.support import source_checkpoint
+
+NARROW = "mobilenet_v2_0.35"
+TRANSFORM = "transform_input is true: torchvision switches it on for its published weights, and off for a model that is built"
+BUILT = (
+    "the model was built for 224x224: the pads depend on the size that the model was built for; if yours differs, add --input-size"
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A conversion, and how the lines of what it assumes begin."""
+
+    variant: str
+    zoo: str
+    suffix: str
+    arguments: dict[str, object]
+    assumed: tuple[str, ...]
+
+
+CASES = [
+    Case("inception_v3", "torchvision", ".pth", {}, (TRANSFORM,)),
+    Case("inception_v3", "torchvision", ".pth", {"options": {"transform_input": True}}, ()),
+    Case("inception_v3", "timm", ".pth", {}, ()),
+    Case(NARROW, "keras", ".h5", {}, (BUILT,)),
+    Case(NARROW, "keras", ".h5", {"input_size": "160"}, ()),
+    Case(NARROW, "keras", ".h5", {"input_size": "any"}, ()),
+    Case(NARROW, "keras", ".keras", {}, ()),
+    Case(NARROW, "torchvision", ".pth", {}, ()),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.zoo}{case.suffix}-{'-'.join(case.arguments) or 'nothing'}")
+def test_what_the_file_does_not_say_is_said(case: Case, weights_file: WeightsMaker, tmp_path: Path) -> None:
+    origin = "torchvision" if case.zoo == "timm" else case.zoo  # the names of the two are the same
+    weights = weights_file(case.variant, origin, case.suffix)
+    made = porter.convert(case.variant, case.zoo, "torch", weights=weights, out=tmp_path / "port", check=False, **case.arguments)  # type: ignore[arg-type]
+    said = made.port.record.assumed
+    assert len(said) == len(case.assumed) and all(map(str.startswith, said, case.assumed))
+    assert made.record()["assumed"] == list(said)
+    assert [line for line in printing.conversion(made) if "  assumed  " in line] == [f"  assumed  {line}" for line in said]
+    page = porter.report(tmp_path / "port").path.read_text(encoding="utf-8")
+    assert all(line in page for line in said)
+    if said:
+        again = porter.convert(case.variant, case.zoo, "torch", weights=tmp_path / "port", out=tmp_path / "again", check=False)
+        assert again.port.record.assumed == said
+
+
+def test_what_is_assumed_can_be_set_and_is_proved(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    weights = weights_file("inception_v3", "torchvision", ".pth")
+    options = {"transform_input": "false"}
+    made = porter.convert(
+        "inception_v3", "torchvision", "torch", weights=weights, out=tmp_path / "port", options=options, check=False
+    )
+    assert "transform_input" not in made.port.graph.by_path and made.port.record.chosen == {"transform_input": False}
+    (reference,) = source_of(made.port, weights, None).references("float32")
+    verdict = check(made.port, reference, [(96, 76)], ("float64",))
+    assert verdict.ok and verdict.proof.reference == "torchvision"
+
+
+def test_an_assumption_of_no_option_is_no_recipe(tmp_path: Path) -> None:
+    text = VALID.replace("    framework: torch\n", "    framework: torch\n    assumed: {stem_pol: why}\n")
+    with pytest.raises(RecipeError, match="there is no option 'stem_pol'") as caught:
+        load_recipe(write(tmp_path, text))
+    assert caught.value.next == "did you mean 'stem_pool'?"
+
+
+NC = "CC BY-NC 4.0"
+LICENSED = f"the weights are licensed {NC}: not for commercial use"
+OWN = f"torchvision's own weights are licensed {NC}: what was trained from them is not for commercial use"
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("own") / "own.safetensors"
+    tensors = source_checkpoint(NARROW, "torchvision").tensors
+    save_file({name: np.ascontiguousarray(array) for name, array in tensors.items()}, path)
+    return path
+
+
+def published(folder: Path, weights: Path | None, *pins: str) -> Path:
+    """Recipes in which torchvision's weights are not for commercial use, and `weights`, if any, its NARROW with these digests."""
+    text = (recipes_folder() / "mobilenet_v2.yaml").read_text(encoding="utf-8")
+    head, _, tail = text.partition("    licence: BSD-3-Clause # torchvision's; it states none for the weights\n    files:\n")
+    file = f"      {NARROW}: {{{', '.join((f'url: {weights.as_uri()}', *pins))}}}\n" if weights else ""
+    folder.mkdir()
+    return write(folder, f"{head}    licence: {NC}\n    files:\n{file}{tail}", "mobilenet_v2.yaml").parent
+
+
+def test_only_the_published_file_has_the_published_licence(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PORTER_CACHE", str(tmp_path / "cache"))
+
+    def convert(recipes: Path, weights: Path | None) -> tuple[bool, str | None, str]:
+        out = tmp_path / "port"
+        made = porter.convert(
+            NARROW, "torchvision", "torch", weights=weights, out=out, recipes=recipes, check=False, overwrite=True
+        )
+        record = made.port.record
+        assert f"  licence  {record.licence or 'unknown'}" in printing.conversion(made)
+        return record.source.published, record.licence, made.warnings[-1]
+
+    sha256, md5 = digest(own), hashlib.md5(own.read_bytes()).hexdigest()
+    for place, pin in enumerate([f"sha256: {sha256}", f"sha256_prefix: {sha256[:8]}", f"md5: {md5}"]):
+        assert convert(published(tmp_path / f"pinned{place}", own, pin), own) == (True, NC, LICENSED)
+    for place, pins in enumerate([(), ('sha256_prefix: "00000000"',), ('md5: "' + "0" * 32 + '"',)]):
+        assert convert(published(tmp_path / f"other{place}", own, *pins), own) == (False, None, OWN)
+    assert convert(published(tmp_path / "none", None), own) == (False, None, OWN)
+    unpinned = tmp_path / "other0"
+    assert convert(unpinned, None) == (True, NC, LICENSED)  # fetched; from then on the cache knows the file
+    assert convert(unpinned, own) == (True, NC, LICENSED)
+    assert porter.verify(tmp_path / "port", recipes=unpinned).ok
