@@ -7,6 +7,7 @@ from pathlib import Path
 from porter.errors import RecipeError, UsageError
 from porter.recipe.load import load_recipe
 from porter.recipe.model import Recipe
+from porter.recipe.source import declared_names
 from porter.recipe.spelling import hint
 
 
@@ -24,11 +25,7 @@ def all_recipes(directory: Path | None = None) -> tuple[Recipe, ...]:
         UsageError: the folder does not exist or holds no recipe.
         RecipeError: a recipe is wrong, or two declare the same variant.
     """
-    folder = directory or recipes_folder()
-    paths = sorted(folder.glob("*.yaml")) if folder.is_dir() else []
-    if not paths:
-        raise UsageError("there are no recipes (*.yaml) here", where=str(folder), next="give --recipes a folder of recipes")
-    recipes = tuple(load_recipe(path) for path in paths)
+    recipes = tuple(load_recipe(path) for path in _paths(directory))
     owners: dict[str, Recipe] = {}
     for recipe in recipes:
         for variant in recipe.variants:
@@ -39,13 +36,24 @@ def all_recipes(directory: Path | None = None) -> tuple[Recipe, ...]:
     return recipes
 
 
+def _paths(directory: Path | None) -> list[Path]:
+    folder = directory or recipes_folder()
+    paths = sorted(folder.glob("*.yaml")) if folder.is_dir() else []
+    if not paths:
+        raise UsageError("there are no recipes (*.yaml) here", where=str(folder), next="give --recipes a folder of recipes")
+    return paths
+
+
 def find_recipe(name: str, directory: Path | None = None) -> Recipe:
-    """The recipe that declares the variant `name`, or the architecture of that name.
+    """The recipe that declares the variant `name`, or the architecture of that name. No other is loaded where only one does.
 
     Raises:
         UsageError: there is none; the nearest spelling stands in `next`.
         RecipeError: as `all_recipes`.
     """
+    declaring = [path for path in _paths(directory) if name in declared_names(path)]
+    if len(declaring) == 1:
+        return load_recipe(declaring[0])
     recipes = all_recipes(directory)
     for recipe in recipes:
         if name in recipe.variants:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -133,10 +134,18 @@ def parse_section(kind: type[T], source: Source, location: Location, values: Any
                     raise RecipeError(
                         f"there is no key '{key}' here", where=source.where((*location, key)), next=hint(key, keys_of(kind))
                     )
-            return TypeAdapter(kind).validate_python(values)
+            section: Any = kind
+            found: T = _adapter(section).validate_python(values)
+            return found
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise _explained(source, location, first["type"], first["loc"], first["msg"]) from None
+
+
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """Kept: pydantic takes longer to make one for a dataclass than to read a whole recipe with it."""
+    return TypeAdapter(kind)
 
 
 def _explained(source: Source, location: Location, what: str, inner: Location, message: str) -> RecipeError:

@@ -77,6 +77,32 @@ def read_source(path: Path) -> Source:
     return Source(path, _value(path, root, (), lines), lines)
 
 
+def declared_names(path: Path) -> frozenset[str]:
+    """The architecture and the variants of a recipe. What stands behind its variants is not looked at.
+
+    Empty where the text cannot be read so far: `read_source` says why.
+    """
+    names: list[str] = []
+    depth, key = 0, ""
+    try:
+        for event in yaml.parse(_read_text(path), Loader=_Loader):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+                if depth == 1 and key == "variants":
+                    break
+                key = "" if depth == 1 else key
+            elif isinstance(event, yaml.ScalarEvent) and depth == 1:
+                names += [event.value] if key == "architecture" else []
+                key = "" if key else event.value
+            elif isinstance(event, yaml.ScalarEvent) and depth == 2 and key == "variants":
+                names.append(event.value)
+    except (yaml.YAMLError, RecipeError):
+        return frozenset()
+    return frozenset(names)
+
+
 def _read_text(path: Path) -> str:
     try:
         if not path.is_file():

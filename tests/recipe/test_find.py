@@ -61,3 +61,12 @@ def test_published_files_have_names_of_their_own_in_the_cache() -> None:
     files = [file for recipe in all_recipes() for zoo in recipe.zoos.values() for file in zoo.files.values()]
     origins = {(file.name, file.url or file.pypi) for file in files}
     assert len({name for name, _ in origins}) == len(origins) and "model.safetensors" not in {name for name, _ in origins}
+
+
+def test_a_recipe_is_found_without_loading_the_others(tmp_path: Path) -> None:
+    write(tmp_path, VALID)
+    write(tmp_path, "architecture: other\nvariants:\n  other: {}\nzoos: [", "other.yaml")
+    assert find_recipe("tiny_wide", tmp_path).architecture == find_recipe("tiny", tmp_path).architecture == "tiny"
+    with pytest.raises(RecipeError, match="no valid YAML") as caught:
+        find_recipe("other", tmp_path)
+    assert str(caught.value.where).startswith(str(tmp_path / "other.yaml"))
