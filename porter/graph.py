@@ -165,6 +165,11 @@ class Graph:
     def by_path(self) -> Mapping[str, Node]:
         return {node.path: node for node in self.nodes}
 
+    @cached_property
+    def channels_by_path(self) -> Mapping[str, int]:
+        """Channels (or features) of every path, `input` included. Raises GraphError as `shapes`."""
+        return {path: shape[0] or 0 for path, shape in shapes(self, (None, None)).items()}
+
 
 def site_of(op: Op) -> Site | None:
     """The padding site that an op is, if it is one."""
@@ -256,8 +261,8 @@ def tensor_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
 
     Roles are `kernel` and `bias`; `gamma`, `beta`, `mean` and `variance`.
     """
-    known = shapes(graph, (None, None))
-    found = {node.path: _tensor_shapes(node.op, known[node.inputs[0]][0] or 0) for node in graph.nodes}
+    channels = channels_of(graph)
+    found = {node.path: _tensor_shapes(node.op, channels[node.inputs[0]]) for node in graph.nodes}
     return {path: tensors for path, tensors in found.items() if tensors}
 
 
@@ -303,6 +308,6 @@ def is_depthwise(graph: Graph, node: Node) -> bool:
     return node.op.groups == channels_of(graph)[node.inputs[0]]
 
 
-def channels_of(graph: Graph) -> dict[str, int]:
-    """Channels (or features) of every path, `input` included."""
-    return {path: shape[0] or 0 for path, shape in shapes(graph, (None, None)).items()}
+def channels_of(graph: Graph) -> Mapping[str, int]:
+    """Channels (or features) of every path, `input` included; computed once for each graph."""
+    return graph.channels_by_path

@@ -315,3 +315,13 @@ def test_records_that_are_junk(name: str) -> None:
         from_record(record)
     assert caught.value.where
     assert len(str(caught.value)) < 600
+
+
+def test_channels_are_worked_out_once_for_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were for every layer that was read and for every layer that was written."""
+    calls: list[Graph] = []
+    monkeypatch.setattr("porter.graph.shapes", lambda graph, size: calls.append(graph) or shapes(graph, size))
+    graph = Graph((Node("conv", Conv(4, Window((1, 1)), Convention()), (INPUT,)),), 2, "conv")
+    assert tensor_shapes(graph) == tensor_shapes(graph) == {"conv": {"kernel": (4, 2, 1, 1)}}
+    assert not is_depthwise(graph, graph.by_path["conv"]) and channels_of(graph)["conv"] == 4
+    assert calls == [graph]

@@ -86,14 +86,15 @@ def fit_by_names(
     naming.expect_one(str(checkpoint.path))
     layers = dict(naming.layers)
     current, zoo = zoo, zoo.at(naming.generation)
-    draft = expand(recipe, variant, zoo, {})
+    if zoo is not current:
+        draft = expand(recipe, variant, zoo, {})
     located = locate(draft, framework, layers, zoo, checkpoint)
     outside = _outside(naming.prefix, located.unexpected)
     head = find_head(draft, framework, layers, checkpoint, located.unexpected, draft.output in mapped)
     transforms = {path: layer.transforms for path, layer in layers.items()}
     background = head.own and "drop_background" in transforms[draft.output]
     if head.layer is None:
-        graph = without_head(expand(recipe, variant, zoo, {}))
+        graph = without_head(draft)
     else:
         layers[draft.output] = head.layer
         graph = expand(recipe, variant, zoo, {"classes": head.rows - (background and not keep_background)})
