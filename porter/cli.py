@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -17,6 +18,8 @@ from porter import printing
 from porter.errors import PorterError
 from porter.escaping import escaped
 
+OBJECTS_BETWEEN_COLLECTIONS = 50_000
+"""At Python's own 700, a fifth of what a short command takes goes into looking for garbage among imported modules."""
 EX_SOFTWARE = 70
 """The exit status of a fault of porter's own (sysexits.h): neither a failed check nor bad input."""
 
@@ -204,7 +207,7 @@ def pads(
     as_json: Json = False,
 ) -> None:
     """Print every padding site: the source's convention, how the destination says it, and why; as trained too where it differs."""
-    from porter.conversion import pads as table
+    from porter.pad_table import pads as table
 
     sites = table(variant, source, to, input_size, recipes)
     _print({"sites": [site.record() for site in sites]} if as_json else printing.pads(sites))
@@ -339,6 +342,9 @@ def _fail(code: str, message: str, where: str | None, next: str | None, status: 
 
 def main() -> NoReturn:
     """The `porter` command."""
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    # Pydantic would search every installed distribution for plugins of its own.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     try:
         sys.exit(app(standalone_mode=False))
     except PorterError as error:

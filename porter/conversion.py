@@ -15,13 +15,13 @@ from porter.files import digest, new_folder
 from porter.frameworks import Framework, get_framework
 from porter.graph import BatchNorm
 from porter.graph_record import to_record
-from porter.padding import Size
-from porter.plan import ANY, make_plan
-from porter.port import MAX_SIDE, Input, Pad, Port, Record, pads_of, read_port, write_record
-from porter.recipe import Recipe, Zoo, assumed_size, choose_options, expand, find_recipe
+from porter.input_size import parse_size
+from porter.pads import pads_of
+from porter.port import Input, Port, Record, read_port, write_record
+from porter.recipe import Recipe, Zoo, assumed_size, choose_options, find_recipe
 from porter.recipe.expressions import Value
 from porter.sources import Opened, open_source
-from porter.trained import parse_padding, trained_conventions, with_conventions, with_padding
+from porter.trained import parse_padding, with_padding
 from porter.verification.check import Verdict
 from porter.verification.reverify import check_against
 from porter.verification.source import OwnBuild
@@ -113,17 +113,6 @@ def convert(
         write_record(building, record.model_copy(update={"parity": verdict.record() if verdict else None, "check": said}))
     said_of_record = _record_warnings(record, opened.zoo)
     return Conversion(read_port(folder, held=False), verdict, (*opened.warnings, *written.warnings, *said_of_record, *warnings))
-
-
-def parse_size(text: str) -> Size:
-    """`224`, `225x201` (rows x columns) or `any`."""
-    if text == "any":
-        return ANY
-    sides = text.lower().split("x")
-    if len(sides) in (1, 2) and all(side.isdecimal() and 0 < int(side) <= MAX_SIDE for side in sides):
-        return int(sides[0]), int(sides[-1])
-    form = f"write 224, 225x201 (rows x columns, at most {MAX_SIDE} each) or any"
-    raise UsageError(f"'{text}' is no input size", where="--input-size", next=form)
 
 
 def parse_dtype(text: str) -> Dtype:
@@ -224,32 +213,3 @@ def _record_warnings(record: Record, zoo: Zoo) -> tuple[str, ...]:
             f"the protocol gives {side}x{side}, and the port takes {alone}: for predict and eval add --input-size {side}"
         )
     return tuple(warnings)
-
-
-@dataclass(frozen=True)
-class SitePads:
-    """The decision at one site with the pads that the zoo ships, and with those of training where that is another."""
-
-    shipped: Pad
-    trained: Pad | None
-
-    def record(self) -> dict[str, Any]:
-        """As `porter pads --json` prints it."""
-        trained = self.trained and self.trained.model_dump(include={"source", "realised", "why"})
-        return {**self.shipped.model_dump(), "trained": trained}
-
-
-def pads(variant: str, source: str, destination: str, input_size: str | None, recipes: Path | None) -> tuple[SitePads, ...]:
-    """The table of padding sites of a port, without weights.
-
-    Raises:
-        PaddingError: a site that has no exact form in the destination at this size.
-    """
-    recipe = find_recipe(variant, recipes)
-    zoo, capabilities = recipe.zoo(source, variant), get_framework(destination).CAPABILITIES
-    graph = expand(recipe, variant, zoo, {})
-    size = recipe.native_size() if input_size is None else parse_size(input_size)
-    shipped = pads_of(make_plan(graph, size, capabilities))
-    conventions = trained_conventions(recipe, variant, zoo)
-    trained = pads_of(make_plan(with_conventions(graph, conventions), size, capabilities)) if conventions else shipped
-    return tuple(SitePads(pad, None if other == pad else other) for pad, other in zip(shipped, trained, strict=True))

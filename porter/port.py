@@ -15,8 +15,10 @@ from porter.dtypes import Array, Dtype
 from porter.errors import ChecksumError, FileError, GraphError, UsageError
 from porter.files import digest, recover_folder, write_whole
 from porter.frameworks import Framework, Tensors, get_framework
-from porter.graph import Graph, site_of, tensor_shapes
+from porter.graph import Graph, tensor_shapes
 from porter.graph_record import from_record
+from porter.input_size import MAX_SIDE
+from porter.pads import Pad
 from porter.plan import ANY, Plan, make_plan
 
 RECORD = "port.json"
@@ -27,7 +29,6 @@ class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-MAX_SIDE = 8192
 Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 FileName = Annotated[str, Field(pattern=r"^\w[\w.-]*$", max_length=255)]
@@ -53,16 +54,6 @@ class Input(_Strict):
     size: tuple[Side, Side] | None
     native_size: tuple[Side, Side]
     channels: int = Field(ge=1, le=4096)
-
-
-class Pad(_Strict):
-    """The decision at one padding site."""
-
-    site: str
-    source: str
-    realised: str
-    kind: str
-    why: str
 
 
 class TensorLists(_Strict):
@@ -236,17 +227,3 @@ def update_record(folder: Path, figures: Literal["evaluation", "study"], found: 
         UsageError, FileError: as `read_port`, or nothing can be written there.
     """
     write_record(folder, read_port(folder, held=False).record.model_copy(update={figures: found}))
-
-
-def pads_of(plan: Plan) -> tuple[Pad, ...]:
-    """The table of padding sites: the source's convention, how the destination says it, and why."""
-    return tuple(
-        Pad(
-            site=path,
-            source=str(site_of(plan.graph.by_path[path].op)),
-            realised=str(realisation),
-            kind=realisation.kind,
-            why=realisation.why,
-        )
-        for path, realisation in plan.realisations.items()
-    )

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from porter.conversion import Conversion, SitePads
+    from porter.conversion import Conversion
     from porter.graph import Graph, Node
     from porter.matching import Inspection
-    from porter.port import Pad
+    from porter.pad_table import SitePads
+    from porter.pads import Pad
     from porter.prediction import Prediction
     from porter.recipe import Recipe, Zoo
     from porter.reporting.write import Report

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from porter.errors import UsageError
 from porter.graph import AvgPool, Conv, Graph, MaxPool, Node, site_of
 from porter.padding import Convention
-from porter.port import Padding
 from porter.recipe import Recipe, Zoo, expand
-from porter.sources import Opened
+
+if TYPE_CHECKING:
+    from porter.port import Padding
+    from porter.sources import Opened
 
 
 def trained_conventions(recipe: Recipe, variant: str, zoo: Zoo) -> dict[str, Convention]:

@@ -9,12 +9,13 @@ import pytest
 
 import porter
 from porter import printing
-from porter.conversion import Conversion, pads
+from porter.conversion import Conversion
 from porter.errors import UsageError
 from porter.fitting.by_graph import fit_by_graph
 from porter.frameworks import get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Conv
+from porter.pad_table import pads
 from porter.padding import Convention
 from porter.port import read_port
 from porter.recipe import Recipe, expand, find_recipe, recipes_folder

@@ -15,7 +15,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from porter.evaluation.results import Evaluation
-from porter.port import Pad, Record
+from porter.pads import Pad
+from porter.port import Record
 from porter.reporting import commands
 from porter.reporting.photos import label_name, logit_name, show
 from porter.reporting.plots.accuracy import Measured, plot_accuracy

@@ -17,8 +17,8 @@ from porter.frameworks import get_framework
 from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, MaxPool, Node
 from porter.graph_record import to_record
 from porter.padding import Convention, Window
+from porter.pads import pads_of
 from porter.plan import make_plan
-from porter.port import pads_of
 
 GRAPH = Graph(
     channels=3,

@@ -1,0 +1,20 @@
+"""Sizes of a model's input, as people write them."""
+
+from __future__ import annotations
+
+from porter.errors import UsageError
+from porter.padding import Size
+from porter.plan import ANY
+
+MAX_SIDE = 8192
+
+
+def parse_size(text: str) -> Size:
+    """`224`, `225x201` (rows x columns) or `any`."""
+    if text == "any":
+        return ANY
+    sides = text.lower().split("x")
+    if len(sides) in (1, 2) and all(side.isdecimal() and 0 < int(side) <= MAX_SIDE for side in sides):
+        return int(sides[0]), int(sides[-1])
+    form = f"write 224, 225x201 (rows x columns, at most {MAX_SIDE} each) or any"
+    raise UsageError(f"'{text}' is no input size", where="--input-size", next=form)
