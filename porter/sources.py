@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -181,8 +182,7 @@ def _open_file(
     options: Mapping[str, Value],
     fetched: bool,
 ) -> Opened:
-    checkpoint, framework = read_checkpoint(weights), get_framework(zoo.framework)
-    digests = {path: digest(path) for path in checkpoint.files or (checkpoint.path,)}
+    framework, (checkpoint, digests) = get_framework(zoo.framework), _read(weights)
     publisher = zoo if fetched else _publisher(recipe, variant, zoo, digests)
     said = _other_zoo(publisher, zoo)
     zoo = publisher or zoo
@@ -236,6 +236,19 @@ def _open_file(
         checkpoint=checkpoint,
         fit=fit,
     )
+
+
+def _read(weights: Path) -> tuple[Checkpoint, dict[Path, str]]:
+    """What is in a weights file, and the sha256 of each file that it consists of.
+
+    A file is hashed while it is read: hashing takes as long, and leaves the interpreter to the reader.
+    """
+    with ThreadPoolExecutor(1) as beside:
+        whole = beside.submit(digest, weights) if weights.is_file() else None
+        checkpoint = read_checkpoint(weights)
+        if whole is not None and not checkpoint.files:
+            return checkpoint, {checkpoint.path: whole.result()}
+    return checkpoint, {path: digest(path) for path in checkpoint.files or (checkpoint.path,)}
 
 
 def _digest(files: Mapping[Path, str]) -> str:

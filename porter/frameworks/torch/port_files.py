@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,9 @@ def _write(folder: Path, plan: Plan, layers: Mapping[str, str], arrays: Mapping[
     for name, text in code_files(plan, layers).items():
         (folder / name).write_bytes(text)
     # safetensors writes the memory as it lies, so that a transposed view would be stored in the wrong order.
-    save_file({name: _dense(array) for name, array in arrays.items()}, folder / WEIGHTS_FILE)
+    with ThreadPoolExecutor() as threads:
+        dense = threads.map(_dense, arrays.values())
+        save_file(dict(zip(arrays, dense, strict=True)), folder / WEIGHTS_FILE)
     # safetensors 0.8 lets only the owner read its files; a port is handed on.
     (folder / WEIGHTS_FILE).chmod((folder / SOURCE_FILE).stat().st_mode)
 
