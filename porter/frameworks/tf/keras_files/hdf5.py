@@ -156,13 +156,18 @@ def walk(file: Hdf5, group: h5py.Group, skip: frozenset[str] = frozenset()) -> I
 
 
 def text_attribute(file: Hdf5, owner: h5py.Group, name: str) -> str | None:
-    """A scalar text attribute, or None where there is none."""
+    """A scalar text attribute, or None where there is none.
+
+    Raises:
+        FileError: an array, or no UTF-8.
+    """
     if name not in owner.attrs:
         return None
     if owner.attrs.get_id(name).shape != ():
         raise file.refuse(f"expected one text in attribute '{name}' of '{owner.name}', got an array")
     value = owner.attrs[name]
-    return value.decode("utf-8") if isinstance(value, bytes) else str(value)
+    # h5py gives bytes of a text that are no UTF-8 as surrogates, which no encoder takes again.
+    return (value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")).decode("utf-8")
 
 
 def names_attribute(file: Hdf5, owner: h5py.Group, name: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,19 @@ def test_whole_model_of_keras_3(tmp_path: Path, make: Any) -> None:
     same(found.tensors, expected(path, depthwise="kernel"))
     assert (found.format, found.framework, found.counted) == ("keras-h5", "tf", False)
     assert found.notes == ("read under 'model_weights'",)
+
+
+@pytest.mark.parametrize("wrong", [b"\xff", b'"', b"9", b"-"])
+def test_one_wrong_byte_in_the_models_description(tmp_path: Path, wrong: bytes) -> None:
+    """The file is read, or refused with a FileError, wherever the byte stands."""
+    path = tmp_path / "model.h5"
+    sequential().save(path)
+    whole = path.read_bytes()
+    start, length = whole.index(b'{"module"'), len(h5py.File(path).attrs["model_config"])
+    for position in range(start, start + length, 61):
+        path.write_bytes(whole[:position] + wrong + whole[position + 1 :])
+        with suppress(FileError):
+            read_checkpoint(path)
 
 
 def test_weights_alone_of_keras_3(tmp_path: Path) -> None:
