@@ -30,7 +30,7 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
 
     Raises:
         UsageError: before any work: `target` exists and `overwrite` is false, or porter did not write it.
-        FileError: nothing can be written there, or another process is writing to the same target.
+        FileError: nothing can be written there, the disk is full, or another process is writing to the same target.
     """
     target = target.resolve()  # through a link: the folder is exchanged, the link stays
     _refuse(target, overwrite)
@@ -50,10 +50,9 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
         try:
             yield fresh
             _refuse(target, overwrite)  # another program may have made a folder there meanwhile
-            try:
-                _put(fresh, target)
-            except OSError as error:
-                raise _unwritable(target, error) from None
+            _put(fresh, target)
+        except OSError as error:  # the block's too: the disk is full
+            raise _unwritable(target, error) from None
         finally:
             shutil.rmtree(fresh, ignore_errors=True)  # after an exchange this is the old folder
 
@@ -144,4 +143,4 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _unwritable(target: Path, error: OSError) -> FileError:
-    return FileError(f"cannot be written: {error.strerror}", where=str(target), next="choose another --out")
+    return FileError(f"cannot be written: {error.strerror or error}", where=str(target), next="choose another --out")

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from porter.dtypes import Array, Dtype, storage_type
@@ -47,8 +48,11 @@ def _write(folder: Path, plan: Plan, layers: Mapping[str, str], arrays: Mapping[
         (folder / name).write_bytes(text)
     # safetensors writes the memory as it lies, so that a transposed view would be stored in the wrong order.
     with ThreadPoolExecutor() as threads:
-        dense = threads.map(_dense, arrays.values())
-        save_file(dict(zip(arrays, dense, strict=True)), folder / WEIGHTS_FILE)
+        dense = dict(zip(arrays, threads.map(_dense, arrays.values()), strict=True))
+    try:
+        save_file(dense, folder / WEIGHTS_FILE)
+    except SafetensorError as error:  # the disk's: the arrays are as safetensors takes them
+        raise OSError(str(error)) from None
     # safetensors 0.8 lets only the owner read its files; a port is handed on.
     (folder / WEIGHTS_FILE).chmod((folder / SOURCE_FILE).stat().st_mode)
 
