@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from porter.reporting.write import Report
     from porter.verification.check import Verdict
 
+__version__ = "0.1.0"
 __all__ = ["convert", "evaluate", "inspect", "load", "predict", "report", "study", "verify"]
 
 AnyPath = str | PathLike[str]
@@ -262,6 +263,10 @@ def report(folder: AnyPath, out: AnyPath | None = None) -> Report:
     from porter.reporting.write import write_report
 
     return write_report(Path(folder), _path(out))
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
 
 
 def _path(path: AnyPath | None) -> Path | None:

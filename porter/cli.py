@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-from typer.exceptions import Abort, TyperException
 
 import porter
 from porter import printing
-from porter.errors import PorterError
-from porter.escaping import escaped
+from porter.terminal import INTERRUPTED, end_with, noted_interrupts, say, show, write
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """At Python's own 700, a fifth of what a short command takes goes into looking for garbage among imported modules."""
-EX_SOFTWARE = 70
-"""The exit status of a fault of porter's own (sysexits.h): neither a failed check nor bad input."""
 
 # Plain help: rich would triple the time that `porter --help` takes.
 app = typer.Typer(
     help="Moves trained weights of vision models between frameworks so that the port computes the same function, and proves it.",
-    no_args_is_help=True,
-    add_completion=False,
+    invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-recipe_app = typer.Typer(help="The recipes: one YAML file per architecture.", no_args_is_help=True, rich_markup_mode=None)
+recipe_app = typer.Typer(help="The recipes: one YAML file per architecture.", invoke_without_command=True, rich_markup_mode=None)
 app.add_typer(recipe_app, name="recipe")
-study_app = typer.Typer(help="What weights were trained with.", no_args_is_help=True, rich_markup_mode=None)
+study_app = typer.Typer(help="What weights were trained with.", invoke_without_command=True, rich_markup_mode=None)
 app.add_typer(study_app, name="study")
 
 Variant = Annotated[str, typer.Argument(metavar="VARIANT", help="such as mobilenet_v2; see porter recipe list")]
@@ -59,6 +52,24 @@ Workers = Annotated[int | None, typer.Option(metavar="N", help="processes that d
 Limit = Annotated[int | None, typer.Option(metavar="N", help="score so many photos alone")]
 Cache = Annotated[Path | None, typer.Option(metavar="DIR", help="keep prepared photos for the next run")]
 Labels = Annotated[Path | None, typer.Option(metavar="FILE", help="ReaL's real.json, or ImageNet's development kit")]
+
+
+@recipe_app.callback()
+@study_app.callback()
+def help_without_command(context: typer.Context) -> None:
+    """Prints the help where no command is given, as --help does."""
+    if context.invoked_subcommand is None:
+        write(context.get_help())
+
+
+@app.callback()
+def start(
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Show porter's version and exit.")] = False
+) -> None:
+    if version:
+        show([f"porter {porter.__version__}"])
+        raise typer.Exit
+    help_without_command(context)
 
 
 @app.command()
@@ -105,7 +116,7 @@ def convert(
         check=check,
         recipes=recipes,
     )
-    _print(conversion.record() if as_json else printing.conversion(conversion))
+    show(conversion.record() if as_json else printing.conversion(conversion))
 
 
 @app.command()
@@ -121,7 +132,7 @@ def verify(
 ) -> None:
     """Compare a port with its source again, node by node. Exit status 1 if they differ."""
     verdict = porter.verify(folder, weights=weights, float64=float64, device=device, tolerance=tolerance, recipes=recipes)
-    _print(verdict.record() if as_json else printing.verdict(verdict, layers))
+    show(verdict.record() if as_json else printing.verdict(verdict, layers))
     if not verdict.ok:
         raise typer.Exit(1)
 
@@ -135,9 +146,9 @@ def predict(
     """Print the five likeliest classes of photos."""
     predictions = porter.predict(folder, images)
     if as_json:
-        _print({"predictions": [prediction.record() for prediction in predictions]})
+        show({"predictions": [prediction.record() for prediction in predictions]})
     else:
-        _print(printing.predictions(predictions))
+        show(printing.predictions(predictions))
 
 
 @app.command("eval")
@@ -181,9 +192,9 @@ def evaluate(
     from porter.evaluation.printing import evaluation
 
     if this_process().leads:
-        _print(found.record() if as_json else evaluation(found))
+        show(found.record() if as_json else evaluation(found))
     if not (found.ok and found.complete):
-        raise typer.Exit(1 if found.complete else 130)
+        raise typer.Exit(1 if found.complete else INTERRUPTED)
 
 
 @app.command()
@@ -194,7 +205,7 @@ def inspect(
 ) -> None:
     """Say what a weights file is and which variants it fits."""
     inspection = porter.inspect(file, recipes)
-    _print(inspection.record() if as_json else printing.inspection(inspection))
+    show(inspection.record() if as_json else printing.inspection(inspection))
 
 
 @app.command()
@@ -210,7 +221,7 @@ def pads(
     from porter.pad_table import pads as table
 
     sites = table(variant, source, to, input_size, recipes)
-    _print({"sites": [site.record() for site in sites]} if as_json else printing.pads(sites))
+    show({"sites": [site.record() for site in sites]} if as_json else printing.pads(sites))
 
 
 @app.command()
@@ -220,10 +231,10 @@ def fetch(variant: Variant, source: From, recipes: Recipes = None, as_json: Json
 
     fetched = fetch_weights(variant, source, recipes)
     if as_json:
-        _print({"path": str(fetched.path), "sha256": fetched.sha256, "warnings": list(fetched.warnings)})
+        show({"path": str(fetched.path), "sha256": fetched.sha256, "warnings": list(fetched.warnings)})
     else:
-        _say((f"warning: {warning}" for warning in fetched.warnings), err=True)
-        _print([str(fetched.path)])
+        say((f"warning: {warning}" for warning in fetched.warnings), err=True)
+        show([str(fetched.path)])
 
 
 @study_app.command("padding")
@@ -270,9 +281,9 @@ def study_padding(
     )
     from porter.evaluation.padding_study.printing import study
 
-    _print(found.record() if as_json else study(found))
+    show(found.record() if as_json else study(found))
     if not found.complete:
-        raise typer.Exit(130)
+        raise typer.Exit(INTERRUPTED)
 
 
 @app.command()
@@ -283,7 +294,7 @@ def report(
 ) -> None:
     """Write what is known about a port as one HTML page."""
     written = porter.report(folder, out)
-    _print(written.record() if as_json else printing.report(written))
+    show(written.record() if as_json else printing.report(written))
 
 
 @recipe_app.command("list")
@@ -292,7 +303,7 @@ def recipe_list(recipes: Recipes = None, as_json: Json = False) -> None:
     from porter.recipe import all_recipes
 
     found = all_recipes(recipes)
-    _print({"recipes": [printing.recipe_record(recipe) for recipe in found]} if as_json else printing.recipe_list(found))
+    show({"recipes": [printing.recipe_record(recipe) for recipe in found]} if as_json else printing.recipe_list(found))
 
 
 @recipe_app.command("show")
@@ -307,7 +318,7 @@ def recipe_show(
     recipe = find_recipe(name, recipes)
     variant = name if name in recipe.variants else next(iter(recipe.variants))
     graph = expand(recipe, variant, next(iter(recipe.zoos_of(variant).values())), {})
-    _print(printing.recipe_record(recipe) if as_json else printing.recipe(recipe, variant, graph))
+    show(printing.recipe_record(recipe) if as_json else printing.recipe(recipe, variant, graph))
 
 
 def _options(settings: list[str] | None) -> dict[str, str]:
@@ -316,44 +327,13 @@ def _options(settings: list[str] | None) -> dict[str, str]:
     return split_settings(settings or ())
 
 
-def _print(what: list[str] | dict[str, Any]) -> None:
-    """Lines for people, or an object as JSON, which has an escape for all but ASCII's printable characters."""
-    if isinstance(what, dict):
-        typer.echo(json.dumps(what, indent=1, allow_nan=False))
-    else:
-        _say(what)
-
-
-def _say(lines: Iterable[str], err: bool = False) -> None:
-    """The one way to a terminal: the lines have names in them out of files and recipes, which may hold escape sequences."""
-    for line in lines:
-        typer.echo(escaped(line), err=err)
-
-
-def _fail(code: str, message: str, where: str | None, next: str | None, status: int) -> NoReturn:
-    """Reports one error, as JSON where the arguments ask for it; of torchrun's processes only the first one writes that."""
-    if "--json" in sys.argv and os.environ.get("RANK", "0") == "0":
-        _print({"error": {"code": code, "message": message, "where": where, "next": next}})
-    else:
-        first, *more = PorterError(message, where=where, next=next).lines()
-        _say([f"error: {first}", *more], err=True)
-    sys.exit(status)
-
-
 def main() -> NoReturn:
     """The `porter` command."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     # Pydantic would search every installed distribution for plugins of its own.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     try:
-        sys.exit(app(standalone_mode=False))
-    except PorterError as error:
-        _fail(error.code, error.message, error.where, error.next, error.status)
-    except TyperException as error:
-        _fail("usage", error.format_message(), None, "see porter --help", 2)
-    except (Abort, KeyboardInterrupt):
-        _fail("interrupted", "interrupted", None, None, 130)
+        with noted_interrupts() as interrupts:
+            sys.exit(app(standalone_mode=False))
     except Exception as error:
-        if "PORTER_DEBUG" in os.environ:
-            raise
-        _fail("internal", f"{type(error).__name__}: {error}", None, "a fault of porter's; PORTER_DEBUG=1 shows where", EX_SOFTWARE)
+        end_with(KeyboardInterrupt() if interrupts else error)

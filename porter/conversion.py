@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from porter import __version__
 from porter.dtypes import DTYPES, Dtype
 from porter.errors import CheckFailed, MissingFramework, UsageError
 from porter.evaluation.protocol import fed_side
@@ -174,10 +175,10 @@ def _record(
 
 
 def _versions(framework: Framework) -> dict[str, str]:
-    found = {}
-    for name in ("porter", "numpy", framework.PACKAGE):
+    found = {"porter": __version__}
+    for name in ("numpy", framework.PACKAGE):
         try:
-            found[name] = version("zoo-porter" if name == "porter" else name)
+            found[name] = version(name)
         except PackageNotFoundError:
             continue
     return found

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from porter.cli import main
 from tests.slim_files import SlimFile, write_slim
 from tests.weights_files import write_weights
 
@@ -13,6 +16,15 @@ from tests.weights_files import write_weights
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
+
+@dataclass(frozen=True)
+class Ran:
+    status: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Ran]
 WeightsMaker = Callable[..., Path]
 SlimMaker = Callable[[SlimFile], Path]
 
@@ -49,3 +61,25 @@ def slim_file(tmp_path_factory: pytest.TempPathFactory) -> SlimMaker:
         return made[file]
 
     return make
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Cli:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PORTER_CACHE", str(tmp_path / "cache"))
+
+    def run(*arguments: str | Path) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["porter", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        captured = capsys.readouterr()
+        return Ran(int(exited.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+def refused(ran: Ran, *words: str, status: int = 2) -> None:
+    assert ran.status == status
+    assert ran.out == "" and ran.err.startswith("error: ") and ran.err.count("\n") == 1 and "Traceback" not in ran.err
+    for word in words:
+        assert word in ran.err

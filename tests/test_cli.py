@@ -6,8 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,48 +14,15 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import porter
-from porter.cli import main
 from porter.errors import ChecksumError
 from porter.files.weights import Fetched
-from tests.conftest import WeightsMaker
+from tests.conftest import Cli, WeightsMaker, refused
 from tests.support import sign
-
-
-@dataclass(frozen=True)
-class Ran:
-    status: int
-    out: str
-    err: str
-
-
-Cli = Callable[..., Ran]
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Cli:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PORTER_CACHE", str(tmp_path / "cache"))
-
-    def run(*arguments: str | Path) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["porter", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exited:
-            main()
-        captured = capsys.readouterr()
-        return Ran(int(exited.value.code or 0), captured.out, captured.err)
-
-    return run
 
 
 @pytest.fixture(scope="session")
 def torch_file(weights_file: WeightsMaker) -> Path:
     return weights_file("mobilenet_v2_0.35", "keras", ".h5")
-
-
-def refused(ran: Ran, *words: str, status: int = 2) -> None:
-    assert ran.status == status
-    assert ran.out == "" and ran.err.startswith("error: ") and ran.err.count("\n") == 1 and "Traceback" not in ran.err
-    for word in words:
-        assert word in ran.err
 
 
 def tensors_of(path: Path) -> dict[str, np.ndarray]:
@@ -283,7 +248,7 @@ def imported_by(*arguments: str | Path) -> set[str]:
 
 
 def test_help_imports_no_framework_and_nothing_heavy() -> None:
-    assert not imported_by("--help") & {"torch", "tensorflow", "keras", "numpy", "pydantic", "yaml", "h5py"}
+    assert not imported_by("--help") & {"torch", "tensorflow", "keras", "numpy", "pydantic", "yaml", "h5py", "rich"}
 
 
 @pytest.mark.parametrize("suffix", [".h5", ".keras", ".weights.h5"])
