@@ -195,7 +195,7 @@ def test_pads_inspect_and_recipes_as_json(cli: Cli, torch_file: Path) -> None:
 
 
 def test_pads_of_training_have_to_be_known(cli: Cli) -> None:
-    refused(cli("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--padding", "trained"), "padding_as_trained")
+    refused(cli("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--padding", "trained"), "no pads of training")
     pads = cli("pads", "resnet50v2", "--from", "keras", "--to", "torch").out.splitlines()
     stem = next(number for number, line in enumerate(pads) if line.startswith("stem/pool"))
     assert pads[stem + 1].split()[:4] == ["as", "trained", "same,", "-inf"]
