@@ -11,7 +11,6 @@ from typing import Any
 from porter import __version__
 from porter.dtypes import DTYPES, Dtype
 from porter.errors import CheckFailed, MissingFramework, UsageError
-from porter.evaluation.protocol import fed_side
 from porter.files import digest, new_folder
 from porter.frameworks import Framework, get_framework
 from porter.graph import BatchNorm
@@ -207,10 +206,8 @@ def _record_warnings(record: Record, zoo: Zoo) -> tuple[str, ...]:
         warnings.append(f"{zoo.name}'s own weights are licensed {stated}: what was trained from them is not for commercial use")
     elif "NC" in stated:
         warnings.append(f"the weights are licensed {stated}: not for commercial use")
-    side, taken = record.preprocess and fed_side(record.preprocess), record.input.size
-    if side is not None and taken is not None and taken != (side, side):
-        alone = "{}x{} alone".format(*taken)
-        warnings.append(
-            f"the protocol gives {side}x{side}, and the port takes {alone}: for predict and eval add --input-size {side}"
-        )
+    taken = record.input.size
+    if taken is not None and taken[0] != taken[1]:
+        only = "{}x{}".format(*taken)
+        warnings.append(f"predict and eval feed squares, and this port takes only {only}: they need --input-size N or any")
     return tuple(warnings)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from porter.data.labels import class_label
-from porter.data.preprocess import open_image, prepare
+from porter.data.preprocess import Preprocess, open_image, prepare
 from porter.dtypes import Array
 from porter.errors import FileError, UsageError
-from porter.evaluation.protocol import expect_taken
+from porter.evaluation.protocol import fed, fitted
 from porter.evaluation.ranking import probabilities, top_classes
 from porter.port import Port, read_port
 
@@ -31,15 +31,16 @@ class Guess:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The likeliest classes of a photo, best first, and all of its logits."""
+    """The likeliest classes of a photo, best first, all of its logits, and what the model was fed of it."""
 
     image: Path
+    fed: str
     top5: tuple[Guess, ...]
     logits: Array
 
     def record(self) -> dict[str, Any]:
         """As `porter predict --json` prints it."""
-        return {"image": str(self.image), "top5": [asdict(guess) for guess in self.top5]}
+        return {"image": str(self.image), "fed": self.fed, "top5": [asdict(guess) for guess in self.top5]}
 
 
 def predict(folder: Path, images: Sequence[Path]) -> tuple[Prediction, ...]:
@@ -50,14 +51,13 @@ def predict(folder: Path, images: Sequence[Path]) -> tuple[Prediction, ...]:
     protocol = port.record.preprocess
     if protocol is None:
         raise UsageError("this port's recipe declares no preprocessing", where=str(folder))
+    protocol = fitted(protocol, port.record.input, str(folder))
     batches = [prepare(open_image(path), protocol)[np.newaxis] for path in images]
-    for batch in batches:
-        expect_taken(port.record, (batch.shape[2], batch.shape[3]), str(folder))
     model = port.build()
-    return tuple(_predict(port, model, path, batch) for path, batch in zip(images, batches, strict=True))
+    return tuple(_predict(port, model, protocol, path, batch) for path, batch in zip(images, batches, strict=True))
 
 
-def _predict(port: Port, model: Any, image: Path, batch: Array) -> Prediction:
+def _predict(port: Port, model: Any, protocol: Preprocess, image: Path, batch: Array) -> Prediction:
     logits = port.framework.run(model, batch, [port.graph.output])[port.graph.output][0].astype(np.float64)
     if not np.isfinite(logits).all():
         raise FileError("the port's logits are not finite, so no class is the likeliest", where=str(image))
@@ -67,4 +67,4 @@ def _predict(port: Port, model: Any, image: Path, batch: Array) -> Prediction:
         label = class_label(index, port.record.labels, port.record.background)
         wnid, name = (label.wnid, label.name) if label else (None, None)
         guesses.append(Guess(index, wnid, name, logit=float(logits[index]), probability=float(shares[index])))
-    return Prediction(image, tuple(guesses), logits)
+    return Prediction(image, fed(protocol, *batch.shape[2:]), tuple(guesses), logits)

@@ -123,7 +123,7 @@ def verdict(found: Verdict, layers: bool) -> list[str]:
 def predictions(found: Sequence[Prediction]) -> list[str]:
     lines = []
     for prediction in found:
-        lines.append(str(prediction.image))
+        lines.append(f"{prediction.image}, fed {prediction.fed}")
         lines += [
             f"  {guess.probability:7.2%}  logit {guess.logit:8.4f}  {guess.name or f'class {guess.index}'}"
             for guess in prediction.top5

@@ -1,7 +1,8 @@
 """Ports in torch at every input size: the ones that take any are right at any, the others refuse what they are not right at."""
 
+import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 import porter
+from porter.data.preprocess import open_image, prepare
 from porter.errors import PorterError, UsageError
 from porter.frameworks import get_framework
 from porter.port import read_port, write_record
@@ -137,20 +139,34 @@ def test_a_port_for_one_size_refuses_the_others_whatever_its_pads_allow(weights_
     taken = port.record.input.model_copy(update={"size": (160, 160)})  # as keras.applications' own classes are built
     write_record(tmp_path / "p", port.record.model_copy(update={"input": taken}))
     assert porter.load(tmp_path / "p").input_shape == (None, 160, 160, 3)
-    with pytest.raises(UsageError, match="the protocol gives 224x224, and this port takes 160x160 alone"):
-        porter.predict(tmp_path / "p", [PHOTO])
+    (seen,) = porter.predict(tmp_path / "p", [PHOTO])
+    assert seen.fed == "160x160: resized to 183, cropped to 160"
 
 
-def test_a_port_that_its_own_protocol_does_not_suit_says_so(weights_file: WeightsMaker, tmp_path: Path) -> None:
-    weights = weights_file("mobilenet_v2_0.35", "keras", ".h5")
-    said = {}
-    for size in ("160", "224", "any"):
-        made = porter.convert(
-            "mobilenet_v2_0.35", "keras", "torch", weights=weights, input_size=size, out=tmp_path / size, check=False
-        )
-        said[size] = made.warnings
-    assert "the protocol gives 224x224" in said["160"][0] and "--input-size 224" in said["160"][0]
-    assert said["224"] == said["any"] == ()
+def test_a_port_of_one_size_is_fed_its_protocol_in_proportion(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    variant, weights = "mobilenet_v2_0.35", weights_file("mobilenet_v2_0.35", "keras", ".h5")
+    made = {
+        size: porter.convert(variant, "keras", "torch", weights=weights, input_size=size, out=tmp_path / size, check=False)
+        for size in ("160", "any", "160x224")
+    }
+    protocol = made["160"].port.record.preprocess
+    assert protocol is not None and (protocol.size, protocol.crop) == (256, 224)
+    photo = prepare(open_image(PHOTO), replace(protocol, size=160 * 8 // 7, crop=160))
+    for size, fed in (("160", "160x160: resized to 182, cropped to 160"), ("any", "224x224: resized to 256, cropped to 224")):
+        (seen,) = porter.predict(tmp_path / size, [PHOTO])
+        assert seen.fed == seen.record()["fed"] == fed and made[size].warnings == ()
+        logits = porter.load(tmp_path / size)(torch.from_numpy(photo[np.newaxis]))[0].detach().numpy()
+        assert np.array_equal(seen.logits, logits) == (size == "160")
+    (tmp_path / "val" / "n02124075").mkdir(parents=True)
+    shutil.copy(PHOTO, tmp_path / "val" / "n02124075")
+    found = porter.evaluate(tmp_path / "160", tmp_path / "val", workers=0)
+    assert found.fed == "160x160: resized to 182, cropped to 160" and "shorter side 182" in found.protocol
+    assert found.judgement.verdict == "not comparable" and "fed 160x160, published at 224x224" in found.judgement.why
+    record = read_port(tmp_path / "160").record
+    assert record.evaluation is not None and record.evaluation["fed"] == found.fed and record.preprocess == protocol
+    assert "this port takes only 160x224" in made["160x224"].warnings[0]
+    with pytest.raises(UsageError, match="photos are fed as squares, and this port takes only 160x224"):
+        porter.predict(tmp_path / "160x224", [PHOTO])
 
 
 def test_pad_layers_stand_only_where_torch_has_no_word_for_them(weights_file: WeightsMaker, tmp_path: Path) -> None:

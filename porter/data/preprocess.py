@@ -13,7 +13,7 @@ included, and is reproduced exactly:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from math import inf, isfinite
 from pathlib import Path
@@ -83,6 +83,30 @@ class Preprocess:
             raise RecipeError(f"'mean' has three values, got {self.mean}")
         if len(self.std) != 3 or not all(0 < value < inf for value in self.std):
             raise RecipeError(f"'std' has three values above 0, got {self.std}")
+
+    @property
+    def fed_side(self) -> int | None:
+        """The side of the square that a model is fed; None where the protocol keeps each photo's own shape."""
+        if self.crop is not None:
+            return self.crop
+        return self.size if self.resize == "squash" else None
+
+    def at(self, side: int) -> Preprocess:
+        """This protocol in proportion for a model that is fed squares of `side`; itself where that is `fed_side`, or there is none.
+
+        The zoos round the size before the crop: torchvision (`pil_bilinear`) to the nearest, 342 for 299 as 256 for 224, TensorNets
+        (`side * 8 // 7`) and timm (`floor(side / crop_pct)`) down.
+
+        Raises:
+            RecipeError: `side` makes a size above 4096.
+        """
+        own = self.fed_side
+        if own is None or own == side:
+            return self
+        if self.crop is None:
+            return replace(self, size=side)
+        size = round(self.size * side / own) if self.interpolation == "pil_bilinear" else self.size * side // own
+        return replace(self, size=size, crop=side)
 
     @property
     def geometry(self) -> Preprocess:

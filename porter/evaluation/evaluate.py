@@ -11,13 +11,14 @@ import numpy as np
 from porter.data.labels import IMAGENET
 from porter.data.layouts import open_photos
 from porter.data.photos import Failure, PhotoSet
+from porter.data.preprocess import Preprocess
 from porter.errors import FileError, UsageError
 from porter.evaluation.comparison import PORT, SOURCE, agreement
 from porter.evaluation.details import write_details
 from porter.evaluation.distributed import joined, this_process
 from porter.evaluation.intervals import wilson
 from porter.evaluation.measuring import Measured, Options, measure, merged, parse_options
-from porter.evaluation.protocol import in_words, protocol_of
+from porter.evaluation.protocol import fed, in_words, protocol_of
 from porter.evaluation.results import Accuracy, Evaluation
 from porter.evaluation.scoring import Scored
 from porter.evaluation.verdict import judge, notes_on_weights, obstacles, published_figure
@@ -66,7 +67,7 @@ def evaluate(
         measured = merged(gather(measure(port, opened, photos.photos, protocol, side, options, process)))
     if not measured.scored.complete and not measured.scored.reached.any():
         raise KeyboardInterrupt
-    found = _evaluation(port, photos, options, measured, expected, _recipe(record, recipes))
+    found = _evaluation(port, photos, protocol, side, options, measured, expected, _recipe(record, recipes))
     if process.leads and found.complete:
         found = _written(port, photos, measured, found)
     return found
@@ -96,6 +97,8 @@ def _recipe(record: Record, recipes: Path | None) -> Recipe | None:
 def _evaluation(
     port: Port,
     photos: PhotoSet,
+    protocol: Preprocess,
+    side: int,
     options: Options,
     measured: Measured,
     expected: tuple[float, float] | None,
@@ -104,7 +107,7 @@ def _evaluation(
     record, scored = port.record, measured.scored
     accuracy = _accuracy(scored, PORT, len(photos.failed))
     published = published_figure(record, recipe)
-    against = obstacles(record, photos, accuracy, options.crops, options.precision, published, scored.complete) if published else []
+    against = obstacles(side, photos, accuracy, options.crops, options.precision, published, scored.complete) if published else []
     judgement = judge(accuracy, published, against, notes_on_weights(record, recipe))
     met = expected is None or (scored.complete and abs(accuracy.top1 - expected[0]) <= expected[1] + 1e-9)
     beside, warnings = None, measured.warnings
@@ -114,14 +117,14 @@ def _evaluation(
         if lost := scored.models[SOURCE].failed:
             first = lost[min(lost)]
             warnings = (*warnings, f"the source failed on {len(lost):,} photos, such as {first.name}: {first.why}")
-    assert record.preprocess is not None  # protocol_of refuses a port without
     return Evaluation(
         photos=(str(photos.path), photos.layout),
         accuracy=accuracy,
         failed=_failed(photos, scored),
         excluded=photos.excluded,
         classes_present=replace(photos, photos=tuple(compress(photos.photos, scored.reached))).classes,
-        protocol=in_words(record.preprocess, options.crops),
+        protocol=in_words(protocol, options.crops),
+        fed=fed(protocol, side, side),
         crops=options.crops,
         precision=options.precision,
         device=options.device,

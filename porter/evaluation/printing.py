@@ -17,6 +17,7 @@ def evaluation(found: Evaluation) -> list[str]:
     lines = [
         f"{path} ({layout})",
         f"  protocol   {found.protocol}",
+        f"  fed        {found.fed}",
         f"  run        {found.precision} on {found.device}, {found.per_second:,.1f} images/s",
         f"  images     {_images(found)}; {found.classes_present:,} classes present",
     ]

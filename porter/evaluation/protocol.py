@@ -5,7 +5,7 @@ from __future__ import annotations
 from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
 from porter.evaluation.results import Crops
-from porter.port import Port, Record
+from porter.port import Input, Port
 
 _IMPLEMENTATIONS = {
     "pil_bilinear": "Pillow's bilinear",
@@ -16,30 +16,47 @@ _IMPLEMENTATIONS = {
 
 
 def protocol_of(port: Port, crops: Crops) -> tuple[Preprocess, int]:
-    """How a port's photos are prepared, and the side of the square that the model is fed. Nothing is resized to suit a port.
+    """How a port's photos are prepared (`fitted`), and the side of the square that the model is fed.
 
     Raises:
-        UsageError: the port gives no logits, has no protocol, or takes another size than its protocol gives.
+        UsageError: the port gives no logits, has no protocol, or takes only an input that is no square.
     """
-    record = port.record
-    protocol, side = expect_square(record.preprocess, record.output, record.input.channels, crops, str(port.folder))
-    expect_taken(record, (side, side), str(port.folder))
-    return protocol, side
+    record, where = port.record, str(port.folder)
+    protocol, side = expect_square(record.preprocess, record.output, record.input.channels, crops, where)
+    return fitted(protocol, record.input, where), side if record.input.size is None else record.input.size[0]
 
 
-def expect_taken(record: Record, fed: tuple[int, int], where: str) -> None:
-    """Asks that a port takes what its protocol makes of a photo, `fed` rows and columns.
+def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
+    """The protocol in proportion for a port of one size; the protocol's own for one that takes any.
 
     Raises:
-        UsageError: it takes another size alone.
+        UsageError: the port's one size is no square, or the protocol gives every photo another size.
     """
-    if record.input.size not in (None, fed):
-        given, taken = ("{}x{}".format(*size) for size in (fed, record.input.size))
+    if taken.size is None:
+        return protocol
+    rows, columns = taken.size
+    if rows != columns:
         raise UsageError(
-            f"the protocol gives {given}, and this port takes {taken} alone",
+            f"photos are fed as squares, and this port takes only {rows}x{columns}",
             where=where,
-            next=f"convert again with --input-size {fed[0] if fed[0] == fed[1] else given}",
+            next="convert again with --input-size N or any",
         )
+    if protocol.fed_side is None:
+        raise UsageError(
+            f"this model's protocol gives every photo another size, and this port takes only {rows}x{columns}",
+            where=where,
+            next="give the recipe a crop",
+        )
+    return protocol.at(rows)
+
+
+def fed(protocol: Preprocess, rows: int, columns: int) -> str:
+    """What a model is fed, as predict and eval say it: `160x160: resized to 183, cropped to 160`."""
+    steps = [] if protocol.central_fraction is None else [f"cut to the central {protocol.central_fraction:.1%}"]
+    steps.append(f"resized to {protocol.size}x{protocol.size}" if protocol.resize == "squash" else f"resized to {protocol.size}")
+    if protocol.crop is not None:
+        steps.append(f"cropped to {protocol.crop}")
+    return f"{rows}x{columns}: {', '.join(steps)}"
 
 
 def expect_square(protocol: Preprocess | None, output: str, channels: int, crops: Crops, where: str) -> tuple[Preprocess, int]:
@@ -52,7 +69,7 @@ def expect_square(protocol: Preprocess | None, output: str, channels: int, crops
         raise UsageError("this model has no head, so it tells no classes", where=where, next="run it for its features")
     if protocol is None:
         raise UsageError("this model's recipe declares no preprocessing", where=where)
-    side = fed_side(protocol)
+    side = protocol.fed_side
     if side is None:
         raise UsageError("this model's protocol gives every photo another size", where=where, next="give the recipe a crop")
     if channels != 3:
@@ -60,13 +77,6 @@ def expect_square(protocol: Preprocess | None, output: str, channels: int, crops
     if crops == 10 and protocol.crop is None:
         raise UsageError("ten crops need a protocol that crops, and this model's takes the whole photo", next="use --crops 1")
     return protocol, side
-
-
-def fed_side(protocol: Preprocess) -> int | None:
-    """The side of the square that a protocol gives; None where it keeps each photo's own shape."""
-    if protocol.crop is not None:
-        return protocol.crop
-    return protocol.size if protocol.resize == "squash" else None
 
 
 def in_words(protocol: Preprocess, crops: Crops) -> str:

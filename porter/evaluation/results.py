@@ -72,6 +72,7 @@ class Evaluation:
         photos: the data set's path, and its layout.
         classes_present: of those that the port tells apart.
         protocol: the preprocessing, in words.
+        fed: the size of the input, and how it comes from a photo.
         published: the recipe's figure for this variant and zoo, with its source, or None.
         expected: what `--expect-top1` and `--tolerance` asked for.
         ok: whether that was met; True where nothing was asked.
@@ -99,6 +100,7 @@ class Evaluation:
     ok: bool
     complete: bool
     per_second: float
+    fed: str = ""
     limit: int | None = None
     labels: str | None = None
     warnings: tuple[str, ...] = ()

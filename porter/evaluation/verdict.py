@@ -8,7 +8,6 @@ from pathlib import PurePosixPath
 from porter.data.labels import IMAGENET
 from porter.data.photos import PhotoSet
 from porter.dtypes import Precision
-from porter.evaluation.protocol import fed_side
 from porter.evaluation.results import Accuracy, Crops, Judgement
 from porter.port import Record
 from porter.recipe import Published, Recipe
@@ -26,7 +25,7 @@ def published_figure(record: Record, recipe: Recipe | None) -> Published | None:
 
 
 def obstacles(
-    record: Record,
+    side: int,
     photos: PhotoSet,
     accuracy: Accuracy,
     crops: Crops,
@@ -34,8 +33,11 @@ def obstacles(
     published: Published,
     complete: bool,
 ) -> list[str]:
-    """Why a measurement cannot be held against a published figure: of a single crop, in float32, over all 50,000 photos."""
-    side = record.preprocess and fed_side(record.preprocess)
+    """Why a measurement cannot be held against a published figure, which is of a single crop, in float32, over all 50,000 photos.
+
+    Args:
+        side: of the squares that the model was fed.
+    """
     found = {
         "it was interrupted": not complete,
         f"{accuracy.images:,} images, not the {VALIDATION_IMAGES:,} of ImageNet's validation set": not (
@@ -69,9 +71,7 @@ def notes_on_weights(record: Record, recipe: Recipe | None) -> list[str]:
     """Said where the published figure is of a file that the port was not made from."""
     zoo = recipe.zoos.get(record.zoo) if recipe else None
     file = zoo.files.get(record.variant) if zoo else None
-    if file is None:
+    if file is None or record.source.published:
         return []
-    pinned = None if file.member else file.sha256 or file.sha256_prefix  # an archive's digest is not its member's
     name = PurePosixPath(file.member or file.name).name
-    is_it = record.source.sha256.startswith(pinned) if pinned else record.source.file == name
-    return [] if is_it else [f"the port was made from {record.source.file}, which is not the published {name}"]
+    return [f"the port was made from {record.source.file}, which is not the published {name}"]

@@ -14,9 +14,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from porter.data.preprocess import Preprocess
 from porter.evaluation.results import Evaluation
 from porter.pads import Pad
-from porter.port import Record
+from porter.port import Input, Record
 from porter.reporting import commands
 from porter.reporting.photos import label_name, logit_name, show
 from porter.reporting.plots.accuracy import Measured, plot_accuracy
@@ -103,7 +104,7 @@ def _parts(contents: Contents) -> dict[str, Any]:
         "study": contents.study,
         "study_plots": contents.study and _both(partial(plot_study, contents.study)),
         "photos": [show(photo, record) for photo in details.photos or ()],
-        "steps": preprocessing(record.preprocess) if record.preprocess else (),
+        "steps": preprocessing(_fed(record.preprocess, record.input)) if record.preprocess else (),
         "commands": commands.reproduce(contents, contents.folder.resolve().name),
         "missing": missing(contents),
         "listed": LISTED,
@@ -113,6 +114,11 @@ def _parts(contents: Contents) -> dict[str, Any]:
 def _both(draw: Callable[[int], Markup]) -> dict[str, Markup]:
     """A drawing for a wide screen, and one for a phone; the style sheet shows the one that fits."""
     return {"wide": draw(WIDE), "narrow": draw(NARROW)}
+
+
+def _fed(protocol: Preprocess, taken: Input) -> Preprocess:
+    """The protocol as predict and eval follow it for a port of one square size."""
+    return protocol.at(taken.size[0]) if taken.size is not None and taken.size[0] == taken.size[1] else protocol
 
 
 def _trivial(pad: Pad) -> bool:

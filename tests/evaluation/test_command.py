@@ -34,6 +34,7 @@ FOUND = Evaluation(
     ok=True,
     complete=True,
     per_second=123.4,
+    fed="224x224: resized to 256, cropped to 224",
 )
 BESIDE = Agreement(
     reference="torchvision",
@@ -75,6 +76,7 @@ def test_a_table_for_people() -> None:
     text = "\n".join(evaluation(replace(FOUND, source=BESIDE)))
     for line in (
         "protocol   shorter side 256",
+        "fed        224x224: resized to 256, cropped to 224",
         "images     500, of which 7 failed and count as not recognised; 498 classes present",
         "left out   1 that the labels leave out, such as x.JPEG: no label in ReaL",
         "port       82.800  96.600  79.25 to 85.85",

@@ -19,7 +19,7 @@ from porter.data.labels import imagenet_classes
 from porter.errors import FileError, UsageError
 from porter.evaluation import details, scoring
 from porter.evaluation.results import NAMED, Evaluation
-from porter.files import new_folder, write_whole
+from porter.files import new_folder
 from porter.port import RECORD, read_port, update_record
 from tests.conftest import WeightsMaker
 from tests.data.layouts.making import real, val
@@ -189,16 +189,6 @@ def test_labels_of_another_file_stand_in_the_record(mine: Made, tmp_path: Path) 
     found = run(Made(mine.port, mine.weights, tmp_path / "val"), labels=labels)
     record = read_port(mine.port).record.evaluation
     assert record is not None and record["labels"] == found.record()["labels"] == str(labels)
-
-
-def test_the_port_is_never_fed_another_size(made: Made, tmp_path: Path) -> None:
-    porter.convert(VARIANT, "torchvision", "torch", weights=made.weights, out=tmp_path / "port", check=False, input_size="224")
-    record = read_port(tmp_path / "port").record
-    path = tmp_path / "port" / RECORD
-    write_whole(path, record.model_copy(update={"input": record.input.model_copy(update={"size": (192, 192)})}).model_dump_json())
-    with pytest.raises(UsageError, match="224x224, and this port takes 192x192") as refused:
-        porter.evaluate(tmp_path / "port", made.photos)
-    assert refused.value.next == "convert again with --input-size 224"
 
 
 @pytest.mark.parametrize(

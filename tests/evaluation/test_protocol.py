@@ -9,7 +9,7 @@ import pytest
 
 from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
-from porter.evaluation.protocol import fed_side, in_words, protocol_of
+from porter.evaluation.protocol import fed, in_words, protocol_of
 from porter.recipe import all_recipes
 
 CROPPED = Preprocess(
@@ -24,15 +24,23 @@ def port(protocol: Preprocess | None = CROPPED, size: tuple[int, int] | None = N
     return SimpleNamespace(folder=Path("port"), record=SimpleNamespace(**{**own, "input": taken, **fields}))
 
 
-def test_a_port_is_fed_what_its_protocol_gives() -> None:
+def test_a_port_is_fed_what_its_protocol_gives_in_proportion_to_its_size() -> None:
     assert protocol_of(port(), 10) == (CROPPED, 224) and protocol_of(port(size=(224, 224)), 1) == (CROPPED, 224)
     assert protocol_of(port(SQUASHED), 1) == (SQUASHED, 299)
 
+    assert protocol_of(port(size=(160, 160)), 1) == (replace(CROPPED, size=183, crop=160), 160)
+    assert protocol_of(port(SQUASHED, size=(224, 224)), 1) == (replace(SQUASHED, size=224), 224)
 
-def test_nothing_is_resized_to_suit_a_port() -> None:
-    with pytest.raises(UsageError, match="the protocol gives 299x299, and this port takes 224x224 alone") as refused:
-        protocol_of(port(SQUASHED, size=(224, 224)), 1)
-    assert refused.value.next == "convert again with --input-size 299"
+
+@pytest.mark.parametrize(("interpolation", "size"), [("pil_bilinear", 342), ("pil_bicubic", 341), ("opencv_cubic", 341)])
+def test_the_size_before_the_crop_is_rounded_as_the_zoo_rounds_it(interpolation: Any, size: int) -> None:
+    """From 256 for 224: what torchvision, timm and TensorNets have for 299."""
+    assert replace(CROPPED, interpolation=interpolation).at(299).size == size
+
+
+def test_what_a_model_is_fed_is_said() -> None:
+    assert fed(CROPPED.at(160), 160, 160) == "160x160: resized to 183, cropped to 160"
+    assert fed(SQUASHED, 299, 299) == "299x299: cut to the central 87.5%, resized to 299x299"
 
 
 @pytest.mark.parametrize(
@@ -41,6 +49,7 @@ def test_nothing_is_resized_to_suit_a_port() -> None:
         (port(output="features"), 1, "no head"),
         (port(None), 1, "no preprocessing"),
         (port(replace(CROPPED, crop=None)), 1, "another size"),
+        (port(size=(160, 224)), 1, "photos are fed as squares, and this port takes only 160x224"),
         (port(channels=1), 1, "1 channels"),
         (port(SQUASHED), 10, "ten crops"),
     ],
@@ -71,5 +80,5 @@ def test_every_zoo_of_every_recipe_feeds_a_square() -> None:
     for recipe in all_recipes(None):
         for variant in recipe.variants:
             for zoo in recipe.zoos_of(variant).values():
-                assert zoo.preprocess is not None and fed_side(zoo.preprocess), (variant, zoo.name)
+                assert zoo.preprocess is not None and zoo.preprocess.fed_side, (variant, zoo.name)
                 assert in_words(zoo.preprocess, 1)

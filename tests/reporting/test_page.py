@@ -176,3 +176,10 @@ def test_a_record_of_another_form_is_refused_with_its_place(
     spoil(fields)
     with pytest.raises(FileError, match=counted):
         page_of(full_port(tmp_path / "port", evaluation=fields))
+
+
+def test_a_port_of_one_size_has_the_steps_of_its_own_size(tmp_path: Path) -> None:
+    taken = {"layout": "NCHW", "size": [160, 160], "native_size": [224, 224], "channels": 3}
+    fed = "160x160: resized to 183, cropped to 160"
+    text, _ = page_of(write_port(tmp_path / "port", input=taken, evaluation=evaluation(fed=fed).summary()))
+    assert "Resize the shorter side to 183 pixels" in text and f"fed {fed}" in text
