@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from porter.conversion import Conversion
     from porter.evaluation.results import Evaluation, Study
-    from porter.matching import Inspection
+    from porter.inspection import Inspection
     from porter.prediction import Prediction
     from porter.reporting.write import Report
     from porter.verification.check import Verdict
@@ -247,8 +247,8 @@ def study(
 
 
 def inspect(file: AnyPath, recipes: AnyPath | None = None) -> Inspection:
-    """What a weights file is: its format, its tensors, and the variants and zoos that it fits, best first."""
-    from porter.matching import inspect as run
+    """What a weights file is: its format, the variant and zoo, classes, input size, head and what differs, and the line to type."""
+    from porter.inspection import inspect as run
 
     return run(Path(file), _path(recipes))
 

@@ -200,12 +200,13 @@ def evaluate(
 @app.command()
 def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a weights file of any readable format")],
+    tensors: Annotated[bool, typer.Option("--tensors", help="list every tensor with its shape and type")] = False,
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:
-    """Say what a weights file is and which variants it fits."""
+    """Say what a weights file is, and print the line that ports it."""
     inspection = porter.inspect(file, recipes)
-    show(inspection.record() if as_json else printing.inspection(inspection))
+    show(inspection.record() if as_json else printing.inspection(inspection, tensors))
 
 
 @app.command()

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+
+from porter.escaping import escaped
+
 
 class PorterError(Exception):
     """What is wrong, where, and what to do next.
@@ -65,9 +70,18 @@ class DownloadError(FileError):
 
 
 class MappingError(PorterError):
-    """Source tensors and graph do not cover each other."""
+    """Source tensors and graph do not cover each other.
+
+    Args:
+        maps: settings of `--map`, each of which settles it; where there are any, `next` lists them as they are typed.
+    """
 
     code = "mapping"
+
+    def __init__(self, message: str, *, where: str | None = None, next: str | None = None, maps: Sequence[str] = ()) -> None:
+        typed = [f"--map {shlex.quote(escaped(setting))}" for setting in maps]
+        super().__init__(message, where=where, next="\n".join(["add one of these:", *typed]) if typed else next)
+        self.maps = tuple(maps)
 
 
 class GraphError(PorterError):

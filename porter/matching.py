@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from porter.errors import MappingError
 from porter.fitting.alignment import align
@@ -14,11 +13,16 @@ from porter.fitting.heads import head_rows
 from porter.fitting.naming import name_layers
 from porter.frameworks import Framework, get_framework
 from porter.frameworks.checkpoint import Checkpoint
-from porter.frameworks.reading import read_checkpoint
 from porter.graph import Graph, tensor_shapes
-from porter.port import port_at
 from porter.recipe import LayerName, Recipe, Zoo, all_recipes, expand
 from porter.transforms import apply_transforms
+
+LIKELY = 0.5
+"""From this score on a file is said to look like a variant."""
+NO_RECIPE = (
+    "no recipe fits this file: porter recipe list shows the networks that porter knows; for another one write a recipe, a YAML "
+    "file like those in recipes/, and give its folder with --recipes DIR"
+)
 
 
 @dataclass(frozen=True)
@@ -61,14 +65,15 @@ def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Ma
         rows = head_rows(draft, framework, checkpoint, layers[draft.output].name)
         graph = draft if rows is None else expand(recipe, variant, zoo, {"classes": rows})
         located = locate(graph, framework, layers, zoo, checkpoint)
+        # What a file's graph computes counts before what its layers are called.
+        aligned = None if checkpoint.graph is None else align(draft, checkpoint.graph, recipe.native_size())
     except MappingError as error:
         return Match(variant, zoo.name, 0.0, (error.message,), ())
     misfits = _misfits(graph, framework, layers, located, checkpoint)
     missing, needed = (*located.missing, *misfits), len(located.found) + len(located.missing)
     score = (len(located.found) - len(misfits)) / (needed + len(located.unexpected))
-    if checkpoint.graph is not None:
-        # What a file's graph computes counts before what its layers are called.
-        score = (align(draft, checkpoint.graph, recipe.native_size()).share + score) / 2
+    if aligned is not None:
+        score = (aligned.share + score) / 2
     return Match(variant, zoo.name, score, missing, located.unexpected, naming.notes())
 
 
@@ -89,33 +94,3 @@ def _misfits(
         if role in shapes[path] and array.shape != shapes[path][role]:
             misfits.append(name)
     return misfits
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """What a weights file is."""
-
-    checkpoint: Checkpoint
-    matches: tuple[Match, ...]
-
-    def record(self) -> dict[str, Any]:
-        """As `porter inspect --json` prints it."""
-        tensors = {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in self.checkpoint.tensors.items()}
-        return {
-            "format": self.checkpoint.format,
-            "framework": self.checkpoint.framework,
-            "notes": list(self.checkpoint.notes),
-            "tensors": tensors,
-            "matches": [asdict(match) for match in self.matches],
-        }
-
-
-def inspect(file: Path, recipes: Path | None = None) -> Inspection:
-    """See porter.inspect."""
-    port = port_at(file)
-    if port is not None:
-        record, checkpoint = port.record, read_checkpoint(port.folder / port.framework.MODEL_FILE)
-        match = Match(record.variant, record.zoo, 1.0, (), ())
-        return Inspection(replace(checkpoint, path=port.folder, format="port", framework=record.framework), (match,))
-    checkpoint = read_checkpoint(file)
-    return Inspection(checkpoint, rank(checkpoint, recipes))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from porter.conversion import Conversion
     from porter.graph import Graph, Node
-    from porter.matching import Inspection
+    from porter.inspection import Inspection
     from porter.pad_table import SitePads
     from porter.pads import Pad
     from porter.prediction import Prediction
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from porter.verification.check import Verdict
     from porter.verification.parity import Parity
 
-SHOWN_MATCHES = 5
-SHOWN_TENSORS = 5
-"""Of those missing and of those unexpected, which the best match is told apart by; all are in the JSON."""
+SHOWN = 5
+"""Of each list that `inspect` prints; all are in the JSON."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -131,26 +130,30 @@ def predictions(found: Sequence[Prediction]) -> list[str]:
     return lines
 
 
-def inspection(found: Inspection) -> list[str]:
-    checkpoint = found.checkpoint
-    lines = [f"{checkpoint.path}: {checkpoint.format}, {len(checkpoint.tensors)} tensors", *checkpoint.notes]
-    rows = [
-        (match.variant, match.zoo, f"{match.score:.1%}", str(len(match.missing)), str(len(match.unexpected)))
-        for match in found.matches[:SHOWN_MATCHES]
-    ]
-    if rows:
-        lines += table(("variant", "zoo", "fits", "missing", "unexpected"), rows)
-        best = found.matches[0]
-        other = "torch" if checkpoint.framework == "tf" else "tf"
-        lines += [
-            *best.notes,
-            *(f"missing or of another shape: {name}" for name in best.missing[:SHOWN_TENSORS]),
-            *(f"unexpected: {name}" for name in best.unexpected[:SHOWN_TENSORS]),
-            "to port it:",
-            f"  porter convert {best.variant} --from {best.zoo} --to {other} --weights {checkpoint.path}",
-        ]
-    else:
-        lines.append("fits none of the variants that porter knows")
+def inspection(found: Inspection, tensors: bool = False) -> list[str]:
+    checkpoint, match = found.checkpoint, found.match
+    said = "; ".join((f"{checkpoint.format}, {len(checkpoint.tensors)} tensors", *checkpoint.notes))
+    lines = [str(checkpoint.path), f"  format     {said}", f"  framework  {checkpoint.framework or 'any'}"]
+    if match is not None:
+        lines.append(f"  is         {match.variant} from {match.zoo} (fits {match.score:.1%})")
+        lines += [f"  or         {other.variant} from {other.zoo} (fits {other.score:.1%})" for other in found.close[:SHOWN]]
+        size = "any size" if found.size is None else "{}x{}".format(*found.size)
+        lines.append(f"  input      {size}" + ("" if checkpoint.graph or checkpoint.format == "port" else ", as the recipe has it"))
+    if found.classes is not None:
+        of_file = f" of the file's {found.source_classes}" if found.classes != found.source_classes else ""
+        lines.append(f"  classes    {found.classes}{of_file}")
+        lines.append(f"  head       {found.head or 'none'}" + (f", then {found.activation}" if found.activation else ""))
+    lines += [f"  differs    {line}" for line in found.differs]
+    lines += [f"  assumed    {line}" for line in found.assumed]
+    if found.problem is not None:
+        lines.append(f"  problem    {found.problem}")
+    if match is not None and not found.commands:
+        lines += [f"  missing    {name}, or of another shape" for name in match.missing[:SHOWN]]
+        lines += [f"  besides    {name}" for name in match.unexpected[:SHOWN]]
+    if found.commands:
+        lines += ["to port it, one of:" if len(found.commands) > 1 else "to port it:", *(f"  {line}" for line in found.commands)]
+    if not tensors:
+        return lines
     listed = [(name, "x".join(map(str, array.shape)) or "scalar", str(array.dtype)) for name, array in checkpoint.tensors.items()]
     return [*lines, "", *table(("tensor", "shape", "type"), listed)]
 

@@ -24,14 +24,11 @@ from porter.frameworks import get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.reading import read_checkpoint
 from porter.graph import Graph
-from porter.matching import Match, rank
+from porter.matching import LIKELY, NO_RECIPE, Match, rank
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
 from porter.recipe import Recipe, Zoo, assumed_options, find_recipe, with_options
 from porter.recipe.expressions import Value
 from porter.verification.source import FileGraphSource, OwnBuild, Reference, rounded, rounded_tensors, zoo_reference
-
-LIKELY = 0.5
-"""From this score on a file is said to look like a variant."""
 
 
 @dataclass(frozen=True)
@@ -182,26 +179,48 @@ def _open_file(
     options: Mapping[str, Value],
     fetched: bool,
 ) -> Opened:
-    framework, (checkpoint, digests) = get_framework(zoo.framework), _read(weights)
+    checkpoint, digests = read_weights(weights)
+    try:
+        return open_checkpoint(recipe, variant, zoo, checkpoint, digests, keep_background, settings, options, fetched)
+    except MappingError as error:
+        error.next = _advice(error, checkpoint, recipe, variant, zoo)
+        raise
+
+
+def open_checkpoint(
+    recipe: Recipe,
+    variant: str,
+    zoo: Zoo,
+    checkpoint: Checkpoint,
+    digests: Mapping[Path, str],
+    keep_background: bool = False,
+    settings: tuple[str, ...] = (),
+    options: Mapping[str, Value] | None = None,
+    fetched: bool = False,
+) -> Opened:
+    """Opens a file that is read already (`read_weights`), as `open_source` does.
+
+    Args:
+        digests: the sha256 of each of its files.
+        fetched: it is the file that the zoo publishes.
+
+    Raises:
+        MappingError: file and graph do not cover each other; `maps` has settings of `--map` that would settle it.
+    """
+    weights, framework = checkpoint.path, get_framework(zoo.framework)
     publisher = zoo if fetched else _publisher(recipe, variant, zoo, digests)
     said = _other_zoo(publisher, zoo)
     zoo = publisher or zoo
     if checkpoint.framework not in (None, zoo.framework):
-        raise MappingError(
-            f"this is a {checkpoint.framework} file ({checkpoint.format}), and zoo '{zoo.name}' is {zoo.framework}'s",
-            where=str(weights),
-            next=_looks_like(checkpoint, recipe),
-        )
-    if checkpoint.graph is not None:
+        message = f"this is a {checkpoint.framework} file ({checkpoint.format}), and zoo '{zoo.name}' is {zoo.framework}'s"
+        raise MappingError(message, where=str(weights))
+    if options and checkpoint.graph is not None:
         _expect_open(options, str(weights), "the file carries its own graph")
-    zoo = with_options(recipe, variant, zoo, options)
+    zoo = with_options(recipe, variant, zoo, options or {})
     fit_file = fit_by_names if checkpoint.graph is None else fit_by_graph
-    try:
-        checkpoint, placed = name_by_position(recipe, variant, zoo, checkpoint)
-        fit = fit_file(recipe, variant, zoo, checkpoint, settings, keep_background)
-        tensors = read_tensors(fit, framework, checkpoint)
-    except MappingError as error:
-        raise MappingError(error.message, where=error.where, next=_advice(error, checkpoint, recipe, variant, zoo)) from None
+    checkpoint, placed = name_by_position(recipe, variant, zoo, checkpoint)
+    fit = fit_file(recipe, variant, zoo, checkpoint, settings, keep_background)
+    tensors = read_tensors(fit, framework, checkpoint)
     protocol, scaling = _protocol(zoo.preprocess, fit)
     told = publisher is not None or checkpoint.graph is not None
     size = checkpoint.graph.size if checkpoint.graph is not None else (None, None)
@@ -238,7 +257,7 @@ def _open_file(
     )
 
 
-def _read(weights: Path) -> tuple[Checkpoint, dict[Path, str]]:
+def read_weights(weights: Path) -> tuple[Checkpoint, dict[Path, str]]:
     """What is in a weights file, and the sha256 of each file that it consists of.
 
     A file is hashed while it is read: hashing takes as long, and leaves the interpreter to the reader.
@@ -307,17 +326,12 @@ def _advice(error: MappingError, checkpoint: Checkpoint, recipe: Recipe, variant
     matches = rank(checkpoint, recipe.path.parent)
     likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
     asked = any((match.variant, match.zoo) == (variant, zoo.name) for match in likely)
-    helps = not likely and error.next is not None and "--map" in error.next
-    return error.next if asked or helps else _described(matches)
-
-
-def _looks_like(checkpoint: Checkpoint, recipe: Recipe) -> str:
-    return _described(rank(checkpoint, recipe.path.parent))
+    return error.next if asked or (error.maps and not likely) else _described(matches)
 
 
 def _described(matches: tuple[Match, ...]) -> str:
     if not matches or matches[0].score < LIKELY:
-        return "it looks like none of the variants that porter knows"
+        return NO_RECIPE
     best = matches[0]
     return f"it looks like {best.variant} from {best.zoo}: porter convert {best.variant} --from {best.zoo}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from importlib.metadata import version
@@ -36,6 +37,7 @@ def state(weights_file: WeightsMaker) -> dict[str, np.ndarray]:
     return tensors_of(weights_file("mobilenet_v2", "torchvision", ".pth"))
 
 
+ROLES = ("weight", "bias")
 CONVERT = ("convert", "mobilenet_v2", "--from", "torchvision", "--to", "torch", "--no-check", "--out", "port", "--weights")
 
 
@@ -187,7 +189,9 @@ def test_pads_inspect_and_recipes_as_json(cli: Cli, torch_file: Path) -> None:
     stem = next(pad for pad in pads if pad["site"] == "stem/conv")
     assert stem["source"] == "same" and "(0,1)" in stem["realised"] and stem["trained"] is None
     inspected = json.loads(cli("inspect", torch_file, "--json").out)
-    assert {"format", "framework", "tensors", "matches"} <= set(inspected)
+    assert {"format", "framework", "classes", "size", "head", "convert", "tensors", "matches"} <= set(inspected)
+    assert (inspected["classes"], inspected["size"], inspected["head"]) == (1000, [224, 224], "predictions")
+    assert inspected["convert"] == f"porter convert mobilenet_v2_0.35 --from keras --to torch --weights {torch_file}"
     assert (inspected["matches"][0]["variant"], inspected["matches"][0]["zoo"]) == ("mobilenet_v2_0.35", "keras")
     assert inspected["matches"][0]["score"] == 1.0
     listed = json.loads(cli("recipe", "list", "--json").out)["recipes"]
@@ -201,8 +205,48 @@ def test_pads_of_training_have_to_be_known(cli: Cli) -> None:
     assert pads[stem + 1].split()[:4] == ["as", "trained", "same,", "-inf"]
 
 
-def test_inspect_prints_the_line_to_type(cli: Cli, torch_file: Path) -> None:
-    assert f"porter convert mobilenet_v2_0.35 --from keras --to torch --weights {torch_file}" in cli("inspect", torch_file).out
+def small_keras(path: Path) -> Path:
+    """A whole MobileNet of an input into which other recipes' windows do not fit."""
+    from porter.frameworks.tf.runtime import import_keras
+
+    import_keras().applications.MobileNet(input_shape=(32, 32, 3), alpha=0.25, classes=10, weights=None).save(path)
+    return path
+
+
+def test_the_lines_that_inspect_prints_work_as_they_are_typed(
+    cli: Cli, torch_file: Path, state: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    trunk = {name: array for name, array in state.items() if not name.startswith("classifier.")}
+    heads = {
+        f"{name}.{role}": np.zeros((n, 1280)[: 2 - (role == "bias")], np.float32)
+        for name, n in (("age", 3), ("breed", 5))
+        for role in ROLES
+    }
+    save_file(trunk | heads, tmp_path / "two heads.safetensors")
+    cli(*CONVERT_TF, torch_file)
+    cases: dict[Path, tuple[str, str, str, list[str]]] = {
+        torch_file: ("mobilenet_v2_0.35 --from keras --to torch", "224x224, as the recipe has it", "1000", []),
+        small_keras(tmp_path / "small.keras"): ("mobilenet_v1_0.25 --from keras --to torch", "32x32", "10", []),
+        tmp_path / "p": ("mobilenet_v2_0.35 --from keras --to tf", "224x224", "1000", []),
+        tmp_path / "two heads.safetensors": ("mobilenet_v2 --from torchvision --to tf", "224x224", "", ["age", "breed"]),
+    }
+    for path, (what, size, classes, maps) in cases.items():
+        lines = cli("inspect", path).out.splitlines()
+        typed = [line.strip() for line in lines if line.startswith("  porter convert ")]
+        ends = [f" --map {layer}=head/logits" for layer in maps] or [""]
+        assert typed == [f"porter convert {what} --weights {shlex.quote(str(path))}{end}" for end in ends]
+        said = {line[2:13].rstrip(): line[13:] for line in lines[1:]}
+        assert len(lines) <= 12 and said["input"].startswith(size) and said.get("classes", "") == classes
+        for number, line in enumerate(typed):
+            assert cli(*shlex.split(line)[1:], "--no-check", "--out", tmp_path / f"{path.stem}-{number}").status == 0
+
+
+def test_inspect_says_that_no_recipe_fits_and_prints_no_line(cli: Cli, state: dict[str, np.ndarray]) -> None:
+    save_file({"features.0.1.bias": state["features.0.1.bias"], "own.weight": np.zeros((5, 5), np.float32)}, "own.safetensors")
+    ran, found = cli("inspect", "own.safetensors"), json.loads(cli("inspect", "own.safetensors", "--json").out)
+    assert ran.status == 0 and "no recipe fits" in ran.out and "porter recipe list" in ran.out and "porter convert" not in ran.out
+    assert found["convert"] is None and found["matches"] and max(match["score"] for match in found["matches"]) < 0.1
+    refused(cli(*CONVERT, "own.safetensors"), "no recipe fits this file")
 
 
 def test_verify_passes_and_fails_by_status(cli: Cli, torch_file: Path, tmp_path: Path) -> None:
@@ -379,10 +423,11 @@ def test_inspect_names_what_the_best_match_lacks_and_has_besides(cli: Cli, state
     head = {"classifier.1.weight", "classifier.1.bias"}
     save_file({name: array for name, array in state.items() if name not in head} | {"own": np.zeros(3)}, "other.safetensors")
     lines = cli("inspect", "other.safetensors").out.splitlines()
-    assert [line for line in lines if ": " in line][1:] == [
-        "missing or of another shape: classifier.1.weight",
-        "missing or of another shape: classifier.1.bias",
-        "unexpected: own",
+    assert lines[-4:] == [
+        "  problem    1 tensors unexpected: own",
+        "  missing    classifier.1.weight, or of another shape",
+        "  missing    classifier.1.bias, or of another shape",
+        "  besides    own",
     ]
 
 
@@ -398,7 +443,7 @@ WRITTEN_OUT = "\\x1b]0;owned\\x07\\u202estem\\nerror: none\\x7f"
 
 def test_tensor_names_cannot_write_to_the_terminal(cli: Cli) -> None:
     save_file({HOSTILE: np.zeros(3, np.float32), "größe.重": np.zeros(3, np.float32)}, "hostile.safetensors")
-    out = cli("inspect", "hostile.safetensors").out
+    out = cli("inspect", "hostile.safetensors", "--tensors").out
     assert f"\n{WRITTEN_OUT} " in out and "\ngröße.重 " in out and all(line.isprintable() for line in out.splitlines())
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 
-from porter.errors import MappingError
+from porter.errors import GraphError, MappingError
 from porter.frameworks.file_graph import FileGraph, FileNode, Foreign, OutputActivation
 from porter.graph import (
     INPUT,
@@ -119,11 +119,18 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
 
     Args:
         native: rows and columns of the input where the file does not say them.
+
+    Raises:
+        MappingError: a window of the recipe's does not fit into the file's input.
     """
     readers: dict[tuple[str, ...], list[FileNode]] = defaultdict(list)
     for layer in file.nodes:
         readers[_key(layer.op, layer.inputs)].append(layer)
-    known = shapes(graph, built_size(file, native))
+    size = built_size(file, native)
+    try:
+        known = shapes(graph, size)
+    except GraphError as error:
+        raise MappingError(f"an input of {size[0]}x{size[1]} is too small: {error.message}", where=error.where) from None
     found: dict[str, tuple[str, ...]] = {INPUT: _scaled_inputs(file)}
     for node in graph.nodes:
         if isinstance(node.op, Identity):

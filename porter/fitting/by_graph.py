@@ -15,7 +15,7 @@ from porter.fitting.alignment import Alignment, align, built_size, describe
 from porter.fitting.file_heads import End, find_end, head_kernels, left_out, possible_heads, trunk_end
 from porter.fitting.fit import Fit, some
 from porter.fitting.grafting import Grafted, graft
-from porter.fitting.naming import map_lines, parse_map
+from porter.fitting.naming import parse_map
 from porter.frameworks import Framework, get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.file_graph import FileGraph
@@ -70,8 +70,8 @@ def fit_by_graph(
         for layer in possible_heads(aligned):
             with suppress(MappingError):
                 fitted(layer)
-                heads.append(layer)
-        raise MappingError(error.message, where=error.where, next=map_lines(heads, draft.output) or error.next) from None
+                heads.append(f"{layer}={draft.output}")
+        raise MappingError(error.message, where=error.where, next=error.next, maps=heads) from None
 
 
 def _fit(
@@ -122,6 +122,7 @@ def _fit(
         ignored={name: constants.get(name, AFTER) for name in checkpoint.tensors.keys() - set(found.values())},
         source_classes=_rows(grafted.graph),
         own_head=end.own,
+        head=end.layer,
         background=background and keep_background,
         activation=end.activation,
         taps={path: tap for path, layer in grafted.layers.items() if (tap := file.by_name[layer].tap)},

@@ -127,6 +127,7 @@ def fit_by_names(
         ignored=ignored | unused,
         source_classes=head.rows,
         own_head=head.own,
+        head=head.layer.name if head.layer else None,
         background=background and keep_background,
         activation=zoo.activation if head.rows else None,
         reference_taps={path: name for path, name in shown.items() if path in graph.by_path},

@@ -58,10 +58,10 @@ def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ker
 
 
 def possible_heads(aligned: Alignment) -> list[str]:
-    """The layers that could give the logits, in the file's order: its outputs, every dense layer, and what the head could be."""
-    file = aligned.file
-    heads = {*_outputs(file), *aligned.candidates[aligned.graph.output]}
-    return [node.name for node in file.nodes if node.name in heads or isinstance(node.op, Dense)]
+    """The layers that could give the logits: the file's outputs, then, the last one first, what is dense or could be the head."""
+    heads = aligned.candidates[aligned.graph.output]
+    inner = [node.name for node in reversed(aligned.file.nodes) if node.name in heads or isinstance(node.op, Dense)]
+    return list(dict.fromkeys([*_outputs(aligned.file), *inner]))
 
 
 def left_out(file: FileGraph, layer: str) -> list[str]:

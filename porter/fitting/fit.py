@@ -32,6 +32,7 @@ class Fit:
         ignored: source tensor name to the rule that says why.
         source_classes: rows of the file's head; 0 where it has none.
         own_head: the head is the zoo's own, with its classes and their order.
+        head: the file's layer that gives the logits or features; None where a file without a head does not name it.
         background: row 0 of the port's head is ImageNet's background class.
         activation: what the source applies to its logits.
         taps: by path, the name under which the file's own graph shows the node's value; none where it carries none.
@@ -51,6 +52,7 @@ class Fit:
     ignored: Mapping[str, str]
     source_classes: int
     own_head: bool
+    head: str | None
     background: bool
     activation: str | None
     taps: Mapping[str, str] = field(default_factory=dict)

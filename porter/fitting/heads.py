@@ -10,7 +10,7 @@ import numpy as np
 from porter.dtypes import Array
 from porter.errors import MappingError
 from porter.fitting.fit import some
-from porter.fitting.naming import TENSORS, map_lines
+from porter.fitting.naming import TENSORS
 from porter.frameworks import Framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Conv, Graph, tensor_shapes
@@ -75,7 +75,10 @@ def find_head(
     rows = head_rows(graph, framework, checkpoint, layer.name)
     if rows is None and mapped:
         raise MappingError(
-            f"the file has no layer '{layer.name}'", where=str(checkpoint.path), next=map_lines(dense, graph.output) or TENSORS
+            f"the file has no layer '{layer.name}'",
+            where=str(checkpoint.path),
+            next=TENSORS,
+            maps=[f"{name}={graph.output}" for name in dense],
         )
     found = rows is None
     if rows is None:
@@ -85,7 +88,9 @@ def find_head(
         if len(direct) > 1:
             listed = ", ".join(f"'{name}' ({units}x{width})" for name, (units, width) in direct.items())
             raise MappingError(
-                f"several layers could be the head: {listed}", where=str(checkpoint.path), next=map_lines(direct, graph.output)
+                f"several layers could be the head: {listed}",
+                where=str(checkpoint.path),
+                maps=[f"{name}={graph.output}" for name in direct],
             )
         name, (rows, _) = next(iter(direct.items()))
         layer = LayerName(name)

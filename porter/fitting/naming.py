@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from porter.errors import MappingError, UsageError
-from porter.escaping import escaped
 from porter.frameworks import Framework, get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Graph, tensor_shapes
@@ -19,7 +17,7 @@ TWICE = 0.9
 """A second prefix that covers this share of what the first one covers is a second copy of the network, not a chance."""
 WHOLE = 0.5
 """With less than this share of a graph's tensors under it, a prefix holds another network, not a copy of this one."""
-TENSORS = "porter inspect FILE lists its tensors"
+TENSORS = "porter inspect FILE --tensors lists its tensors"
 
 
 @dataclass(frozen=True)
@@ -54,11 +52,11 @@ class Naming:
             MappingError: it does; says what settles it.
         """
         if self.twins:
-            path, first = next(iter(self.today.items()))
+            (path, first), prefixes = next(iter(self.today.items())), sorted([self.prefix, *self.twins])
             raise MappingError(
-                f"the file holds this network more than once, under {', '.join(map(repr, sorted([self.prefix, *self.twins])))}",
+                f"the file holds this network more than once, under {', '.join(map(repr, prefixes))}",
                 where=where,
-                next=f"say which with --map, such as --map {self.prefix}{first.name}={path}",
+                maps=[f"{prefix}{first.name}={path}" for prefix in prefixes],
             )
 
 
@@ -79,12 +77,6 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
             raise UsageError(f"'{node}' is given twice", where="--map")
         found[node] = layer
     return found
-
-
-def map_lines(layers: Collection[str], node: str) -> str | None:
-    """What settles which layer is `node`: a `--map` for each layer, on lines of their own; None where there are no layers."""
-    lines = [f"--map {shlex.quote(escaped(f'{layer}={node}'))}" for layer in layers]
-    return "\n".join(["add one of these:", *lines]) if lines else None
 
 
 def name_layers(

@@ -129,7 +129,7 @@ def test_an_output_that_cannot_be_ported_is_refused_with_a_line_for_each_layer_t
     file = appended(called(FILE, LOGITS, "predictions"), *behind)
     with pytest.raises(MappingError, match="Lambda") as caught:
         fit(file)
-    assert str(caught.value.next).splitlines()[1:] == [f"--map {LOGITS}=head/logits", "--map 'my verdict=head/logits'"]
+    assert str(caught.value.next).splitlines()[1:] == ["--map 'my verdict=head/logits'", f"--map {LOGITS}=head/logits"]
     assert fit(file, f"{LOGITS}=head/logits").own_head
     assert fit(file, "my verdict=head/logits").source_classes == 2
 

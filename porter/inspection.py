@@ -1,0 +1,180 @@
+"""What a weights file is, and the line to type."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from porter.errors import MappingError, PorterError
+from porter.frameworks import FRAMEWORK_NAMES
+from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.reading import read_checkpoint
+from porter.matching import LIKELY, NO_RECIPE, Match, rank
+from porter.port import Port, port_at
+from porter.recipe import find_recipe
+from porter.sources import Opened, open_checkpoint, read_weights
+
+CLOSE = 0.02
+"""A match whose score is this near to the best one's may be what the file is, too."""
+TRIED = 5
+"""So many matches are tried to find one that ports the file."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a weights file is.
+
+    Attributes:
+        checkpoint: the file as read.
+        matches: every variant and zoo of which the file has something, best first.
+        match: the one that the file is; None where no recipe fits.
+        classes: of the port; 0 where the file gives features, None where the file cannot be ported as it is.
+        source_classes: of the file's head.
+        size: rows and columns of the input; None where it takes any.
+        head: the file's layer that gives the logits.
+        activation: what the file applies to them.
+        differs: how the file differs from the zoo's own, one line each.
+        assumed: what the file does not say and porter takes from the recipe.
+        problem: why it cannot be ported as it is.
+        commands: lines that port it, each of which works: one, or one for each layer that could be the head.
+    """
+
+    checkpoint: Checkpoint
+    matches: tuple[Match, ...]
+    match: Match | None
+    classes: int | None = None
+    source_classes: int | None = None
+    size: tuple[int, int] | None = None
+    head: str | None = None
+    activation: str | None = None
+    differs: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    problem: str | None = None
+    commands: tuple[str, ...] = ()
+
+    @property
+    def close(self) -> tuple[Match, ...]:
+        """The other matches that are about as good."""
+        if self.match is None:
+            return ()
+        others = (match for match in self.matches if (match.variant, match.zoo) != (self.match.variant, self.match.zoo))
+        return tuple(match for match in others if match.score >= self.match.score - CLOSE)
+
+    def record(self) -> dict[str, Any]:
+        """As `porter inspect --json` prints it."""
+        tensors = {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in self.checkpoint.tensors.items()}
+        return {
+            "format": self.checkpoint.format,
+            "framework": self.checkpoint.framework,
+            "classes": self.classes,
+            "size": self.size and list(self.size),
+            "head": self.head,
+            "convert": next(iter(self.commands), None),
+            "problem": self.problem,
+            "notes": list(self.checkpoint.notes),
+            "tensors": tensors,
+            "matches": [asdict(match) for match in self.matches],
+        }
+
+
+def inspect(file: Path, recipes: Path | None = None) -> Inspection:
+    """See porter.inspect."""
+    port = port_at(file)
+    if port is not None:
+        return _of_port(port, recipes)
+    checkpoint, digests = read_weights(file)
+    matches = rank(checkpoint, recipes)
+    problems: list[tuple[Match, PorterError]] = []
+    for match in [match for match in matches if match.score >= matches[0].score - CLOSE][:TRIED]:
+        try:
+            return _of_opened(checkpoint, matches, match, _open(checkpoint, digests, match, recipes), recipes)
+        except PorterError as error:
+            problems.append((match, error))
+    for match, problem in problems:
+        commands = _settled(checkpoint, digests, match, problem, recipes)
+        if commands or match.score >= LIKELY:
+            size = _size(checkpoint, match, recipes)
+            return Inspection(checkpoint, matches, match, size=size, problem=problem.message, commands=commands)
+    return Inspection(checkpoint, matches, None, problem=NO_RECIPE)
+
+
+def _of_port(port: Port, recipes: Path | None) -> Inspection:
+    record, checkpoint = port.record, read_checkpoint(port.folder / port.framework.MODEL_FILE)
+    match = Match(record.variant, record.zoo, 1.0, (), ())
+    return Inspection(
+        replace(checkpoint, path=port.folder, format="port", framework=record.framework),
+        (match,),
+        match,
+        classes=record.classes,
+        source_classes=record.classes,
+        size=record.input.size,
+        head=port.graph.output if record.classes else None,
+        assumed=tuple(record.assumed),
+        commands=(_command(match, record.framework, port.folder, recipes),),
+    )
+
+
+def _of_opened(
+    checkpoint: Checkpoint, matches: tuple[Match, ...], match: Match, opened: Opened, recipes: Path | None
+) -> Inspection:
+    match = replace(match, zoo=opened.zoo.name)
+    return Inspection(
+        checkpoint,
+        matches,
+        match,
+        classes=opened.classes,
+        source_classes=opened.source_classes,
+        size=_size(checkpoint, match, recipes),
+        head=opened.fit.head if opened.fit else None,
+        activation=opened.activation,
+        differs=(*match.notes, *opened.warnings),
+        assumed=opened.assumed,
+        commands=(_command(match, opened.zoo.framework, checkpoint.path, recipes),),
+    )
+
+
+def _open(
+    checkpoint: Checkpoint, digests: Mapping[Path, str], match: Match, recipes: Path | None, settings: tuple[str, ...] = ()
+) -> Opened:
+    """The file as a match has it; as a file of the zoo that publishes this very one, where that is another."""
+    recipe = find_recipe(match.variant, recipes)
+    zoo = recipe.zoo(match.zoo, match.variant)
+    opened = open_checkpoint(recipe, match.variant, zoo, checkpoint, digests, settings=settings)
+    if opened.zoo.name == zoo.name:
+        return opened
+    return open_checkpoint(
+        recipe, match.variant, recipe.zoos_of(match.variant)[opened.zoo.name], checkpoint, digests, settings=settings
+    )
+
+
+def _settled(
+    checkpoint: Checkpoint, digests: Mapping[Path, str], match: Match, error: PorterError, recipes: Path | None
+) -> tuple[str, ...]:
+    """A line for each setting of `--map` that the error offers and that settles it."""
+    found = []
+    for setting in error.maps if isinstance(error, MappingError) else ():
+        try:
+            opened = _open(checkpoint, digests, match, recipes, (setting,))
+        except PorterError:
+            continue
+        found.append(_command(match, opened.zoo.framework, checkpoint.path, recipes, setting))
+    return tuple(found)
+
+
+def _size(checkpoint: Checkpoint, match: Match, recipes: Path | None) -> tuple[int, int] | None:
+    """The input size of the file's graph, None where it takes any; where the file carries no graph, the recipe's own."""
+    if checkpoint.graph is None:
+        return find_recipe(match.variant, recipes).native_size()
+    rows, columns = checkpoint.graph.size
+    return None if rows is None or columns is None else (rows, columns)
+
+
+def _command(match: Match, framework: str, path: Path, recipes: Path | None, setting: str | None = None) -> str:
+    """The line that ports a file to another framework than it is from."""
+    other = next(name for name in FRAMEWORK_NAMES if name != framework)
+    words = ["porter", "convert", match.variant, "--from", match.zoo, "--to", other, "--weights", str(path)]
+    words += ["--map", setting] if setting else []
+    return shlex.join([*words, *(["--recipes", str(recipes)] if recipes else [])])
