@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,11 @@ import numpy as np
 from porter.dtypes import Array, is_floating
 from porter.frameworks.tf.graph_files.nodes import GraphNode, Reference, Refuse
 from porter.frameworks.tf.runtime import import_tensorflow
+from porter.graph import MOST_CONSTANTS
 
-THROUGH = frozenset({"Identity", "Snapshot", "StopGradient", "CheckNumerics", "PlaceholderWithDefault", "PreventGradient"})
-"""Ops that give their first input."""
+_CASTS = frozenset({"Cast"})
 _RESHAPES = frozenset({"Reshape", "Squeeze", "ExpandDims"})
 """Ops after which a vector is still that vector."""
-_MOST_STEPS = 64
 _BIG = 1024
 """Bytes from which on a constant's proto counts as weights."""
 
@@ -37,6 +37,7 @@ _EVALUATED: Mapping[str, Callable[..., Any]] = {
     "Square": np.square,
     "Reciprocal": np.reciprocal,
 }
+_COMPUTED = _EVALUATED.keys() | _RESHAPES | _CASTS
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,10 @@ class Constants:
     """The constants of a graph.
 
     Attributes:
-        nodes: in order.
+        nodes: in order, none of which gives its input as it is.
         variables: values of nodes that are variables, by name.
-        budget: bytes that one constant may unpack to: a proto declares any shape over a single number.
+        budget: bytes that one constant may unpack to, since a proto declares any shape over a single number, and all that is
+            computed from constants.
     """
 
     nodes: Mapping[str, GraphNode]
@@ -72,7 +74,7 @@ class Constants:
             found = Tensor(node.name, self._declared(node))
         else:
             return None
-        return found if len(found.shape) == 1 or self._source(source, THROUGH | {"Cast"}).name == node.name else None
+        return found if len(found.shape) == 1 or self._uncast[source[0]].name == node.name else None
 
     def array(self, name: str) -> Array:
         """The value of a constant or variable.
@@ -90,36 +92,67 @@ class Constants:
         return node.op == "Const" and bool(node.attributes["value"].ByteSize() > _BIG) and is_floating(self.array(node.name))
 
     def value(self, source: Reference) -> Numbers | None:
-        """What a value is, computed in float64 from what the file holds; None where an op is none of a closed list."""
-        return self._value(source, _MOST_STEPS)
+        """What a value is, computed in float64 from what the file holds; None where an op is none of a closed list, or where there
+        are more numbers than an op of porter's states itself.
 
-    def _value(self, source: Reference, steps: int) -> Numbers | None:
-        node, index = self.nodes[source[0]], source[1]
-        if index or not steps:
-            return None
-        if node.name in self.variables or node.op == "Const":
-            array = self.array(node.name)
-            return array.astype(np.float64) if is_floating(array) else array
-        inputs = [self._value(other, steps - 1) for other in node.inputs]
-        if not inputs or any(value is None for value in inputs):
-            return None
-        if node.op in THROUGH or node.op == "Cast":
-            return inputs[0]
-        return _apply(node, [value for value in inputs if value is not None], self.budget)
+        Raises:
+            FileError: a constant that does not hold what it declares.
+        """
+        return self._stored(source) if self._is_stored(self.nodes[source[0]]) else self._small(source, self._computed)
+
+    def _is_stored(self, node: GraphNode) -> bool:
+        return node.name in self.variables or node.op == "Const"
+
+    def _stored(self, source: Reference) -> Numbers | None:
+        array = None if source[1] else self.array(source[0])
+        return array.astype(np.float64) if array is not None and is_floating(array) else array
+
+    def _small(self, source: Reference, computed: Mapping[str, Numbers]) -> Numbers | None:
+        """A value of as many numbers as an op states itself; None for any other."""
+        node = self.nodes[source[0]]
+        if not self._is_stored(node):
+            return None if source[1] else computed.get(node.name)
+        shape = self.variables[node.name].shape if node.name in self.variables else self._declared(node)
+        return self._stored(source) if math.prod(shape) <= MOST_CONSTANTS else None
+
+    @cached_property
+    def _computed(self) -> Mapping[str, Numbers]:
+        """What nodes compute from constants: each once, since in 64 sums of a value with itself the first has 2**64 readers."""
+        found: dict[str, Numbers] = {}
+        left = self.budget
+        for node in self.nodes.values():
+            if node.op not in _COMPUTED or node.name in self.variables:
+                continue
+            inputs = [value for source in node.inputs if (value := self._small(source, found)) is not None]
+            value = _apply(node, inputs) if inputs and len(inputs) == len(node.inputs) else None
+            if value is not None and value.nbytes <= left:
+                left -= value.nbytes
+                found[node.name] = value
+        return found
 
     def node(self, source: Reference) -> GraphNode:
         """The node that computes a value, looking through what leaves a vector one."""
-        return self._source(source, THROUGH | _RESHAPES | {"Cast"})
+        return self._unshaped[source[0]]
 
     def same(self, one: Reference, other: Reference) -> bool:
         """Whether two values are one, looking through what leaves a vector one."""
         return self.node(one).name == self.node(other).name and one[1] == other[1]
 
-    def _source(self, source: Reference, through: frozenset[str]) -> GraphNode:
-        node = self.nodes[source[0]]
-        while node.op in through and node.inputs and node.name not in self.variables:
-            node = self.nodes[node.inputs[0][0]]
-        return node
+    @cached_property
+    def _uncast(self) -> Mapping[str, GraphNode]:
+        return self._origins(_CASTS)
+
+    @cached_property
+    def _unshaped(self) -> Mapping[str, GraphNode]:
+        return self._origins(_CASTS | _RESHAPES)
+
+    def _origins(self, through: frozenset[str]) -> Mapping[str, GraphNode]:
+        """For every node the one behind all that it reads through such ops."""
+        found: dict[str, GraphNode] = {}
+        for node in self.nodes.values():
+            passing = node.op in through and node.inputs and node.name not in self.variables
+            found[node.name] = found[node.inputs[0][0]] if passing else node
+        return found
 
     def _declared(self, node: GraphNode) -> tuple[int, ...]:
         shape = node.attributes["value"].tensor.tensor_shape
@@ -146,18 +179,20 @@ class Constants:
         return array
 
 
-def _apply(node: GraphNode, inputs: list[Numbers], budget: int) -> Numbers | None:
-    """One op in numpy; None for an op that is not on the list, and for operands that do not fit."""
+def _apply(node: GraphNode, inputs: list[Numbers]) -> Numbers | None:
+    """One op of `_COMPUTED` in numpy; None for operands that do not fit, or make more numbers than are asked for."""
     try:
+        if node.op in _CASTS:
+            return inputs[0]
         if node.op == "Reshape":
             return np.reshape(inputs[0], tuple(inputs[1].ravel().tolist()))
         if node.op == "ExpandDims":
             return np.expand_dims(inputs[0], int(inputs[1]))
         if node.op == "Squeeze":
             return np.squeeze(inputs[0], node.integers("squeeze_dims") or None)
-        if node.op not in _EVALUATED or math.prod(np.broadcast_shapes(*(value.shape for value in inputs))) * 8 > budget:
+        if math.prod(np.broadcast_shapes(*(value.shape for value in inputs))) > MOST_CONSTANTS:
             return None
         with np.errstate(all="ignore"):
             return np.asarray(_EVALUATED[node.op](*inputs))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None

@@ -37,13 +37,15 @@ def inline_functions(
     library = {function.signature.name: function for function in functions}
     nodes = dict(nodes)
     moved: dict[Reference, Reference] = {}
+    taken = set(nodes)
     for _ in range(_MOST_DEPTH):
         calls = [node for node in nodes.values() if called_function(node, library) is not None]
         if not calls:
-            return {name: _rewired(node, moved) for name, node in nodes.items()}, moved
+            return {name: _rewired(node, moved) for name, node in nodes.items()} if moved else nodes, moved
         for call in calls:
-            body = _body(call, library[called_function(call, library) or ""], nodes, refuse)
+            body = _body(call, library[called_function(call, library) or ""], taken, refuse)
             del nodes[call.name]
+            taken.remove(call.name)
             nodes |= body.nodes
             moved |= {(call.name, index): source for index, source in enumerate(body.outputs)}
             if len(nodes) > MOST_NODES:
@@ -68,17 +70,17 @@ def follow(source: Reference, moved: Mapping[Reference, Reference]) -> Reference
     return source
 
 
-def _body(call: GraphNode, function: Any, taken: Mapping[str, GraphNode], refuse: Refuse) -> _Body:
+def _body(call: GraphNode, function: Any, taken: set[str], refuse: Refuse) -> _Body:
+    """The nodes that a call stands for; their names are added to those that are `taken`."""
     arguments = [argument.name for argument in function.signature.input_arg]
     if len(arguments) != len(call.inputs):
         raise refuse(f"'{call.name}' gives {len(call.inputs)} values to '{function.signature.name}', which takes {len(arguments)}")
     known: dict[str, Reference] = dict(zip(arguments, call.inputs, strict=True))
     prefix = f"{call.name}/" if "/" in call.name else ""
     names: dict[str, str] = {}
-    used = set(taken)
     for proto in function.node_def:
-        names[proto.name] = unused_name(prefix + proto.name, used)
-        used.add(names[proto.name])
+        names[proto.name] = unused_name(prefix + proto.name, taken)
+        taken.add(names[proto.name])
     ops = {proto.name: proto.op for proto in function.node_def}
 
     def source_of(text: str) -> Reference:

@@ -10,9 +10,9 @@ import numpy as np
 
 from porter.dtypes import Array
 from porter.frameworks.file_graph import FileGraph, OutputActivation
-from porter.frameworks.tf.graph_files.constants import THROUGH, Constants
+from porter.frameworks.tf.graph_files.constants import Constants
 from porter.frameworks.tf.graph_files.ends import input_sizes
-from porter.frameworks.tf.graph_files.nodes import GraphNode, Refuse, depending, ordered
+from porter.frameworks.tf.graph_files.nodes import GraphNode, Reference, Refuse, depending, ordered
 from porter.frameworks.tf.graph_files.ops import read_node
 from porter.frameworks.tf.graph_files.walk import Value, Walk, named_steps
 from porter.frameworks.tf.runtime import import_tensorflow
@@ -20,6 +20,10 @@ from porter.graph import INPUT
 
 _FLOAT = 1
 _KERNEL_OPS = ("Conv2D", "DepthwiseConv2dNative")
+_THROUGH = frozenset(
+    {"Identity", "Snapshot", "StopGradient", "CheckNumerics", "PlaceholderWithDefault", "PreventGradient", "ReadVariableOp"}
+)
+"""Ops that give their one input."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +49,14 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     """The graph in porter's terms, and its tensors: every variable, every weight that a node takes, every big constant.
 
     Taps are names of TensorFlow's ops, whose first output is meant. The definition is a GraphDef of the nodes that lead to the
-    outputs, without control inputs, devices and underscored attributes; the tensors stand in it as constants of their own
-    names, types and shapes, without their content.
+    outputs and compute something, without control inputs, devices and underscored attributes; the tensors stand in it as
+    constants of their own names, types and shapes, without their content.
 
     Raises:
         FileError: a loop, a missing node, or a constant that does not hold what it declares.
     """
-    nodes = _without_integers(_begun_at(graph.image, _plain(graph)), graph.image)
-    nodes = ordered(nodes, graph.ends, refuse)
+    nodes = _without_integers(_begun_at(graph.image, _with_constants(graph)), graph.image)
+    nodes, ends = _shortened(ordered(nodes, graph.ends, refuse), graph.ends)
     live = depending(nodes, [graph.image] + [node.name for node in nodes.values() if node.op == "Placeholder"])
     constants = Constants(nodes, graph.variables, graph.budget, refuse)
     channels, *size = _image_shape(nodes, graph.image, constants)
@@ -61,7 +65,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     for node in nodes.values():
         if node.name in live and node.name != graph.image:
             read_node(walk, node)
-    steps, outputs = named_steps(walk.steps, _given(walk, graph.ends))
+    steps, outputs = named_steps(walk.steps, _given(walk, ends))
     used = [name for step in steps for name in step.tensors.values()]
     big = [node.name for node in nodes.values() if node.name in graph.variables or constants.is_big(node)]
     tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}
@@ -69,31 +73,31 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     return FileGraph(steps, outputs, channels, (size[0], size[1]), definition=definition), tensors
 
 
-def _given(walk: Walk, ends: Sequence[str]) -> list[str]:
+def _given(walk: Walk, ends: Sequence[Reference]) -> list[str]:
     """What the ends are: logits beside their own softmax are one output with it."""
-    found = list(dict.fromkeys(walk.values[name].source for name in ends if name in walk.values))
+    found = list(dict.fromkeys(walk.value(end).source for end in ends if end[0] in walk.values))
     activations = [walk.steps[name] for name in found if name in walk.steps and isinstance(walk.steps[name].op, OutputActivation)]
     inside = {source for step in activations for source in step.inputs}
     return [name for name in found if name not in inside and name != INPUT]
 
 
-def _plain(graph: PlainGraph) -> dict[str, GraphNode]:
-    """Variables as constants without inputs, and whatever passes its input on as Identity, so that a reader knows few ops."""
-    nodes = dict(graph.nodes)
-    for node in graph.nodes.values():
-        if node.name in graph.variables:
-            nodes[node.name] = GraphNode(node.name, "Const", (), {})
-            continue
-        reads = node.op == "ReadVariableOp" and node.inputs and node.inputs[0][0] in graph.variables
-        if reads or (node.op in THROUGH and len(node.inputs) == 1 and node.name != graph.image):
-            nodes[node.name] = _identity(node)
-    return nodes
+def _with_constants(graph: PlainGraph) -> dict[str, GraphNode]:
+    """The nodes with variables as constants without inputs."""
+    constants = {name: GraphNode(name, "Const", (), {}) for name in graph.nodes if name in graph.variables}
+    return {**graph.nodes, **constants}
 
 
-def _identity(node: GraphNode) -> GraphNode:
-    """The node as an Identity; some ops keep their type as `T`, others as `dtype`."""
-    kind = next((node.attributes[name] for name in ("T", "dtype") if name in node.attributes), None)
-    return replace(node, op="Identity", attributes={} if kind is None else {"T": kind})
+def _shortened(nodes: Mapping[str, GraphNode], ends: Sequence[str]) -> tuple[dict[str, GraphNode], list[Reference]]:
+    """The nodes without those that give their input as it is, and what the ends are then. `nodes` are in order."""
+    moved: dict[Reference, Reference] = {}
+    kept: dict[str, GraphNode] = {}
+    for node in nodes.values():
+        inputs = tuple(moved.get(source, source) for source in node.inputs)
+        if node.op in _THROUGH and len(inputs) == 1:
+            moved[node.name, 0] = inputs[0]
+        else:
+            kept[node.name] = replace(node, inputs=inputs)
+    return kept, [moved.get((name, 0), (name, 0)) for name in ends]
 
 
 def _begun_at(image: str, nodes: dict[str, GraphNode]) -> dict[str, GraphNode]:

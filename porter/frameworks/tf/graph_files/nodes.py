@@ -17,7 +17,7 @@ MOST_NODES = 1 << 18
 """Bound of a graph: functions that call functions would grow without end."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class GraphNode:
     """One node.
 

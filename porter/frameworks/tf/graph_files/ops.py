@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 from porter.errors import PaddingError
 from porter.frameworks.file_graph import OutputActivation
-from porter.frameworks.tf.graph_files.constants import THROUGH
 from porter.frameworks.tf.graph_files.nodes import GraphNode, Reference
 from porter.frameworks.tf.graph_files.sums import (
     read_add,
@@ -35,11 +34,6 @@ def read_node(walk: Walk, node: GraphNode) -> None:
             walk.add_foreign(node)
     except PaddingError as error:  # a window or a pad out of all proportion
         walk.add_foreign(node, f"{node.op} with {error.message}")
-
-
-def _through(walk: Walk, node: GraphNode) -> bool:
-    walk.pass_on(node)
-    return True
 
 
 def _cast(walk: Walk, node: GraphNode) -> bool:
@@ -219,7 +213,6 @@ def _with_inputs(count: int, reader: Callable[[Walk, GraphNode], bool]) -> Calla
 _TWO_SIDED = frozenset({"Add", "AddV2", "AddN", "Sub", "Mul", "RealDiv", "Minimum", "Maximum", "ConcatV2"})
 """Ops whose first input may be a constant; their readers look which one is."""
 _READERS: Mapping[str, Callable[[Walk, GraphNode], bool]] = {
-    **dict.fromkeys(THROUGH, _through),
     "Cast": _cast,
     "BiasAdd": _with_inputs(2, read_bias),
     "Add": _with_inputs(2, read_add),

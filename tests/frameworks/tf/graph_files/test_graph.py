@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,24 @@ def test_constants(tmp_path: Path, case: str) -> None:
     make, expected = AFFINE[case]
     found = nodes_of(tmp_path, make)
     assert [type(node.op) if one is Affine else node.op for node, one in zip(found, expected, strict=True)] == expected
+
+
+def test_a_constant_is_computed_once_and_what_gives_its_input_is_left_out(tmp_path: Path) -> None:
+    """Computed for every reader, the first of 64 sums would be computed 2**64 times."""
+    tf = tensorflow()
+
+    def make(x: Any) -> Any:
+        number = tf.constant([1e-19, 2e-19, -4e-19], tf.float64)
+        for _ in range(64):
+            number, x = number + number, tf.identity(x)
+        return tf.identity(x * number)
+
+    (node,) = nodes_of(tmp_path, make)
+    assert node.op == Affine((2.0**64 * 1e-19, 2.0**64 * 2e-19, -(2.0**64) * 4e-19), (0.0,) * 3)
+    graph = read_frozen_graph(tmp_path / "graph.pb").graph
+    assert graph is not None
+    kinds = Counter(node.op for node in tf.compat.v1.GraphDef.FromString(graph.definition).node)
+    assert kinds == {"Placeholder": 1, "Const": 1, "AddV2": 64, "Mul": 1}
 
 
 def test_a_bias_that_is_read_without_it_too(tmp_path: Path) -> None:
