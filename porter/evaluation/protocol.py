@@ -5,7 +5,7 @@ from __future__ import annotations
 from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
 from porter.evaluation.results import Crops
-from porter.port import Input, Port
+from porter.port import Input, Port, Record
 
 _IMPLEMENTATIONS = {
     "pil_bilinear": "Pillow's bilinear",
@@ -24,6 +24,16 @@ def protocol_of(port: Port, crops: Crops) -> tuple[Preprocess, int]:
     record, where = port.record, str(port.folder)
     protocol, side = expect_square(record.preprocess, record.output, record.input.channels, crops, where)
     return fitted(protocol, record.input, where), side if record.input.size is None else record.input.size[0]
+
+
+def feeds(record: Record) -> bool:
+    """Whether photos can be fed to a port; predict and eval refuse any other."""
+    try:
+        protocol, _ = expect_square(record.preprocess, record.output, record.input.channels, 1, "")
+        fitted(protocol, record.input, "")
+    except UsageError:
+        return False
+    return True
 
 
 def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from porter.evaluation.protocol import feeds
 from porter.evaluation.results import Evaluation
 from porter.port import Record
 from porter.recipe.options import written
@@ -12,7 +13,7 @@ from porter.reporting.records import Contents
 
 def convert(record: Record, folder: str) -> str:
     """`porter convert` with the options that the record tells of."""
-    options = ["--from", record.zoo, "--to", record.framework, "--weights", record.source.file, "--out", folder]
+    options = ["--from", record.zoo, "--to", record.framework, *_weights(record), "--out", folder]
     if record.padding != "shipped":
         options += ["--padding", record.padding]
     size, native = record.input.size, record.input.native_size
@@ -28,20 +29,16 @@ def convert(record: Record, folder: str) -> str:
         options.append("--stock")
     if record.folded is not None:
         options.append("--fold-bn")
-    for mapped in record.mapped:
-        options += ["--map", mapped]
-    for name, value in record.chosen.items():
-        options += ["--option", f"{name}={written(value)}"]
-    return _line("convert", record.variant, *options)
+    return _line("convert", record.variant, *options, *_settings(record))
 
 
 def verify(record: Record, folder: str) -> str:
-    return _line("verify", folder, "--weights", record.source.file, "--float64", "--layers")
+    return _line("verify", folder, *_weights(record), "--float64", "--layers")
 
 
 def evaluate(record: Record, folder: str, found: Evaluation | None) -> str:
     """`porter eval` as it was run; where it was not, with the source beside the port."""
-    beside = ("--source", "--weights", record.source.file)
+    beside = ("--source", *_weights(record))
     if found is None:
         return _line("eval", folder, *beside, "--data", "PATH")
     options = [*beside] if found.source is not None else []
@@ -59,17 +56,31 @@ def evaluate(record: Record, folder: str, found: Evaluation | None) -> str:
 
 
 def study(record: Record, folder: str) -> str:
-    options = ("--from", record.zoo, "--weights", record.source.file, "--port", folder, "--data", "PATH")
+    options = ("--from", record.zoo, *_weights(record), *_settings(record), "--port", folder, "--data", "PATH")
     return _line("study", "padding", record.variant, *options)
 
 
 def reproduce(contents: Contents, folder: str) -> list[str]:
-    """Every command, in the order to type them."""
+    """Every command that this port allows, in the order to type them."""
     record = contents.record
-    lines = [convert(record, folder), verify(record, folder), evaluate(record, folder, contents.evaluation)]
+    lines = [convert(record, folder), verify(record, folder)]
+    if feeds(record):
+        lines.append(evaluate(record, folder, contents.evaluation))
     if contents.study is not None:
         lines.append(study(record, folder))
     return [*lines, _line("report", folder)]
+
+
+def _weights(record: Record) -> tuple[str, ...]:
+    """`--weights` with what the port was made from. The zoo's published file needs none: it is fetched, or in the cache."""
+    if record.source.published:
+        return ()
+    return "--weights", "PORT" if record.source.format == "port" else record.source.file
+
+
+def _settings(record: Record) -> list[str]:
+    words = [word for setting in record.mapped for word in ("--map", setting)]
+    return [*words, *(word for name, value in record.chosen.items() for word in ("--option", f"{name}={written(value)}"))]
 
 
 def _line(*words: str) -> str:

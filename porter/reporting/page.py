@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from porter.data.preprocess import Preprocess
+from porter.evaluation.protocol import feeds
 from porter.evaluation.results import Evaluation
 from porter.pads import Pad
 from porter.port import Input, Record
@@ -54,17 +55,18 @@ def sections(contents: Contents) -> dict[str, bool]:
     }
 
 
-def missing(contents: Contents) -> list[tuple[str, str]]:
-    """What is not there, in words, and the command that makes it."""
-    record, name = contents.record, contents.folder.resolve().name
-    evaluate = commands.evaluate(record, name, None)
-    makers = {
-        "errors": ("The error of every node", f"{commands.convert(record, name)} --check --overwrite"),
-        "logits": ("The logits of source and port over photos", evaluate),
-        "accuracy": ("The accuracy", evaluate),
-        "study": ("The padding study", commands.study(record, name)),
-        "photos": ("Sample photos with what both frameworks see", evaluate),
-    }
+def missing(contents: Contents, folder: str) -> list[tuple[str, str]]:
+    """What is not there and can be, in words, and the command that makes it, with the port called `folder`."""
+    record = contents.record
+    makers = {"errors": ("The error of every node", f"{commands.convert(record, folder)} --check --overwrite")}
+    if feeds(record):
+        evaluate = commands.evaluate(record, folder, None)
+        makers |= {
+            "logits": ("The logits of source and port over photos", evaluate),
+            "accuracy": ("The accuracy", evaluate),
+            "study": ("The padding study", commands.study(record, folder)),
+            "photos": ("Sample photos with what both frameworks see", evaluate),
+        }
     there = sections(contents)
     return [maker for section, maker in makers.items() if not there[section]]
 
@@ -84,7 +86,7 @@ def _environment(record: Record) -> Environment:
 
 def _parts(contents: Contents) -> dict[str, Any]:
     record, found, details, measured = contents.record, contents.comparison, contents.details, contents.evaluation
-    pairs = details.pairs or ()
+    pairs, name = details.pairs or (), contents.folder.resolve().name
     return {
         "record": record,
         "conclusion": conclude(contents),
@@ -105,8 +107,8 @@ def _parts(contents: Contents) -> dict[str, Any]:
         "study_plots": contents.study and _both(partial(plot_study, contents.study)),
         "photos": [show(photo, record) for photo in details.photos or ()],
         "steps": preprocessing(_fed(record.preprocess, record.input)) if record.preprocess else (),
-        "commands": commands.reproduce(contents, contents.folder.resolve().name),
-        "missing": missing(contents),
+        "commands": commands.reproduce(contents, name),
+        "missing": missing(contents, name),
         "listed": LISTED,
     }
 

@@ -46,7 +46,7 @@ def write_report(folder: Path, out: Path | None) -> Report:
     target = path.resolve()  # through a link: the file behind it is replaced, the link stays
     _refuse(target)
     write_whole(target, page(contents))
-    return Report(path, sections(contents), dict(missing(contents)))
+    return Report(path, sections(contents), dict(missing(contents, str(folder))))
 
 
 def _refuse(target: Path) -> None:

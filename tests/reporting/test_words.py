@@ -12,9 +12,10 @@ from typer.main import get_command
 from porter.cli import app
 from porter.data.preprocess import Preprocess
 from porter.reporting.commands import convert, evaluate, reproduce
+from porter.reporting.page import missing
 from porter.reporting.records import Contents, read_contents
 from porter.reporting.words import conclude, preprocessing, warn
-from tests.reporting.ports import evaluation, full_port, parity, write_port
+from tests.reporting.ports import evaluation, full_port, parity, study, write_port
 
 SUMMARY = {"ok": True, "logits": parity(0.0)["logits"], "limit": 1e-10, "source_rounding": 0.0}
 SHIPPED = {"reference": "keras", "rel_l2": 0.23, "argmax_differ": 2, "images": 2, "dtypes": {"float64": SUMMARY}}
@@ -92,16 +93,58 @@ def test_the_commands_are_porters_own(tmp_path: Path) -> None:
     assert all(Path("my port") in parsed(line).values() for line in lines)
 
 
+def source(**changes: Any) -> dict[str, Any]:
+    return {"source": {"file": "my weights.h5", "format": "keras-h5", "sha256": "ab" * 32, **changes}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "weights"),
+    [(source(), "my weights.h5"), (source(published=True), None), (source(format="port"), "PORT")],
+    ids=["own", "published", "port"],
+)
+def test_the_commands_ask_for_weights_that_are_not_the_published_ones(
+    changes: dict[str, Any], weights: str | None, tmp_path: Path
+) -> None:
+    contents = contents_of(tmp_path / "port", study=study().record(), **changes)
+    lines = {shlex.split(line)[1]: line for line in reproduce(contents, "port")}
+    assert "--port port" in lines.pop("study") and lines.pop("report")
+    for line in lines.values():
+        assert parsed(line)["weights"] == (weights and Path(weights))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"output": "features", "classes": 0},
+        {"preprocess": None},
+        {"input": {"layout": "NCHW", "size": [160, 224], "native_size": [224, 224], "channels": 3}},
+    ],
+    ids=["features", "no protocol", "no square"],
+)
+def test_what_eval_refuses_is_not_suggested(changes: dict[str, Any], tmp_path: Path) -> None:
+    contents = contents_of(tmp_path / "port", **changes)
+    assert [shlex.split(line)[1] for line in reproduce(contents, "port")] == ["convert", "verify", "report"]
+    assert [what for what, _ in missing(contents, "port")] == ["The error of every node"]
+
+
 def test_the_line_that_converts_again_has_every_option(tmp_path: Path) -> None:
     contents = contents_of(
         tmp_path / "port",
-        **{"padding": "trained", "dtype": "float16", "background": True, "folded": {}, "mapped": ["fc=head/logits"]},
+        **{
+            "padding": "trained",
+            "dtype": "float16",
+            "background": True,
+            "folded": {},
+            "mapped": ["fc=head/logits"],
+            "chosen": {"transform_input": False},
+        },
         **{"variant": "; rm -rf ~", "input": {"layout": "NCHW", "size": [225, 201], "native_size": [224, 224], "channels": 3}},
     )
     found = parsed(convert(contents.record, "port"))
     wanted = {"variant": "; rm -rf ~", "source": "keras", "to": "torch", "padding": "trained", "input_size": "225x201"}
     assert {name: found[name] for name in wanted} == wanted
     assert found["dtype"] == "float16" and found["keep_background"] and found["fold_bn"] and not found["stock"]
+    assert list(found["options"]) == ["transform_input=false"]
     assert list(found["mapped"]) == ["fc=head/logits"] and str(found["weights"]) == "weights.h5"
 
 
