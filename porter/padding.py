@@ -353,9 +353,9 @@ def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
     if front.rule != "explicit":
         return f"{_NAMES[front.rule]} depends on the input size, so the pad layer computes it at run time"
     top, bottom, left, right = front.pads
-    takes_part = f"pads of {convention.fill:g} take part in the source's pool, the destination's own do not"
+    takes_part = f"the source's pool reads its pads as {convention.fill:g}, the destination's own pool ignores its pads"
     if convention.rounds != "floor":
-        return "rounding up, the last window may reach past the end: the pad layer adds the cells that it reads"
+        return "the source rounds up, so its last window may reach past the end: the pad layer adds the cells that it reads"
     if not (capabilities.symmetric or capabilities.explicit):
         if convention.rule == "same" and capabilities.same:
             return takes_part

@@ -420,7 +420,7 @@ def test_what_the_table_of_pads_says() -> None:
     assert why("conv", one, None, TORCH) == "1: the destination does the same"
     assert why("conv", one, None, KERAS) == "pad 1 with 0, then valid: the destination's own layers pad by SAME or not at all"
     assert why("conv", Convention(), None, TORCH) == "valid: no window reaches past the input"
-    zeros = "pads of 0 take part in the source's pool, the destination's own do not"
+    zeros = "the source's pool reads its pads as 0, the destination's own pool ignores its pads"
     assert why("max_pool", one, None, TORCH) == f"pad 1 with 0, then valid: {zeros}"
     alike = "the destination does the same; zero and -inf are alike here, because the input is never negative"
     assert why("max_pool", one, None, TORCH, nonnegative=True) == f"1, -inf: {alike}"
@@ -431,7 +431,7 @@ def test_what_the_table_of_pads_says() -> None:
     own = "the destination's own layers pad by SAME or not at all"
     assert why("avg_pool", one, None, KERAS) == f"pad 1 with 0, then valid, over the share of cells counted: {own}; {mask}"
     ceil = Convention(fill=LOWEST, rounding="ceil")
-    last = "rounding up, the last window may reach past the end: the pad layer adds the cells that it reads"
+    last = "the source rounds up, so its last window may reach past the end: the pad layer adds the cells that it reads"
     assert why("max_pool", ceil, None, KERAS) == f"pad ((0,1),(0,1)) with -inf, then valid: {last}"
 
 

@@ -35,7 +35,7 @@ class Concat(nn.Module):
 class GraphModule(nn.Module):
     """A plan's layers, as submodules at the paths of their nodes (`block3/expand/conv` is `block3.expand.conv`).
 
-    Takes N×C×H×W. Where the plan is right at one size alone, another raises UsageError; a trace of it raises there too.
+    Takes N×C×H×W. Where the plan is right at one size only, another raises UsageError; a trace of it raises there too.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -75,7 +75,7 @@ class GraphModule(nn.Module):
             return checked
         if (x.shape[2], x.shape[3]) != self.size:
             raise UsageError(
-                f"the pads of this model are right for an input of {rows}x{columns} alone, got {x.shape[2]}x{x.shape[3]}",
+                f"the pads of this model are right for an input of {rows}x{columns} only, got {x.shape[2]}x{x.shape[3]}",
                 next="convert with --input-size any, or with this size",
             )
         return x
@@ -99,7 +99,7 @@ def build_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: D
 
 
 def twin_of(model: GraphModule, plan: Plan) -> GraphModule:
-    """The module of a plan that differs from that of `model` in its pads alone: it has the same parameters, not copies of them."""
+    """The module of a plan that differs from that of `model` only in its pads: it has the same parameters, not copies of them."""
     with torch.device("meta"):
         twin = GraphModule(plan)
     twin.load_state_dict(model.state_dict(keep_vars=True), assign=True)

@@ -1,4 +1,4 @@
-"""The layers that torch.nn lacks. Generated model.py files carry copies: they use torch and the standard library alone.
+"""The layers that torch.nn lacks. Generated model.py files carry copies: they use torch and the standard library only.
 
 Sizes are computed so that a traced or exported program computes them again at run time: no `max`, and no division of a negative
 number, which such programs get wrong (`-(-n // s)` gives 28 for 29 at odd sizes in torch.onnx.export).
@@ -103,7 +103,7 @@ class Affine(nn.Module):
     ) -> None:
         super().__init__()
         for name, values in (("scale", scale), ("offset", offset)):
-            # "cpu", since no file fills them in where a model is made on "meta".
+            # "cpu", because no file fills them in where a model is made on "meta".
             tensor = torch.tensor(values, dtype=torch.float64, device="cpu")
             self.register_buffer(name, tensor, persistent=False)
 

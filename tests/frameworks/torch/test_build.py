@@ -73,7 +73,7 @@ def test_traced_exported_and_compiled_at_every_size(make):
 def test_a_fixed_size_is_refused_elsewhere_and_in_a_trace():
     model = built(small_mobilenet, (32, 32))
     assert model.size == (32, 32)
-    with pytest.raises(UsageError, match="32x32 alone, got 33x31"):
+    with pytest.raises(UsageError, match="32x32 only, got 33x31"):
         model(images((33, 31)))
     with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:
         traced = torch.jit.trace(model, images((32, 32)), check_trace=False)

@@ -81,9 +81,26 @@ def random_block(w: Writer, path: str, nested: bool, filters: int, flag: bool, r
         w.add(f"{path}/out", Add(), *alike[:3])
 
 
-@pytest.mark.parametrize("seed", range(60))
+def random_rows(seed: int) -> Graph:
+    """Stages of which the first unit, the last one, another one or none differs from the others."""
+    choose, w = random.Random(seed), Writer()
+    special, start, prefix = choose.choice([0, -1, 1, None]), choose.choice([0, 1, 2]), choose.choice(["unit", "unit", "unit0"])
+    for stage in range(1, choose.randint(3, 5)):
+        depth, width, other = choose.choice([1, 2, 2, 3, 6]), choose.choice([4, 8]), choose.choice([4, 8])
+        widths = [width] * depth
+        if special is not None and special < depth:
+            widths[special] = other
+        for unit, width in enumerate(widths, start):
+            path = f"stage{stage}/{prefix}{unit}" if depth > 1 or start else f"stage{stage}/whole"
+            w.scope(path, "unit", width=width)
+            w.conv(f"{path}/conv", width, choose.choice([1, 3]) if special is None else 3)
+            w.add(f"{path}/norm", BatchNorm(1e-3, 0.1))
+    return w.graph()
+
+
+@pytest.mark.parametrize("seed", range(80))
 def test_the_same_keys_and_the_same_bits(seed):
-    graph, draw = random_graph(seed), np.random.default_rng(seed)
+    graph, draw = random_graph(seed) if seed < 60 else random_rows(seed), np.random.default_rng(seed)
     tensors = {
         path: {
             role: draw.standard_normal(shape) / np.prod(shape[1:]) if role == "kernel" else draw.uniform(0.5, 1.5, shape)

@@ -1,22 +1,26 @@
-"""`model.py` of a port: the plan as a person would write it, with torch and the standard library alone. Imports no torch.
+"""`model.py` of a port: the plan as a person would write it. It needs torch, safetensors and the standard library only.
 
-It is made from the same steps as the built module. Uses of one block are unified into one class, whose arguments are what differs
-between them; every expression is checked against the values of every use before it is written.
+It is made from the same steps as the built module, without torch. Uses of one block are unified into one class, whose arguments are
+what differs between them; every expression is checked against the values of every use before it is written.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.resources import files
 from keyword import iskeyword
 
 from porter.frameworks.torch.source.arguments import Vector
-from porter.frameworks.torch.source.classes import OWN_LAYERS, Class, write_class
+from porter.frameworks.torch.source.classes import NORMS, OWN_LAYERS, Class, Known, recurring_norms, use_of, write_class
 from porter.frameworks.torch.source.loader import CHAIN_FUNCTION, fixed_size, loader
-from porter.frameworks.torch.source.runs import SHORTEST
-from porter.frameworks.torch.source.template import ClassUse, NoTemplate, signature, unify
+from porter.frameworks.torch.source.runs import SHORTEST, Run, whole_run
+from porter.frameworks.torch.source.stages import Stages, write_stages
+from porter.frameworks.torch.source.template import ClassUse, NoTemplate, Template, signature, unify
+from porter.frameworks.torch.source.text import call, flat
 from porter.frameworks.torch.source.tree import Body, make_tree
 from porter.frameworks.torch.steps import Value, make_steps
 from porter.graph import channels_of
@@ -32,11 +36,18 @@ _TAKEN = {
     "torch",
     "nn",
     "chain",
+    "load",
+    "load_file",
+    "pair",
+    "renamed",
     "index",
     "repeat",
     "repeats",
     "settings",
     "block",
+    "row",
+    "partial",
+    *NORMS,
     *OWN_LAYERS,
 }
 
@@ -54,13 +65,12 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     tree = make_tree(plan.graph, steps)
     channels = channels_of(plan.graph)
     pads = {step.path: channels[step.inputs[0]] for step in steps if step.path not in channels}
-    classes = _Classes(tree, {**channels, **pads})
-    model = classes.model(fixed_size(plan.size))
-    body = "\n\n\n".join(["\n".join(found.lines) for found in [*classes.by_name.values(), model]])
+    norms = recurring_norms(tree)
+    body = "\n\n\n".join("\n".join(lines) for lines in _Classes(tree, {**channels, **pads}, norms).written(fixed_size(plan.size)))
     own = _own_layers(body)
     size = "any size" if plan.size is None else f"{plan.size[0]}x{plan.size[1]}"
     parts = [
-        _head(plan.graph.channels, size, own + body),
+        _head(plan.graph.channels, size, norms, own + body),
         *([CHAIN_FUNCTION] if "chain(" in body else []),
         *([own] if own else []),
         body,
@@ -69,13 +79,15 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     return "\n\n\n".join(parts) + "\n"
 
 
-def _head(channels: int, size: str, body: str) -> str:
+def _head(channels: int, size: str, norms: Mapping[str, Mapping[str, str]], body: str) -> str:
     functional = "from torch.nn import functional as F\n" if "F." in body else ""
-    ordered = "from collections import OrderedDict\n" if "chain(" in body else ""
-    ordered += "from collections.abc import Callable, Sequence\n" if "Callable[" in body else ""
+    standard = "from collections import OrderedDict\n" if "chain(" in body else ""
+    standard += "from collections.abc import Callable, Sequence\n" if "Callable[" in body else ""
+    standard += "from functools import partial\n" if norms else ""
     return (
         f'"""Input: N x {channels} x H x W, {size}. Written by porter; `load()` reads the weights beside it."""\n\n'
-        f"import json\nimport math\n{ordered}from pathlib import Path\n\nimport torch\nfrom torch import nn\n{functional}"
+        f"{standard}from pathlib import Path\n\nimport torch\nfrom safetensors.torch import load_file\nfrom torch import nn\n"
+        f"{functional}\n" + "\n".join(f"{kind} = {flat(call('partial', f'nn.{kind}', **slots))}" for kind, slots in norms.items())
     ).rstrip()
 
 
@@ -95,14 +107,43 @@ class _Classes:
 
     tree: Body
     channels: Mapping[str, int]
+    norms: Mapping[str, Mapping[str, str]]
     by_name: dict[str, Class] = field(default_factory=dict)
     uses: dict[str, ClassUse] = field(default_factory=dict)
 
-    def model(self, entry: list[str]) -> Class:
+    @cached_property
+    def in_rows(self) -> set[str]:
+        """Paths of the uses that loops make: at the root, and in the root's chains."""
+        root = [part.content for part in self.tree.parts if isinstance(part.content, Body)]
+        chained = [part.content for body in root if body.block is None for part in body.parts if isinstance(part.content, Body)]
+        return {body.path for body in (*root, *chained)}
+
+    def written(self, entry: list[str]) -> list[tuple[str, ...]]:
+        """The lines of each class and function, those of `Model` last; `entry` is what its `forward` begins with."""
         for block in dict.fromkeys(body.block for body in self.tree.bodies() if body is not self.tree):
             if block is not None:
                 self._define(block, ())
-        return write_class("Model", unify({0: self.tree}, self.uses), {}, self.by_name, entry)
+        template = unify({0: self.tree}, self.uses)
+        stages = self._stages(template)
+        calls = {row: made for stage in stages for row, made in stage.calls.items()}
+        model = write_class("Model", template, {}, Known(self.by_name, self.norms, calls), entry)
+        return [*(found.lines for found in self.by_name.values()), *(stage.lines for stage in stages), model.lines]
+
+    def _stages(self, template: Template) -> list[Stages]:
+        """Functions for the rows that have parts of the same class and numbered names: `stage` for `stage1` to `stage4`."""
+        alike: dict[tuple[str, str, str, int], dict[str, Run]] = {}
+        for part in template.parts:
+            run = whole_run(part.alternatives[0].parts, self.by_name)
+            if run is not None:
+                name = re.sub(r"\d+$", "", part.name)
+                alike.setdefault((name, run.kind, run.pattern, run.start), {})[part.name] = run
+        taken = frozenset(_TAKEN)
+        found = [
+            write_stages(name, runs, taken, lambda kind, texts: use_of(self.by_name[kind], texts))
+            for (name, *_), runs in alike.items()
+            if len(runs) > 1 and name.isidentifier() and name not in _TAKEN and not iskeyword(name)
+        ]
+        return [stages for stages in found if stages is not None]
 
     def _define(self, block: str, outer: tuple[str, ...]) -> None:
         uses = [body for body in self.tree.bodies() if body.block == block and body is not self.tree]
@@ -133,8 +174,8 @@ class _Classes:
         ]
         given: dict[str, Vector] = {name: {i: _value((use.arguments or {})[name]) for i, use in bodies.items()} for name in names}
         given["channels"] = {i: self.channels[use.source] for i, use in bodies.items()}
-        in_a_row = len(uses) >= SHORTEST and all("/" not in use.path for use in uses)
-        found = write_class(self._name(block), template, given, self.by_name, defaults=not in_a_row)
+        in_a_row = len(uses) >= SHORTEST and all(use.path in self.in_rows for use in uses)
+        found = write_class(self._name(block), template, given, Known(self.by_name, self.norms), defaults=not in_a_row)
         self.by_name[found.name] = found
         for number, use in bodies.items():
             self.uses[use.path] = ClassUse(found.name, {p.name: p.values[number] for p in found.parameters})

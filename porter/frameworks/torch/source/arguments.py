@@ -107,11 +107,6 @@ class Arguments:
         for name in numbers:
             for factor in (2, 3, 4, 6, 8):
                 yield f"{factor} * {name}", (name,), {use: factor * value for use, value in _numbers(known[name])}
-        for name in numbers:
-            for factor in (2, 4, 8):
-                whole = all(value % factor == 0 for _, value in _numbers(known[name]))
-                if whole:
-                    yield f"{name} // {factor}", (name,), {use: value // factor for use, value in _numbers(known[name])}
         for text, pair in products:
             yield text, pair, _product(known, pair)
 
@@ -160,8 +155,8 @@ class Arguments:
             name += "_"
         uses = len(next(iter(self.given.values()), vector))
         usual = Counter(vector.values()).most_common(1)[0][0]
-        self.given.pop(name, None)
-        self.derived[name] = {use: vector.get(use, usual) for use in range(uses)}
+        known = self.given if name in self.given else self.derived
+        known[name] = {use: vector.get(use, usual) for use in range(uses)}
         self._used.add(name)
         return name
 

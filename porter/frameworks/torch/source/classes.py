@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from porter.frameworks.torch.source.arguments import Arguments, Vector
 from porter.frameworks.torch.source.forward import Forward
-from porter.frameworks.torch.source.runs import Run, find_runs
+from porter.frameworks.torch.source.runs import SHORTEST, Run, find_runs, whole_run
 from porter.frameworks.torch.source.template import CHAIN, Alternative, Edge, Template, TemplatePart
 from porter.frameworks.torch.source.text import INDENT, Call, Choice, Expression, Item, call, comment, lines, literal
-from porter.frameworks.torch.steps import FUNCTIONS, GLOBAL_POOLS, Value
+from porter.frameworks.torch.source.tree import Body
+from porter.frameworks.torch.steps import FUNCTIONS, GLOBAL_POOLS, Layer, Value
 
 _POSITIONAL: Mapping[str, tuple[str, ...]] = {
     "BatchNorm1d": ("num_features",),
@@ -27,6 +28,7 @@ _POSITIONAL: Mapping[str, tuple[str, ...]] = {
     "ZeroPad2d": ("padding",),
 }
 _WINDOW: Mapping[str, Value] = {"padding": 0, "dilation": 1, "ceil_mode": False, "count_include_pad": True}
+NORMS = ("BatchNorm1d", "BatchNorm2d")
 _NORM: Mapping[str, Value] = {"eps": 1e-5, "momentum": 0.1, "affine": True}
 # Torch's own defaults (and layers.py's), which a call leaves out.
 _DEFAULTS: Mapping[str, Mapping[str, Value]] = {
@@ -66,23 +68,37 @@ class Class:
 Classes = Mapping[str, Class]
 
 
+@dataclass(frozen=True)
+class Known:
+    """What the text above a class defines.
+
+    Attributes:
+        classes: those of nested blocks, by name.
+        norms: kinds of batch norms that have a name of their own, with the texts of the arguments that it stands for.
+        stages: calls that build the rows of a module that is used once, by the row's name.
+    """
+
+    classes: Classes
+    norms: Mapping[str, Mapping[str, str]]
+    stages: Mapping[str, Call] = field(default_factory=dict)
+
+
 def write_class(
-    name: str, template: Template, given: Mapping[str, Vector], classes: Classes, entry: Sequence[str] = (), defaults: bool = True
+    name: str, template: Template, given: Mapping[str, Vector], known: Known, entry: Sequence[str] = (), defaults: bool = True
 ) -> Class:
     """The class of a template.
 
     Args:
         given: the recipe's arguments, and `channels`, in each use.
-        classes: those of nested blocks, by name.
         entry: lines that `forward` begins with.
         defaults: whether arguments that are the same in most uses get a default.
     """
-    writer = _Writer(template, given, classes, {})
+    writer = _Writer(template, given, known, {})
     product = writer.arguments.shared_product()
     if product is not None:
         taken = {*given, *writer.arguments.derived}
         local = next(name for name in ("width", "hidden", "hidden_") if name not in taken)
-        writer = _Writer(template, given, classes, {product: local})
+        writer = _Writer(template, given, known, {product: local})
         writer.body.insert(0, f"{INDENT * 2}{local} = {product}")
     parameters = _parameters(writer.arguments.used(), defaults)
     signature = ["self", *(p.name if p.default is None else f"{p.name}={p.default}" for p in parameters)]
@@ -116,7 +132,7 @@ def _parameters(used: Mapping[str, Vector], defaults: bool) -> tuple[Parameter, 
     found = []
     for name, values in used.items():
         value, count = Counter(values.values()).most_common(1)[0]
-        usual = defaults and value in (0, 1) and 2 * count > len(values)
+        usual = defaults and value in (0, 1) and 3 * count > len(values)
         found.append(Parameter(name, values, literal(value) if usual else None))
     return tuple(sorted(found, key=lambda parameter: parameter.default is not None))
 
@@ -124,14 +140,14 @@ def _parameters(used: Mapping[str, Vector], defaults: bool) -> tuple[Parameter, 
 class _Writer:
     """Writes a constructor's body; what it needs to be told becomes an argument as it goes."""
 
-    def __init__(self, template: Template, given: Mapping[str, Vector], classes: Classes, products: Mapping[str, str]) -> None:
-        self.template, self.classes = template, classes
+    def __init__(self, template: Template, given: Mapping[str, Vector], known: Known, products: Mapping[str, str]) -> None:
+        self.template, self.known = template, known
         self.arguments = Arguments(given, products)
         self.flags: dict[tuple[str | None, int | None], str] = {}
         self.runs: list[Run] = []
         self.body: list[str] = []
-        alone = template.uses == 1
-        root_runs = find_runs(template.parts, classes) if alone else []
+        single = template.uses == 1
+        root_runs = find_runs(template.parts, known.classes) if single else []
         self.runs = list(root_runs)
         inside = {name: run for run in root_runs for name in run.names}
         containers: set[str] = set()
@@ -139,9 +155,9 @@ class _Writer:
             self._containers(part.name, containers)
             run = inside.get(part.name)
             if run is None:
-                self._part(part, alone)
+                self._part(part, single)
             elif run.names[0] == part.name:
-                self.body += run.lines("self", self._call)
+                self.body += run.lines("self", self._use)
             for number, edge in enumerate(part.inputs):
                 self._flag(edge, part.name, number)
         self._flag(template.output, None, 0)
@@ -168,7 +184,7 @@ class _Writer:
         self.flags[key] = flag
         self.body.append(f"{INDENT * 2}self.{flag} = {self.arguments.condition(here, flag)}")
 
-    def _part(self, part: TemplatePart, alone: bool) -> None:
+    def _part(self, part: TemplatePart, single: bool) -> None:
         everywhere = len(part.at) == self.template.uses
         functions = [alternative for alternative in part.alternatives if alternative.kind in FUNCTIONS]
         if functions:
@@ -176,12 +192,14 @@ class _Writer:
                 flag = "residual" if functions[0].kind == "add" else f"with_{part.name.replace('.', '_')}"
                 self._set_flag((part.name, None), flag, {use: use in part.at for use in range(self.template.uses)})
             return
-        if alone and part.alternatives[0].kind == CHAIN:
-            chained = part.alternatives[0].parts
-            runs = find_runs(chained, self.classes)
-            if runs and runs[0].names == tuple(member.name for member in chained):
+        if part.name in self.known.stages:
+            self.body += lines(f"self.{part.name} = ", self.known.stages[part.name], depth=2)
+            return
+        if single and part.alternatives[0].kind == CHAIN:
+            run = whole_run(part.alternatives[0].parts, self.known.classes)
+            if run is not None and len(run.names) >= SHORTEST:
                 self.body.append(f"{INDENT * 2}self.{part.name} = nn.Sequential()")
-                self.body += runs[0].lines(f"self.{part.name}", self._call)
+                self.body += run.lines(f"self.{part.name}", self._use)
                 return
         rest = set(range(self.template.uses))
         word = "if"
@@ -229,17 +247,57 @@ class _Writer:
             value = Choice(yes, condition, value)
         return Item(value, part.name, why)
 
+    def _use(self, kind: str, texts: Mapping[str, Expression]) -> Call:
+        return use_of(self.known.classes[kind], texts)
+
     def _call(self, kind: str, texts: Mapping[str, Expression]) -> Call:
         if kind in GLOBAL_POOLS:
             return call("nn.Sequential", f"nn.{GLOBAL_POOLS[kind]}(1)", "nn.Flatten()")
-        if kind in self.classes:
-            parameters = self.classes[kind].parameters
-            positional = [texts[p.name] for p in parameters if p.default is None]
-            return call(kind, *positional, **{p.name: texts[p.name] for p in parameters if p.default not in (None, texts[p.name])})
+        if kind in self.known.classes:
+            return self._use(kind, texts)
         defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
         first = _POSITIONAL.get(kind, ())
         if texts.get("stride") == "stride" and first[-1:] == ("kernel_size",):
             first = (*first, "stride")
+        own = self.known.norms.get(kind, {})
+        if own and all(texts[slot] == text for slot, text in own.items()):
+            defaults, head = {**defaults, **own}, kind
+        else:
+            head = kind if kind in OWN_LAYERS else f"nn.{kind}"
         named = {slot: text for slot, text in texts.items() if slot not in first and defaults.get(slot) != text}
-        head = kind if kind in OWN_LAYERS else f"nn.{kind}"
         return call(head, *(texts[slot] for slot in first), **named)
+
+
+def use_of(found: Class, texts: Mapping[str, Expression]) -> Call:
+    """The call that makes a module of a generated class, from the text of each argument."""
+    positional = [texts[p.name] for p in found.parameters if p.default is None]
+    named = {p.name: texts[p.name] for p in found.parameters if p.default not in (None, texts[p.name])}
+    return call(found.name, *positional, **named)
+
+
+def recurring_norms(tree: Body) -> dict[str, dict[str, str]]:
+    """Kinds of batch norms with an epsilon and a momentum that the text would state in several places, with these arguments."""
+    places = {(layer.kind, _norm_arguments(layer)): set[tuple[str | None, ...]]() for layer, _ in _norms(tree, ())}
+    for layer, place in _norms(tree, ()):
+        places[layer.kind, _norm_arguments(layer)].add(place)
+    found: dict[str, dict[str, str]] = {}
+    for (kind, arguments), where in sorted(places.items(), key=lambda item: len(item[1])):
+        stated = {slot: text for slot, text in arguments if literal(_NORM[slot]) != text}
+        if len(where) > 1 and stated:
+            found[kind] = stated
+    return found
+
+
+def _norms(body: Body, place: tuple[str | None, ...]) -> Iterator[tuple[Layer, tuple[str | None, ...]]]:
+    """The batch norms in a module, each with the block and the name under which the text makes it."""
+    for part in body.parts:
+        if isinstance(part.content, Layer):
+            if part.content.kind in NORMS:
+                yield part.content, (*place, part.name)
+        else:
+            block = part.content.block
+            yield from _norms(part.content, (*place, part.name) if block is None else (block,))
+
+
+def _norm_arguments(layer: Layer) -> tuple[tuple[str, str], ...]:
+    return tuple((slot, str(literal(layer.arguments[slot]))) for slot in ("eps", "momentum"))

@@ -71,8 +71,10 @@ class Forward:
                     pending = variable, nested, pending[2] + 1
                     variables[part.name] = variable
                     continue
-            self._write(pending)
-            pending = variable, self._expression(part, variables), 1
+            summed = self._summed(part, variables, pending, live)
+            if summed is None:
+                self._write(pending)
+            pending = variable, summed or self._expression(part, variables), 1
             variables[part.name] = variable
         self._finish(pending, variables)
         return self.written
@@ -109,6 +111,19 @@ class Forward:
             joined = Call("torch.cat", (Item(Call("", tuple(map(Item, inputs)), "[]")), Item("1")))
         flag = self.flags.get((part.name, None))
         return joined if flag is None else Choice(joined, f"self.{flag}", inputs[part.through or 0])
+
+    def _summed(
+        self, part: TemplatePart, variables: Mapping[str, str], pending: tuple[str, Expression, int] | None, live: set[str]
+    ) -> Expression | None:
+        """A sum with the call that is not written yet as one of its terms, where nothing else reads that."""
+        sources = [edge.source for edge in part.inputs if edge.other is None]
+        mine = [source for source in sources if pending is not None and variables[source] == pending[0]]
+        plain = _function(part) == "add" and (part.name, None) not in self.flags and len(sources) == len(part.inputs)
+        if pending is None or not plain or len(mine) != 1 or pending[0] in live or not isinstance(pending[1], Call):
+            return None
+        term = flat(pending[1])
+        found = self._expression(part, {**variables, mine[0]: term or ""})
+        return found if term is not None and len(f"        return {flat(found)}") <= WIDTH else None
 
     def _edge(self, edge: Edge, key: tuple[str | None, int], variables: Mapping[str, str]) -> Expression:
         if edge.other is None:

@@ -49,7 +49,7 @@ class Run:
     @property
     def pattern(self) -> str:
         """The parts' names as the inside of an f-string."""
-        return re.sub(r"\d+$", "", self.names[0]) + "{index}"
+        return _counter(self.names[0])[0] + "{index}"
 
     @property
     def numbers(self) -> str:
@@ -63,7 +63,7 @@ class Run:
         exceptions = {name: text for name in varying if (text := self._exception(name)) is not None}
         if len(exceptions) == len(varying):
             use = call(self.kind, texts | exceptions)
-            return [f"{INDENT * 2}for index in {self.numbers}:", *_added(target, self.pattern, use, [], 3)]
+            return [f"{INDENT * 2}for index in {self.numbers}:", *added(target, self.pattern, use, [], 3)]
         step = self._next_channels(varying)
         if step is not None:
             varying.remove("channels")
@@ -71,7 +71,7 @@ class Run:
         before = [] if step is None else [f"{margin}channels = {first}"]
         after = [] if step is None else [f"channels = {step}"]
         if not varying:
-            body = _added(target, self.pattern, call(self.kind, texts), after, 3)
+            body = added(target, self.pattern, call(self.kind, texts), after, 3)
             return [*before, f"{margin}for index in {self.numbers}:", *body]
         table, special = self._table(varying, step or "")
         if all(repeats == 1 for _, repeats in table):
@@ -81,20 +81,20 @@ class Run:
                 *before,
                 *lines("settings = ", Call("", tuple(map(Item, rows)), "[]"), depth=2),
                 f"{margin}for index, {names} in enumerate(settings{f', start={self.start}' if self.start else ''}):",
-                *_added(target, self.pattern, call(self.kind, texts), after, 3),
+                *added(target, self.pattern, call(self.kind, texts), after, 3),
             ]
         if special is not None:
             name, usual = special
             texts[name] = f"{name} if repeat == 0 else {literal(usual)}"
         rows = [_row((*row, repeats)) for row, repeats in table]
-        note = f"{margin}# {', '.join([*varying, 'repeats'])}" + (f"; {special[0]} of the first alone" if special else "")
+        note = f"{margin}# {', '.join([*varying, 'repeats'])}" + (f"; only the first has the {special[0]}" if special else "")
         return [
             f"{margin}index = {self.start}" if step is None else f"{margin}channels, index = {first}, {self.start}",
             note,
             *lines("settings = ", Call("", tuple(map(Item, rows)), "[]"), depth=2),
             f"{margin}for {', '.join([*varying, 'repeats'])} in settings:",
             f"{margin}{INDENT}for {'repeat' if special else '_'} in range(repeats):",
-            *_added(
+            *added(
                 target,
                 self.pattern,
                 call(self.kind, texts),
@@ -118,7 +118,7 @@ class Run:
         return None
 
     def _exception(self, name: str) -> str | None:
-        """An argument that is another in the first use alone, or in the last."""
+        """An argument that is another in the first use only, or in the last only."""
         values = [use[name] for use in self.arguments]
         for place, others in ((0, values[1:]), (-1, values[:-1])):
             if len(set(others)) == 1:
@@ -142,16 +142,22 @@ class Run:
         return found
 
 
-def find_runs(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> list[Run]:
+def find_runs(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters], shortest: int = SHORTEST) -> list[Run]:
     """The runs among the parts of a module that is used once."""
     found: list[Run] = []
     for row in _rows(parts, classes):
-        if len(row) >= SHORTEST:
+        if len(row) >= shortest:
             kind = row[0].alternatives[0].kind
             arguments = tuple({name: vector[0] for name, vector in part.alternatives[0].arguments.items()} for part in row)
             own = tuple(parameter.name for parameter in classes[kind].parameters)
             found.append(Run(kind, tuple(part.name for part in row), _counter(row[0].name)[1], arguments, own))
     return found
+
+
+def whole_run(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> Run | None:
+    """The run that a chain of `parts` is from its first to its last."""
+    runs = find_runs(parts, classes, shortest=1)
+    return runs[0] if runs and len(runs[0].names) == len(parts) else None
 
 
 def _rows(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> Iterator[list[TemplatePart]]:
@@ -162,7 +168,8 @@ def _rows(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) 
         if row and (not _follows(row[-1], part) or reads[row[-1].name] > 1):
             yield row
             row = []
-        row = [*row, part] if part.alternatives[0].kind in classes and "." not in part.name else []
+        numbered = "." not in part.name and _counter(part.name)[1] >= 0
+        row = [*row, part] if numbered and part.alternatives[0].kind in classes else []
     if row:
         yield row
 
@@ -188,7 +195,8 @@ def _rows_by_first(values: Sequence[tuple[Value, ...]], place: int, usual: Value
             start = end
 
 
-def _added(target: str, pattern: str, use: Call, after: Sequence[str], depth: int) -> list[str]:
+def added(target: str, pattern: str, use: Call, after: Sequence[str], depth: int) -> list[str]:
+    """The lines that add the part called `pattern` to `target`, and those `after` them."""
     added = lines(f"{target}.add_module", Call("", (Item(f'f"{pattern}"'), Item(use))), depth=depth)
     if len(added) > 1:
         added = [

@@ -95,7 +95,7 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses) -> Template:
 
 
 def signature(body: Body, classes: ClassUses) -> tuple[object, ...]:
-    """Equal for bodies that differ in arguments alone."""
+    """Equal for bodies that differ only in arguments."""
     return (
         body.output,
         *(

@@ -91,6 +91,7 @@ class _Placed:
 class _Nesting:
     def __init__(self, graph: Graph, steps: Sequence[Step]) -> None:
         self.scopes: dict[str, Scope] = {scope.path: scope for scope in graph.scopes}
+        self.single = _in_one_place(self.scopes)
         self.places = {step.path: place for place, step in enumerate(steps)}
         self.readers: dict[str, set[str]] = {graph.output: {""}}
         for step in steps:
@@ -127,13 +128,33 @@ class _Nesting:
         if len(sources) != 1 or len(outputs) != 1:
             return None
         source, output = *sources, *outputs
-        body = self.body(f"{path}/", steps, source, output)
-        if path in self.scopes and not _is_row(body):
-            scope = self.scopes[path]
+        body, place = self.body(f"{path}/", steps, source, output), min(self.places[inner] for inner in within)
+        scope, chain = self.scopes.get(path), _is_chain(body)
+        if scope is not None and not _is_row(body) and not (chain and scope.block in self.single):
             body = replace(body, block=scope.block, arguments=scope.arguments)
-        elif not _is_chain(body):
+        elif not chain:
             return None
-        return _Placed("", body, (source,), output, min(self.places[inner] for inner in within))
+        elif len(body.parts) == 1 and _has_no_tensors(body.parts[0].content):
+            part = body.parts[0]
+            return _Placed("", part.content, (source,), output, place, part.why)
+        return _Placed("", body, (source,), output, place)
+
+
+def _in_one_place(scopes: Mapping[str, Scope]) -> set[str]:
+    """Blocks that are used under one name in one other block only. Where such a block is a chain, it needs no class of its own."""
+    places: dict[str, set[tuple[str | None, str]]] = {}
+    for scope in scopes.values():
+        around = scope.path.rpartition("/")[0]
+        while around and around not in scopes:
+            around = around.rpartition("/")[0]
+        outer = scopes[around].block if around else None
+        places.setdefault(scope.block, set()).add((outer, scope.path.removeprefix(f"{around}/")))
+    return {block for block, found in places.items() if len(found) == 1 and all(outer is not None for outer, _ in found)}
+
+
+def _has_no_tensors(content: Layer | Body) -> bool:
+    """Whether the names in a state_dict are the same with and without a module around it."""
+    return isinstance(content, Layer) and content.kind not in ("BatchNorm1d", "BatchNorm2d", "Conv2d", "Linear")
 
 
 def _is_chain(body: Body) -> bool:
