@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,10 @@ SMALL = ("mobilenet_v1_0.25", "mobilenet_v2_0.35")
 _SPELLINGS = {"kernel": "weights", "depthwise_kernel": "depthwise_weights", "bias": "biases"}
 
 
-@cache
-def slim_checkpoint(variant: str, classes: int = 1001) -> Checkpoint:
+@lru_cache(maxsize=2)
+def slim_checkpoint(variant: str, classes: int = 1001, recipes: Path | None = None) -> Checkpoint:
     """The stand-in weights of zoo slim under the names of slim's variables."""
-    keras = source_checkpoint(variant, "slim", classes)
+    keras = source_checkpoint(variant, "slim", classes, recipes)
     tensors: dict[str, Array] = {}
     for name, array in keras.tensors.items():
         layer, _, role = name.rpartition("/")
@@ -61,7 +61,7 @@ class SlimFile:
     retrained: int = 0
 
 
-def write_slim(path: Path, file: SlimFile) -> Path:
+def write_slim(path: Path, file: SlimFile, recipes: Path | None = None) -> Path:
     """Writes `file` under `path`, without a suffix, and returns the file, prefix or folder that a user would name."""
     tensorflow = import_tensorflow()
     v1 = tensorflow.compat.v1
@@ -74,7 +74,7 @@ def write_slim(path: Path, file: SlimFile) -> Path:
         variables = {variable.op.name.removeprefix(f"{file.scope}/"): variable for variable in v1.global_variables()}
         shadows = _averages_and_slots(v1, variables, file)
         values = {variable: np.full(variable.shape, 0.5, variable.dtype.as_numpy_dtype) for variable in v1.global_variables()}
-        for name, array in slim_checkpoint(file.variant, file.classes).tensors.items():
+        for name, array in slim_checkpoint(file.variant, file.classes, recipes).tensors.items():
             values[variables[name]] = _worse(array) if name in shadows else array
             if name in shadows:
                 values[shadows[name]] = array

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -28,16 +28,16 @@ def sign(folder: Path) -> None:
     write_record(folder, record.model_copy(update={"model": {name: digest(folder / name) for name in record.model}}))
 
 
-@cache
-def standin_graph(variant: str, zoo: str, classes: int = 1000) -> Graph:
-    recipe = find_recipe(variant)
+@lru_cache(maxsize=4)
+def standin_graph(variant: str, zoo: str, classes: int = 1000, recipes: Path | None = None) -> Graph:
+    recipe = find_recipe(variant, recipes)
     return expand(recipe, variant, recipe.zoo(zoo, variant), {"classes": classes})
 
 
-@cache
-def standin_tensors(variant: str, zoo: str, classes: int = 1000) -> Mapping[str, Mapping[str, Array]]:
+@lru_cache(maxsize=4)  # each is as large as its file
+def standin_tensors(variant: str, zoo: str, classes: int = 1000, recipes: Path | None = None) -> Mapping[str, Mapping[str, Array]]:
     """Calibrated random weights: logits depend on the image, so that a wrong pad shows (DESIGN: what "exact" means)."""
-    graph = standin_graph(variant, zoo, classes)
+    graph = standin_graph(variant, zoo, classes, recipes)
     return calibrated_tensors(graph, CALIBRATION_SIZE, seed=len(variant), lowered=_pooled_unclipped(graph))
 
 
@@ -48,14 +48,14 @@ def _pooled_unclipped(graph: Graph) -> list[str]:
     return [node.path for node in read if isinstance(node.op, Conv)]
 
 
-def source_checkpoint(variant: str, zoo_name: str, classes: int = 1000) -> Checkpoint:
+def source_checkpoint(variant: str, zoo_name: str, classes: int = 1000, recipes: Path | None = None) -> Checkpoint:
     """The stand-in weights under the zoo's own names and in its framework's axis order."""
-    recipe = find_recipe(variant)
+    recipe = find_recipe(variant, recipes)
     zoo = recipe.zoo(zoo_name, variant)
-    framework, graph = get_framework(zoo.framework), standin_graph(variant, zoo_name, classes)
+    framework, graph = get_framework(zoo.framework), standin_graph(variant, zoo_name, classes, recipes)
     layers = layer_names(recipe, variant, zoo, graph)
     tensors: dict[str, Array] = {}
-    for path, roles in standin_tensors(variant, zoo_name, classes).items():
+    for path, roles in standin_tensors(variant, zoo_name, classes, recipes).items():
         node = graph.by_path[path]
         names = framework.tensor_names(graph, node, layers[path].name)
         for role, array in roles.items():

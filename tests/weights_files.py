@@ -18,26 +18,27 @@ from tests.support import source_checkpoint, standin_graph, standin_tensors
 from tests.tensornets_files import write_tensornets
 
 
-def published_like(folder: Path, variant: str, zoo_name: str) -> Path:
+def published_like(folder: Path, variant: str, zoo_name: str, recipes: Path | None = None) -> Path:
     """Weights of any zoo in the format in which it publishes them."""
-    recipe = find_recipe(variant)
+    recipe = find_recipe(variant, recipes)
     zoo = recipe.zoo(zoo_name, variant)
     if zoo.reference == "tf_slim":
-        return write_slim(folder / variant, SlimFile(variant, classes=int(zoo.options.get("classes", 1000))))
+        return write_slim(folder / variant, SlimFile(variant, classes=int(zoo.options.get("classes", 1000))), recipes)
     if zoo.reference == "tensornets":
-        return write_tensornets(folder / f"{variant}.npz", variant)
+        return write_tensornets(folder / f"{variant}.npz", variant, recipes)
     if zoo.framework == "torch":
-        return write_weights(folder / f"{variant}.pth", variant, zoo_name)
+        return write_weights(folder / f"{variant}.pth", variant, zoo_name, recipes=recipes)
     if zoo.reference == "keras":
-        return write_weights(folder / f"{variant}.h5", variant, zoo_name)
-    graph = standin_graph(variant, zoo_name)
+        return write_weights(folder / f"{variant}.h5", variant, zoo_name, recipes=recipes)
+    graph = standin_graph(variant, zoo_name, recipes=recipes)
     layers = layer_names(recipe, variant, zoo, graph)
-    return write_h5(folder / f"{variant}.h5", keras_arrays(graph, layers, standin_tensors(variant, zoo_name)))
+    return write_h5(folder / f"{variant}.h5", keras_arrays(graph, layers, standin_tensors(variant, zoo_name, recipes=recipes)))
 
 
-def write_weights(path: Path, variant: str, zoo_name: str, classes: int = 1000) -> Path:
+def write_weights(path: Path, variant: str, zoo_name: str, classes: int = 1000, recipes: Path | None = None) -> Path:
     """Weights of a zoo that keras.applications, torchvision or timm implement, in the format that `path` ends in."""
-    zoo, checkpoint = find_recipe(variant).zoo(zoo_name, variant), source_checkpoint(variant, zoo_name, classes)
+    zoo = find_recipe(variant, recipes).zoo(zoo_name, variant)
+    checkpoint = source_checkpoint(variant, zoo_name, classes, recipes)
     model = get_framework(zoo.framework).build_reference(str(zoo.reference), variant, classes, (224, 224), checkpoint, "float32")
     if zoo.framework == "torch":
         import torch

@@ -1,10 +1,9 @@
-"""Inception v3 against keras.applications, slim, torchvision and timm, on calibrated random weights."""
+"""Inception v3: its auxiliary head, and its files told apart."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,53 +15,11 @@ from porter.fitting.by_names import fit_by_names
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.torch.reference import import_models
 from porter.recipe import find_recipe
-from tests.conftest import SlimMaker, WeightsMaker
-from tests.parity import check_parity, check_small
-from tests.slim_files import SlimFile, slim_checkpoint
+from tests.conftest import WeightsMaker
+from tests.slim_files import slim_checkpoint
 from tests.support import source_checkpoint
 
 RECIPE = find_recipe("inception_v3")
-SMALL = (139, 128)
-FUNCTIONAL = ("pool", "branch3x3_2", "branch3x3dbl_3", "transform_input")
-"""Ends of the paths of what torchvision and timm compute in no module of its own."""
-SIZES = ("299", "any")
-
-
-def file_of(zoo: str, weights_file: WeightsMaker, slim_file: SlimMaker) -> Path:
-    if zoo == "slim":
-        return slim_file(SlimFile("inception_v3", format="v1"))
-    return weights_file("inception_v3", zoo, ".h5" if zoo == "keras" else ".pth")
-
-
-QUICK = [("keras", "torch"), ("slim", "torch"), ("torchvision", "tf"), ("timm", "torch")]
-
-
-@pytest.mark.parametrize(("zoo", "framework"), QUICK)
-def test_port_computes_the_references_function(
-    zoo: str, framework: str, weights_file: WeightsMaker, slim_file: SlimMaker, tmp_path: Path
-) -> None:
-    found = check_small("inception_v3", zoo, framework, file_of(zoo, weights_file, slim_file), tmp_path, SMALL)
-    if zoo == "keras":
-        assert not found.uncompared
-    elif zoo == "slim":
-        assert all(path.endswith("/relu") for path in found.uncompared)
-    else:
-        assert all(path.endswith(FUNCTIONAL) for path in found.uncompared)
-
-
-def test_torchvisions_at_its_native_size(weights_file: WeightsMaker, tmp_path: Path) -> None:
-    found = check_parity("inception_v3", "torchvision", "torch", weights_file("inception_v3", "torchvision", ".pth"), tmp_path)
-    assert (299, 299) in found.sizes
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("framework", ["torch", "tf"])
-@pytest.mark.parametrize("zoo", list(RECIPE.zoos))
-def test_port_computes_the_references_function_everywhere(
-    zoo: str, framework: str, size: str, weights_file: WeightsMaker, slim_file: SlimMaker, tmp_path: Path
-) -> None:
-    check_parity("inception_v3", zoo, framework, file_of(zoo, weights_file, slim_file), tmp_path, size)
 
 
 @cache

@@ -1,6 +1,5 @@
-"""ResNet v1, wide ResNets and ResNeXt against implementations that porter did not write, on calibrated random weights."""
+"""Files of ResNets that older releases of Keras wrote, against the code that those had."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,75 +11,13 @@ import porter
 from porter.dtypes import Array
 from porter.errors import MappingError
 from porter.frameworks import get_framework
-from porter.frameworks.tf.keras_applications import NETWORKS
 from porter.frameworks.tf.runtime import import_keras
-from porter.graph import Graph
 from porter.plan import make_plan
 from porter.recipe import expand, find_recipe, layer_names
-from tests.conftest import SlimMaker, WeightsMaker
-from tests.slim_files import SlimFile
+from tests.shallow import DEPTHS, shallow_recipes
 from tests.standin import calibrated_tensors, smooth_images
 from tests.support import standin_tensors
-from tests.weights_files import keras_arrays, published_like, write_h5
-
-SIZES = ("224", "97x65", "any")
-RESNETS = list(find_recipe("resnet18").variants)
-DEEP = [variant for variant in RESNETS if variant not in ("resnet18", "resnet34")]
-RESNEXTS = ["resnext50_32x4d", "resnext101_32x8d", "resnext101_64x4d"]
-WIDE = list(find_recipe("wide_resnet50_2").variants)
-ALL = [
-    *((variant, "keras") for variant in DEEP),
-    *((variant, "slim") for variant in DEEP),
-    *((variant, "timm") for variant in RESNETS),
-    *((variant, "torchvision") for variant in RESNETS + RESNEXTS + WIDE),
-]
-CASES = [(*case, framework, size) for case in ALL for framework in ("torch", "tf") for size in SIZES]
-# In CI each zoo's smallest net at its own size one way, and at an odd size the other way.
-QUICK = [
-    ("resnet50", "keras", "torch", "224"),
-    ("resnet50", "keras", "tf", "97x65"),
-    ("resnet50", "slim", "tf", "224"),
-    ("resnet50", "slim", "torch", "97x65"),
-    ("resnet18", "torchvision", "tf", "224"),
-    ("resnet18", "torchvision", "torch", "97x65"),
-    ("resnet18", "timm", "torch", "97x65"),
-    ("resnext50_32x4d", "torchvision", "torch", "224"),
-    ("resnext50_32x4d", "torchvision", "tf", "97x65"),
-    ("wide_resnet50_2", "torchvision", "tf", "97x65"),
-]
-
-
-def check_port(case: tuple[str, str, str, str], weights_file: WeightsMaker, slim_file: SlimMaker, tmp_path: Path) -> None:
-    variant, zoo, framework, size = case
-    if zoo == "slim":
-        weights = slim_file(SlimFile(variant, classes=1000))
-    else:
-        weights = weights_file(variant, zoo, ".h5" if zoo == "keras" else ".pth")
-    made = porter.convert(variant, zoo, framework, weights=weights, out=tmp_path / "port", input_size=size, check=True)
-    assert made.verdict is not None
-    single, double = made.verdict.parities
-    assert double.reference == ("tf_slim" if zoo == "slim" else zoo)
-    assert all(node.rel_l2 <= 1e-10 for node in double.nodes) and double.logits.argmax_equal
-    assert single.logits.rel_l2 <= max(1e-5, 4 * single.source_rounding) and single.logits.argmax_equal
-    windowed = {node.path for node in made.port.graph.nodes if node.op_name in ("conv", "dense", "max_pool", "avg_pool")}
-    assert windowed <= {node.path for node in double.nodes}
-    if zoo in ("keras", "slim"):
-        assert not double.uncompared
-
-
-@pytest.mark.parametrize("case", QUICK, ids="-".join)
-def test_port_computes_the_references_function(
-    case: tuple[str, str, str, str], weights_file: WeightsMaker, slim_file: SlimMaker, tmp_path: Path
-) -> None:
-    check_port(case, weights_file, slim_file, tmp_path)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("case", [case for case in CASES if case not in QUICK], ids="-".join)
-def test_port_computes_the_references_function_everywhere(
-    case: tuple[str, str, str, str], weights_file: WeightsMaker, slim_file: SlimMaker, tmp_path: Path
-) -> None:
-    check_port(case, weights_file, slim_file, tmp_path)
+from tests.weights_files import keras_arrays, write_h5
 
 
 def run_port(port: Any, batch: Array) -> Array:
@@ -108,8 +45,8 @@ def older_resnet50(size: tuple[int, int]) -> Any:
     x = layers.Conv2D(64, 7, strides=2, name="conv1")(layers.ZeroPadding2D(3)(inputs))
     x = layers.ReLU()(layers.BatchNormalization(name="bn_conv1")(x))
     x = layers.MaxPooling2D(3, strides=2)(layers.ZeroPadding2D(1)(x))
-    for stage, (units, width) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512)), 2):
-        for unit in "abcdef"[:units]:
+    for stage, (units, width) in enumerate(zip(DEPTHS, (64, 128, 256, 512), strict=True), 2):
+        for unit in "abc"[:units]:
             place, strides = f"{stage}{unit}_branch", 2 if unit == "a" and stage > 2 else 1
             y = layers.ReLU()(conv_norm(x, f"{place}2a", width, strides=strides))
             y = layers.ReLU()(conv_norm(y, f"{place}2b", width, 3, padding="same"))
@@ -122,11 +59,12 @@ def older_resnet50(size: tuple[int, int]) -> Any:
 def test_files_of_older_keras_mean_what_older_keras_computed(tmp_path: Path) -> None:
     from keras.src.legacy.saving import legacy_h5_format
 
-    keras, recipe, size = import_keras(), find_recipe("resnet50"), (97, 65)
+    keras, recipes, size = import_keras(), shallow_recipes(tmp_path / "recipes"), (97, 65)
+    recipe = find_recipe("resnet50", recipes)
     zoo = recipe.zoo("keras", "resnet50")
-    graph = expand(recipe, "resnet50", zoo)
+    graph, tensors = expand(recipe, "resnet50", zoo), standin_tensors("resnet50", "keras", recipes=recipes)
     layers = layer_names(recipe, "resnet50", zoo, graph, "keras-2.2")
-    arrays = keras_arrays(graph, layers, standin_tensors("resnet50", "keras"))
+    arrays = keras_arrays(graph, layers, tensors)
     before = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64")
     keras.config.set_dtype_policy("float64")
@@ -141,42 +79,22 @@ def test_files_of_older_keras_mean_what_older_keras_computed(tmp_path: Path) -> 
     assert not arrays
     with h5py.File(tmp_path / "old.h5", "w") as file:
         legacy_h5_format.save_weights_to_hdf5_group(file, model)
-    made = porter.convert("resnet50", "keras", "torch", weights=tmp_path / "old.h5", out=tmp_path / "port", check=False)
+    settings = {"check": False, "recipes": recipes}
+    made = porter.convert("resnet50", "keras", "torch", weights=tmp_path / "old.h5", out=tmp_path / "port", **settings)
     assert any("keras-2.2" in warning and "bn_epsilon 0.001" in warning for warning in made.warnings)
     batch = smooth_images(3, size, 1, 2).astype(np.float64)
     wanted = model(batch.transpose(0, 2, 3, 1), training=False).numpy()
     assert close(run_port(made.port, batch), wanted)
-    today = porter.convert(
-        "resnet50", "keras", "torch", weights=renamed(tmp_path / "new.h5", layers, graph), out=tmp_path / "new", check=False
-    )
+    renamed = write_h5(tmp_path / "new.h5", keras_arrays(graph, layer_names(recipe, "resnet50", zoo, graph), tensors))
+    today = porter.convert("resnet50", "keras", "torch", weights=renamed, out=tmp_path / "new", **settings)
     assert not close(run_port(today.port, batch), wanted), "the epsilon would not show"
-
-
-def renamed(path: Path, layers: Mapping[str, Any], graph: Graph) -> Path:
-    """The same weights under today's names."""
-    recipe = find_recipe("resnet50")
-    names = layer_names(recipe, "resnet50", recipe.zoo("keras", "resnet50"), graph)
-    return write_h5(path, keras_arrays(graph, names, standin_tensors("resnet50", "keras")))
-
-
-SHALLOW = {"depths: [3, 4, 6, 3]": "depths: [1, 1, 1, 2]", "depths: [3, 4, 23, 3]": "depths: [1, 1, 1, 1]"}
-
-
-def shallow_resnext(folder: Path) -> Path:
-    """A folder with the recipe of ResNeXt at a depth that a test can pay for."""
-    text = find_recipe("resnext50_32x4d").path.read_text(encoding="utf-8")
-    for old, new in SHALLOW.items():
-        text = text.replace(old, new)
-    folder.mkdir()
-    (folder / "resnext.yaml").write_text(text, encoding="utf-8")
-    return folder
 
 
 def test_keras_applications_resnext_is_a_grouped_convolution(tmp_path: Path) -> None:
     """Against tf_keras's own code, the last that has ResNeXt's block: a depthwise convolution and a sum over each group."""
     keras = pytest.importorskip("tf_keras")
     code = pytest.importorskip("tf_keras.src.applications.resnet")
-    recipes, size = shallow_resnext(tmp_path / "recipes"), (97, 65)
+    recipes, size = shallow_recipes(tmp_path / "recipes", (1, 1, 1, 2)), (97, 65)
     recipe = find_recipe("resnext50_32x4d", recipes)
     zoo = recipe.zoo("keras", "resnext50_32x4d")
     graph = expand(recipe, "resnext50_32x4d", zoo)
@@ -210,27 +128,6 @@ def test_keras_applications_resnext_is_a_grouped_convolution(tmp_path: Path) -> 
     assert any("CC BY-NC" in warning for warning in made.warnings)
     batch = smooth_images(3, size, 2, 2).astype(np.float64)
     assert close(run_port(made.port, batch), model(batch.transpose(0, 2, 3, 1), training=False).numpy())
-
-
-@pytest.mark.parametrize(
-    ("variant", "framework", "size"),
-    [
-        ("resnext50_32x4d", "torch", "97x65"),
-        *(
-            pytest.param(variant, framework, size, marks=pytest.mark.full)
-            for variant in NETWORKS
-            for framework in ("torch", "tf")
-            for size in SIZES
-            if (variant, framework, size) != ("resnext50_32x4d", "torch", "97x65")
-        ),
-    ],
-)
-def test_resnext_is_what_keras_applications_computes(tmp_path: Path, variant: str, framework: str, size: str) -> None:
-    pytest.importorskip("keras_applications")
-    weights = published_like(tmp_path, variant, "keras")
-    made = porter.convert(variant, "keras", framework, weights=weights, out=tmp_path / "port", input_size=size, check=True)
-    assert made.verdict is not None and made.verdict.proof.reference == "keras_applications"
-    assert max(node.rel_l2 for node in made.verdict.proof.nodes) <= 1e-10 and not made.verdict.proof.uncompared
 
 
 GROUPED = """\

@@ -1,11 +1,9 @@
-"""TensorNets' zoo against TensorNets' own code: in this process, and on the TensorFlow 1.15 that it was written for."""
+"""TensorNets' zoo against TensorNets' own code on the TensorFlow 1.15 that it was written for."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,68 +24,17 @@ from porter.padding import Convention
 from porter.plan import make_plan
 from porter.recipe import all_recipes, find_recipe, tap_names
 from porter.verification.check import check
-from tests.parity import check_parity, check_small
 from tests.standin import smooth_images
 from tests.support import standin_graph, standin_tensors, with_convention
-from tests.tensornets_files import needs_python37, needs_tensornets, tensornets_python, tensornets_tensors, write_tensornets
+from tests.tensornets_files import needs_python37, needs_tensornets, tensornets_python, tensornets_tensors
 
 ROOT = Path(__file__).parents[1]
-QUICK = [("mobilenet_v1_0.25", "torch", (97, 64)), ("resnet50v2", "torch", (65, 64))]
-SMALL = [
-    *(("mobilenet_v2_0.35", framework, (64, 65)) for framework in ("torch", "tf")),
-    *(("resnet50", framework, (65, 96)) for framework in ("torch", "tf")),
-    *(("resnet50v2", framework, (96, 65)) for framework in ("torch", "tf")),
-    *(("resnet200v2", framework, (65, 64)) for framework in ("torch", "tf")),
-    *(("resnext50_32x4d", framework, (65, 64)) for framework in ("torch", "tf")),
-    *(("wide_resnet50_2", framework, (65, 64)) for framework in ("torch", "tf")),
-    *(("inception_v3", framework, size) for framework in ("torch", "tf") for size in ((96, 76), (75, 107))),
-]
-NATIVE = ["resnet50", "resnet50v2", "wide_resnet50_2", "inception_v3", "mobilenet_v1", "mobilenet_v2", "mobilenet_v2_1.4"]
-
-FileMaker = Callable[[str], Path]
-
-
-@pytest.fixture(scope="module")
-def tensornets_file(tmp_path_factory: pytest.TempPathFactory) -> FileMaker:
-    folder = tmp_path_factory.mktemp("tensornets")
-    return cache(lambda variant: write_tensornets(folder / f"{variant}.npz", variant))
 
 
 def test_the_table_has_every_variant_of_the_zoo() -> None:
     assert set(NETWORKS) == {
         variant for recipe in all_recipes() for variant in recipe.variants if "tensornets" in recipe.zoos_of(variant)
     }
-
-
-@needs_tensornets
-@pytest.mark.parametrize(("variant", "framework", "size"), QUICK)
-def test_small(variant: str, framework: str, size: tuple[int, int], tensornets_file: FileMaker, tmp_path: Path) -> None:
-    assert not check_small(variant, "tensornets", framework, tensornets_file(variant), tmp_path, size).uncompared
-
-
-@needs_tensornets
-@pytest.mark.full
-@pytest.mark.parametrize(("variant", "framework", "size"), SMALL)
-def test_small_everywhere(variant: str, framework: str, size: tuple[int, int], tensornets_file: FileMaker, tmp_path: Path) -> None:
-    assert not check_small(variant, "tensornets", framework, tensornets_file(variant), tmp_path, size).uncompared
-
-
-@needs_tensornets
-@pytest.mark.full
-@pytest.mark.parametrize("framework", ["torch", "tf"])
-@pytest.mark.parametrize("variant", NATIVE)
-def test_at_the_native_size_and_at_any(variant: str, framework: str, tensornets_file: FileMaker, tmp_path: Path) -> None:
-    found = check_parity(variant, "tensornets", framework, tensornets_file(variant), tmp_path, "any")
-    assert len(found.sizes) == 2
-
-
-@needs_tensornets
-@pytest.mark.full
-@pytest.mark.parametrize("variant", [variant for variant in NETWORKS if variant not in {case[0] for case in (*QUICK, *SMALL)}])
-def test_names_and_shapes_of_the_rest(variant: str, tensornets_file: FileMaker, tmp_path: Path) -> None:
-    """Every variable has one tensor of its shape: `tensornets_tensors` orders them so, and the port's readers take them."""
-    made = porter.convert(variant, "tensornets", "torch", weights=tensornets_file(variant), out=tmp_path / "port", check=False)
-    assert not made.port.record.tensors.ignored and not made.port.record.tensors.filled
 
 
 def logits(graph: Graph, variant: str, batch: Array) -> Array:

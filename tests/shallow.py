@@ -1,0 +1,83 @@
+"""The zoos' ResNets with few units: every block, pad, name and option of theirs, at a price that a test can pay."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from porter.frameworks.tf.slim.code import import_net
+from porter.frameworks.tf.slim.network import _frozen_network
+from porter.frameworks.tf.slim.tensornets import _import as import_tensornets
+from porter.frameworks.torch.reference import import_models, import_timm
+from porter.recipe import all_recipes
+from tests.tensornets_files import tensornets_installed
+
+DEPTHS = (3, 2, 2, 2)
+"""Units of each stage: all have a first and a last one, and the first stage one between them."""
+
+Build = Callable[..., Any]
+
+
+def shallow_recipes(folder: Path, depths: Sequence[int] = DEPTHS) -> Path:
+    """A folder of porter's recipes, in which every ResNet has `depths`."""
+    folder.mkdir()
+    for recipe in all_recipes():
+        text = recipe.path.read_text(encoding="utf-8")
+        (folder / recipe.path.name).write_text(re.sub(r"depths: \[.*?\]", f"depths: {list(depths)}", text), encoding="utf-8")
+    return folder
+
+
+@contextmanager
+def shallow_zoos() -> Iterator[None]:
+    """Until the end, the zoos' own code builds every ResNet with `DEPTHS`."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, shallow in _stages():
+            patch.setattr(module, name, shallow(getattr(module, name)))
+        _frozen_network.cache_clear()
+        yield
+    _frozen_network.cache_clear()
+
+
+def _stages() -> Iterator[tuple[Any, str, Callable[[Build], Build]]]:
+    """What each zoo's code makes its stages with: module, function, and what makes it shallow."""
+    yield import_models().resnet, "_resnet", _torchvisions
+    yield import_timm().resnet, "_create_resnet", _timms
+    keras = import_module("keras.src.applications.resnet")
+    yield keras, "stack_residual_blocks_v1", lambda build: _by_label(build, 2, "name")
+    yield keras, "stack_residual_blocks_v2", lambda build: _by_label(build, 2, "name")
+    yield import_module("keras_applications.resnet_common"), "stack3", lambda build: _by_label(build, 2, "name")
+    yield import_net("resnet_v1"), "resnet_v1_block", _slims
+    yield import_net("resnet_v2"), "resnet_v2_block", _slims
+    if tensornets_installed():
+        yield import_tensornets("resnets"), "_stack", lambda build: _by_label(build, 3, "scope")
+        yield import_tensornets("resnets"), "_stacks", lambda build: _by_label(build, 2, "scope")
+        # Of nodes to look at, by their places in a network of full depth.
+        yield import_tensornets("middles"), "direct", lambda _: lambda _: ([], [])
+
+
+def _torchvisions(build: Build) -> Build:
+    return lambda block, layers, *rest, **named: build(block, list(DEPTHS), *rest, **named)
+
+
+def _timms(build: Build) -> Build:
+    return lambda *arguments, **named: build(*arguments, **named | {"layers": DEPTHS})
+
+
+def _slims(build: Build) -> Build:
+    return lambda scope, base_depth, num_units, stride: build(scope, base_depth, DEPTHS[int(scope[-1]) - 1], stride)
+
+
+def _by_label(build: Build, place: int, label: str) -> Build:
+    """Of a function that takes the number of units at `place`, and the stage's name, `conv2` to `conv5`, as `label`."""
+
+    def shallow(*arguments: Any, **named: Any) -> Any:
+        units = DEPTHS[int(named[label][-1]) - 2]
+        return build(*arguments[:place], units, *arguments[place + 1 :], **named)
+
+    return shallow

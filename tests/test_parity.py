@@ -1,0 +1,118 @@
+"""Every zoo's blocks, pads, names and options against its own implementation, on calibrated random weights.
+
+The ResNets are shallow and the MobileNets narrow; `scripts/parity` measures every depth and width.
+"""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import porter
+from porter.recipe import all_recipes, expand, find_recipe, layer_names, tap_names
+from tests.parity import expect_proof, zoos_reference
+from tests.shallow import shallow_recipes, shallow_zoos
+from tests.tensornets_files import needs_tensornets
+from tests.weights_files import published_like
+
+SMALL = (65, 64)
+"""Rows are odd and columns even at every stride: 65, 33, 17, 9, 5, 3 and 64, 32, 16, 8, 4, 2."""
+INCEPTION = (107, 96)
+
+BOTH = ("torch", "tf")
+TORCH = ("torch",)
+"""Only, where a case above has the same pads and options, and so gives the other framework the same graph to build."""
+CASES = {
+    ("inception_v3", "keras"): BOTH,
+    ("inception_v3", "slim"): TORCH,
+    ("inception_v3", "tensornets"): TORCH,
+    ("inception_v3", "torchvision"): BOTH,
+    ("inception_v3", "timm"): TORCH,
+    ("mobilenet_v1_0.25", "keras"): BOTH,
+    ("mobilenet_v1_0.25", "slim"): BOTH,
+    ("mobilenet_v1_0.25", "tensornets"): TORCH,
+    ("mobilenet_v2_0.35", "keras"): BOTH,
+    ("mobilenet_v2_0.35", "slim"): TORCH,
+    ("mobilenet_v2_0.35", "tensornets"): TORCH,
+    ("mobilenet_v2_0.35", "torchvision"): BOTH,
+    ("mobilenet_v2_0.35", "timm"): TORCH,
+    ("resnet18", "torchvision"): BOTH,
+    ("resnet18", "timm"): TORCH,
+    ("resnet50", "keras"): BOTH,
+    ("resnet50", "slim"): BOTH,
+    ("resnet50", "tensornets"): TORCH,
+    ("resnet50", "torchvision"): BOTH,
+    ("resnet50", "timm"): TORCH,
+    ("resnet50v2", "keras"): BOTH,
+    ("resnet50v2", "slim"): BOTH,
+    ("resnet50v2", "tensornets"): BOTH,
+    ("resnet200v2", "tensornets"): BOTH,
+    ("resnext50_32x4d", "keras"): BOTH,
+    ("resnext50_32x4d", "tensornets"): TORCH,
+    ("resnext50_32x4d", "torchvision"): BOTH,
+    ("wide_resnet50_2", "tensornets"): TORCH,
+    ("wide_resnet50_2", "torchvision"): BOTH,
+}
+IN_NO_MODULE = {
+    "inception_v3": ("/pool", "/branch3x3_2", "/branch3x3dbl_3", "transform_input"),
+    "mobilenet_v2": ("head/pool",),
+}
+AS_ANOTHER = {"torchvision_v2": "torchvision", "timm_tf": "timm"}
+"""Zoos that differ from another one by their files and protocols only."""
+
+
+@pytest.fixture(scope="module")
+def recipes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with shallow_zoos():
+        yield shallow_recipes(tmp_path_factory.mktemp("shallow") / "recipes")
+
+
+def silent(variant: str, zoo: str) -> tuple[str, ...]:
+    """Ends of the paths that the zoo's code computes in no layer or operation of their own."""
+    recipe = find_recipe(variant)
+    if recipe.zoo(zoo, variant).framework == "torch":
+        return IN_NO_MODULE.get(recipe.architecture, ("/add", "/relu1", "/relu2"))
+    return ("/relu",) if (recipe.architecture, zoo) == ("inception_v3", "slim") else ()
+
+
+@pytest.mark.parametrize(
+    ("variant", "zoo"),
+    [pytest.param(*case, marks=[needs_tensornets] if "tensornets" in case else []) for case in CASES],
+)
+def test_port_computes_the_references_function(variant: str, zoo: str, recipes: Path, tmp_path: Path) -> None:
+    size = INCEPTION if variant == "inception_v3" else SMALL
+    weights = published_like(tmp_path, variant, zoo, recipes)
+    reference = zoos_reference(variant, zoo, weights, recipes)
+    for framework in CASES[variant, zoo]:
+        for input_size in (f"{size[0]}x{size[1]}", "any"):
+            settings = {"weights": weights, "recipes": recipes, "check": False, "input_size": input_size}
+            port = porter.convert(variant, zoo, framework, out=tmp_path / framework / input_size, **settings).port
+            found = expect_proof(port, reference, size)
+            assert all(path.endswith(silent(variant, zoo)) for path in found.uncompared)
+            if port.plan.size is None:
+                break
+
+
+def test_every_zoo_of_every_recipe_has_a_case() -> None:
+    proved = {(find_recipe(variant).architecture, zoo) for variant, zoo in CASES}
+    assert {(recipe.architecture, AS_ANOTHER.get(zoo, zoo)) for recipe in all_recipes() for zoo in recipe.zoos} == proved
+
+
+@pytest.mark.parametrize("zoo", AS_ANOTHER)
+def test_a_zoo_as_another_is_that(zoo: str) -> None:
+    for recipe in all_recipes():
+        for variant in recipe.variants:
+            if zoo in recipe.zoos_of(variant):
+                own, other = (recipe.zoo(name, variant) for name in (zoo, AS_ANOTHER[zoo]))
+                graph = expand(recipe, variant, own)
+                assert graph == expand(recipe, variant, other) and own.reference == other.reference
+                assert layer_names(recipe, variant, own, graph) == layer_names(recipe, variant, other, graph)
+                assert tap_names(recipe, variant, own, graph) == tap_names(recipe, variant, other, graph)
+
+
+def test_the_page_of_what_is_proved_is_written_from_the_records() -> None:
+    script = runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "parity"))
+    assert script["PAGE"].read_text(encoding="utf-8") == script["page"](script["records"]())
