@@ -16,6 +16,8 @@ from tests.weights_files import write_weights
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
+LONGEST = ("test_parity.py", "test_mission.py", "test_any_size.py", "test_evaluate.py", "test_build.py")
+
 
 @dataclass(frozen=True)
 class Ran:
@@ -27,6 +29,11 @@ class Ran:
 Cli = Callable[..., Ran]
 WeightsMaker = Callable[..., Path]
 SlimMaker = Callable[[SlimFile], Path]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that take longest come first, so that no worker is still in one when the others have done the rest."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(scope="session")
