@@ -58,7 +58,8 @@ def convert(
         dtype: of storage: float32, float16, bfloat16 or float64.
         allow_overflow: lets values that `dtype` cannot hold become infinite.
         keep_background: keeps the background row of a 1001-class head.
-        mapped: which layer of the file is which node, as `LAYER=NODE`; `LAYER=head/logits` chooses the head.
+        mapped: which layer of the file is which node, as `LAYER=NODE`; `LAYER=head/logits` chooses the head, and
+            `FIRST,relu,LAST=head/logits` joins dense layers of a file that holds only weights.
         options: of the recipe, instead of the zoo's, for what a file of weights does not say: `{"transform_input": False}`.
         fold_bn: folds every batch norm that alone reads a convolution or dense layer into it, for deployment.
         stock: writes the names of the destination's stock class (torchvision, keras.applications), which has to compute the

@@ -84,7 +84,7 @@ def two_layers(folder: Path) -> FineTuned:
     """A head of two layers; its state_dict does not say that a ReLU stands between them."""
     model = pretrained()
     model.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(FEATURES, 128), nn.ReLU(), nn.Linear(128, 5))
-    return _saved(folder, model, 5, "classifier.3")
+    return _saved(folder, model, 5, "classifier.3", maps=("classifier.1,relu,classifier.3=head/logits",))
 
 
 def sequential(folder: Path) -> FineTuned:

@@ -77,7 +77,12 @@ def test_a_head_that_the_file_does_not_tell_is_refused_with_what_settles_it(name
     own = finetuned(name)
     with pytest.raises(MappingError, match=REFUSED[name]) as caught:
         porter.convert(own.variant, "keras", "torch", weights=own.path, out=tmp_path / "port", check=False)
-    assert "--map" in str(caught.value.next) and not (tmp_path / "port").exists()
+    assert f"--map {caught.value.maps[0]}" in str(caught.value.next) and not (tmp_path / "port").exists()
+    made = porter.convert(
+        own.variant, "keras", "torch", weights=own.path, out=tmp_path / "port", mapped=caught.value.maps[:1], input_size="160"
+    )
+    assert made.port.record.classes == own.classes and near(answers(made, own.images()), own.answers(own.images()))
+    assert made.verdict is not None and made.verdict.proof.reference == "keras" and made.verdict.proof.logits.rel_l2 <= 1e-10
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -94,7 +99,7 @@ def logits(made: Conversion, batch: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("framework", ["tf", pytest.param("torch", marks=pytest.mark.full)])
-@pytest.mark.parametrize("name", [name for name in MAKERS if name != "two_layers"])
+@pytest.mark.parametrize("name", MAKERS)
 def test_a_finetuned_torch_model_gives_the_same_logits(name: str, framework: str, tmp_path: Path) -> None:
     own = MAKERS[name](tmp_path)
     # As the reference, torchvision's or timm's own class proves every port to tf; in torch the model itself is at hand.
@@ -106,7 +111,7 @@ def test_a_finetuned_torch_model_gives_the_same_logits(name: str, framework: str
         out=tmp_path / "port",
         dtype="float64",
         mapped=own.maps,
-        check=framework == "tf" and name in ("last_layer", "sequential", "timm"),
+        check=framework == "tf" and name in ("last_layer", "two_layers", "sequential", "timm"),
         input_size="96",
     )
     assert made.port.record.classes == own.classes
@@ -122,7 +127,8 @@ def test_dense_layers_in_a_row_in_torch_are_refused(tmp_path: Path) -> None:
     own = MAKERS["two_layers"](tmp_path)
     with pytest.raises(MappingError, match="follow each other") as caught:
         porter.convert(VARIANT, own.zoo, "tf", weights=own.path, out=tmp_path / "port", check=False)
-    assert caught.value.next == "say where to stop: --map classifier.1=head/logits"
+    rows = [f"classifier.1,{word},classifier.3=head/logits" for word in ("relu", "relu6", "none")]
+    assert str(caught.value.next).splitlines()[1:] == [f"--map {row}" for row in rows] and own.maps == (rows[0],)
 
 
 @pytest.mark.parametrize("name", MAKERS)

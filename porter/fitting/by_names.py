@@ -11,8 +11,9 @@ from fnmatch import fnmatchcase
 
 from porter.errors import MappingError
 from porter.fitting.averages import prefer_averages
-from porter.fitting.fit import Fit, shape_text, some, without_head
-from porter.fitting.heads import AFTER_HEAD, find_head, stand_in_head
+from porter.fitting.dense_heads import parse_head, with_dense_head
+from porter.fitting.fit import Fit, StandIn, shape_text, some, without_head
+from porter.fitting.heads import AFTER_HEAD, dense_op, find_head, stand_in_head
 from porter.fitting.naming import name_layers, parse_map
 from porter.fixed import holds
 from porter.frameworks import Framework, get_framework
@@ -82,6 +83,9 @@ def fit_by_names(
     """
     framework, draft = get_framework(zoo.framework), expand(recipe, variant, zoo, {})
     mapped = parse_map(settings, draft)
+    chosen = parse_head(mapped[draft.output]) if draft.output in mapped else None
+    if chosen is not None:
+        mapped[draft.output] = chosen.layers[-1]
     naming = name_layers(recipe, variant, zoo, draft, checkpoint, mapped)
     naming.expect_one(str(checkpoint.path))
     layers = dict(naming.layers)
@@ -90,11 +94,17 @@ def fit_by_names(
         draft = expand(recipe, variant, zoo, {})
     located = locate(draft, framework, layers, zoo, checkpoint)
     outside = _outside(naming.prefix, located.unexpected)
-    head = find_head(draft, framework, layers, checkpoint, located.unexpected, draft.output in mapped)
+    head = find_head(draft, framework, layers, checkpoint, located.unexpected, chosen)
     transforms = {path: layer.transforms for path, layer in layers.items()}
     background = head.own and "drop_background" in transforms[draft.output]
+    row: dict[str, str] = {}
     if head.layer is None:
         graph = without_head(draft)
+    elif chosen is not None and chosen.between:
+        ops = {name: dense_op(draft, framework, checkpoint, name) for name in chosen.layers}
+        graph, row = with_dense_head(without_head(draft), chosen, ops, draft.output)
+        layers |= {path: LayerName(name) for path, name in row.items()}
+        transforms[draft.output] = ()
     else:
         layers[draft.output] = head.layer
         graph = expand(recipe, variant, zoo, {"classes": head.rows - (background and not keep_background)})
@@ -115,10 +125,10 @@ def fit_by_names(
     _assert_ignored_values(zoo, checkpoint, ignored)
     found, unused, averaged = prefer_averages(located.found, checkpoint.tensors, framework.AVERAGE_SUFFIX)
     shown = tap_names(recipe, variant, zoo, draft)
-    stand_in = None
-    if head.layer is None:
+    stand_in, joined = None, (f"the head's dense layers are joined as --map says: {chosen.text}",) if chosen and row else ()
+    if head.layer is None or row:
         tensors = stand_in_head(draft, framework, naming.today[draft.output], _spelling(draft, framework, layers, located))
-        stand_in = (tensors, shown[draft.output])
+        stand_in = StandIn(tensors, shown[draft.output], draft.by_path[draft.output].inputs[0])
     return Fit(
         graph=graph,
         found=found,
@@ -130,15 +140,15 @@ def fit_by_names(
         head=head.layer.name if head.layer else None,
         background=background and keep_background,
         activation=zoo.activation if head.rows else None,
-        reference_taps={path: name for path, name in shown.items() if path in graph.by_path},
+        reference_taps={path: name for path, name in shown.items() if path in graph.by_path and path not in row},
         stand_in=stand_in,
         today={
             name: naming.today[path].name + _variable(name, layers[path].name, framework.AVERAGE_SUFFIX)
             for (path, _), name in found.items()
-            if zoo is current
+            if zoo is current and path not in row
         },
         warnings=warnings,
-        notes=(*naming.notes(), *averaged),
+        notes=(*naming.notes(), *averaged, *joined),
     )
 
 

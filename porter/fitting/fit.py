@@ -20,6 +20,21 @@ LISTED = 8
 
 
 @dataclass(frozen=True)
+class StandIn:
+    """A head that hands features on, for the zoo's own implementation where the file has none or another one.
+
+    Attributes:
+        tensors: under the implementation's names.
+        tap: the name under which it shows its value.
+        path: of the features.
+    """
+
+    tensors: Mapping[str, Array]
+    tap: str
+    path: str
+
+
+@dataclass(frozen=True)
 class Fit:
     """What a file holds of a graph.
 
@@ -39,8 +54,7 @@ class Fit:
         reference_taps: the same for the zoo's own implementation.
         today: source tensor name to the name that the zoo's own implementation has for it; empty where that computes another
             function than the file.
-        stand_in: where the file has no head, tensors under the own implementation's names of one that hands features on, and the
-            name under which that shows its value.
+        stand_in: in place of the head that the zoo's own implementation has; what the file has behind the features follows it.
         scaling: what the file's graph does to its input before the network's first layer.
         warnings: what a user has to know; `notes`: what port.json records.
     """
@@ -58,7 +72,7 @@ class Fit:
     taps: Mapping[str, str] = field(default_factory=dict)
     reference_taps: Mapping[str, str] = field(default_factory=dict)
     today: Mapping[str, str] = field(default_factory=dict)
-    stand_in: tuple[Mapping[str, Array], str] | None = None
+    stand_in: StandIn | None = None
     scaling: tuple[Affine, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -110,7 +124,7 @@ def _expect_numbers(fit: Fit, checkpoint: Checkpoint) -> None:
 
 def own_checkpoint(fit: Fit, checkpoint: Checkpoint) -> dict[str, Array]:
     """The file's tensors under the names of the zoo's own implementation."""
-    return {fit.today[name]: checkpoint.tensors[name] for name in fit.found.values()}
+    return {own: checkpoint.tensors[name] for name, own in fit.today.items()}
 
 
 def without_head(graph: Graph) -> Graph:

@@ -48,7 +48,7 @@ def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], base: str, en
         MappingError: a layer that porter has no op for, or that does not fit to the others.
     """
     entrance = _chain(file, pairs[INPUT])
-    paths = {layer.name: f"input/{_word(layer.name)}" for layer in entrance}
+    paths = {layer.name: f"input/{path_word(layer.name)}" for layer in entrance}
     nodes = [Node(paths[layer.name], _own_op(layer), tuple(paths.get(name, name) for name in layer.inputs)) for layer in entrance]
     source = nodes[-1].path if nodes else INPUT
     trunk = [node for node in draft.nodes if node.path in pairs]
@@ -88,7 +88,7 @@ def _append_head(draft: Graph, file: FileGraph, end: str, paths: dict[str, str],
         inputs = tuple(paths[name] for name in layer.inputs)
         if isinstance(op, Conv) and inputs[0] in features and op.window.kernel == (1, 1):
             op = Dense(op.filters, op.bias)
-        path = f"head/{_word(layer.name)}"
+        path = f"head/{path_word(layer.name)}"
         if layer.name == end and draft.output not in known:
             path = draft.output
         while path in known:
@@ -126,7 +126,7 @@ def _adopted(op: Op, layer: FileNode) -> Op:
     return op if isinstance(op, GlobalAvgPool) else found
 
 
-def _word(name: str) -> str:
+def path_word(name: str) -> str:
     """A layer's name as one step of a path, and as a name that generated code can use."""
     word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "layer"
     return f"layer_{word}" if word[0].isdigit() or iskeyword(word) else word

@@ -9,11 +9,12 @@ import numpy as np
 
 from porter.dtypes import Array
 from porter.errors import MappingError
+from porter.fitting.dense_heads import BETWEEN, DenseHead
 from porter.fitting.fit import some
 from porter.fitting.naming import TENSORS
 from porter.frameworks import Framework
 from porter.frameworks.checkpoint import Checkpoint
-from porter.graph import Conv, Graph, tensor_shapes
+from porter.graph import Conv, Dense, Graph, tensor_shapes
 from porter.padding import Convention, Window
 from porter.recipe import LayerName
 
@@ -56,7 +57,7 @@ def find_head(
     layers: Mapping[str, LayerName],
     checkpoint: Checkpoint,
     unexpected: Collection[str],
-    mapped: bool,
+    chosen: DenseHead | None,
 ) -> Head:
     """The file's head for `graph`, whose last node is the recipe's.
 
@@ -64,7 +65,7 @@ def find_head(
         graph: with the zoo's own number of classes.
         layers: the file's names by path.
         unexpected: tensors that the trunk leaves over, and the own head where it is another layer that `--map` chose.
-        mapped: `layers` names the head as `--map` said.
+        chosen: what `--map` says of the head, whose last layer `layers` names.
 
     Raises:
         MappingError: several layers could be the head, or dense layers follow each other and nothing says what stands between.
@@ -73,7 +74,7 @@ def find_head(
     dense = _dense_layers(graph, framework, checkpoint, unexpected)
     layer = layers[graph.output]
     rows = head_rows(graph, framework, checkpoint, layer.name)
-    if rows is None and mapped:
+    if rows is None and chosen:
         raise MappingError(
             f"the file has no layer '{layer.name}'",
             where=str(checkpoint.path),
@@ -86,25 +87,30 @@ def find_head(
         if not direct:
             return Head(None, 0, False)
         if len(direct) > 1:
+            # A layer that gives as many values as it takes may stand before another one.
+            hidden = [name for name, (units, _) in direct.items() if units == features]
+            both = [(first, last) for first in hidden for last in direct if last != first]
+            pairs = [DenseHead(pair, (word,)).text for pair in both for word in BETWEEN]
             listed = ", ".join(f"'{name}' ({units}x{width})" for name, (units, width) in direct.items())
             raise MappingError(
                 f"several layers could be the head: {listed}",
                 where=str(checkpoint.path),
-                maps=[f"{name}={graph.output}" for name in direct],
+                maps=[f"{row}={graph.output}" for row in (*pairs, *direct)],
             )
         name, (rows, _) = next(iter(direct.items()))
         layer = LayerName(name)
-    own = rows == zoo_rows and not found and not mapped
+    own = rows == zoo_rows and not found and not chosen
     following = [name for name, shape in dense.items() if shape[1] == rows and name != layer.name]
-    if following and not own and not mapped:
-        whole = "save the whole model (.keras), or " if checkpoint.framework == "tf" else ""  # torch's would be code
+    if following and not own and not chosen:
+        row = _in_a_row(layer.name, rows, dense)
+        whole = ", as a whole model (.keras) would" if checkpoint.framework == "tf" else ""  # torch's would be code
         raise MappingError(
-            f"dense layers follow each other ('{layer.name}' with {rows} units, then {some(following)}), and the file does not say "
-            "what stands between them",
+            f"dense layers follow each other ({', '.join(map(repr, row))}), and the file does not say what stands between "
+            f"them{whole}",
             where=str(checkpoint.path),
-            next=f"{whole}say where to stop: --map {layer.name}={graph.output}",
+            maps=[f"{DenseHead(row, (word,) * (len(row) - 1)).text}={graph.output}" for word in BETWEEN],
         )
-    left_out = dense if mapped else following
+    left_out = dense.keys() - set(chosen.layers) if chosen else following
     after = tuple(
         name
         for name in unexpected
@@ -135,6 +141,28 @@ def _dense_layers(graph: Graph, framework: Framework, checkpoint: Checkpoint, na
             continue
         found[layer] = (int(kernel.shape[0]), int(kernel.shape[1]))
     return found
+
+
+def _in_a_row(first: str, units: int, dense: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
+    """`first` and the dense layers that can follow it, each taking as many values as the one before it gives."""
+    row = [first]
+    while following := [name for name, shape in dense.items() if shape[1] == units and name not in row]:
+        row.append(following[0])
+        units = dense[following[0]][0]
+    return tuple(row)
+
+
+def dense_op(graph: Graph, framework: Framework, checkpoint: Checkpoint, layer: str) -> Dense:
+    """The dense layer of that name in a file.
+
+    Raises:
+        MappingError: the file has none.
+    """
+    rows = head_rows(graph, framework, checkpoint, layer)
+    if rows is None:
+        raise MappingError(f"the file has no layer '{layer}'", where=str(checkpoint.path), next=TENSORS)
+    biases = framework.tensor_names(graph, graph.by_path[graph.output], layer)["bias"]
+    return Dense(rows, any(name in checkpoint.tensors for name in biases))
 
 
 def stand_in_head(graph: Graph, framework: Framework, layer: LayerName, spelling: int) -> dict[str, Array]:

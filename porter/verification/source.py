@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from porter.dtypes import Array, Dtype, is_floating, storage_type
 from porter.fitting.fit import Fit, own_checkpoint
 from porter.frameworks import Classifier, Framework, Tensors
 from porter.frameworks.checkpoint import Checkpoint
-from porter.graph import Graph, channels_of
+from porter.graph import Dense, Graph, Node, Relu6, channels_of
 from porter.plan import make_plan
 from porter.recipe import Zoo
 from porter.recipe.expressions import Value
@@ -43,6 +43,7 @@ class Reference:
         taps: by path, the implementation's layer.
         without_background: path of the head whose row 0 the port does not have.
         options: of the recipe, that a caller has set otherwise than the zoo has them.
+        behind: dense layers that the file has behind the implementation's features, with their tensors. They are computed in NumPy.
     """
 
     framework: Framework
@@ -53,6 +54,7 @@ class Reference:
     taps: Mapping[str, str]
     without_background: str | None
     options: Mapping[str, Value] = field(default_factory=dict)
+    behind: tuple[tuple[Node, Mapping[str, Array]], ...] = ()
     _built: dict[tuple[tuple[int, ...], Dtype], Any] = field(default_factory=dict)
 
     def takes(self, size: tuple[int, int]) -> bool:
@@ -66,14 +68,17 @@ class Reference:
             )
             self._built = {(size, dtype): model}
         values = self.framework.run_reference(self._built[size, dtype], batch.astype(dtype), self.taps)
-        return _without_row(values, self.without_background)
+        return _followed(_without_row(values, self.without_background), self.behind)
 
     def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
         """The logits alone, those at `output`, in float32: nothing else is fetched from the model."""
         model = self.framework.build_reference(
             self.name, self.variant, self.classes, size, self.checkpoint, "float32", self.options
         )
-        whole = self.framework.classifier(model, protocol, device, "fp32", self.taps[output])
+        shown = self.behind[0][0].inputs[0] if self.behind else output
+        whole = self.framework.classifier(model, protocol, device, "fp32", self.taps[shown])
+        if self.behind:
+            return _then(whole, lambda features: _followed({shown: features}, self.behind)[output])
         return _without_first(whole) if output == self.without_background else whole
 
 
@@ -81,10 +86,12 @@ def zoo_reference(framework: Framework, zoo: Zoo, variant: str, checkpoint: Chec
     """The zoo's implementation with the tensors that `fit` found. A file without a head gets one that hands features on."""
     tensors, classes, taps = own_checkpoint(fit, checkpoint), fit.source_classes, dict(fit.reference_taps)
     if fit.stand_in is not None:
-        head, taps[fit.graph.output] = fit.stand_in
-        tensors, classes = {**tensors, **head}, channels_of(fit.graph)[fit.graph.output]
+        taps[fit.stand_in.path] = fit.stand_in.tap
+        tensors, classes = {**tensors, **fit.stand_in.tensors}, channels_of(fit.graph)[fit.stand_in.path]
     own = replace(checkpoint, tensors=tensors, graph=None, counted=False)
-    return Reference(framework, str(zoo.reference), variant, classes, own, taps, _dropped(fit), zoo.chosen)
+    return Reference(
+        framework, str(zoo.reference), variant, classes, own, taps, _dropped(fit), zoo.chosen, _behind(framework, checkpoint, fit)
+    )
 
 
 @dataclass
@@ -124,11 +131,41 @@ def _dropped(fit: Fit) -> str | None:
 
 
 def _without_first(whole: Classifier) -> Classifier:
+    return _then(whole, lambda logits: logits[:, 1:])
+
+
+def _then(whole: Classifier, change: Callable[[Array], Array]) -> Classifier:
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
-        logits = whole(pixels)
-        return lambda: logits()[:, 1:]
+        found = whole(pixels)
+        return lambda: change(found())
 
     return classify
+
+
+def _behind(framework: Framework, checkpoint: Checkpoint, fit: Fit) -> tuple[tuple[Node, dict[str, Array]], ...]:
+    """The nodes behind the features that a stand-in hands on, with their canonical tensors."""
+    if fit.stand_in is None:
+        return ()
+    paths = [node.path for node in fit.graph.nodes]
+    nodes = fit.graph.nodes[paths.index(fit.stand_in.path) + 1 :]
+    tensors: dict[str, dict[str, Array]] = {node.path: {} for node in nodes}
+    for (path, role), name in fit.found.items():
+        if path in tensors:
+            tensors[path][role] = framework.to_canonical(fit.graph, fit.graph.by_path[path], role, checkpoint.tensors[name])
+    return tuple((node, tensors[node.path]) for node in nodes)
+
+
+def _followed(values: dict[str, Array], behind: Sequence[tuple[Node, Mapping[str, Array]]]) -> dict[str, Array]:
+    """Values by path with those of dense layers and activations behind them, computed in the type of the values."""
+    known = dict(values)
+    for node, tensors in behind:
+        value = known[node.inputs[0]]
+        if isinstance(node.op, Dense):
+            value = value @ tensors["kernel"].T.astype(value.dtype) + tensors.get("bias", np.zeros(1)).astype(value.dtype)
+        else:
+            value = np.clip(value, 0, 6 if isinstance(node.op, Relu6) else None)
+        known[node.path] = value
+    return known
 
 
 def _without_row(values: dict[str, Array], path: str | None) -> dict[str, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 from porter.errors import MissingFramework, UsageError
 from porter.evaluation.beside import source_classifier
 from porter.frameworks.checkpoint import Checkpoint
+from porter.graph import Dense, Node, Relu
 from porter.verification.source import OwnBuild, Reference
 from tests.evaluation.protocols import PROTOCOLS
 
@@ -80,6 +81,15 @@ def test_the_zoos_implementation_gives_its_logits_alone_in_float32() -> None:
 
 def test_the_background_row_that_the_port_lost_is_left_out() -> None:
     assert beside(opened([reference(Stub(), HEAD)]))[1](None)().tolist() == [[1, 2, 3, 4]]
+
+
+def test_the_files_own_dense_layers_follow_the_features() -> None:
+    hidden = Node("head/hidden", Dense(2), ("pool",)), {"kernel": np.eye(2, 5), "bias": np.array([-1.0, 2.0])}
+    last = Node(HEAD, Dense(1, bias=False), ("head/hidden_relu",)), {"kernel": np.array([[1.0, 10.0]])}
+    behind = (hidden, (Node("head/hidden_relu", Relu(), ("head/hidden",)), {}), last)
+    framework = Stub()
+    run = beside(opened([replace(reference(framework), taps={"pool": "avgpool"}, behind=behind)]))[1]
+    assert run(None)().tolist() == [[30.0]] and framework.asked[1][3] == "avgpool"
 
 
 def test_porters_own_build_where_nothing_else_runs() -> None:

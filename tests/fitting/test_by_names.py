@@ -13,7 +13,7 @@ from porter.fitting.by_names import fit_by_names
 from porter.fitting.fit import Fit
 from porter.frameworks import get_framework
 from porter.frameworks.checkpoint import Checkpoint
-from porter.graph import tensor_shapes
+from porter.graph import Dense, Relu, tensor_shapes
 from porter.recipe import expand, find_recipe, layer_names
 
 RECIPE = find_recipe("mobilenet_v2")
@@ -121,10 +121,10 @@ def test_no_head_gives_features_and_a_reference_that_hands_them_on() -> None:
     found = fit("torchvision", TRUNK)
     assert (found.output, found.classes, found.graph.output) == ("features", 0, "head/pool")
     assert found.stand_in is not None
-    tensors, tap = found.stand_in
+    tensors, tap = found.stand_in.tensors, found.stand_in.tap
     assert tap == "classifier.1" and np.array_equal(tensors["classifier.1.weight"], np.eye(1280))
     keras = fit("keras", without(file("keras"), lambda name: name.startswith("predictions")))
-    assert keras.stand_in is not None and keras.stand_in[0]["predictions/kernel"].shape == (1280, 1280)
+    assert keras.stand_in is not None and keras.stand_in.tensors["predictions/kernel"].shape == (1280, 1280)
 
 
 def test_two_heads_ask_for_a_choice() -> None:
@@ -146,7 +146,29 @@ def test_dense_layers_in_a_row_are_refused_since_the_file_does_not_say_what_is_b
     }
     with pytest.raises(MappingError, match="follow each other") as caught:
         fit("torchvision", {**TRUNK, **layers})
-    assert f"--map {first}=head/logits" in str(caught.value.next)
+    assert caught.value.maps == tuple(f"{first},{word},last=head/logits" for word in ("relu", "relu6", "none"))
+    found = fit("torchvision", {**TRUNK, **layers}, caught.value.maps[0])
+    assert [node.op for node in found.graph.nodes[-3:]] == [Dense(128), Relu(), Dense(5)] and found.classes == 5
+    assert not found.ignored and found.found["head/logits", "kernel"] == "last.weight"
+    assert fit("torchvision", {**TRUNK, **layers}, caught.value.maps[2]).graph.nodes[-2].op == Dense(128)
+
+
+def test_a_hidden_layer_as_wide_as_the_features_may_stand_before_the_head() -> None:
+    layers = {
+        "wide.weight": linear(1280, 1280),
+        "wide.bias": np.zeros(1280),
+        "last.weight": linear(5, 1280),
+        "last.bias": np.zeros(5),
+    }
+    with pytest.raises(MappingError, match="several layers could be the head") as caught:
+        fit("torchvision", {**TRUNK, **layers})
+    assert caught.value.maps[0] == "wide,relu,last=head/logits" and "last=head/logits" in caught.value.maps
+
+
+@pytest.mark.parametrize("setting", ["fc1,tanh,last", "fc1,relu", "fc1,relu,", ",relu,last"])
+def test_a_row_of_layers_that_says_nothing_is_refused(setting: str) -> None:
+    with pytest.raises(UsageError, match="relu, relu6, none"):
+        fit("torchvision", file("torchvision"), f"{setting}=head/logits")
 
 
 def test_layers_behind_the_zoos_own_head_are_left_out_with_a_warning() -> None:

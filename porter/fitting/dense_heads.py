@@ -1,0 +1,61 @@
+"""A head of several dense layers in a file that holds only weights: `--map` says what stands between them, the file does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from porter.errors import UsageError
+from porter.fitting.grafting import path_word
+from porter.graph import Dense, Graph, Node, Relu, Relu6
+
+BETWEEN: Mapping[str, type[Relu | Relu6] | None] = {"relu": Relu, "relu6": Relu6, "none": None}
+"""What may stand between two dense layers, as `--map` writes it. Dropout does nothing in inference, so it is none."""
+
+
+@dataclass(frozen=True)
+class DenseHead:
+    """The layers of a head in the order in which they run, and what stands between each two: the keys of BETWEEN."""
+
+    layers: tuple[str, ...]
+    between: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """As `--map` writes it: `classifier.1,relu,classifier.4`."""
+        return ",".join([self.layers[0], *(f"{word},{name}" for word, name in zip(self.between, self.layers[1:], strict=True))])
+
+
+def parse_head(text: str) -> DenseHead:
+    """What `--map` says of the head: one layer, or several with what stands between them.
+
+    Raises:
+        UsageError: it does not begin and end with a layer, or has a word between two layers that porter has no op for.
+    """
+    layers, between = tuple(text.split(",")[::2]), tuple(text.split(",")[1::2])
+    wrong = [word for word in between if word not in BETWEEN]
+    if wrong or len(layers) != len(between) + 1 or not all(layers):
+        problem = f"'{wrong[0]}' is nothing that porter has between dense layers" if wrong else f"'{text}' is no row of layers"
+        raise UsageError(problem, where="--map", next=f"write FIRST,WORD,SECOND with one of {', '.join(BETWEEN)} as the word")
+    return DenseHead(layers, between)
+
+
+def with_dense_head(features: Graph, head: DenseHead, dense: Mapping[str, Dense], output: str) -> tuple[Graph, dict[str, str]]:
+    """The graph up to its features with a head behind it.
+
+    Args:
+        dense: the op of each layer.
+        output: the path of the last layer.
+
+    Returns:
+        The graph, and the file's layer by the path of each dense node.
+    """
+    nodes, layers, source = list(features.nodes), dict[str, str](), features.output
+    for name, word in zip(head.layers, (*head.between, "none"), strict=True):
+        path = output if name == head.layers[-1] else f"head/{path_word(name)}"
+        nodes.append(Node(path, dense[name], (source,)))
+        layers[path], source, op = name, path, BETWEEN[word]
+        if op is not None:
+            source = f"{path}_{word}"
+            nodes.append(Node(source, op(), (path,)))
+    return Graph(tuple(nodes), features.channels, output, features.scopes), layers
