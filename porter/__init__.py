@@ -49,7 +49,8 @@ def convert(
     Args:
         variant: such as `resnet50v2`.
         source: a zoo (`slim`), or a framework for its default zoo (`tf` is keras, `torch` is torchvision).
-        destination: a framework.
+        destination: a framework: `tf` or `torch`. `tensorflow` and `pytorch` are other names, here and for `source`; `keras` is
+            one of `tf` here.
         weights: a weights file, or a port; None for the zoo's published file.
         out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` here. It appears whole or not at all.
         padding: `shipped`, what the zoo's own code computes, or `trained`, the pads that the weights were trained with where the

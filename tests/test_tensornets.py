@@ -14,11 +14,11 @@ import porter
 from porter.dtypes import Array, Dtype
 from porter.frameworks import get_framework
 from porter.frameworks.reading import read_checkpoint
+from porter.frameworks.references import TENSORNETS
 from porter.frameworks.tf.graph_files.run import GraphRunner
 from porter.frameworks.tf.run import run_reference
 from porter.frameworks.tf.runtime import import_tensorflow
 from porter.frameworks.tf.slim.network import layer_ops
-from porter.frameworks.tf.slim.tensornets import NETWORKS
 from porter.graph import Graph
 from porter.padding import Convention
 from porter.plan import make_plan
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_the_table_has_every_variant_of_the_zoo() -> None:
-    assert set(NETWORKS) == {
+    assert set(TENSORNETS) == {
         variant for recipe in all_recipes() for variant in recipe.variants if "tensornets" in recipe.zoos_of(variant)
     }
 
@@ -109,7 +109,7 @@ def test_as_published(variant: str, size: tuple[int, int], tmp_path: Path) -> No
     tensors = tensornets_tensors(variant)
     np.savez(tmp_path / "arrays.npz", **tensors)
     saved, frozen = tmp_path / "saved.npz", tmp_path / "frozen.pb"
-    script = [str(tensornets_python()), str(ROOT / "tests/tensornets_code.py"), *NETWORKS[variant], *map(str, size)]
+    script = [str(tensornets_python()), str(ROOT / "tests/tensornets_code.py"), *TENSORNETS[variant], *map(str, size)]
     ran = subprocess.run([*script, str(tmp_path / "arrays.npz"), str(saved), str(frozen)], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
 
@@ -121,7 +121,7 @@ def test_as_published(variant: str, size: tuple[int, int], tmp_path: Path) -> No
     made = porter.convert(variant, "tensornets", "torch", weights=saved, out=tmp_path / "port", input_size=text, check=False)
     recipe, graph = find_recipe(variant), made.port.graph
     taps = tap_names(recipe, variant, recipe.zoo("tensornets", variant), graph)
-    output = f"{NETWORKS[variant][1]}/logits/BiasAdd"
+    output = f"{TENSORNETS[variant][1]}/logits/BiasAdd"
     source = Published(frozen.read_bytes(), dict(tensors), output, dict(taps), size)
     verdict = check(made.port, source, [size], ("float32", "float64"))
     assert verdict.ok and not verdict.proof.uncompared

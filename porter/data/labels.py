@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 IMAGENET = "imagenet-1000"
 """What a recipe's `labels` says where the logits are these classes."""
+LABEL_MAPS = (IMAGENET,)
+"""All that it can say."""
 
 
 class ImageNetClass(NamedTuple):

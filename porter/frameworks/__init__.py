@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal, Protocol, cast
 
 from numpy.typing import NDArray
@@ -36,10 +35,9 @@ class Framework(Protocol):
     PACKAGE: str
     """The Python package that runs models, for messages and for the record of versions."""
     CAPABILITIES: Capabilities
-    REFERENCES: tuple[str, ...]
-    """Names that a recipe's `reference` may have: implementations that porter did not write."""
     BY_POSITION: tuple[str, ...]
-    """Those of them whose loader takes a file's tensors by their places, whatever they are called."""
+    """Those of its references (porter.frameworks.references) whose loader takes a file's tensors by
+    their places, whatever they are called."""
     SEPARATOR: str
     """What stands between the parts of a tensor's name."""
     AVERAGE_SUFFIX: str | None
@@ -174,15 +172,17 @@ class Framework(Protocol):
 
 _FRAMEWORKS = {"tf": "porter.frameworks.tf", "torch": "porter.frameworks.torch"}
 FRAMEWORK_NAMES = tuple(_FRAMEWORKS)
+OTHER_NAMES = {"tensorflow": "tf", "keras": "tf", "pytorch": "torch"}
+"""What people call the frameworks besides. Where a zoo is asked for, `keras` is the zoo of that name."""
 
 
 def get_framework(name: str) -> Framework:
-    """The folder of a framework, by its name on the command line.
+    """The folder of a framework, by its name on the command line or another that people have for it.
 
     Raises:
         UsageError: no such framework.
     """
-    if name not in _FRAMEWORKS:
+    module = _FRAMEWORKS.get(OTHER_NAMES.get(name, name))
+    if module is None:
         raise UsageError(f"there is no framework '{name}'", next=f"frameworks are {', '.join(_FRAMEWORKS)}")
-    module: ModuleType = import_module(_FRAMEWORKS[name])
-    return cast(Framework, module)
+    return cast(Framework, import_module(module))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from porter.data.labels import LABEL_MAPS
 from porter.data.preprocess import Preprocess
 from porter.errors import RecipeError
 from porter.files import WeightsFile
 from porter.fixed import FIXED
+from porter.frameworks import FRAMEWORK_NAMES
+from porter.frameworks.references import REFERENCES
 from porter.recipe.expressions import FUNCTIONS, placeholders
 from porter.recipe.model import BUILT_SIZE, RESERVED, STANDARD_OPTIONS, Generation, IgnoreRule, NameRule, Override, Recipe, Zoo
 from porter.recipe.paddings import read_rules
@@ -32,6 +36,8 @@ from porter.recipe.spelling import hint
 from porter.recipe.steps import COMMON, OPERATIONS, Block, check_expressions, parse_steps
 from porter.transforms import TRANSFORMS
 
+NO_REFERENCE = "none"
+"""What `reference` says in a zoo that extends another and whose own models that zoo's reference does not have."""
 _INHERITED = (
     *("framework", "only", "reference", "options", "padding", "padding_as_trained", "names", "generations", "taps", "ignore"),
     *("labels", "activation"),
@@ -130,7 +136,7 @@ class _Zoos:
             raise RecipeError("the key 'framework' is missing", where=self.source.where(here))
         own = Zoo(
             name=name,
-            framework=section.framework or "",
+            framework=self._one_of((*here, "framework"), "framework", section.framework, FRAMEWORK_NAMES) or "",
             only=tuple(self._of_variants((*here, "only"), dict.fromkeys(section.only))),
             reference=section.reference,
             options=self._options((*here, "options"), section.options),
@@ -144,7 +150,7 @@ class _Zoos:
             taps=self._names((*here, "taps"), section.taps),
             ignore=tuple(self._ignore((*here, "ignore", pattern), pattern, value) for pattern, value in section.ignore.items()),
             preprocess=self._preprocess((*here, "preprocess"), section.preprocess),
-            labels=section.labels,
+            labels=self._one_of((*here, "labels"), "label map", section.labels, LABEL_MAPS),
             activation=section.activation,
             licence=section.licence,
             files=self._files(here, section),
@@ -154,7 +160,28 @@ class _Zoos:
             },
             overrides=self._overrides((*here, "variants"), section.variants),
         )
-        return own if parent is None else _inherit(own, parent)
+        return self._proved(here, own if parent is None else _inherit(own, parent))
+
+    def _proved(self, here: Location, zoo: Zoo) -> Zoo:
+        """The zoo, whose reference is one that porter has of its framework, and has every variant of the zoo."""
+        if zoo.reference in (None, NO_REFERENCE):
+            return replace(zoo, reference=None)
+        known = REFERENCES[zoo.framework]
+        reference = str(self._one_of((*here, "reference"), "reference", zoo.reference, known))
+        for variant in self.document.variants:
+            if zoo.has(variant) and variant not in known[reference]:
+                raise RecipeError(
+                    f"reference '{reference}' has no model '{variant}'",
+                    where=self.source.where((*here, "reference")),
+                    next=f"list in 'only' the variants that it has, or write 'reference: {NO_REFERENCE}'",
+                )
+        return zoo
+
+    def _one_of(self, location: Location, what: str, word: str | None, known: Iterable[str]) -> str | None:
+        """`word`, which is one of a closed table's names or None."""
+        if word is not None and word not in known:
+            raise RecipeError(f"there is no {what} '{word}'", where=self.source.where(location), next=hint(word, known))
+        return word
 
     def _parent(self, name: str, extended: str, heirs: tuple[str, ...]) -> Zoo:
         where = self.source.where(("zoos", name, "extends"))
@@ -233,7 +260,7 @@ class _Zoos:
                 options=self._options((*here, "options"), section.options),
                 padding=read_rules(self.source, (*here, "padding"), section.padding),
                 preprocess=self._preprocess((*here, "preprocess"), section.preprocess),
-                labels=section.labels,
+                labels=self._one_of((*here, "labels"), "label map", section.labels, LABEL_MAPS),
             )
         return found
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
 from porter.files import WeightsFile
-from porter.frameworks import FRAMEWORK_NAMES, get_framework
+from porter.frameworks import FRAMEWORK_NAMES, OTHER_NAMES, get_framework
 from porter.recipe.expressions import Value
 from porter.recipe.paddings import PadRule
 from porter.recipe.schema import Published
@@ -215,7 +215,7 @@ class Recipe:
     def _zoo(self, name: str) -> Zoo:
         if name in self.zoos:
             return self.zoos[name]
-        if name not in FRAMEWORK_NAMES:
+        if name not in (*FRAMEWORK_NAMES, *OTHER_NAMES) or name == get_framework(name).DEFAULT_ZOO:
             usable = [framework for framework in FRAMEWORK_NAMES if get_framework(framework).DEFAULT_ZOO in self.zoos]
             raise UsageError(
                 f"'{self.architecture}' has no zoo '{name}'", where=str(self.path), next=hint(name, (*self.zoos, *usable))

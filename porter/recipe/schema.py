@@ -61,7 +61,7 @@ class ZooSection(Section):
 
     extends: str | None = None
     only: tuple[str, ...] = ()
-    framework: Literal["tf", "torch", "onnx", "caffe", "mxnet"] | None = None
+    framework: Word | None = None
     reference: Word | None = None
     options: Values = {}
     assumed: dict[str, str] = {}

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from porter.errors import RecipeError, UsageError
+from porter.frameworks import get_framework
 from porter.recipe import all_recipes, find_recipe, recipes_folder
 from tests.recipe.recipes import VALID, write
 
@@ -70,3 +71,18 @@ def test_a_recipe_is_found_without_loading_the_others(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="no valid YAML") as caught:
         find_recipe("other", tmp_path)
     assert str(caught.value.where).startswith(str(tmp_path / "other.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("name", "zoo", "framework"),
+    [
+        ("tf", "keras", "tf"),
+        ("tensorflow", "keras", "tf"),
+        ("keras", "keras", "tf"),
+        ("torch", "torchvision", "torch"),
+        ("pytorch", "torchvision", "torch"),
+    ],
+)
+def test_frameworks_have_other_names(name: str, zoo: str, framework: str) -> None:
+    assert find_recipe("mobilenet_v2").zoo(name, "mobilenet_v2").name == zoo
+    assert framework == get_framework(name).NAME

@@ -37,6 +37,10 @@ NEAREST = [
     ("filters: =width, kernel: 3, stride", "filters: =wdith, kernel: 3, stride", "'wdith' is no variable", "width"),
     ("[input, conv]", "[input, cnv]", "no earlier step 'cnv'", "conv"),
     ("framework: torch", "framework: torch\n    refrence: torchvision", None, "reference"),
+    ("framework: torch", "framework: pytorch", "no framework 'pytorch'", "torch"),
+    ("padding: {stem/conv: 1}", "labels: imagenet_1000", "no label map 'imagenet_1000'", "imagenet-1000"),
+    ("padding: {stem/conv: 1}", "variants: {tiny: {labels: imagenet}}", "no label map 'imagenet'", "imagenet-1000"),
+    ("padding: {stem/conv: 1}", "reference: torchvison", "no reference 'torchvison'", "torchvision"),
     ("name: fc,", "naem: fc,", "no key 'naem'", "name"),
     ("[conv1x1_to_dense]", "[conv1x1_to_dens]", "no transform", "conv1x1_to_dense"),
     ("tiny: {top1: 50", "tinny: {top1: 50", "no variant 'tinny'", "tiny"),
@@ -102,7 +106,8 @@ WRONG = [
     ('.{u-1}.conv"', '.{v-1}.conv"', "'v' is no variable"),
     ('.{u-1}.conv"', '.{u-}.conv"', "no expression"),
     ('"stage{s}/unit{u}/conv"', '"stage{s}/unit{s}/conv"', "capture"),
-    ("framework: torch", "framework: pytorch", "framework"),
+    ("framework: torch", "framework: onnx", "no framework 'onnx'"),
+    ("padding: {stem/conv: 1}", "reference: torchvision", "reference 'torchvision' has no model 'tiny'"),
     ("top1: 50, top5", "top1: 150, top5", "top1"),
 ]
 
@@ -154,7 +159,7 @@ def test_what_a_zoo_inherits_and_what_not(tmp_path: Path) -> None:
     licence: MIT
     files: {tiny: {url: "https://example.org/weights/tiny-0123abcd.pth", sha256_prefix: 0123abcd}}
     variants:
-      tiny_wide: {options: {bn_epsilon: 1.0e-4}, padding: {stem/conv: 2}, labels: own}
+      tiny_wide: {options: {bn_epsilon: 1.0e-4}, padding: {stem/conv: 2}, labels: imagenet-1000}
 """
     recipe = load_recipe(write(tmp_path, VALID + second))
     zoo = recipe.zoo("second", "tiny")
@@ -164,11 +169,22 @@ def test_what_a_zoo_inherits_and_what_not(tmp_path: Path) -> None:
     assert graph.by_path["stem/conv"].op.convention.pads == (0, 1, 0, 1)  # type: ignore[union-attr]
     assert graph.by_path["stem/norm"].op.epsilon == 1e-5  # type: ignore[union-attr]
     wide = recipe.zoo("second", "tiny_wide")
-    assert wide.labels == "own" and zoo.labels is None
+    assert wide.labels == "imagenet-1000" and zoo.labels is None
     graph = expand(recipe, "tiny_wide", recipe.zoos["second"])
     assert graph == expand(recipe, "tiny_wide", wide)
     assert graph.by_path["stem/conv"].op.convention.pads == (2, 2, 2, 2)  # type: ignore[union-attr]
     assert graph.by_path["stem/norm"].op.epsilon == 1e-4  # type: ignore[union-attr]
+
+
+def test_an_heir_may_have_no_reference(tmp_path: Path) -> None:
+    text = VALID.replace("tiny", "resnet18").replace("framework: torch", "framework: torch\n    reference: torchvision")
+    text = text.replace("  resnet18_wide: ", "  own: ").replace("padding: {stem/conv: 1}", "only: [resnet18]")
+    wrong = f"{text}  heir: {{extends: home, only: [own]}}\n"
+    with pytest.raises(RecipeError, match="reference 'torchvision' has no model 'own'") as caught:
+        load_recipe(write(tmp_path, wrong))
+    assert caught.value.where == f"{tmp_path / 'tiny.yaml'}:{wrong.count(chr(10))}" and "reference: none" in str(caught.value.next)
+    heir = load_recipe(write(tmp_path, text + "  heir: {extends: home, only: [own], reference: none}\n")).zoos["heir"]
+    assert (heir.reference, heir.framework) == (None, "torch")
 
 
 def test_a_zoo_without_a_variant_says_so(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from porter.frameworks import get_framework
+from porter.frameworks.references import TIMM
 from porter.frameworks.tf.runtime import import_keras
-from porter.frameworks.torch.reference import _BUILDERS, import_models, import_timm
+from porter.frameworks.torch.reference import import_models, import_timm
 from porter.graph import BatchNorm, Conv, Graph, Node, is_depthwise, shapes, tensor_shapes
 from porter.padding import Convention, pad_amounts
 from porter.recipe import LayerName, Recipe, all_recipes, expand, find_recipe, layer_names, tap_names
@@ -105,10 +106,10 @@ def test_every_tensor_is_torchvisions(variant: str, zoo: str) -> None:
     assert {node.path for node in graph.nodes} - layers.keys() == {"head/pool"}
 
 
-@pytest.mark.parametrize("variant", [variant for variant in V2 if variant in _BUILDERS["timm"]])
+@pytest.mark.parametrize("variant", [variant for variant in V2 if variant in TIMM])
 def test_every_tensor_is_timms(variant: str) -> None:
     recipe, graph, layers = read(variant, "timm")
-    model = getattr(import_timm(), _BUILDERS["timm"][variant][0])()
+    model = getattr(import_timm(), TIMM[variant][0])()
     expect_module(model, graph, layers)
     taps = tap_names(recipe, variant, recipe.zoo("timm", variant), graph)
     assert taps.keys() == {node.path for node in graph.nodes}

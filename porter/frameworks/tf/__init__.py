@@ -11,7 +11,7 @@ from porter.frameworks.tf.evaluating import classifier
 from porter.frameworks.tf.file_reference import build_file
 from porter.frameworks.tf.layout import CAPABILITIES, counted_layers, from_canonical, tensor_names, to_canonical
 from porter.frameworks.tf.numbering import numbered_layers
-from porter.frameworks.tf.reference import BY_POSITION, REFERENCES, build_reference, own_variables, stock_class
+from porter.frameworks.tf.reference import BY_POSITION, build_reference, own_variables, stock_class
 from porter.frameworks.tf.run import run, run_reference
 from porter.frameworks.tf.write import MODEL_FILE, read_port, write, write_stock
 from porter.graph import Graph
@@ -36,7 +36,6 @@ __all__ = [
     "NAME",
     "NAMES_LAYERS",
     "PACKAGE",
-    "REFERENCES",
     "SEPARATOR",
     "STOCK_TAKES_ANY_SIZE",
     "build",

@@ -5,19 +5,16 @@ Keras itself has no ResNeXt any more. The package asks for the modules of Keras 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 from porter.errors import MissingFramework, UsageError
+from porter.frameworks.references import KERAS_APPLICATIONS
 from porter.frameworks.tf.runtime import import_keras
 
 _PACKAGE = "Keras-Applications==1.0.8"
 _HEAD = "probs"
-
-NETWORKS: Mapping[str, str] = {"resnext50_32x4d": "ResNeXt50", "resnext101_32x4d": "ResNeXt101"}
-"""Variant to the function of keras_applications/resnet_common.py."""
 
 
 def construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
@@ -27,8 +24,10 @@ def construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
         UsageError: no such variant, or a size that the package refuses.
         MissingFramework: Keras or the package is not installed.
     """
-    if variant not in NETWORKS:
-        raise UsageError(f"reference 'keras_applications' has no variant '{variant}'", next=f"it has {', '.join(NETWORKS)}")
+    if variant not in KERAS_APPLICATIONS:
+        raise UsageError(
+            f"reference 'keras_applications' has no variant '{variant}'", next=f"it has {', '.join(KERAS_APPLICATIONS)}"
+        )
     keras = import_keras()
     try:
         code = import_module("keras_applications.resnext")
@@ -39,7 +38,7 @@ def construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
     )
     modules = {"backend": backend, "layers": keras.layers, "models": keras.models, "utils": keras.utils}
     try:
-        model = getattr(code, NETWORKS[variant])(weights=None, classes=classes, input_shape=(*size, 3), **modules)
+        model = getattr(code, KERAS_APPLICATIONS[variant])(weights=None, classes=classes, input_shape=(*size, 3), **modules)
     except ValueError as error:
         raise UsageError(f"keras-applications cannot build {variant} at {size[0]}x{size[1]}: {error}") from None
     model.get_layer(_HEAD).activation = keras.activations.linear

@@ -10,6 +10,7 @@ from typing import Any
 from porter.dtypes import Dtype
 from porter.errors import MappingError, MissingFramework, UsageError
 from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.references import KERAS, REFERENCES
 from porter.frameworks.stock import StockClass
 from porter.frameworks.tf import keras_applications
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
@@ -21,30 +22,8 @@ from porter.padding import Size
 
 _OLD: Mapping[str, Construct] = {"tf_slim": networks.construct, "tensornets": tensornets.construct}
 """References written for TensorFlow 1."""
-REFERENCES: tuple[str, ...] = ("keras", "keras_applications", *_OLD)
 _ANY_SIZE = (224, 224)
 BY_POSITION: tuple[str, ...] = ("tensornets",)
-
-_CONSTRUCTORS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "inception_v3": ("InceptionV3", {}),
-    "mobilenet_v1": ("MobileNet", {"alpha": 1.0}),
-    "mobilenet_v1_0.75": ("MobileNet", {"alpha": 0.75}),
-    "mobilenet_v1_0.5": ("MobileNet", {"alpha": 0.5}),
-    "mobilenet_v1_0.25": ("MobileNet", {"alpha": 0.25}),
-    "mobilenet_v2": ("MobileNetV2", {"alpha": 1.0}),
-    "mobilenet_v2_1.4": ("MobileNetV2", {"alpha": 1.4}),
-    "mobilenet_v2_1.3": ("MobileNetV2", {"alpha": 1.3}),
-    "mobilenet_v2_0.75": ("MobileNetV2", {"alpha": 0.75}),
-    "mobilenet_v2_0.5": ("MobileNetV2", {"alpha": 0.5}),
-    "mobilenet_v2_0.35": ("MobileNetV2", {"alpha": 0.35}),
-    "resnet50": ("ResNet50", {}),
-    "resnet101": ("ResNet101", {}),
-    "resnet152": ("ResNet152", {}),
-    "resnet50v2": ("ResNet50V2", {}),
-    "resnet101v2": ("ResNet101V2", {}),
-    "resnet152v2": ("ResNet152V2", {}),
-}
-"""Variant to the constructor in keras.applications and the arguments that make it that variant."""
 
 
 def build_reference(
@@ -67,8 +46,8 @@ def build_reference(
         MissingFramework: TensorFlow, Keras or a package that carries the reference is not installed; or there are `options`,
             which none of these implementations takes.
     """
-    if reference not in REFERENCES:
-        raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(REFERENCES)}")
+    if reference not in REFERENCES["tf"]:
+        raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(REFERENCES['tf'])}")
     if options:
         raise MissingFramework(f"{reference} cannot be built with another {', '.join(options)}")
     if reference in _OLD:
@@ -104,9 +83,9 @@ def _build_keras(
 
 
 def _construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
-    if variant not in _CONSTRUCTORS:
-        raise UsageError(f"reference 'keras' has no variant '{variant}'", next=f"it has {', '.join(_CONSTRUCTORS)}")
-    name, arguments = _CONSTRUCTORS[variant][0], _arguments(variant, classes, size)
+    if variant not in KERAS:
+        raise UsageError(f"reference 'keras' has no variant '{variant}'", next=f"it has {', '.join(KERAS)}")
+    name, arguments = KERAS[variant][0], _arguments(variant, classes, size)
     try:
         return getattr(import_keras().applications, name)(**arguments)
     except ValueError as error:
@@ -114,7 +93,7 @@ def _construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
 
 
 def _arguments(variant: str, classes: int, size: tuple[int, int]) -> dict[str, Any]:
-    own = _CONSTRUCTORS[variant][1]
+    own = KERAS[variant][1]
     return {"weights": None, "classes": classes, "classifier_activation": None, "input_shape": (*size, 3), **own}
 
 
@@ -124,14 +103,14 @@ def stock_class(variant: str, classes: int, size: Size) -> StockClass:
     Raises:
         UsageError: it has none, or no size: its models are padded for the one that they are built for.
     """
-    if variant not in _CONSTRUCTORS:
+    if variant not in KERAS:
         raise UsageError(f"keras.applications has no class of {variant}", where="--stock", next="convert without --stock")
     rows, columns = size
     if rows is None or columns is None:
         raise UsageError(
             "keras.applications pads for the size that a model is built for", where="--stock", next="give --input-size a fixed size"
         )
-    return StockClass(f"keras.applications.{_CONSTRUCTORS[variant][0]}", _arguments(variant, classes, (rows, columns)))
+    return StockClass(f"keras.applications.{KERAS[variant][0]}", _arguments(variant, classes, (rows, columns)))
 
 
 def build_stock(variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:

@@ -12,6 +12,7 @@ from porter.dtypes import Array, Dtype, Precision
 from porter.errors import MissingFramework, UsageError
 from porter.frameworks import Classifier
 from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.references import REFERENCES
 from porter.frameworks.stock import StockClass
 from porter.frameworks.torch.layout import CAPABILITIES, from_canonical, tensor_names, to_canonical
 from porter.frameworks.torch.port_files import WEIGHTS_FILE, code_files, read_weights, write_port
@@ -28,7 +29,6 @@ DEFAULT_ZOO = "torchvision"
 INPUT_LAYOUT: Literal["NCHW"] = "NCHW"
 MODEL_FILE = WEIGHTS_FILE
 PACKAGE = "torch"
-REFERENCES = ("torchvision", "timm")
 BY_POSITION: tuple[str, ...] = ()
 SEPARATOR = "."
 AVERAGE_SUFFIX = None
@@ -105,8 +105,8 @@ def build_reference(
     options: Mapping[str, Any] = {},
 ) -> Any:
     """The library's own model with the tensors of `checkpoint`, loaded by its own names; see porter.frameworks.torch.reference."""
-    if reference not in REFERENCES:
-        raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(REFERENCES)}")
+    if reference not in REFERENCES["torch"]:
+        raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(REFERENCES['torch'])}")
     _require("torch")
     _require("torchvision")
     _require(reference)

@@ -14,44 +14,9 @@ from torch import nn
 from porter.dtypes import Dtype
 from porter.errors import MappingError, MissingFramework, UsageError
 from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.references import REFERENCES, TORCHVISION
 from porter.frameworks.stock import StockClass
 from porter.frameworks.torch.graph_module import to_tensor
-
-# Reference and variant to the builder and its arguments. A closed table: nothing from a recipe names what is imported or called.
-_BUILDERS: Mapping[str, Mapping[str, tuple[str, Mapping[str, Any]]]] = {
-    "torchvision": {
-        "inception_v3": ("inception_v3", {"aux_logits": False, "transform_input": True, "init_weights": False}),
-        "mobilenet_v2": ("mobilenet_v2", {}),
-        "mobilenet_v2_1.4": ("mobilenet_v2", {"width_mult": 1.4}),
-        "mobilenet_v2_1.3": ("mobilenet_v2", {"width_mult": 1.3}),
-        "mobilenet_v2_0.75": ("mobilenet_v2", {"width_mult": 0.75}),
-        "mobilenet_v2_0.5": ("mobilenet_v2", {"width_mult": 0.5}),
-        "mobilenet_v2_0.35": ("mobilenet_v2", {"width_mult": 0.35}),
-        "resnet18": ("resnet18", {}),
-        "resnet34": ("resnet34", {}),
-        "resnet50": ("resnet50", {}),
-        "resnet101": ("resnet101", {}),
-        "resnet152": ("resnet152", {}),
-        "resnext50_32x4d": ("resnext50_32x4d", {}),
-        "resnext101_32x8d": ("resnext101_32x8d", {}),
-        "resnext101_64x4d": ("resnext101_64x4d", {}),
-        "wide_resnet50_2": ("wide_resnet50_2", {}),
-        "wide_resnet101_2": ("wide_resnet101_2", {}),
-    },
-    "timm": {
-        "inception_v3": ("inception_v3", {}),
-        "mobilenet_v2": ("mobilenetv2_100", {}),
-        "mobilenet_v2_1.4": ("mobilenetv2_140", {}),
-        "mobilenet_v2_0.75": ("mobilenetv2_075", {}),
-        "mobilenet_v2_0.5": ("mobilenetv2_050", {}),
-        "mobilenet_v2_0.35": ("mobilenetv2_035", {}),
-        "resnet18": ("resnet18", {}),
-        "resnet34": ("resnet34", {}),
-        "resnet50": ("resnet50", {}),
-        "resnet101": ("resnet101", {}),
-        "resnet152": ("resnet152", {}),
-    },
-}
 
 
 def build_stock(
@@ -66,7 +31,7 @@ def build_stock(
         UsageError: the library has no such model. MappingError: the tensors are not exactly its own.
         MissingFramework: the library cannot be imported, or its builder has no such argument.
     """
-    builders = _BUILDERS[reference]
+    builders = REFERENCES["torch"][reference]
     if variant not in builders:
         raise UsageError(f"porter knows no {reference} model '{variant}'", next=f"{reference}'s are {', '.join(builders)}")
     name, arguments = builders[variant]
@@ -92,9 +57,9 @@ def stock_builder(variant: str, classes: int) -> StockClass:
     Raises:
         UsageError: it has none.
     """
-    if variant not in _BUILDERS["torchvision"]:
+    if variant not in TORCHVISION:
         raise UsageError(f"torchvision has no class of {variant}", where="--stock", next="convert without --stock")
-    name, arguments = _BUILDERS["torchvision"][variant]
+    name, arguments = TORCHVISION[variant]
     return StockClass(f"torchvision.models.{name}", {"num_classes": classes, **arguments})
 
 

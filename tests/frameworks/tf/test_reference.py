@@ -10,7 +10,7 @@ from porter.dtypes import Array
 from porter.errors import MappingError, UsageError
 from porter.frameworks import tf
 from porter.frameworks.checkpoint import Checkpoint
-from porter.frameworks.tf.reference import _CONSTRUCTORS
+from porter.frameworks.references import KERAS
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Conv
 from porter.plan import make_plan
@@ -77,7 +77,7 @@ def test_a_wrong_pad_is_seen() -> None:
 
 
 # Inception v3, whose layers Keras numbers, is in tests/test_keras_numbers.py.
-RESIZABLE = [variant for variant in _CONSTRUCTORS if variant != "inception_v3"]
+RESIZABLE = [variant for variant in KERAS if variant != "inception_v3"]
 
 
 def test_layers_that_keras_numbers_have_the_names_of_a_first_model() -> None:
@@ -96,7 +96,7 @@ def test_layers_that_keras_numbers_have_the_names_of_a_first_model() -> None:
 def test_every_variant_builds_at_odd_and_small_sizes(variant: str, size: tuple[int, int]) -> None:
     keras = import_keras()
     before = (keras.config.dtype_policy(), keras.config.floatx(), keras.config.image_data_format())
-    name, arguments = _CONSTRUCTORS[variant]
+    name, arguments = KERAS[variant]
     stock = getattr(keras.applications, name)(weights=None, classes=3, input_shape=(32, 32, 3), **arguments)
     file = _random_file(stock)
     reference = tf.build_reference("keras", variant, 3, size, _checkpoint(file), "float64")

@@ -14,6 +14,7 @@ from porter.dtypes import Array
 from porter.errors import MappingError, MissingFramework, UsageError
 from porter.frameworks import torch as framework
 from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.references import REFERENCES
 from porter.frameworks.torch import reference
 from porter.graph import Graph
 from porter.padding import Convention
@@ -121,6 +122,6 @@ def test_a_library_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch, modu
 
 def test_every_builder_exists() -> None:
     libraries = {"torchvision": reference.import_models(), "timm": reference.import_timm()}
-    assert set(libraries) == set(reference._BUILDERS) == set(framework.REFERENCES)
-    for library, builders in reference._BUILDERS.items():
+    assert set(libraries) == set(REFERENCES["torch"])
+    for library, builders in REFERENCES["torch"].items():
         assert all(hasattr(libraries[library], name) for name, _ in builders.values())

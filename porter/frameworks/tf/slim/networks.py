@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from porter.errors import UsageError
+from porter.frameworks.references import TF_SLIM
 from porter.frameworks.tf.slim.code import import_mobilenet_v1, import_mobilenet_v2, import_net, import_slim
 from porter.frameworks.tf.slim.network import Network, graph_variables, old_variables
 
@@ -25,11 +26,11 @@ def construct(variant: str, images: Any, classes: int) -> Network:
         UsageError: no such variant.
         MissingFramework: tf-slim, tf_keras or mmdnn is not installed.
     """
-    if variant not in _CONSTRUCTORS:
-        raise UsageError(f"reference 'tf_slim' has no variant '{variant}'", next=f"it has {', '.join(_CONSTRUCTORS)}")
-    constructor, arguments = _CONSTRUCTORS[variant]
+    if variant not in TF_SLIM:
+        raise UsageError(f"reference 'tf_slim' has no variant '{variant}'", next=f"it has {', '.join(TF_SLIM)}")
+    name, arguments = TF_SLIM[variant]
     with old_variables():
-        logits, points = constructor(images, classes, arguments)
+        logits, points = _NETWORKS[name](images, classes, arguments)
     probabilities = points.pop("Predictions" if "Predictions" in points else "predictions")
     ops = {name: tensor.op.name for name, tensor in points.items()}
     return Network(logits.op.name, probabilities.op.name, graph_variables(), ops)
@@ -71,27 +72,10 @@ def _resnet_v2(images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:
         return getattr(code, f"resnet_v2_{arguments['layers']}")(images, classes, is_training=False)
 
 
-Constructor = Callable[[Any, int, Mapping[str, Any]], Any]
-# The widths and `finegrain_classification_mode` as nets/mobilenet_v1.py and nets/mobilenet/mobilenet_v2.py name them
-# (mobilenet_v1_075, mobilenet_v2_140, mobilenet_v2_050, mobilenet_v2_035): below 1.0, v2 keeps its last layer at 1280.
-_CONSTRUCTORS: Mapping[str, tuple[Constructor, Mapping[str, Any]]] = {
-    "inception_v3": (_inception_v3, {}),
-    "mobilenet_v1": (_mobilenet_v1, {"depth_multiplier": 1.0}),
-    "mobilenet_v1_0.75": (_mobilenet_v1, {"depth_multiplier": 0.75}),
-    "mobilenet_v1_0.5": (_mobilenet_v1, {"depth_multiplier": 0.5}),
-    "mobilenet_v1_0.25": (_mobilenet_v1, {"depth_multiplier": 0.25}),
-    "mobilenet_v2": (_mobilenet_v2, {"depth_multiplier": 1.0}),
-    "mobilenet_v2_1.4": (_mobilenet_v2, {"depth_multiplier": 1.4}),
-    "mobilenet_v2_1.3": (_mobilenet_v2, {"depth_multiplier": 1.3}),
-    "mobilenet_v2_0.75": (_mobilenet_v2, {"depth_multiplier": 0.75, "finegrain_classification_mode": True}),
-    "mobilenet_v2_0.5": (_mobilenet_v2, {"depth_multiplier": 0.5, "finegrain_classification_mode": True}),
-    "mobilenet_v2_0.35": (_mobilenet_v2, {"depth_multiplier": 0.35, "finegrain_classification_mode": True}),
-    "resnet50": (_resnet_v1, {"layers": 50}),
-    "resnet101": (_resnet_v1, {"layers": 101}),
-    "resnet152": (_resnet_v1, {"layers": 152}),
-    "resnet50v2": (_resnet_v2, {"layers": 50}),
-    "resnet101v2": (_resnet_v2, {"layers": 101}),
-    "resnet152v2": (_resnet_v2, {"layers": 152}),
-    "resnet200v2": (_resnet_v2, {"layers": 200}),
+_NETWORKS: Mapping[str, Callable[[Any, int, Mapping[str, Any]], Any]] = {
+    "inception_v3": _inception_v3,
+    "mobilenet_v1": _mobilenet_v1,
+    "mobilenet_v2": _mobilenet_v2,
+    "resnet_v1": _resnet_v1,
+    "resnet_v2": _resnet_v2,
 }
-"""Variant to slim's code and its arguments. A closed table: nothing from a recipe names what is imported or called."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import sys
 import warnings
-from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
@@ -18,6 +17,7 @@ from typing import Any
 
 from porter.dtypes import Array
 from porter.errors import MissingFramework, UsageError
+from porter.frameworks.references import TENSORNETS
 from porter.frameworks.tf.runtime import import_tensorflow
 from porter.frameworks.tf.slim.code import import_slim, modules_as, old_tensorflow, pip_line
 from porter.frameworks.tf.slim.network import Network, graph_variables, old_variables
@@ -29,32 +29,6 @@ _PACKAGE = "porter_tensornets"
 """The name that the modules have here: whoever imports tensornets itself in this process gets it as it is."""
 _KERAS = "tensorflow.python.keras"
 
-NETWORKS: Mapping[str, tuple[str, str]] = {
-    "inception_v3": ("inceptions", "inception3"),
-    "mobilenet_v1": ("mobilenets", "mobilenet100"),
-    "mobilenet_v1_0.75": ("mobilenets", "mobilenet75"),
-    "mobilenet_v1_0.5": ("mobilenets", "mobilenet50"),
-    "mobilenet_v1_0.25": ("mobilenets", "mobilenet25"),
-    "mobilenet_v2": ("mobilenets", "mobilenet100v2"),
-    "mobilenet_v2_1.4": ("mobilenets", "mobilenet140v2"),
-    "mobilenet_v2_1.3": ("mobilenets", "mobilenet130v2"),
-    "mobilenet_v2_0.75": ("mobilenets", "mobilenet75v2"),
-    "mobilenet_v2_0.5": ("mobilenets", "mobilenet50v2"),
-    "mobilenet_v2_0.35": ("mobilenets", "mobilenet35v2"),
-    "resnet50": ("resnets", "resnet50"),
-    "resnet101": ("resnets", "resnet101"),
-    "resnet152": ("resnets", "resnet152"),
-    "resnet50v2": ("resnets", "resnet50v2"),
-    "resnet101v2": ("resnets", "resnet101v2"),
-    "resnet152v2": ("resnets", "resnet152v2"),
-    "resnet200v2": ("resnets", "resnet200v2"),
-    "resnext50_32x4d": ("resnets", "resnext50c32"),
-    "resnext101_32x4d": ("resnets", "resnext101c32"),
-    "resnext101_64x4d": ("resnets", "resnext101c64"),
-    "wide_resnet50_2": ("resnets", "wideresnet50"),
-}
-"""Variant to TensorNets' module and function. A closed table: nothing from a recipe names what is imported or called."""
-
 
 def construct(variant: str, images: Any, classes: int) -> Network:
     """Runs TensorNets' code, for inference, in the current graph of TensorFlow 1: `images` is N×H×W×3.
@@ -65,9 +39,9 @@ def construct(variant: str, images: Any, classes: int) -> Network:
         UsageError: no such variant.
         MissingFramework: TensorFlow, tf-slim, tf_keras or tensornets is not installed.
     """
-    if variant not in NETWORKS:
-        raise UsageError(f"reference 'tensornets' has no variant '{variant}'", next=f"it has {', '.join(NETWORKS)}")
-    module, function = NETWORKS[variant]
+    if variant not in TENSORNETS:
+        raise UsageError(f"reference 'tensornets' has no variant '{variant}'", next=f"it has {', '.join(TENSORNETS)}")
+    module, function = TENSORNETS[variant]
     code = getattr(_import(module), function)
     with old_variables():
         probabilities = code(images, classes=classes)

@@ -17,9 +17,10 @@ import pytest
 from porter.errors import MappingError, MissingFramework, UsageError
 from porter.frameworks import get_framework
 from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.references import TF_SLIM
 from porter.frameworks.tf.runtime import import_tensorflow
 from porter.frameworks.tf.slim import code as slim_code
-from porter.frameworks.tf.slim.networks import _CONSTRUCTORS, construct
+from porter.frameworks.tf.slim.networks import construct
 from porter.graph import BatchNorm, Conv, Graph, is_depthwise, tensor_shapes
 from porter.plan import make_plan
 from porter.recipe import all_recipes, expand, find_recipe, layer_names, tap_names
@@ -138,9 +139,7 @@ def test_momentums_are_slims() -> None:
 
 
 def test_the_table_has_every_variant_of_zoo_slim() -> None:
-    assert set(_CONSTRUCTORS) == {
-        variant for recipe in all_recipes() for variant in recipe.variants if "slim" in recipe.zoos_of(variant)
-    }
+    assert set(TF_SLIM) == {variant for recipe in all_recipes() for variant in recipe.variants if "slim" in recipe.zoos_of(variant)}
 
 
 def test_images_that_slims_inception_leaves_several_cells_of() -> None:
