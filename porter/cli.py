@@ -215,14 +215,17 @@ def pads(
     source: From,
     to: To,
     input_size: InputSize = None,
+    all_sites: Annotated[bool, typer.Option("--all", help="also the sites whose windows stay inside the input")] = False,
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:
-    """Print every padding site: the source's convention, how the destination says it, and why; as trained too where it differs."""
+    """Print the padding sites: the source's convention, how the destination says it, and why; as trained too where it differs."""
     from porter.pad_table import pads as table
 
     sites = table(variant, source, to, input_size, recipes)
-    show({"sites": [site.record() for site in sites]} if as_json else printing.pads(sites))
+    shown = [site for site in sites if all_sites or site.telling]
+    hidden = len(sites) - len(shown)
+    show({"sites": [site.record() for site in shown], "hidden": hidden} if as_json else printing.pads(shown, hidden))
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import Any
 
 from porter.frameworks import get_framework
 from porter.input_size import parse_size
+from porter.padding import REACHES_NOWHERE
 from porter.pads import Pad, pads_of
 from porter.plan import make_plan
 from porter.recipe import expand, find_recipe
@@ -20,6 +21,12 @@ class SitePads:
 
     shipped: Pad
     trained: Pad | None
+
+    @property
+    def telling(self) -> bool:
+        """Whether a window reaches past the input, or the two sides differ."""
+        shipped = self.shipped
+        return shipped.why != REACHES_NOWHERE or shipped.source != shipped.realised or self.trained is not None
 
     def record(self) -> dict[str, Any]:
         """As `porter pads --json` prints it."""

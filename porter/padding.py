@@ -318,6 +318,10 @@ def _constant_pads(window: Window, sources: list[Rows]) -> Pads | None:
 _NAMES = {"same": "SAME", "same_lower": "SAME_LOWER", "cntk": "CNTK's autopadding"}
 
 
+REACHES_NOWHERE = "no window reaches past the input"
+"""Why a site pads nothing at all."""
+
+
 def _why(site: Site, found: Realisation, capabilities: Capabilities) -> str:
     reason = _native_why(site, found) if found.front is None else _front_why(site, found.front, capabilities)
     if found.counted is not None:
@@ -337,7 +341,7 @@ def _reads_pads(site: Site) -> bool:
 def _native_why(site: Site, found: Realisation) -> str:
     convention, native = site.convention, found.native
     if not _reads_pads(site):
-        return "no window reaches past the input"
+        return REACHES_NOWHERE
     if (native.rule, native.pads, native.rounding) == (convention.rule, convention.pads, convention.rounds):
         reason = "the destination does the same"
     else:

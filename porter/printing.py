@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from porter.inspection import Inspection
     from porter.pad_table import SitePads
     from porter.pads import Pad
+    from porter.port import TensorLists
     from porter.prediction import Prediction
     from porter.recipe import Recipe, Zoo
     from porter.reporting.write import Report
@@ -35,7 +38,7 @@ def conversion(made: Conversion) -> list[str]:
     lines = [
         f"{record.variant} from {record.zoo} to {record.framework}: {made.port.folder}",
         f"  file     {'; '.join((f'{record.source.file}, {record.source.format}', *record.source.notes))}",
-        f"  tensors  {len(lists.used)} used, {len(lists.ignored)} ignored, {len(lists.filled)} filled",
+        f"  tensors  {'; '.join((f'{len(lists.used)} used', *_ignored(lists), *_filled(lists)))}",
         f"  classes  {record.classes}" + (f" of the file's {record.source_classes}" if _differ(record) else ""),
         f"  licence  {record.licence or 'unknown'}",
         *(f"  assumed  {line}" for line in record.assumed),
@@ -52,6 +55,16 @@ def conversion(made: Conversion) -> list[str]:
     else:
         lines += [f"  check    {line}" for line in _check_lines(made.verdict)]
     return [*lines, *(f"  warning  {warning}" for warning in made.warnings)]
+
+
+def _ignored(lists: TensorLists) -> list[str]:
+    return [f"{count} ignored: {reason}" for reason, count in Counter(lists.ignored.values()).items()]
+
+
+def _filled(lists: TensorLists) -> list[str]:
+    """Filled tensors by the last part of their names: `num_batches_tracked`."""
+    kinds = Counter((re.split("[./]", name)[-1], number) for name, number in lists.filled.items())
+    return [f"{count} filled: {kind} = {number}" for (kind, number), count in kinds.items()]
 
 
 def _call(name: str, arguments: Mapping[str, Any]) -> str:
@@ -158,13 +171,14 @@ def inspection(found: Inspection, tensors: bool = False) -> list[str]:
     return [*lines, "", *table(("tensor", "shape", "type"), listed)]
 
 
-def pads(sites: Sequence[SitePads]) -> list[str]:
+def pads(sites: Sequence[SitePads], hidden: int) -> list[str]:
     rows = []
     for site in sites:
         rows.append((site.shipped.site, site.shipped.source, site.shipped.realised, site.shipped.why))
         if site.trained is not None:
             rows.append(("  as trained", site.trained.source, site.trained.realised, site.trained.why))
-    return table(("site", "source", "destination", "why"), rows)
+    more = [f"{hidden} more, where no window reaches past the input: --all shows them"] if hidden else []
+    return [*table(("site", "source", "destination", "why"), rows), *more]
 
 
 def report(written: Report) -> list[str]:

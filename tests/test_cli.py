@@ -198,6 +198,23 @@ def test_pads_inspect_and_recipes_as_json(cli: Cli, torch_file: Path) -> None:
     assert {"mobilenet_v1", "mobilenet_v2"} <= {recipe["architecture"] for recipe in listed}
 
 
+def test_pads_hides_the_sites_that_pad_nothing(cli: Cli) -> None:
+    arguments = ("pads", "mobilenet_v2", "--from", "tf", "--to", "torch")
+    shown, every = (json.loads(cli(*arguments, *more, "--json").out) for more in ((), ("--all",)))
+    assert (len(shown["sites"]), shown["hidden"], len(every["sites"]), every["hidden"]) == (18, 34, 52, 0)
+    assert all(site["source"] == site["realised"] == "valid" for site in every["sites"] if site not in shown["sites"])
+    assert cli(*arguments).out.splitlines()[-1].startswith("34 more, ") and "--all" not in cli(*arguments, "--all").out
+
+
+def test_convert_says_what_was_ignored_and_filled_where_something_was(
+    cli: Cli, torch_file: Path, state: dict[str, np.ndarray]
+) -> None:
+    to_torch = cli(*CONVERT_TF, torch_file)
+    assert "  tensors  262 used; 52 filled: num_batches_tracked = 0\n" in to_torch.out
+    save_file(state, "whole.safetensors")
+    assert "  tensors  314 used\n" in cli(*CONVERT, "whole.safetensors").out
+
+
 def test_pads_of_training_have_to_be_known(cli: Cli) -> None:
     refused(cli("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--padding", "trained"), "no pads of training")
     pads = cli("pads", "resnet50v2", "--from", "keras", "--to", "torch").out.splitlines()
