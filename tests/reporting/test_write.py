@@ -44,6 +44,12 @@ def test_the_command_writes_into_the_port_and_names_what_is_missing(cli: Cli, tm
     assert sorted(path.name for path in (tmp_path / "port").iterdir()) == ["model.safetensors", "port.json", "report.html"]
 
 
+def test_the_commands_on_the_terminal_work_from_where_they_are_printed(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "my ports").mkdir()
+    write_port(tmp_path / "my ports" / "port")
+    assert "porter eval 'my ports/port' --source" in cli("my ports/port")
+
+
 def test_a_report_needs_no_framework(tmp_path: Path) -> None:
     code = f"import sys, porter; porter.report({str(full_port(tmp_path / 'port'))!r}); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
