@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 import zipfile
-from contextlib import AbstractContextManager, nullcontext
+from collections import deque
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,15 @@ from porter.dtypes import Array, storage_type
 from porter.errors import FileError, MissingFramework
 from porter.files.zips import open_zip
 from porter.frameworks.checkpoint import Checkpoint
+from porter.frameworks.pickled import read_opcodes
 from porter.frameworks.torch.wrapping import unwrap
 
 if TYPE_CHECKING:
     import torch
 
 _MOST_REASON = 200
+_PICKLES = 5
+"""In a stream of torch < 1.6: a magic number, a version, the machine's types, what was saved, the names of its storages."""
 _SAVE = "where it was made, save model.state_dict() alone"
 _PASSED_OVER = (
     "argparse.Namespace",
@@ -61,11 +65,27 @@ def _load(path: Path, zipped: bool) -> Any:
     # torch 2.13 hands a path of this suffix to safetensors, whatever is in it; a stream cannot be mapped.
     mapped = zipped and path.suffix != ".safetensors"
     try:
+        _expect_bounded(path, zipped)
         with path.open("rb") as stream, _stand_ins():
             return torch.load(path if mapped else stream, map_location="cpu", weights_only=True, mmap=mapped)
+    except FileError:
+        raise
     # A stranger's pickle may fail in any way that Python can; none of them is a bug of porter's.
     except Exception as error:
         raise _refusal(path, error) from None
+
+
+def _expect_bounded(path: Path, zipped: bool) -> None:
+    """Reads the opcodes before torch runs them: an archive's `data.pkl`, or the older stream's pickles, one after the other."""
+    with ExitStack() as opened:
+        if zipped:
+            archive = opened.enter_context(open_zip(path, "PyTorch archive"))
+            members = [member for member in archive.infolist() if member.filename.endswith("data.pkl")]
+            streams = [opened.enter_context(archive.open(member)) for member in members]
+        else:
+            streams = [opened.enter_context(path.open("rb"))] * _PICKLES
+        for stream in streams:
+            deque(read_opcodes(stream, str(path), _SAVE), maxlen=0)
 
 
 def _stand_ins() -> AbstractContextManager[object]:

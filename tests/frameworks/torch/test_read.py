@@ -291,6 +291,22 @@ def test_no_state_dict(tmp_path: Path, value: Any) -> None:
 
 
 @pytest.mark.parametrize("zipped", FORMS)
+@pytest.mark.parametrize(("count", "levels"), [(1, 200_000), (2, 90)])
+def test_keys_nested_without_end(tmp_path: Path, zipped: bool, count: int, levels: int) -> None:
+    """Hashing the first crashes Python, hashing the second takes 2**90 steps: they are refused before anything is made of them."""
+    doubled = b"2" * (count - 1) + (b"\x85", b"\x86")[count - 1]  # DUP, TUPLE1 or TUPLE2
+    pickled = b"\x80\x02}N" + doubled * levels + b"K\x01s."
+    path = save(tmp_path / "a.pth", {}, zipped)
+    if zipped:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in (("data.pkl", pickled), ("version", b"3")):
+                archive.writestr(f"a/{name}", content)
+    else:
+        path.write_bytes(path.read_bytes().replace(b"\x80\x02}q\x00.", pickled))
+    refused(path, "nests things in things")
+
+
+@pytest.mark.parametrize("zipped", FORMS)
 def test_cut_short(tmp_path: Path, zipped: bool) -> None:
     whole = save(tmp_path / "a.pth", module().state_dict(), zipped).read_bytes()
     cut = tmp_path / "cut.pth"

@@ -16,6 +16,7 @@ import numpy as np
 from porter.dtypes import Array, storage_type
 from porter.errors import FileError
 from porter.frameworks.limits import most_bytes
+from porter.frameworks.tf.keras_files.chunks import oversized
 
 # TensorFlow 2.13 wrote the second (keras/src/saving/saving_lib.py, H5IOStore.get).
 CONTAINERS = ("layers", "_layer_checkpoint_dependencies")
@@ -203,7 +204,7 @@ def read_datasets(file: Hdf5, found: Mapping[str, h5py.Dataset]) -> dict[str, Ar
     """The values of every dataset, under its key, in native byte order. Sizes are checked together before the first is read.
 
     Raises:
-        FileError: a type that is not a number, or sizes that the file cannot hold.
+        FileError: a type that is not a number, sizes that the file cannot hold, or chunks that unpack to more than they declare.
     """
     types = {name: _number_type(file, dataset) for name, dataset in found.items()}
     plain = packed = 0
@@ -212,6 +213,9 @@ def read_datasets(file: Hdf5, found: Mapping[str, h5py.Dataset]) -> dict[str, Ar
         plain, packed = (plain + size, packed) if dataset.chunks is None else (plain, packed + size)
     if plain > file.size or packed > most_bytes(file.size):
         raise file.refuse(f"the file declares {plain + packed} bytes of tensors, more than its {file.size} bytes can hold")
+    for dataset in found.values():
+        if (complaint := oversized(dataset)) is not None:
+            raise file.refuse(f"dataset '{dataset.name}' {complaint}", "save the weights again, without compression")
     return {name: _read(file, dataset).view(types[name]) for name, dataset in found.items()}
 
 

@@ -36,7 +36,8 @@ from porter.frameworks.tf.keras_files.hdf5 import (
 from porter.frameworks.tf.keras_files.naming import Layer, name_tensors
 
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
-_MOST_CONFIG = 64 << 20
+_SMALL_CONFIG = 4 << 20
+"""Bytes of a config that is read whatever the archive's size: Keras's largest models have half of that."""
 _NOT_THE_MODEL = frozenset({"optimizer"})
 
 _VARIABLES: Mapping[str, tuple[str, ...]] = {
@@ -69,8 +70,10 @@ def read_keras(path: Path) -> Checkpoint:
         FileError: damaged, incomplete, or a layer has other variables than its config says.
     """
     with open_zip(path, ".keras archive") as archive:
-        config = _member(archive, path, _CONFIG, _MOST_CONFIG)
-        image = _member(archive, path, _WEIGHTS, most_bytes(path.stat().st_size))
+        size = path.stat().st_size
+        # JSON takes some thirty times its bytes in memory, so a config of nothing but brackets must not come out of a small file.
+        config = _member(archive, path, _CONFIG, max(size, _SMALL_CONFIG))
+        image = _member(archive, path, _WEIGHTS, most_bytes(size))
     with open_hdf5(path, image) as file:
         checkpoint = _read(file, "keras", describe_layers(config, path))
     return replace(checkpoint, graph=read_graph(config, checkpoint.tensors, str(path)))

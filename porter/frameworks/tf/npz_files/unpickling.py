@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import math
 import pickle
-import pickletools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 
 from porter.dtypes import Array
 from porter.errors import FileError
+from porter.frameworks.pickled import read_opcodes
 
 _OPCODES = frozenset(
     (
@@ -29,8 +29,6 @@ _OPCODES = frozenset(
     )
 )
 """What protocols 2 to 4 need for arrays, of Python 2 and 3; nothing that hashes (a tuple nested a million deep crashes Python)."""
-_MOST_OPCODES = 1 << 20
-"""An array takes some thirty; each opcode can take a hundred times its byte in memory."""
 _MOST_AXES = 32
 _NEXT = "where it was made, save it again: numpy.savez(FILE, **{name: array})"
 
@@ -76,13 +74,10 @@ def make_array(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], fortra
 
 
 def _expect_plain(stream: bytes, where: str) -> None:
-    """Reads the opcodes before any of them is run: each has its arguments, and none makes more than it takes."""
-    for count, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
-        if opcode.name not in _OPCODES:
-            raise FileError(f"a pickle of arrays has no opcode {opcode.name}", where=where, next=_NEXT)
-        # The place in the memo is allocated up to its number; writers count it up from 0 or 1.
-        if count > _MOST_OPCODES or (opcode.name == "LONG_BINPUT" and isinstance(argument, int) and argument > count):
-            raise FileError("this pickle asks for more memory than arrays need", where=where, next=_NEXT)
+    """Reads the opcodes before any of them is run: none makes more than it takes."""
+    for name in read_opcodes(stream, where, _NEXT):
+        if name not in _OPCODES:
+            raise FileError(f"a pickle of arrays has no opcode {name}", where=where, next=_NEXT)
 
 
 class _Dtype:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -278,6 +279,28 @@ def test_one_dataset_under_many_names(tmp_path: Path) -> None:
             file["c"][name] = file["c/c/kernel:0"]
         file["c"].attrs["weight_names"] = np.array([name.encode() for name in names])
     refused(path, "can hold")
+
+
+@pytest.mark.parametrize(
+    ("chunk", "deflated", "said"),
+    [(4, 1, "unpacks to more"), (4, 2, "other filters"), (1 << 20, 0, "has chunks of 4194304 bytes")],
+)
+def test_chunks_larger_than_the_values(tmp_path: Path, chunk: int, deflated: int, said: str) -> None:
+    """Deflated twice, 11 KB unpacked to 3 GB inside HDF5, before the few values that were asked for."""
+    settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    settings.set_chunk((chunk,))
+    content = bytes(4096)
+    for _ in range(deflated):
+        settings.set_deflate(9)
+        content = zlib.compress(content)
+    path = write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL}})
+    with h5py.File(path, "a") as file:
+        del file["c/c/kernel:0"]
+        space = h5py.h5s.create_simple((4,), (h5py.h5s.UNLIMITED,))
+        made = h5py.h5d.create(file["c/c"].id, b"kernel:0", h5py.h5t.NATIVE_FLOAT, space, settings)
+        if deflated:
+            made.write_direct_chunk((0,), content)
+    refused(path, said)
 
 
 def test_compressed_weights_are_read(tmp_path: Path) -> None:

@@ -282,15 +282,14 @@ def test_a_member_missing(tmp_path: Path) -> None:
     refused(path, "expected one 'model.weights.h5'", "found 0")
 
 
-def test_members_that_would_unpack_without_end(archive: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "size"), [("config.json", 5 << 20), ("model.weights.h5", 66 << 20)])
+def test_members_that_would_unpack_without_end(name: str, size: int, tmp_path: Path) -> None:
     path = tmp_path / "a.keras"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as members:
-        members.writestr("config.json", "{}")
-        with members.open("model.weights.h5", "w") as member:
-            for _ in range(66):
-                member.write(bytes(1 << 20))
+        for member in ("config.json", "model.weights.h5"):
+            members.writestr(member, bytes(size) if member == name else "{}")
     assert path.stat().st_size < 1 << 20
-    refused(path, f"declares {66 << 20} bytes")
+    refused(path, f"'{name}' declares {size} bytes")
 
 
 def test_a_member_longer_than_declared(archive: Path, tmp_path: Path) -> None:
