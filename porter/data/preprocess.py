@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from math import inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, get_args
+from typing import IO, TYPE_CHECKING, BinaryIO, Literal, TypeAlias, get_args
 
 from porter.errors import FileError, RecipeError, UsageError
 
@@ -34,6 +34,11 @@ Channels = Literal["rgb", "bgr"]
 Triple = tuple[float, float, float]
 
 # Containers whose decoders are Pillow's own or a codec's. EPS is left out: Pillow runs Ghostscript for it.
+_MOST_PIXELS = 1 << 26
+"""Of one photo: a camera's 61 million, and the largest of ImageNet. Decoded and made floats each takes 20 bytes."""
+_FEW_PIXELS = 1 << 24
+_PIXELS_OF_A_BYTE = 64
+"""Above _FEW_PIXELS: a JPEG has 20 at most unless it shows nothing, and a PNG of nothing unpacks to a thousand times its bytes."""
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 _MAX_RESIZED_PIXELS = 1 << 25
 
@@ -139,9 +144,10 @@ def open_image(source: Path | bytes | BinaryIO) -> Image:
     where = str(source) if isinstance(source, Path) else None
     try:
         with Image.open(BytesIO(source) if isinstance(source, bytes) else source, formats=_FORMATS) as image:
-            width, height = image.size
-            if Image.MAX_IMAGE_PIXELS is not None and width * height > Image.MAX_IMAGE_PIXELS:
-                raise FileError(f"the image has {width}x{height} pixels, at most {Image.MAX_IMAGE_PIXELS} are read")
+            (width, height), encoded = image.size, _bytes_of(image.fp)
+            most = min(_MOST_PIXELS, max(_FEW_PIXELS, _PIXELS_OF_A_BYTE * encoded))
+            if width * height > most:
+                raise FileError(f"the image has {width}x{height} pixels, at most {most} are read of {encoded} bytes")
             return _to_rgb(image)
     except FileError as error:
         raise FileError(error.message, where=where, next=error.next) from None
@@ -152,6 +158,13 @@ def open_image(source: Path | bytes | BinaryIO) -> Image:
         raise FileError(f"cannot be read as an image: {error}", where=where, next="check the file") from None
     except Exception as error:  # Pillow's plugins raise many kinds: struct.error, SyntaxError, zlib.error, ...
         raise FileError(f"a broken image: {error!r}", where=where, next="check the file") from None
+
+
+def _bytes_of(file: IO[bytes]) -> int:
+    at = file.tell()
+    size = file.seek(0, 2)
+    file.seek(at)
+    return size
 
 
 def _to_rgb(image: Image) -> Image:
