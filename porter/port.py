@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
 from porter.errors import ChecksumError, FileError, GraphError, UsageError
-from porter.files import digest, recover_folder, write_whole
+from porter.files import digest, expect_plain, is_plain, recover_folder, write_whole
 from porter.frameworks import Framework, Tensors, get_framework
 from porter.graph import Graph, tensor_shapes
 from porter.graph_record import from_record
@@ -178,6 +178,7 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
     path = folder / RECORD
     if not path.is_file():
         raise UsageError("this is no port: it has no port.json", where=str(folder), next="porter convert makes one")
+    expect_plain(path)
     if path.stat().st_size > MAX_RECORD_BYTES:
         raise FileError("this record is too large to be porter's", where=str(path))
     try:
@@ -207,7 +208,7 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
 
 def _hold(path: Path, sha256: str) -> None:
     again = "restore the file, or convert again; a changed copy belongs outside of the port"
-    if not path.is_file():  # a pipe would never end
+    if not is_plain(path):  # a pipe would never end
         raise FileError("port.json lists this file, and it is no plain file or not there", where=str(path), next=again)
     found = digest(path)
     if found != sha256:

@@ -144,6 +144,7 @@ def open_image(source: Path | bytes | BinaryIO) -> Image:
     where = str(source) if isinstance(source, Path) else None
     try:
         with Image.open(BytesIO(source) if isinstance(source, bytes) else source, formats=_FORMATS) as image:
+            assert image.fp is not None
             (width, height), encoded = image.size, _bytes_of(image.fp)
             most = min(_MOST_PIXELS, max(_FEW_PIXELS, _PIXELS_OF_A_BYTE * encoded))
             if width * height > most:

@@ -4,7 +4,20 @@ Importing this costs next to nothing: what talks to a server or opens an archive
 """
 
 from porter.files.folders import new_folder, recover_folder
+from porter.files.plain import expect_plain, is_plain
 from porter.files.weights import Fetched, WeightsFile, cache_dir, digest, fetch, is_published
 from porter.files.whole import write_whole
 
-__all__ = ["Fetched", "WeightsFile", "cache_dir", "digest", "fetch", "is_published", "new_folder", "recover_folder", "write_whole"]
+__all__ = [
+    "Fetched",
+    "WeightsFile",
+    "cache_dir",
+    "digest",
+    "expect_plain",
+    "fetch",
+    "is_plain",
+    "is_published",
+    "new_folder",
+    "recover_folder",
+    "write_whole",
+]

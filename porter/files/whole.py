@@ -19,7 +19,9 @@ def write_whole(path: Path, text: str) -> None:
     fresh = path.with_name(f".{path.name}{NEW}")
     try:
         try:
-            fresh.write_text(text, encoding="utf-8")
+            fresh.unlink(missing_ok=True)
+            with fresh.open("x", encoding="utf-8") as file:  # never through a link that somebody put there
+                file.write(text)
             fresh.replace(path)
         finally:
             fresh.unlink(missing_ok=True)

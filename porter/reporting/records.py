@@ -16,6 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from porter.errors import FileError
 from porter.evaluation.details import DETAILS
 from porter.evaluation.results import Evaluation, Study
+from porter.files import expect_plain
 from porter.port import RECORD, Port, Record, read_port
 
 MAX_DETAILS_BYTES = 16 << 20
@@ -185,6 +186,7 @@ def _part(port: Port, name: str, read: Callable[[Any], T]) -> T | None:
 def _read_details(path: Path) -> Details:
     if not path.is_file():
         return Details()
+    expect_plain(path)
     if path.stat().st_size > MAX_DETAILS_BYTES:
         raise FileError(f"this file is too large to be porter's, at most {MAX_DETAILS_BYTES >> 20} MiB are read", where=str(path))
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from porter.errors import FileError, UsageError
-from porter.files import write_whole
+from porter.files import is_plain, write_whole
 from porter.reporting.page import missing, page, sections
 from porter.reporting.records import read_contents
 
@@ -43,7 +43,8 @@ def write_report(folder: Path, out: Path | None) -> Report:
     """
     contents = read_contents(folder)
     path = out or folder / NAME
-    target = path.resolve()  # through a link: the file behind it is replaced, the link stays
+    # Through a link that the user names, the file behind it is replaced and the link stays; one in the port is a stranger's.
+    target = path if out is None else path.resolve()
     _refuse(target)
     write_whole(target, page(contents))
     return Report(path, sections(contents), dict(missing(contents, str(folder))))
@@ -54,6 +55,10 @@ def _refuse(target: Path) -> None:
         raise UsageError("a folder stands where the report should go", where=str(target), next="give --out a file")
     if not target.exists():
         return
+    if not is_plain(target):
+        raise UsageError(
+            "a link, a pipe or a device stands where the report should go", where=str(target), next="give --out a file"
+        )
     try:
         with target.open("rb") as file:
             signed = SIGNATURE in file.read(_SIGNED_WITHIN)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,17 @@ def test_what_cannot_be_written_leaves_the_old_text(tmp_path: Path) -> None:
     with pytest.raises(UnicodeEncodeError):
         write_whole(tmp_path / "port.json", "half of a pair \ud800")
     assert (tmp_path / "port.json").read_text() == "first" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_link_or_a_pipe_in_the_way_is_replaced_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("untouched")
+    for name in (".port.json.porter-new", "port.json"):
+        (tmp_path / name).symlink_to("other")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("port.json", "pipe"):
+        write_whole(tmp_path / name, "text")
+        assert not (tmp_path / name).is_symlink() and (tmp_path / name).read_text() == "text"
+    assert (tmp_path / "other").read_text() == "untouched"
 
 
 def test_no_such_folder(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -76,6 +77,24 @@ def test_through_a_link_the_file_behind_it_is_written(tmp_path: Path) -> None:
     (tmp_path / "link.html").symlink_to("page.html")
     porter.report(folder, tmp_path / "link.html")
     assert (tmp_path / "link.html").is_symlink() and (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize("name", ["report.html", "evaluation.json", "port.json", "model.safetensors"])
+def test_a_link_in_a_port_is_not_followed(tmp_path: Path, name: str) -> None:
+    folder = full_port(tmp_path / "port")
+    porter.report(folder)
+    (folder / name).rename(tmp_path / "elsewhere")
+    before = (tmp_path / "elsewhere").read_bytes()
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PorterError, match=r"plain file|a link") as caught:
+        porter.report(folder)
+    assert caught.value.where == str(folder / name) and (tmp_path / "elsewhere").read_bytes() == before
+
+
+def test_a_pipe_where_the_report_should_go(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="a pipe"):
+        porter.report(full_port(tmp_path / "port"), tmp_path / "pipe")
 
 
 def test_a_report_is_of_the_model_that_lies_there(tmp_path: Path) -> None:

@@ -1,0 +1,26 @@
+"""Plain files: no links, pipes or devices, which a folder from a stranger may have under a file's name."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from porter.errors import FileError
+
+
+def is_plain(path: Path) -> bool:
+    """Whether a file stands at `path` itself, and no link to one."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def expect_plain(path: Path) -> None:
+    """Refuses to read what is no plain file.
+
+    Raises:
+        FileError: nothing, a link, a pipe, a device or a folder stands there.
+    """
+    if not is_plain(path):
+        raise FileError("this is no plain file", where=str(path), next="put the file itself there, not a link to it")
