@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from porter.errors import MappingError
+from porter.errors import MappingError, RecipeError
 from porter.fitting.alignment import align
 from porter.fitting.by_names import Located, locate
 from porter.fitting.heads import head_rows
@@ -67,7 +67,7 @@ def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Ma
         located = locate(graph, framework, layers, zoo, checkpoint)
         # What a file's graph computes counts before what its layers are called.
         aligned = None if checkpoint.graph is None else align(draft, checkpoint.graph, recipe.native_size())
-    except MappingError as error:
+    except (MappingError, RecipeError) as error:
         return Match(variant, zoo.name, 0.0, (error.message,), ())
     misfits = _misfits(graph, framework, layers, located, checkpoint)
     missing, needed = (*located.missing, *misfits), len(located.found) + len(located.missing)

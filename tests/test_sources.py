@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from porter.errors import MappingError
+import porter
+from porter.errors import MappingError, RecipeError
 from porter.recipe import find_recipe
 from porter.sources import open_source
+from tests.recipe.recipes import VALID, write
 from tests.support import source_checkpoint
 
 VARIANT = "mobilenet_v2_0.35"
@@ -51,3 +53,15 @@ def test_a_background_row_that_is_not_there_is_not_kept_in_silence(tmp_path: Pat
     assert open_source(recipe, VARIANT, zoo, path).warnings == ()
     (said,) = open_source(recipe, VARIANT, zoo, path, keep_background=True).warnings
     assert said == "--keep-background: no background row is known in the 1000 classes of model.safetensors"
+
+
+@pytest.mark.parametrize("last", ["relu: head/relu", "max_pool: head/pool, kernel: 1"])
+def test_a_recipe_that_ends_in_no_dense_layer_is_refused_by_name(tmp_path: Path, last: str) -> None:
+    text = VALID.replace("  - {global_avg_pool: head/pool}\n", "").replace("dense: head/logits, units: =classes", last)
+    path = write(tmp_path, text.replace("      head/logits: {name: fc, transforms: [conv1x1_to_dense]}\n", ""))
+    weights = tmp_path / "w.safetensors"
+    save_file({"conv1.weight": np.zeros((8, 3, 3, 3), np.float32)}, weights)
+    with pytest.raises(RecipeError, match="the graph ends in 'head/") as caught:
+        porter.convert("tiny", "home", "torch", weights=weights, recipes=tmp_path, out=tmp_path / "p")
+    assert caught.value.where == f"{path}:{text[: text.index(last)].count(chr(10)) + 1}"
+    assert porter.inspect(weights, tmp_path).matches == ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from porter.errors import MappingError
 from porter.fitting.alignment import Alignment
 from porter.fitting.fit import some
-from porter.fitting.naming import TENSORS
+from porter.fitting.naming import TENSORS, expect_head
 from porter.frameworks import Framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.file_graph import FileGraph, OutputActivation
@@ -30,6 +30,7 @@ class End:
 
 def head_kernels(recipe: Recipe, variant: str, zoo: Zoo, draft: Graph, framework: Framework) -> frozenset[str]:
     """What the zoo calls the kernel of its head, today and before."""
+    expect_head(recipe, draft)
     head = draft.by_path[draft.output]
     tables = (layer_names(recipe, variant, zoo, draft, label) for label in (None, *zoo.generations))
     return frozenset(name for table in tables for name in framework.tensor_names(draft, head, table[head.path].name)["kernel"])

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from porter.errors import MappingError, UsageError
+from porter.errors import MappingError, RecipeError, UsageError
 from porter.frameworks import Framework, get_framework
 from porter.frameworks.checkpoint import Checkpoint
-from porter.graph import Graph, tensor_shapes
+from porter.graph import Dense, Graph, tensor_shapes
 from porter.recipe import LayerName, Recipe, Zoo, layer_names
 from porter.recipe.spelling import hint
 
@@ -79,6 +79,21 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
     return found
 
 
+def expect_head(recipe: Recipe, graph: Graph) -> None:
+    """Holds a recipe's graph to its end, where a file's head is looked for.
+
+    Raises:
+        RecipeError: it ends in something else than a dense layer.
+    """
+    last = graph.by_path[graph.output]
+    if not isinstance(last.op, Dense):
+        raise RecipeError(
+            f"the graph ends in '{last.path}' ({last.op_name}), expected a dense layer",
+            where=recipe.source.where(("graph", len(recipe.graph) - 1)),
+            next="end it in {dense: head/logits, units: =classes}; a file that has no such layer is ported to its features",
+        )
+
+
 def name_layers(
     recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, checkpoint: Checkpoint, mapped: Mapping[str, str] | None = None
 ) -> Naming:
@@ -87,6 +102,7 @@ def name_layers(
     Args:
         mapped: node to source layer, as `--map` says; a mapped trunk node settles the prefix too.
     """
+    expect_head(recipe, graph)
     framework, mapped = get_framework(zoo.framework), mapped or {}
     today = layer_names(recipe, variant, zoo, graph)
     tables: dict[str | None, Mapping[str, LayerName]] = {None: today}
