@@ -101,7 +101,7 @@ def _expect_repeatable(nodes: Mapping[str, GraphNode], path: Path) -> None:
     drawing = next((node for node in nodes.values() if "Random" in node.op), None)
     if drawing is not None:
         message = f"'{drawing.name}' draws random numbers ({drawing.op}): the model answers otherwise each time that it is run"
-        instead = "save the Keras model as .keras, in which augmentation does nothing, or export it without its augmentation layers"
+        instead = "save the Keras model as .keras, or call its augmentation layers with training=False and export it again"
         raise FileError(message, where=str(path), next=instead)
 
 
