@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ class Inspection:
     """
 
     checkpoint: Checkpoint
-    matches: tuple[Match, ...]
+    matches: tuple[Match, ...] = field(repr=False)
     match: Match | None
     classes: int | None = None
     source_classes: int | None = None

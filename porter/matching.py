@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from porter.errors import MappingError, RecipeError
@@ -39,8 +39,8 @@ class Match:
     variant: str
     zoo: str
     score: float
-    missing: tuple[str, ...]
-    unexpected: tuple[str, ...]
+    missing: tuple[str, ...] = field(repr=False)
+    unexpected: tuple[str, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -138,10 +138,10 @@ class Port:
     """A port on disk, read and validated."""
 
     folder: Path
-    record: Record
-    graph: Graph
-    plan: Plan
-    framework: Framework
+    record: Record = field(repr=False)
+    graph: Graph = field(repr=False)
+    plan: Plan = field(repr=False)
+    framework: Framework = field(repr=False)
 
     def tensors(self) -> dict[str, dict[str, Array]]:
         """The port's canonical tensors as stored (porter.graph.tensor_shapes)."""

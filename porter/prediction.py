@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class Prediction:
     image: Path
     fed: str
     top5: tuple[Guess, ...]
-    logits: Array
+    logits: Array = field(repr=False)
 
     def record(self) -> dict[str, Any]:
         """As `porter predict --json` prints it."""

@@ -10,10 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import porter
+from porter.prediction import Prediction
 from porter.terminal import BROKEN_PIPE, INTERRUPTED
+from porter.verification.check import Verdict
+from porter.verification.numbers import Distance
+from porter.verification.parity import NodeDistance, Parity
 from tests.conftest import Cli, WeightsMaker, refused
 
 RUN = "import sys; sys.argv[0] = 'porter'; from porter.cli import main; main()"
@@ -32,6 +37,17 @@ def test_the_version(cli: Cli) -> None:
 
 def test_dir_lists_the_api() -> None:
     assert dir(porter) == sorted([*porter.__all__, "__version__"])
+
+
+def test_what_the_api_gives_fits_on_a_screen(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    weights = weights_file("mobilenet_v1_0.25", "keras", ".h5", 10)
+    made = porter.convert("mobilenet_v1_0.25", "keras", "torch", weights=weights, out=tmp_path / "p", check=False)
+    node = NodeDistance("stem/conv", rel_l2=0.0, max_abs=0.0, limit=1e-10)
+    logits = Distance(max_abs=0.0, l1=0.0, rel_l2=0.0, snr_db=None, psnr_db=None, argmax_equal=True)
+    verdict = Verdict((Parity(True, "keras", "float64", ((224, 224),), 2, 1e-10, 0.0, logits, None, (node,) * 200, ()),))
+    prediction = Prediction(image=Path("cat.png"), fed="224x224", top5=(), logits=np.zeros(1000))
+    for result in (made, verdict, porter.inspect(weights), prediction):
+        assert len(repr(result)) < 1200 and "array" not in repr(result)
 
 
 def test_the_shell_completes_commands() -> None:

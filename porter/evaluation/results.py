@@ -53,7 +53,7 @@ class Agreement:
     agreeing: int
     max_abs: float
     rel_l2: float
-    differing: tuple[Differing, ...]
+    differing: tuple[Differing, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class Evaluation:
 
     photos: tuple[str, str]
     accuracy: Accuracy
-    failed: tuple[Failure, ...]
-    excluded: tuple[Failure, ...]
+    failed: tuple[Failure, ...] = field(repr=False)
+    excluded: tuple[Failure, ...] = field(repr=False)
     classes_present: int
     protocol: str
     crops: Crops
@@ -187,9 +187,9 @@ class Study:
     weights: str
     photos: tuple[str, str]
     images: int
-    failed: tuple[Failure, ...]
-    sites: Mapping[str, tuple[str, ...]]
-    cases: tuple[Case, ...]
+    failed: tuple[Failure, ...] = field(repr=False)
+    sites: Mapping[str, tuple[str, ...]] = field(repr=False)
+    cases: tuple[Case, ...] = field(repr=False)
     trained: str
     margin: Margin
     switch: Margin | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from porter.dtypes import Array
@@ -28,8 +28,8 @@ class Checkpoint:
     path: Path
     format: str
     framework: str | None
-    tensors: Mapping[str, Array]
+    tensors: Mapping[str, Array] = field(repr=False)
     notes: tuple[str, ...] = ()
     counted: bool = False
-    graph: FileGraph | None = None
-    files: tuple[Path, ...] = ()
+    graph: FileGraph | None = field(default=None, repr=False)
+    files: tuple[Path, ...] = field(default=(), repr=False)

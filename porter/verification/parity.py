@@ -75,8 +75,8 @@ class Parity:
     source_rounding: float
     logits: Distance
     first_bad: FirstBad | None
-    nodes: tuple[NodeDistance, ...]
-    uncompared: tuple[str, ...]
+    nodes: tuple[NodeDistance, ...] = field(repr=False)
+    uncompared: tuple[str, ...] = field(repr=False)
 
 
 def compare(
