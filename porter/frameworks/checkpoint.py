@@ -19,10 +19,10 @@ class Checkpoint:
         format: one of the names that `porter inspect` prints, such as `keras-h5`.
         framework: the framework that writes this format, or None where several do (safetensors).
         tensors: name to array, in the file's own axis order. Keras names are `layer/variable` without the `:0`.
-        notes: what the reader looked past, one line each: a wrapping key, a `module.` prefix.
-        counted: names are `class_counter/variable` in Keras's topological order, since the file holds no layer names.
+        notes: what the reader removed or ignored, one line each: a wrapping key, a `module.` prefix.
+        counted: names are `class_counter/variable` in Keras's topological order, because the file holds no layer names.
         graph: what the file's layers compute, where it says so.
-        files: where the checkpoint is not the one file `path`, those that it consists of.
+        files: the checkpoint's files, if it is not the one file `path`.
     """
 
     path: Path

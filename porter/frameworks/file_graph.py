@@ -1,7 +1,7 @@
 """The graph that a file carries, in porter's terms: what its layers compute, under the names that the file gives them.
 
-A reader flattens what is nested, puts a pad layer into the windowed layer that it feeds, parts an activation from the layer that
-applies it, and leaves out what does nothing in inference (dropout, augmentation, reshapes of what is one value per channel).
+A reader flattens nested models, merges a pad layer into the windowed layer that it feeds, separates an activation from the layer
+that applies it, and leaves out layers that do nothing in inference (dropout, augmentation, reshapes of one value per channel).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from porter.windows import Size
 
 @dataclass(frozen=True)
 class OutputActivation:
-    """What turns logits into probabilities."""
+    """The activation that turns logits into probabilities."""
 
     kind: Literal["softmax", "sigmoid"]
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """A layer that porter has no op for, as its framework calls it: `LeakyReLU`, `Conv2D with padding 'causal'`."""
+    """A layer that porter has no op for, by its framework's name: `LeakyReLU`, `Conv2D with padding 'causal'`."""
 
     kind: str
 
@@ -34,10 +34,10 @@ class FileNode:
     """One step of a file's graph.
 
     Attributes:
-        name: unique; a layer's own name, which its tensors carry too.
+        name: unique; a layer's own name, which its tensors' names begin with.
         inputs: names of earlier nodes, or porter.graph.INPUT.
         tensors: role (porter.graph.tensor_shapes) to the name of the checkpoint's tensor.
-        tap: the name under which the framework shows this node's value when it runs the file's graph; None where it does not.
+        tap: the framework's name for this node's value when it runs the file's graph; None where it does not give the value.
     """
 
     name: str
@@ -52,11 +52,11 @@ class FileGraph:
     """A file's graph.
 
     Attributes:
-        nodes: in topological order; each leads to an output, or would without a choice among outputs.
-        outputs: names of the nodes that the model gives.
+        nodes: in topological order; each leads to an output.
+        outputs: names of the nodes whose values the model gives.
         channels: of the input.
         size: rows and columns that the model was built for; None where they are free.
-        resizable: the framework can build the same layers for another size, pads as they are.
+        resizable: the framework can build the same layers, with the same pads, for another size.
         definition: the graph as the file states it (a Keras config as JSON, a serialised GraphDef), for its framework to run.
     """
 
@@ -72,7 +72,7 @@ class FileGraph:
         return {node.name: node for node in self.nodes}
 
     def leading_to(self, names: Iterable[str]) -> set[str]:
-        """Names of the nodes that these nodes are computed from, and their own."""
+        """Names of these nodes and of all nodes that they are computed from."""
         found: set[str] = set()
         waiting = list(names)
         while waiting:

@@ -9,6 +9,6 @@ _NEVER_REFUSED = 64 << 20
 def most_bytes(file_size: int) -> int:
     """Bytes of tensors that a file of `file_size` bytes may unpack or alias to.
 
-    Deflate reaches 1032 times on zeros and so does a bomb; a pruned network stays far below 64, and trained weights below 2.
+    Deflate expands zeros, and so a bomb, 1032 times; a pruned network stays far below 64 times, and trained weights below 2.
     """
     return max(_NEVER_REFUSED, _MOST_EXPANSION * file_size)

@@ -1,4 +1,4 @@
-"""The one door to weights files: the format is found by content, and only its own reader is imported."""
+"""Reads weights files of every format. The content tells the format, and only that format's reader is imported."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from porter.dtypes import is_floating
 from porter.errors import FileError
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.limits import most_bytes
-from porter.frameworks.recognition import OTHERS, READABLE, sniff
+from porter.frameworks.recognition import READABLE, UNREADABLE, sniff
 
 __all__ = ["read_checkpoint", "sniff"]
 
 _REAL = re.compile(r"(?:.*[./])?(?:weight|bias|running_mean|running_var|(?:\w+_)?kernel|gamma|beta|moving_mean|moving_variance)")
-"""Names of tensors that only make sense as real numbers, in PyTorch and in Keras."""
+"""Names of tensors that have to be real numbers, in PyTorch and in Keras."""
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """The tensors of a weights file, whatever it is called: Keras .h5, .weights.h5 and .keras, TensorFlow's checkpoints, frozen
-    graphs and SavedModels, numpy's .npz (TensorNets), PyTorch, safetensors.
+    """The tensors of a weights file of any name: Keras .h5, .weights.h5 and .keras, TensorFlow's checkpoints, frozen graphs and
+    SavedModels, numpy's .npz (TensorNets), PyTorch, safetensors.
 
-    Reading imports torch for PyTorch's own formats alone, and TensorFlow for TensorFlow's.
+    Reading imports torch only for PyTorch's own formats, and TensorFlow only for TensorFlow's.
 
     Raises:
-        FileError: no such file, damaged, of a format that porter does not read, or without tensors it can use.
-        MissingFramework: the file is PyTorch's or TensorFlow's own, and that is not installed.
+        FileError: the file does not exist, is damaged, has a format that porter does not read, or has no tensors it can use.
+        MissingFramework: the format is PyTorch's or TensorFlow's own, and that framework is not installed.
     """
     format = sniff(path)
     if format not in READABLE:
-        what, next = OTHERS[format]
+        what, next = UNREADABLE[format]
         readable = (
             "porter reads Keras .h5, .weights.h5 and .keras, TensorFlow checkpoints, frozen .pb and SavedModels, .npz, PyTorch "
             ".pth and .safetensors"
@@ -46,7 +46,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise FileError(f"the file declares {total} bytes of tensors, more than the {limit} it can hold", where=str(path))
     for name, array in checkpoint.tensors.items():
         if _REAL.fullmatch(name) and not is_floating(array):
-            next = "save the model before it was quantised"
+            next = "use the model from before it was quantised"
             raise FileError(f"tensor '{name}' is {array.dtype}, expected real numbers", where=str(path), next=next)
     return checkpoint
 

@@ -1,4 +1,4 @@
-"""What a file is, by its content: suffixes lie. Formats that porter does not read are told apart too, for the message."""
+"""Recognises a file by its content, because suffixes lie; also formats that porter does not read, for the message."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ READABLE = (
     "torch-legacy",
     "safetensors",
 )
-"""Names that `sniff` gives to what porter reads."""
+"""The formats that porter reads."""
 
-OTHERS = {
+UNREADABLE = {
     "torchscript": ("a TorchScript archive", "save torch.jit.load(FILE).state_dict() as a .pth"),
     "torch-export": ("a torch.export archive", "save torch.export.load(FILE).state_dict as a .pth"),
     "torch-tar": ("a PyTorch file from before 0.2", "load and save its state_dict in a later PyTorch"),
@@ -45,11 +45,11 @@ OTHERS = {
     "onnx": ("an ONNX model", "porter does not read ONNX yet"),
     "caffemodel": ("a Caffe model", "porter does not read Caffe models yet"),
     "mxnet-params": ("an MXNet parameter file", "porter does not read MXNet parameters yet"),
-    "hdf5": ("an HDF5 file that Keras did not lay out", "expected layer_names, model_weights or layers in it"),
+    "hdf5": ("an HDF5 file that Keras did not write", "expected layer_names, model_weights or layers in it"),
     "npy": ("a numpy array", None),
     "wheel": ("a Python package", None),
     "zip": ("a zip archive", "unpack it, and name the weights file in it"),
-    "zip-cut": ("a zip archive, such as .keras and .pth are, that is cut short", "fetch or copy it again"),
+    "zip-cut": ("a zip archive (.keras and .pth are zip archives) that is cut short", "fetch or copy it again"),
     "tar": ("a tar archive", "unpack it, and name the weights file in it"),
     "compressed": ("a compressed file", "unpack it, and name the weights file in it"),
     "image": ("an image", None),
@@ -58,9 +58,9 @@ OTHERS = {
     "text": ("a text file", None),
     "empty": ("an empty file", "fetch or copy it again"),
     "folder": ("a folder", "name the weights file in it"),
-    "unknown": ("a file of a format porter does not know", None),
+    "unknown": ("a file of a format that porter does not know", None),
 }
-"""What else `sniff` names: what it is, and what to do where there is something to do."""
+"""The other formats that `sniff` recognises: what the file is, and what to do about it, if anything."""
 
 _HEAD = 4096
 _TORCH_LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
@@ -85,10 +85,10 @@ _MAGICS = (
 
 
 def sniff(path: Path) -> str:
-    """The name of a file's format: one of READABLE, or a key of OTHERS.
+    """The name of a file's format: one of READABLE, or a key of UNREADABLE.
 
-    A TensorFlow checkpoint's prefix, which is no file, is known by its `.index`, and so is a shard of its data; a folder by the
-    SavedModel or the checkpoint in it.
+    The `.index` identifies a TensorFlow checkpoint's prefix, which is no file, and a shard of its data. The SavedModel or the
+    checkpoint in a folder identifies the folder.
 
     Raises:
         FileError: there is no such file, it cannot be opened, or a checkpoint is incomplete.
@@ -169,7 +169,7 @@ def _zip(path: Path) -> str:
 
 
 def _is_safetensors(head: bytes) -> bool:
-    """Eight bytes of the header's length, then a JSON object; whether the file is as long as they say is for the reader."""
+    """Eight bytes of the header's length, then a JSON object. The reader checks the length."""
     return len(head) > 8 and head[8:9] == b"{" and 2 <= struct.unpack("<Q", head[:8])[0] <= _MOST_HEADER
 
 
@@ -191,9 +191,9 @@ def _text(head: bytes) -> str | None:
 def _protobuf(head: bytes) -> str | None:
     """Protobuf has no magic: the first two fields and their types tell the messages apart.
 
-    SavedModel is schema version 1 and meta graphs; a MetaGraphDef its information, which leads with the ops, then the graph;
-    ONNX an IR version of 3 or more, then producer or graph; a GraphDef's first field is a NodeDef of name and op; a
-    NetParameter's a name, then layers (1 to 3: the old ones, inputs; 100: layers).
+    A SavedModel begins with schema version 1, then meta graphs; a MetaGraphDef with its information, whose first field is the
+    ops, then the graph; an ONNX model with an IR version of 3 or more, then producer or graph; a GraphDef with a NodeDef of name
+    and op; a NetParameter with a name, then old layers (field 2), inputs (3) or layers (100).
     """
     fields = list(_fields(head, 2))
     if not fields:
@@ -230,7 +230,7 @@ def _fields(data: bytes, count: int) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(data: bytes, offset: int) -> tuple[int, int]:
-    """A varint and the offset after it; 0 where the data ends in it."""
+    """A varint and the offset after it; 0 if the data ends inside it."""
     value = 0
     for place, byte in enumerate(data[offset : offset + 10]):
         value |= (byte & 127) << (7 * place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import ml_dtypes  # noqa: F401  gives numpy the name bfloat16, which safetensors asks for
+import ml_dtypes  # noqa: F401  gives numpy the name bfloat16, which safetensors needs
 from safetensors import SafetensorError, safe_open
 
 from porter.errors import FileError
@@ -14,10 +14,10 @@ _DTYPES = ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32",
 
 
 def read_safetensors(path: Path) -> Checkpoint:
-    """Reads every tensor, in the header's own dtypes. The package checks that the tensors cover the file and do not overlap.
+    """Reads every tensor, in the header's dtypes. The package checks that the tensors cover the file and do not overlap.
 
     Raises:
-        FileError: cut short, damaged, or a dtype of less than a byte or that numpy lacks.
+        FileError: the file is cut short or damaged, or has a dtype of less than a byte or one that numpy lacks.
     """
     try:
         with safe_open(path, framework="numpy") as file:

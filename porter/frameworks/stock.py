@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class StockClass:
-    """What builds a model that gives logits: the name of a class or function, and its arguments, which JSON can hold."""
+    """How to build a model that gives logits: the name of a class or function, and its arguments, which JSON can hold."""
 
     name: str
     arguments: Mapping[str, Any]

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 
 from porter.errors import FileError
 from porter.frameworks.reading import read_checkpoint, sniff
-from porter.frameworks.recognition import OTHERS, READABLE
+from porter.frameworks.recognition import READABLE, UNREADABLE
 
 KERNEL = np.ones((3, 3, 3, 2), np.float32)
 
@@ -126,7 +126,7 @@ def test_other_formats_are_named(tmp_path: Path, format: str) -> None:
     path = tmp_path / "weights.h5"
     path.write_bytes(CONTENTS[format])
     assert sniff(path) == format
-    what, next = OTHERS[format]
+    what, next = UNREADABLE[format]
     assert f"expected weights, got {what}" in message(path)
     assert (next or "porter reads Keras .h5") in message(path)
 
@@ -138,7 +138,7 @@ def test_other_archives_are_named(tmp_path: Path, format: str, names: list[str])
         for name in names:
             archive.writestr(name, "x")
     assert sniff(path) == format
-    assert OTHERS[format][0] in message(path)
+    assert UNREADABLE[format][0] in message(path)
     path.write_bytes(path.read_bytes()[:-5])
     assert sniff(path) == "zip-cut"
     assert "cut short" in message(path)
