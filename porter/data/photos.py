@@ -1,4 +1,4 @@
-"""Labelled photos, wherever they are stored: the common form of all layouts of data sets."""
+"""Photos and their classes, wherever they are stored: the common form of all layouts of data sets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Photo:
 
     Attributes:
         name: as reports give it: the path inside the data set, the member of an archive, or `FILE#ROW`.
-        labels: class indices in the order of the port's logits without a background row; one, or with ReaL labels several.
+        labels: class indices in the order of the port's logits without a background row; one, or with ReaL labels several. None
+            in a data set that is taken without classes.
         place: where its bytes are.
     """
 
@@ -63,6 +64,7 @@ class PhotoSet:
         validation: whether it is the whole of ImageNet's validation set, all 50,000 photos of it.
         limit: how many photos were asked for, if the data set has more; None if these are all.
         labels: the file of labels that was used instead of the data set's own.
+        unlabelled: why its photos are taken without classes; None if they have classes.
     """
 
     path: Path
@@ -73,6 +75,7 @@ class PhotoSet:
     validation: bool = False
     limit: int | None = None
     labels: Path | None = None
+    unlabelled: str | None = None
 
     @property
     def classes(self) -> int:

@@ -8,13 +8,17 @@ from typing import Any
 
 
 class Progress:
-    """A bar on stderr with images per second and the running top-1; silent where stderr is no terminal or `shown` is false."""
+    """A bar on stderr with images per second and the running top-1; silent where stderr is no terminal or `shown` is false.
 
-    def __init__(self, photos: int, shown: bool = True) -> None:
+    Without labels there is no top-1 to show.
+    """
+
+    def __init__(self, photos: int, shown: bool = True, labelled: bool = True) -> None:
         from tqdm import tqdm
 
         self._bar: Any = tqdm(total=photos, unit=" images", leave=False, disable=not (shown and sys.stderr.isatty()))
         self._done = self._right = 0
+        self._labelled = labelled
 
     def __enter__(self) -> Progress:
         return self
@@ -26,5 +30,6 @@ class Progress:
         """`photos` more are done, of which `right` were recognised."""
         self._done += photos
         self._right += right
-        self._bar.set_postfix_str(f"top-1 {self._right / max(1, self._done):.2%}", refresh=False)
+        if self._labelled:
+            self._bar.set_postfix_str(f"top-1 {self._right / max(1, self._done):.2%}", refresh=False)
         self._bar.update(photos)

@@ -32,20 +32,21 @@ def averaged(logits: NDArray[Any], activation: str | None) -> NDArray[np.float64
     return np.asarray(probabilities(logits, activation).mean(axis=1))
 
 
-def label_ranks(scores: NDArray[Any], labels: Sequence[Sequence[int]]) -> NDArray[np.int32]:
-    """Per row of `scores` (N x classes), how many classes come before the best placed of its labels: 0 is top-1, below 5 top-5.
+def label_ranks(scores: NDArray[Any], labels: Sequence[tuple[int, ...]]) -> NDArray[np.int32]:
+    """Per row of `scores` (N x classes), how many classes come before the best placed of its labels: 0 is top-1, below 5 top-5;
+    all of them where no row has a label.
 
     Equal scores come in the order of their classes, as a stable sort leaves them.
     """
     most = max(map(len, labels), default=0)
     # Rows with fewer labels name their first one again.
-    filled = np.array([[*right, *[right[0]] * (most - len(right))] for right in labels], np.intp).reshape(len(labels), most)
+    filled = np.array([[*right, *right[:1] * (most - len(right))] for right in labels], np.intp).reshape(len(labels), most)
     classes = np.arange(scores.shape[1])
     ranks = []
     for column in filled.T[:, :, np.newaxis]:
         own = np.take_along_axis(scores, column, axis=1)
         ranks.append(((scores > own) | ((scores == own) & (classes < column))).sum(axis=1))
-    return np.min(ranks, axis=0).astype(np.int32) if ranks else np.empty(0, np.int32)
+    return np.min(ranks, axis=0).astype(np.int32) if ranks else np.full(len(labels), scores.shape[1], np.int32)
 
 
 def top_classes(scores: NDArray[np.float64]) -> NDArray[np.int32]:

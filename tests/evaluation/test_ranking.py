@@ -29,6 +29,7 @@ def test_fewer_than_five_classes() -> None:
 
 def test_nothing_to_rank() -> None:
     assert label_ranks(np.empty((0, 7)), []).shape == (0,)
+    assert label_ranks(np.ones((2, 7)), [(), ()]).tolist() == [7, 7]  # photos without labels
     assert top_classes(np.empty((0, 7))).shape == (0, 5)
 
 

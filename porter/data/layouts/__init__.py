@@ -9,15 +9,20 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from porter.data.layouts.classes import listed
 from porter.data.layouts.found import VALIDATION_IMAGES, Candidate, validation_number
 from porter.data.layouts.label_files import devkit_beside, read_labels, relabelled
+from porter.data.layouts.listing import list_photos
 from porter.data.layouts.recognise import NEXT, find
-from porter.data.photos import Failure, Photo, PhotoSet
+from porter.data.photos import Bytes, Failure, Photo, PhotoSet
 from porter.errors import FileError, UsageError
+from porter.escaping import escaped
 
-__all__ = ["open_photos"]
+__all__ = ["open_any_photos", "open_photos"]
+
+T = TypeVar("T")
 
 _TRAINING = re.compile(r"n\d{8}_\d")
 """How the photos of ImageNet's training set are named."""
@@ -65,6 +70,35 @@ def open_photos(path: Path, *, imagenet: bool, classes: int, labels: Path | None
     )
 
 
+def open_any_photos(path: Path, *, imagenet: bool, classes: int, labels: Path | None = None, limit: int | None = None) -> PhotoSet:
+    """As `open_photos`; but a folder in which most photos tell no class that the port knows gives all its photos without classes,
+    and so does one that has no layout.
+
+    Raises:
+        PorterError: as `open_photos`.
+    """
+    try:
+        found = open_photos(path, imagenet=imagenet, classes=classes, labels=labels, limit=limit)
+        if labels is not None or len(found.photos) >= len(found.failed) or not path.is_dir():
+            return found
+        why = f"most photos tell no class: {listed(sorted({photo.why for photo in found.failed}))}"
+    except (FileError, UsageError) as error:
+        if labels is not None or not path.is_dir() or not list_photos(path).photos:
+            raise
+        why = error.message
+    listing = list_photos(path)
+    chosen = _spread(listing.photos, limit)
+    return PhotoSet(
+        path=path,
+        layout="photos without classes",
+        photos=tuple(Photo(escaped(photo.name), (), Bytes(Path(photo.path))) for photo in chosen if not photo.why),
+        failed=tuple(Failure(escaped(photo.name), photo.why) for photo in chosen if photo.why),
+        excluded=listing.excluded,
+        limit=limit if len(chosen) < len(listing.photos) else None,
+        unlabelled=why,
+    )
+
+
 def _is_validation(candidates: Sequence[Candidate]) -> bool:
     """Whether these are ImageNet's 50,000: by their numbers, otherwise by 50 of each class without the names of training photos."""
     if len(candidates) != VALIDATION_IMAGES:
@@ -77,7 +111,7 @@ def _is_validation(candidates: Sequence[Candidate]) -> bool:
     return set(per_class) == {(label,) for label in range(1000)} and set(per_class.values()) == {50} and not named
 
 
-def _spread(candidates: Sequence[Candidate], limit: int | None) -> Sequence[Candidate]:
+def _spread(candidates: Sequence[T], limit: int | None) -> Sequence[T]:
     """`limit` of them, spread evenly: the first of each of `limit` equal parts."""
     if limit is None or limit >= len(candidates):
         return candidates

@@ -2,7 +2,7 @@
 
 Photos are divided into chunks of 16 consecutive ones. A worker decodes and resizes a chunk's photos into one file; a thread reads
 it; another crops and stacks batches while the model computes the last ones. Photos are kept before the crop, so one cache serves
-one crop and ten, and every scaling, channel order, convention and port.
+any number of crops, and every scaling, channel order, convention and port.
 
 A photo of 500 x 375 takes 262 kB resized to 256 x 341 bytes; the whole of ImageNet's validation set takes 13 GB. The protocols of
 TensorFlow 1 resample to fractions, which are kept as float32 to stay exact: 1.07 MB at 299 x 299, the whole set 54 GB.
@@ -10,7 +10,7 @@ TensorFlow 1 resample to fractions, which are kept as float32 to stay exact: 1.0
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -26,7 +26,7 @@ from porter.data.pipeline.ahead import mapped_ahead, taken_ahead
 from porter.data.pipeline.chunks import Resized
 from porter.data.pipeline.store import Store, open_folder
 from porter.data.pipeline.workers import Workers
-from porter.data.preprocess import Preprocess, centre_crop, normalise, ten_crops
+from porter.data.preprocess import Preprocess, centre_crop, mirror_pair, normalise, ten_crops
 from porter.errors import UsageError
 
 __all__ = ["Batch", "batches", "normalise"]
@@ -35,6 +35,11 @@ CHUNK = 16
 """Photos per chunk. It depends neither on the number of photos nor on that of workers: otherwise another --limit would find nothing
 in the cache. 500 photos keep 16 workers busy, and a chunk's own cost is small beside the 100 ms that decoding it takes."""
 _BATCHES_AHEAD = 1
+_CUTS: dict[int, Callable[[Any, Preprocess], Sequence[Any]]] = {
+    1: lambda pixels, protocol: [centre_crop(pixels, protocol)],
+    2: mirror_pair,
+    10: ten_crops,
+}
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ def batches(
     wrap it in `contextlib.closing`, so that an exception in between closes it at once.
 
     Args:
-        crops: 1 or 10.
+        crops: 1, 2 (the centre and the mirrored photo's) or 10; see porter.data.preprocess.
         workers: processes that decode; 0 decodes in this one. From a full cache none is started.
         cache: a folder that keeps the resized photos; those of other photos and protocols stay in it.
         share: (rank, world): this process takes every `world`-th chunk, from `rank` on.
@@ -79,7 +84,7 @@ def batches(
         FileError: while iterating: the cache cannot be written, or the system ends the workers whatever they decode.
     """
     rank, world = share
-    if crops not in (1, 10) or batch_size < 1 or workers < 0 or not 0 <= rank < world:
+    if crops not in _CUTS or batch_size < 1 or workers < 0 or not 0 <= rank < world:
         raise UsageError(f"no batches can be made of {crops=}, {batch_size=}, {workers=}, {share=}")
     if protocol.crop is None and (crops == 10 or protocol.resize != "squash"):
         raise UsageError("the protocol takes no crop after resizing", next="use --crops 1" if protocol.resize == "squash" else None)
@@ -133,8 +138,7 @@ def _batch(group: Sequence[tuple[int, Resized]], photos: Sequence[Photo], protoc
     kind = np.float32 if protocol.interpolation == "tf1_bilinear" else np.uint8
     pixels: NDArray[Any] = np.empty((len(good), crops, side, side, 3), kind)
     for places, (_, photo) in zip(pixels, good, strict=True):
-        views = ten_crops(photo, protocol) if crops == 10 else [centre_crop(photo, protocol)]
-        for place, view in zip(places, views, strict=True):
+        for place, view in zip(places, _CUTS[crops](photo, protocol), strict=True):
             place[...] = view
     failed = tuple((position, Failure(photos[position].name, why)) for position, why in group if isinstance(why, str))
     return Batch(tuple(position for position, _ in good), pixels, failed)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from porter.data.layouts import open_photos
-from porter.errors import UsageError
+from porter.data.layouts import open_any_photos, open_photos
+from porter.data.photos import Failure
+from porter.errors import FileError, UsageError
 from tests.data.layouts.making import PHOTOS, WNIDS, files, label_of, opened, table, val
 
 
@@ -81,3 +82,32 @@ read_bytes(found.photos[0].place)
 assert not {"numpy", "PIL", "pyarrow", "torch", "tensorflow"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("names", "imagenet", "why"),
+    [
+        (("a.jpg", "b.png"), True, "3 photos lie in no class folder"),
+        (("home/a.jpg", "2020/trip/b.jpg", "c.jpg"), True, "'2020' is no class of ImageNet-1k, 'home' is no class of ImageNet-1k"),
+        (("2019/a.jpg", "2019/b.jpg", "castle/c.jpg"), True, "most photos tell no class: '2019' is no class of ImageNet-1k"),
+        (("x/a.jpg", "y/b.jpg", "z/c.jpg"), False, "3 class folders (x, y, z), while the port tells 2 classes apart"),
+        ((val(1), val(2)), True, "there is no devkit beside them"),
+    ],
+)
+def test_a_folder_of_any_photos_is_taken_without_classes(names: tuple[str, ...], imagenet: bool, why: str, tmp_path: Path) -> None:
+    place = files(tmp_path, *names)
+    (tmp_path / "z.jpg").symlink_to("nowhere")
+    found = open_any_photos(place, imagenet=imagenet, classes=1000 if imagenet else 2)
+    assert found.layout == "photos without classes" and why in str(found.unlabelled)
+    assert sorted(photo.name for photo in found.photos) == sorted(names) and {photo.labels for photo in found.photos} == {()}
+    assert found.failed == (Failure("z.jpg", "a broken link, or no regular file"),) and not found.validation
+    one = open_any_photos(place, imagenet=imagenet, classes=1000 if imagenet else 2, limit=1)
+    assert len(one.photos) == one.limit == 1
+
+
+def test_classes_that_most_photos_tell_are_taken(tmp_path: Path, real: Path) -> None:
+    files(tmp_path, f"{WNIDS[0]}/a.jpg", f"{WNIDS[1]}/b.jpg", "other/c.jpg")
+    assert open_any_photos(tmp_path, imagenet=True, classes=1000) == opened(tmp_path)
+    for place, labels in ((tmp_path / "none", None), (files(tmp_path / "empty", "a.txt"), None), (tmp_path, real)):
+        with pytest.raises(FileError):
+            open_any_photos(place, imagenet=True, classes=1000, labels=labels)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from porter.data.photos import Bytes, Photo
 from porter.data.pipeline import CHUNK, Batch, batches, normalise, shared_chunks
@@ -40,7 +41,8 @@ def every(photos: Sequence[Photo], protocol: Preprocess = PIL, **options: object
 
 
 @pytest.mark.parametrize(
-    ("name", "crops"), [(name, crops) for name, protocol in PROTOCOLS.items() for crops in (1, 10) if crops == 1 or protocol.crop]
+    ("name", "crops"),
+    [(name, crops) for name, protocol in PROTOCOLS.items() for crops in (1, 2, 10) if crops < 10 or protocol.crop],
 )
 def test_every_photo_once_in_order_and_as_prepared(photos: list[Photo], name: str, crops: int) -> None:
     protocol = PROTOCOLS[name]
@@ -53,8 +55,13 @@ def test_every_photo_once_in_order_and_as_prepared(photos: list[Photo], name: st
         assert values.shape == (len(batch.positions), crops, 3, *batch.pixels.shape[2:4])
         for position, value in zip(batch.positions, values, strict=True):
             image = open_image(photos[position].place.path)
-            wanted = prepare_ten(image, protocol) if crops == 10 else prepare(image, protocol)[np.newaxis]
+            wanted = prepare_ten(image, protocol) if protocol.crop else mirrored(prepare(image, protocol))
+            wanted = {1: wanted[:1], 2: wanted[[0, len(wanted) // 2]], 10: wanted}[crops]
             np.testing.assert_array_equal(value, wanted, strict=True)
+
+
+def mirrored(image: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.stack([image, image[:, :, ::-1]])
 
 
 def test_worker_processes_give_the_same(photos: list[Photo]) -> None:
