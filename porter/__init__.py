@@ -213,12 +213,13 @@ def study(
 
     First the strided sites as one switch: as shipped, asymmetric (TensorFlow's SAME), symmetric ((k-1)//2 cells on every side),
     and what the recipe states of training. Then, from the best of these, one site at a time; then what helped together. Cases
-    whose windows are the same at this input size are one case. Errors, with the recipe's own preprocessing, in float32.
+    whose windows are the same at this input size are one case. Cases are compared photo by photo: by the log-loss of the true
+    class, or by the entropy of the answers where the photos have no classes. With the recipe's own preprocessing, in float32.
 
     Args:
         variant, source, weights, mapped, options, recipes: see `convert`.
-        data, device, crops, batch_size, workers, limit, cache, labels: see `evaluate`. With ten crops single-crop errors are
-            measured too, of their centre.
+        data, device, crops, batch_size, workers, limit, cache, labels: see `evaluate`; `data` may be a folder of any photos
+            without classes too. With ten crops single-crop errors are measured too, of their centre.
         sites: instead of every strided one, as `PATH=CONVENTION,CONVENTION`, with conventions as recipes have them.
         port: the folder of a port of these weights, whose record gets the study too.
 

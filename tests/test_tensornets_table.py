@@ -109,15 +109,19 @@ def test_rows_are_studies_and_are_kept(place: Place, monkeypatch: pytest.MonkeyP
     assert place.run(monkeypatch, *QUICK) == 0
     out = capsys.readouterr().out
     header, _, *lines = lines_of(out)
-    assert header == ["model", "case", "photos", "top-1 error", "top-5 error", "ten-crop top-5 error"]
+    assert header == ["model", "case", "photos", "top-1 error", "top-5 error", "ten-crop top-5 error", "log-loss"]
     assert list(dict.fromkeys(line[0] for line in lines)) == list(QUICK)
     weights, recipes = place.weights / "resnext_50_32x4d.npz", place.folder / "recipes"
     measured = porter.study(CHECKED, "tensornets", place.folder / "photos", weights=weights, recipes=recipes, crops=10, workers=0)
-    assert (measured.cases[0].name, measured.cases[0].top1, measured.cases[0].top5) == ("as shipped = symmetric", 50, 25)
+    assert (measured.cases[0].name, measured.cases[0].top1_error, measured.cases[0].top5_error) == (
+        "as shipped = symmetric",
+        50,
+        25,
+    )
     expected = []
     for case in measured.cases:
-        figures = [f"{error:.3f}" for error in (case.top1, case.top5, case.ten_crop_top5)]
-        expected.append([f"**{case.name}**" if case.name == measured.trained else case.name, "4", *figures])
+        figures = [f"{error:.3f}" for error in (case.top1_error, case.top5_error, case.ten_crop_top5_error, case.log_loss)]
+        expected.append([f"**{case.name}**" if case.name == measured.trained.name else case.name, "4", *figures])
     assert [line[1:] for line in lines if line[0] == CHECKED] == expected
 
     # What is finished is not measured again; a line that was cut short is.

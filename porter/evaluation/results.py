@@ -132,39 +132,44 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Case:
-    """The same weights under one padding convention: errors, as the table of TensorNets has them.
+    """The same weights under one padding convention.
 
     Attributes:
         sites: what differs from the zoo's own pads: path to convention, in words.
-        ten_crop_top5: None unless ten crops were asked for.
+        top1_error, top5_error: of the centre crop; None where the photos have no labels, as are the next two.
+        ten_crop_top5_error: None too unless ten crops were asked for.
+        log_loss: of the true classes, in nats, over each photo and its mirror image; None too where some logits are not finite.
+        entropy: of the answers, likewise.
+        p: how likely the case would look so much worse than the best were it truly no worse, by what the study is judged by; 1 for
+            the best.
     """
 
     name: str
     convention: str
     sites: Mapping[str, str]
-    top1: float
-    top5: float
-    ten_crop_top5: float | None
+    top1_error: float | None
+    top5_error: float | None
+    ten_crop_top5_error: float | None
+    log_loss: float | None
+    entropy: float | None
+    p: float
 
 
 @dataclass(frozen=True)
-class Margin:
-    """How far the best of some cases is ahead of the next best at top-1.
+class Trained:
+    """What some weights were trained with.
 
     Attributes:
-        over: the next best; None where there is no other.
-        photos: that only `case` has right, less those that only `over` has.
-        p: of McNemar's exact test, paired by photo.
-        significant: whether p is below 0.05 over the number of the other cases.
-        text: all that in a sentence.
+        name: of the simplest case that is not significantly worse than the best.
+        certain: whether it is the only one of these, and no case is missing.
+        also: the others, from the simplest on.
+        why: all that in a sentence.
     """
 
-    case: str
-    over: str | None
-    photos: int
-    p: float
-    significant: bool
-    text: str
+    name: str
+    certain: bool
+    also: tuple[str, ...]
+    why: str
 
 
 @dataclass(frozen=True)
@@ -173,9 +178,9 @@ class Study:
 
     Attributes:
         sites: by path, the conventions tried there, in words, the shipped one first.
-        trained: the name of the case with the least error.
-        margin: of that case over the next best.
-        switch: the margin between asymmetric and symmetric pads at all strided sites; None where these are one case.
+        judged_by: `log_loss` where the photos have labels, otherwise `entropy`.
+        by_entropy: what the entropy says; None where the study is judged by it.
+        unlabelled: why the photos are taken without classes; None where they have classes.
         protocol: the preprocessing, in words.
         limit, labels: see Evaluation.
         skipped: by name, why a case was not run.
@@ -190,9 +195,10 @@ class Study:
     failed: tuple[Failure, ...] = field(repr=False)
     sites: Mapping[str, tuple[str, ...]] = field(repr=False)
     cases: tuple[Case, ...] = field(repr=False)
-    trained: str
-    margin: Margin
-    switch: Margin | None
+    judged_by: Literal["log_loss", "entropy"]
+    trained: Trained
+    by_entropy: Trained | None = None
+    unlabelled: str | None = None
     protocol: str = ""
     limit: int | None = None
     labels: str | None = None

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,13 @@ from porter.data.preprocess import Preprocess
 from porter.dtypes import Array
 from porter.evaluation.progress import Progress
 from porter.evaluation.ranking import TOP, averaged, label_ranks, probabilities, top_classes
-from porter.evaluation.results import Crops
 from porter.frameworks import Classifier
 
 if TYPE_CHECKING:
     from porter.data.pipeline import Batch
 
+Cuts = Literal[1, 2, 10]
+"""How many crops of a photo the models see; see porter.data.pipeline.batches."""
 Watch = Callable[[Sequence[int], Mapping[str, Array]], None]
 """Shown every batch in which a photo could be read: the positions of these, and each model's logits, N x crops x classes."""
 
@@ -34,7 +35,7 @@ class Scores:
     """What one model made of every photo, by the photo's position; -1 where it failed or was not reached.
 
     Attributes:
-        ranks: how many classes come before the photo's label: 0 is top-1, below 5 top-5. Of ten crops, by their average.
+        ranks: how many classes come before the photo's label: 0 is top-1, below 5 top-5. Of several crops, by their average.
         centre: the same by the first crop alone, which is the centre: single-crop figures out of a ten-crop pass.
         top: the five likeliest classes, best first; rows of the logits.
         shares: their probabilities.
@@ -72,7 +73,7 @@ def score(
     protocol: Preprocess,
     models: Mapping[str, Classifier],
     *,
-    crops: Crops = 1,
+    crops: Cuts = 1,
     batch_size: int = 64,
     workers: int = 0,
     cache: Path | None = None,
@@ -84,6 +85,7 @@ def score(
     """Prepares every photo once and shows it to all `models`. Ctrl-C ends the pass and keeps what was measured.
 
     Args:
+        photos: with labels, or all of them without; ranks are then beyond all classes.
         models: see porter.frameworks.Framework.classifier; the progress bar shows the first one's top-1.
         batch_size: of photos; a model sees `crops` times as many images at once.
         background: row 0 of the logits is ImageNet's background class: every label stands one row later.
@@ -97,7 +99,8 @@ def score(
 
     stream = batches(photos, protocol, crops=crops, batch_size=batch_size, workers=workers, cache=cache, share=share)
     tally, start = _Tally(photos, tuple(models), background, activation), perf_counter()
-    with Progress(-(-len(photos) // share[1]), shown=share[0] == 0) as progress, closing(stream):
+    labelled = any(photo.labels for photo in photos)
+    with Progress(-(-len(photos) // share[1]), share[0] == 0, labelled) as progress, closing(stream):
         complete = _pass(stream, models, tally, watch, progress)
     return tally.result(complete, perf_counter() - start)
 

@@ -77,7 +77,8 @@ def _environment(record: Record) -> Environment:
     )
     made.filters |= {
         "distance": written,
-        "percent": _percent,
+        "percent": partial(_figure, digits=2),
+        "nats": partial(_figure, digits=4),
         "label_name": partial(label_name, record=record),
         "logit_name": partial(logit_name, record=record),
     }
@@ -146,5 +147,5 @@ def _published(measured: Evaluation) -> dict[str, float]:
     return {name: float(value) for name, value in values.items() if isinstance(value, int | float) and 0 <= value <= 100}
 
 
-def _percent(value: Number) -> str:
-    return "–" if value is None or not isfinite(value) else f"{value:.2f}"
+def _figure(value: Number, digits: int) -> str:
+    return "–" if value is None or not isfinite(value) else f"{value:.{digits}f}"

@@ -117,7 +117,7 @@ def test_nothing_in_a_record_becomes_markup(tmp_path: Path) -> None:
         "published": {EVIL: EVIL, "note": EVIL},
         "labels": EVIL,
     }
-    studied = {**strings_replaced(study().record()), "sites": {EVIL: [EVIL]}}
+    studied = {**strings_replaced(study().record()), "sites": {EVIL: [EVIL]}, "judged_by": "log_loss"}
     for case in studied["cases"]:
         case["sites"] = {EVIL: EVIL}
     compared = strings_replaced(parity(1e-14, 2e-14))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from math import inf, nan
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -127,11 +129,11 @@ def bounds(root: ElementTree.Element) -> tuple[float, float]:
 
 
 @given(
-    st.lists(st.tuples(st.text(max_size=80), st.floats(), st.floats(), st.none() | st.floats()), max_size=5),
+    st.lists(st.tuples(st.text(max_size=80), *[st.none() | st.floats()] * 4), max_size=5),
     st.sampled_from(WIDTHS),
 )
-def test_studies_of_any_figures(cases: list[tuple[str, float, float, float | None]], width: int) -> None:
-    made = [Case(name.translate(CONTROLS), "same", {}, top1, top5, ten) for name, top1, top5, ten in cases]
+def test_studies_of_any_figures(cases: list[tuple[Any, ...]], width: int) -> None:
+    made = [Case(name.translate(CONTROLS), "same", {}, *figures[:3], None, figures[3], 1.0) for name, *figures in cases]
     inside(plot_study(study(*made), width))
 
 
@@ -139,11 +141,19 @@ CONTROLS = dict.fromkeys((*range(32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF))
 """What XML, by which these tests read drawings, has no place for."""
 
 
-def test_bars_are_as_long_as_their_errors_and_the_least_is_marked() -> None:
+def test_photos_without_classes_have_bars_of_entropy() -> None:
+    one, other = (Case(name, "same", {}, None, None, None, None, entropy, 1.0) for name, entropy in (("a", 0.8), ("b", 1.2)))
+    root = inside(plot_study(replace(study(one, other), judged_by="entropy"), 700))
+    bars = [float(part.attrib["width"]) for part in root.iter("rect") if "bar" in part.attrib["class"]]
+    assert len(bars) == 2 and bars[0] / bars[1] == pytest.approx(2 / 3, rel=1e-2)
+    assert any(part.text == "Entropy in nats of each padding convention" for part in root.iter())
+
+
+def test_bars_are_as_long_as_their_errors_and_the_case_that_the_study_names_is_marked() -> None:
     root = inside(plot_study(study(), 700))
     first = [float(part.attrib["width"]) for part in root.iter("rect") if "first" in part.attrib["class"]]
     assert first[0] / first[1] == pytest.approx(27.6 / 31.2, rel=1e-3)
-    assert [part.text for part in root.iter("text") if "least error" in (part.text or "")] == ["case 1  ◂ least error"]
+    assert [part.text for part in root.iter("text") if "◂" in (part.text or "")] == ["case 1  ◂ trained with"]
     assert sum("trained" in part.attrib["class"] for part in root.iter("rect")) == 3
 
 

@@ -1,1 +1,1 @@
-"""`porter study padding`: which padding weights were trained with, by the accuracy that each candidate has."""
+"""`porter study padding`: which padding weights were trained with, by what they make of photos under each candidate."""

@@ -38,10 +38,12 @@ class Trial:
     Attributes:
         names: all that it goes by; several where two candidates compute the same.
         conventions: by path, at the sites that it speaks of; every other site is padded as shipped.
+        changes: how many of these sites were changed one by one, rather than by a rule.
     """
 
     names: tuple[str, ...]
     conventions: Mapping[str, Convention]
+    changes: int = 0
 
     @property
     def name(self) -> str:
@@ -110,7 +112,7 @@ def single_changes(graph: Graph, base: Trial) -> Iterator[Change]:
 def changed(base: Trial, changes: Sequence[Change]) -> Trial:
     """`base` with other conventions at some sites."""
     name = f"{base.names[0]}, but {'; '.join(map(str, changes))}"
-    return Trial((name,), {**base.conventions, **{change.path: change.convention for change in changes}})
+    return Trial((name,), {**base.conventions, **{change.path: change.convention for change in changes}}, len(changes))
 
 
 def same_windows(one: Graph, other: Graph, size: tuple[int, int]) -> bool:

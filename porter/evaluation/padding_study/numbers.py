@@ -1,22 +1,26 @@
-"""How often each case of a study is wrong, and how much photos say about which of two is better.
+"""Which case of a study is best, and which of the others may be as good: photo by photo, since all cases see the same ones.
 
-A case is an array with the place of the true class among the logits, photo by photo, 0 the largest; a photo that could not be
-scored has UNSCORED, and counts as wrong.
+A case has a loss for each photo (porter.evaluation.losses), averaged over the photo and its mirror image. It also has ranks: the
+place of the true class among the logits, 0 the largest; a photo that could not be scored has UNSCORED, and counts as wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, lgamma, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.evaluation.results import Margin
+from porter.evaluation.losses import Losses
 
 Ranks = NDArray[np.int32]
 UNSCORED = np.iinfo(np.int32).max
+_TERMS = 100
+"""Of the continued fraction; half a million photos need fewer."""
 LEVEL = 0.05
-"""Of significance."""
+"""Of significance: how often the case that is truly best may be counted among the worse ones."""
 
 
 def error(ranks: Ranks, top: int) -> float:
@@ -24,55 +28,82 @@ def error(ranks: Ranks, top: int) -> float:
     return 100 * float((ranks >= top).mean())
 
 
-def wrong(ranks: Ranks) -> int:
-    """How many photos have another class first."""
-    return int((ranks >= 1).sum())
+@dataclass(frozen=True)
+class Judgement:
+    """What the losses of several cases say.
 
-
-def best_of(cases: Sequence[Ranks]) -> int:
-    """The position of the case with the least top-1 error; of equal ones the first."""
-    return min(range(len(cases)), key=lambda position: wrong(cases[position]))
-
-
-def mcnemar(one: int, other: int) -> float:
-    """The two-sided p-value of McNemar's exact test.
-
-    Args:
-        one: photos that only the first case got right.
-        other: photos that only the second did. Were both as good, each of these would be a toss of a coin.
+    Attributes:
+        best: the position of the case with the least mean; of equal ones the first.
+        p: of each case, how likely it would look so much worse than the best were it truly no worse; 1 for the best itself.
+        kept: the positions of the cases that are not significantly worse than the best, itself among them.
     """
-    tosses = one + other
-    tail = term = 1  # binomial coefficients, from that of 0 on, in whole numbers: 50,000 tosses are beyond any float
-    for drawn in range(min(one, other)):
-        term = term * (tosses - drawn) // (drawn + 1)
-        tail += term
-    return min(1.0, 2 * tail / (1 << tosses))
+
+    best: int
+    p: tuple[float, ...]
+    kept: tuple[int, ...]
 
 
-def margin(ranks: Mapping[str, Ranks]) -> Margin:
-    """How far the best case, by name, is ahead of the next best, in photos, and whether that may be chance.
+def judge(cases: Sequence[Losses]) -> Judgement:
+    """Compares every case with the best.
 
-    Since the next best is picked out of all others, p has to be below LEVEL over their number (Bonferroni).
+    A case is worse where p is below LEVEL over the number of the other cases (Bonferroni). So the case that is truly best is among
+    `kept` in 95 of 100 studies, whichever case looks best: it has to be beaten by one of the others at such a p.
     """
-    names, cases = list(ranks), list(ranks.values())
     best = best_of(cases)
-    others = [position for position in range(len(cases)) if position != best]
-    if not others:
-        return Margin(names[best], None, 0, 1.0, False, f"'{names[best]}' is all that there is to try")
-    second = others[best_of([cases[position] for position in others])]
-    one, other = cases[best] < 1, cases[second] < 1
-    gained, lost = int((one & ~other).sum()), int((other & ~one).sum())
-    p = mcnemar(gained, lost)
-    significant = p < LEVEL / len(others)
-    text = _sentence(names[best], names[second], gained - lost, p, len(others), significant)
-    return Margin(names[best], names[second], gained - lost, p, significant, text)
+    p = tuple(1.0 if position == best else no_worse(case, cases[best]) for position, case in enumerate(cases))
+    return Judgement(best, p, tuple(position for position in range(len(cases)) if p[position] >= level(len(cases))))
 
 
-def _sentence(best: str, second: str, photos: int, p: float, others: int, significant: bool) -> str:
-    if photos == 0:
-        return f"'{best}' and '{second}' tie: these photos do not tell"
-    ahead = f"'{best}' is {photos} photo{'s' if photos > 1 else ''} ahead of '{second}'"
-    if significant:
-        return f"{ahead}, p = {p:.1e}"
-    among = f" / {others}" if others > 1 else ""
-    return f"{ahead}, but these photos do not tell: p = {p:.2g}, not below {LEVEL}{among}"
+def level(cases: int) -> float:
+    """Below which p makes one of so many cases worse than the best."""
+    return LEVEL / max(1, cases - 1)
+
+
+def best_of(cases: Sequence[Losses]) -> int:
+    """The position of the case with the least mean; of equal ones the first."""
+    means = [mean(case) for case in cases]
+    return means.index(min(means))
+
+
+def mean(losses: Losses) -> float:
+    """Over the photos that have a loss; inf where there are none."""
+    found = losses[~np.isnan(losses)]
+    return float(found.mean()) if len(found) else np.inf
+
+
+def no_worse(case: Losses, best: Losses) -> float:
+    """The one-sided p-value of the paired t-test: how likely the mean of `case` would lie so far above that of `best`, or farther,
+    were it truly no larger. 1 where fewer than two photos tell.
+    """
+    told = np.isfinite(best) & ~np.isnan(case)
+    differences = case[told] - best[told]
+    if np.isposinf(differences).any():
+        return 0.0
+    photos, average = len(differences), float(differences.mean()) if len(differences) else 0.0
+    if photos < 2 or average <= 0:
+        return 1.0
+    error_of_mean = float(differences.std(ddof=1)) / sqrt(photos)
+    return t_tail(average / error_of_mean, photos - 1) if error_of_mean > 0 else 0.0
+
+
+def t_tail(t: float, freedom: int) -> float:
+    """The probability that Student's t with so many degrees of freedom exceeds `t`, which is positive.
+
+    It is half the regularised incomplete beta function of x = freedom / (freedom + t^2) with a = freedom / 2 and b = 1/2, by its
+    continued fraction (DLMF 8.17.22), taken from the side on which that converges fast.
+    """
+    x, a, b = freedom / (freedom + t * t), freedom / 2, 0.5
+    front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x)) * sqrt(t * t / (freedom + t * t))
+    if x < (a + 1) / (a + b + 2):
+        return 0.5 * front / (a * _fraction(x, a, b))
+    return 0.5 - 0.5 * front / (b * _fraction(1 - x, b, a))
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    """1 + d1 / (1 + d2 / (1 + ...)), from the far end."""
+    value = 1.0
+    for m in range(_TERMS, 0, -1):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m - 1) * (a + b + m - 1) * x / ((a + 2 * m - 2) * (a + 2 * m - 1))
+        value = 1 + odd / (1 + even / value)
+    return value

@@ -6,17 +6,32 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from porter.errors import PaddingError
+from porter.evaluation.losses import Losses
 from porter.evaluation.padding_study.cases import Change, Setting, Trial, Twins, changed, first_round, sift, single_changes
-from porter.evaluation.padding_study.numbers import Ranks, best_of, wrong
+from porter.evaluation.padding_study.numbers import Ranks, best_of, mean
 from porter.padding import Convention
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trial made of every photo (padding_study.numbers): of its centre, and of ten crops where they were run."""
+    """What a trial made of every photo (padding_study.numbers).
+
+    Attributes:
+        single: ranks by the centre crop.
+        ten: by ten crops, where they were run.
+        entropy: of the answers, by the centre crop and its mirror image.
+        log_loss: likewise; None where the photos have no labels.
+    """
 
     single: Ranks
     ten: Ranks | None
+    entropy: Losses
+    log_loss: Losses | None
+
+    @property
+    def judged(self) -> Losses:
+        """What the trial is judged by."""
+        return self.entropy if self.log_loss is None else self.log_loss
 
 
 Run = Callable[[Sequence[Trial]], Sequence[Outcome]]
@@ -38,8 +53,8 @@ class Rounds:
     complete: bool = True
 
     def best(self) -> int:
-        """The position of the trial with the least top-1 error."""
-        return best_of([outcome.single for outcome in self.outcomes])
+        """The position of the trial with the least loss."""
+        return best_of([outcome.judged for outcome in self.outcomes])
 
 
 def run_rounds(setting: Setting, trained: Mapping[str, Convention], asked: Sequence[Change], run: Run) -> Rounds:
@@ -59,11 +74,11 @@ def run_rounds(setting: Setting, trained: Mapping[str, Convention], asked: Seque
         raise PaddingError(why)
     found = _tried(Rounds(), setting, [shipped, *others], "name", run)
     position = found.best()
-    base, mistakes = found.trials[position], wrong(found.outcomes[position].single)
+    base, loss = found.trials[position], mean(found.outcomes[position].judged)
     try:
         changes = list(asked or single_changes(setting.graph, base))
         found = _tried(found, setting, [changed(base, [change]) for change in changes], "tell" if asked else "drop", run)
-        helpful = _helpful(found, base, changes, mistakes)
+        helpful = _helpful(found, base, changes, loss)
         if len(helpful) > 1:
             found = _tried(found, setting, [changed(base, helpful)], "drop", run)
     except KeyboardInterrupt:
@@ -79,13 +94,13 @@ def _tried(found: Rounds, setting: Setting, candidates: Iterable[Trial], twins: 
     return replace(found, trials=sifted.trials, outcomes=(*found.outcomes, *outcomes), skipped=skipped)
 
 
-def _helpful(found: Rounds, base: Trial, changes: Iterable[Change], mistakes: int) -> list[Change]:
-    """The single changes that make fewer mistakes than `mistakes`, the best of each site."""
-    best: dict[str, tuple[int, Change]] = {}
+def _helpful(found: Rounds, base: Trial, changes: Iterable[Change], loss: float) -> list[Change]:
+    """The single changes whose loss is below `loss`, the best of each site."""
+    best: dict[str, tuple[float, Change]] = {}
     for change in changes:
         trial = changed(base, [change])
         if trial in found.trials:
-            count = wrong(found.outcomes[found.trials.index(trial)].single)
-            if count < min(mistakes, best.get(change.path, (mistakes,))[0]):
-                best[change.path] = (count, change)
+            reached = mean(found.outcomes[found.trials.index(trial)].judged)
+            if reached < best.get(change.path, (loss,))[0]:
+                best[change.path] = (reached, change)
     return [change for _, change in best.values()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
@@ -11,7 +11,9 @@ import numpy as np
 
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
+from porter.dtypes import Array
 from porter.evaluation.distributed import Process
+from porter.evaluation.losses import Losses, entropies, log_losses
 from porter.evaluation.measuring import Options, default_workers
 from porter.evaluation.padding_study.cases import Setting, Trial
 from porter.evaluation.padding_study.numbers import UNSCORED, Ranks
@@ -29,6 +31,30 @@ def running_framework(own: str) -> Framework:
     """Torch, whose models share their weights where they differ in pads alone; where it is missing, the source's `own`."""
     torch = get_framework("torch")
     return torch if find_spec(torch.PACKAGE) else get_framework(own)
+
+
+class Seen:
+    """Collects the losses of one model by the photo's position: of its centre and of the mirror image's, averaged.
+
+    Args:
+        labels: rows of the logits, by position; None where the photos have none.
+        activation: see porter.evaluation.losses.
+    """
+
+    def __init__(self, photos: int, labels: Sequence[tuple[int, ...]] | None, activation: str | None) -> None:
+        self._labels, self._activation = labels, activation
+        self.entropy: Losses = np.full(photos, np.nan)
+        self.log_loss: Losses | None = None if labels is None else np.full(photos, np.nan)
+
+    def add(self, positions: Sequence[int], logits: Array) -> None:
+        """Takes in logits N x crops x classes, of two crops or of ten."""
+        crops = logits.shape[1]
+        for place, pair in zip(positions, logits[:, [0, crops // 2]].astype(np.float64), strict=True):
+            finite = bool(np.isfinite(pair).all())
+            self.entropy[place] = entropies(pair, self._activation).mean() if finite else np.inf
+            if self.log_loss is not None and self._labels is not None:
+                labels = [self._labels[place]] * 2
+                self.log_loss[place] = log_losses(pair, labels, self._activation).mean() if finite else np.inf
 
 
 @dataclass
@@ -61,6 +87,13 @@ class Bench:
 
     def _pass(self, trials: Sequence[Trial]) -> list[Outcome]:
         options, photos = self.options, self.photos.photos
+        labels = None if self.photos.unlabelled else [tuple(at + self.opened.background for at in photo.labels) for photo in photos]
+        seen = {trial.name: Seen(len(photos), labels, self.opened.activation) for trial in trials}
+
+        def watch(positions: Sequence[int], logits: Mapping[str, Array]) -> None:
+            for name, values in logits.items():
+                seen[name].add(positions, values)
+
         models = {
             trial.name: self.framework.classifier(self._model(trial), self.protocol, options.device, options.precision)
             for trial in trials
@@ -69,16 +102,17 @@ class Bench:
             photos,
             self.protocol,
             models,
-            crops=options.crops,
+            crops=10 if options.crops == 10 else 2,
             batch_size=options.batch_size,
             workers=default_workers(len(photos), Process()) if options.workers is None else options.workers,
             cache=options.cache,
             background=self.opened.background,
             activation=self.opened.activation,
+            watch=watch,
         )
         if not scored.complete:
             raise KeyboardInterrupt
-        return [self._outcome(scored, trial.name) for trial in trials]
+        return [self._outcome(scored, trial.name, seen[trial.name]) for trial in trials]
 
     def _model(self, trial: Trial) -> Any:
         plan = make_plan(self.setting.padded(trial), self.setting.size, self.framework.CAPABILITIES)
@@ -88,10 +122,11 @@ class Bench:
         self._built = self.framework.build(plan, self.opened.tensors, {}, "float32", self.options.device)
         return self._built
 
-    def _outcome(self, scored: Scored, name: str) -> Outcome:
+    def _outcome(self, scored: Scored, name: str, seen: Seen) -> Outcome:
         found = scored.models[name]
         self.failed |= {**found.failed, **scored.failed}
-        return Outcome(self._ranks(found.centre), self._ranks(found.ranks) if self.options.crops == 10 else None)
+        ten = self._ranks(found.ranks) if self.options.crops == 10 else None
+        return Outcome(self._ranks(found.centre), ten, seen.entropy, seen.log_loss)
 
     def _ranks(self, places: Ranks) -> Ranks:
         never = np.full(len(self.photos.failed), UNSCORED, np.int32)

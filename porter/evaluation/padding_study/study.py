@@ -1,17 +1,19 @@
-"""Which padding weights were trained with, by the accuracy that each has: `porter study padding`."""
+"""Which padding weights were trained with, by what they make of photos under each: `porter study padding`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 
 from porter.data.labels import IMAGENET
-from porter.data.layouts import open_photos
+from porter.data.layouts import open_any_photos
 from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
 from porter.evaluation.measuring import parse_options
-from porter.evaluation.padding_study.cases import ASYMMETRIC, SYMMETRIC, Setting, Trial, site_at
-from porter.evaluation.padding_study.numbers import error, margin
+from porter.evaluation.padding_study.cases import Setting, Trial, site_at
+from porter.evaluation.padding_study.naming import disagreement, name_case
+from porter.evaluation.padding_study.numbers import error, judge, mean
 from porter.evaluation.padding_study.rounds import Outcome, run_rounds
 from porter.evaluation.padding_study.runs import Bench, running_framework
 from porter.evaluation.padding_study.sites import parse_sites
@@ -51,15 +53,17 @@ def study(
     protocol, side = _protocol(opened, options.crops)
     into = None if port is None else _expect_port_of(read_port(port), opened)
     asked = parse_sites(sites, opened.graph)
-    photos = open_photos(
+    photos = open_any_photos(
         data, imagenet=opened.labels == IMAGENET, classes=opened.classes - opened.background, labels=labels, limit=limit
     )
     framework = running_framework(opened.zoo.framework)
     setting = Setting(opened.graph, (side, side), framework.CAPABILITIES)
     bench = Bench(opened, setting, framework, protocol, photos, options)
     rounds = run_rounds(setting, trained_conventions(recipe, variant, opened.zoo), asked, bench.run)
-    ranks = {trial.name: outcome.single for trial, outcome in zip(rounds.trials, rounds.outcomes, strict=True)}
-    switch = {trial.name: ranks[trial.name] for trial in rounds.trials if {ASYMMETRIC, SYMMETRIC} & set(trial.names)}
+    judged = judge([outcome.judged for outcome in rounds.outcomes])
+    labelled = photos.unlabelled is None
+    trained = name_case(rounds, judged, "log-loss" if labelled else "entropy")
+    by_entropy = name_case(rounds, judge([outcome.entropy for outcome in rounds.outcomes]), "entropy") if labelled else None
     found = Study(
         variant=variant,
         zoo=opened.zoo.name,
@@ -71,13 +75,14 @@ def study(
         images=len(photos.photos) + len(photos.failed),
         failed=(*photos.failed, *(bench.failed[position] for position in sorted(bench.failed))),
         sites=_tried(setting, rounds.trials),
-        cases=tuple(_case(setting, *pair) for pair in zip(rounds.trials, rounds.outcomes, strict=True)),
+        cases=tuple(_case(setting, *each) for each in zip(rounds.trials, rounds.outcomes, judged.p, strict=True)),
         skipped=rounds.skipped,
-        trained=rounds.trials[rounds.best()].name,
-        margin=margin(ranks),
-        switch=margin(switch) if len(switch) > 1 else None,
+        judged_by="log_loss" if labelled else "entropy",
+        trained=trained,
+        by_entropy=by_entropy,
+        unlabelled=photos.unlabelled,
         complete=rounds.complete,
-        warnings=(*opened.warnings, *(f"assumed: {line}" for line in opened.assumed)),
+        warnings=(*opened.warnings, *(f"assumed: {line}" for line in opened.assumed), *disagreement(trained, by_entropy)),
     )
     if into is not None:
         update_record(into.folder, "study", found.record())
@@ -109,15 +114,24 @@ def _expect_port_of(port: Port, opened: Opened) -> Port:
     return port
 
 
-def _case(setting: Setting, trial: Trial, outcome: Outcome) -> Case:
+def _case(setting: Setting, trial: Trial, outcome: Outcome, p: float) -> Case:
+    labelled = outcome.log_loss is not None
     return Case(
         name=trial.name,
         convention=setting.in_words(trial),
         sites=setting.differences(trial),
-        top1=error(outcome.single, 1),
-        top5=error(outcome.single, 5),
-        ten_crop_top5=None if outcome.ten is None else error(outcome.ten, 5),
+        top1_error=error(outcome.single, 1) if labelled else None,
+        top5_error=error(outcome.single, 5) if labelled else None,
+        ten_crop_top5_error=error(outcome.ten, 5) if labelled and outcome.ten is not None else None,
+        log_loss=None if outcome.log_loss is None else _finite(mean(outcome.log_loss)),
+        entropy=_finite(mean(outcome.entropy)),
+        p=p,
     )
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if isfinite(value) else None
 
 
 def _tried(setting: Setting, trials: Sequence[Trial]) -> dict[str, tuple[str, ...]]:

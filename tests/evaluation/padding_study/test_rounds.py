@@ -1,4 +1,4 @@
-"""The order of a study, with outcomes made up: each strided site that is not padded as in training costs ten of 100 photos."""
+"""The order of a study, with outcomes made up: each strided site that is not padded as in training costs a tenth of a nat."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from porter.errors import PaddingError
 from porter.evaluation.padding_study.cases import Change, Setting, Trial, site_at, strided_sites
+from porter.evaluation.padding_study.numbers import mean
 from porter.evaluation.padding_study.rounds import Outcome, Rounds, run_rounds
 from porter.frameworks import get_framework
 from porter.padding import Convention
@@ -30,8 +31,8 @@ def setting() -> Setting:
 class Photos:
     """Runs trials of weights that were trained with SAME at the sites `same` and with 1 cell all round elsewhere."""
 
-    def __init__(self, setting: Setting, same: Collection[str], interrupted_in: int = 0) -> None:
-        self.setting, self.same, self.interrupted_in = setting, same, interrupted_in
+    def __init__(self, setting: Setting, same: Collection[str], interrupted_in: int = 0, by_entropy: bool = False) -> None:
+        self.setting, self.same, self.interrupted_in, self.by_entropy = setting, same, interrupted_in, by_entropy
         self.rounds: list[list[str]] = []
 
     def __call__(self, trials: Sequence[Trial]) -> list[Outcome]:
@@ -42,11 +43,15 @@ class Photos:
 
     def _outcome(self, graph) -> Outcome:
         wrong = sum((site_at(graph, path).convention.rule == "same") != (path in self.same) for path in SITES)
-        return Outcome(np.where(np.arange(100) < 10 * wrong, 3, 0).astype(np.int32), None)
+        losses = 1 + 0.1 * wrong + np.linspace(0, 1, 100)
+        ranks = np.where(np.arange(100) < 10 * (5 - wrong), 3, 0).astype(np.int32)  # top-1 would lead astray
+        return Outcome(ranks, None, *((losses, None) if self.by_entropy else (losses[::-1] * 0, losses)))
 
 
-def study(setting: Setting, same: Collection[str], asked: Sequence[Change] = (), interrupted_in: int = 0) -> tuple[Rounds, Photos]:
-    photos = Photos(setting, same, interrupted_in)
+def study(
+    setting: Setting, same: Collection[str], asked: Sequence[Change] = (), interrupted_in: int = 0, by_entropy: bool = False
+) -> tuple[Rounds, Photos]:
+    photos = Photos(setting, same, interrupted_in, by_entropy)
     return run_rounds(setting, {}, asked, photos), photos
 
 
@@ -71,11 +76,13 @@ def test_one_change_that_helps_is_not_run_again(setting: Setting) -> None:
     assert trained(found) == f"as shipped, but {FIRST} same" and len(photos.rounds) == 2
 
 
-def test_changes_that_help_are_tried_together(setting: Setting) -> None:
-    found, photos = study(setting, {FIRST, LAST})
+@pytest.mark.parametrize("by_entropy", [False, True])
+def test_changes_that_help_are_tried_together(setting: Setting, by_entropy: bool) -> None:
+    found, photos = study(setting, {FIRST, LAST}, by_entropy=by_entropy)
     together = f"as shipped, but {FIRST} same; {LAST} same"
     assert photos.rounds[2:] == [[together]] and trained(found) == together
-    assert [int((outcome.single > 0).sum()) for outcome in found.outcomes] == [20, 30, 30, 10, 30, 30, 10, 0]
+    assert [round(10 * (mean(outcome.judged) - 1.5)) for outcome in found.outcomes] == [2, 3, 3, 1, 3, 3, 1, 0]
+    assert [trial.changes for trial in found.trials] == [0, 0, 1, 1, 1, 1, 1, 2]
 
 
 def test_of_several_conventions_at_a_site_the_best_goes_into_the_last_round(setting: Setting) -> None:

@@ -1,0 +1,45 @@
+"""Which case a study names, and how sure it is: of the cases that may be as good as the best, the simplest."""
+
+from __future__ import annotations
+
+from porter.evaluation.padding_study.cases import SHIPPED
+from porter.evaluation.padding_study.numbers import LEVEL, Judgement
+from porter.evaluation.padding_study.rounds import Rounds
+from porter.evaluation.results import Trained
+
+
+def name_case(rounds: Rounds, judged: Judgement, measure: str) -> Trained:
+    """The shipped pads come before a rule for all sites, which comes before changes of single sites; then the case that was run
+    first.
+
+    Args:
+        judged: the trials of `rounds`, by `measure`.
+    """
+    trials = rounds.trials
+    kept = sorted((trials[position] for position in judged.kept), key=lambda trial: (trial.changes, SHIPPED not in trial.names))
+    name, *also = (trial.name for trial in kept)
+    limit = f"{LEVEL} / {len(trials) - 1}"
+    if len(trials) == 1:
+        why = "it is all that there is to try"
+    elif also:
+        others = ", ".join(f"'{trial.name}'" for trial in kept if trial is not trials[judged.best])
+        best = trials[judged.best].name
+        why = f"'{best}' has the least {measure}, and these photos do not tell it from {others}: p is not below {limit}"
+    else:
+        nearest = max(
+            (p, trial.name) for position, (p, trial) in enumerate(zip(judged.p, trials, strict=True)) if position != judged.best
+        )
+        why = f"every other case has a larger {measure}: p is below {limit}, at most {nearest[0]:.1e} for '{nearest[1]}'"
+    return Trained(name, not also and rounds.complete, tuple(also), why)
+
+
+def disagreement(trained: Trained, by_entropy: Trained | None) -> tuple[str, ...]:
+    """A warning where no case is left by log-loss and by entropy both."""
+    if by_entropy is None or {trained.name, *trained.also} & {by_entropy.name, *by_entropy.also}:
+        return ()
+    return (f"the entropy of the answers says otherwise: {in_words(by_entropy)}",)
+
+
+def in_words(trained: Trained) -> str:
+    """All cases that may be the one."""
+    return " or ".join((trained.name, *trained.also))
