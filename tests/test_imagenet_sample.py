@@ -134,18 +134,29 @@ def test_study_tells_what_torchvisions_mobilenet_v2_was_trained_with(cache: Path
     except DownloadError as error:
         pytest.skip(f"the weights cannot be had: {error}")
     print("", *printed(found), sep="\n")
-    errors = {case.name: case.top1 for case in found.cases}
-    assert found.trained == "as shipped = symmetric"
+    errors = {case.name: case.top1_error for case in found.cases}
     assert errors["as shipped = symmetric"] == pytest.approx(share(414)) and errors["asymmetric"] == pytest.approx(share(376))
-    switch = found.switch
-    assert (switch.case, switch.photos, switch.significant) == ("as shipped = symmetric", 38, True)
+    assert found.trained.name == found.by_entropy.name == "as shipped = symmetric"
+    assert found.trained.certain and found.by_entropy.certain
+    assert found.cases[0].log_loss == pytest.approx(0.6260, abs=1e-3) and found.cases[0].entropy == pytest.approx(0.7847, abs=1e-3)
 
 
 def test_study_tells_what_slims_mobilenet_v1_was_trained_with(frozen: Path, cache: Path) -> None:
     found = porter.study("mobilenet_v1", "slim", PHOTOS, weights=frozen, mapped=INNER, cache=cache, workers=WORKERS)
     print("", *printed(found), sep="\n")
-    errors = {case.name: case.top1 for case in found.cases}
-    assert found.trained == "as shipped = asymmetric"
+    errors = {case.name: case.top1_error for case in found.cases}
     assert errors["as shipped = asymmetric"] == pytest.approx(share(455)) and errors["symmetric"] == pytest.approx(share(417))
-    switch = found.switch
-    assert (switch.case, switch.photos, switch.significant) == ("as shipped = asymmetric", 38, True)
+    assert found.trained.name == found.by_entropy.name == "as shipped = asymmetric"
+    assert found.trained.also == found.by_entropy.also == ("as shipped, but stem/conv 1",)  # 500 photos do not decide the stem
+    assert found.cases[0].log_loss == pytest.approx(0.3385, abs=1e-3) and found.cases[0].entropy == pytest.approx(0.5500, abs=1e-3)
+
+
+def test_photos_without_classes_tell_it_too(tmp_path: Path) -> None:
+    for photo in sorted(PHOTOS.glob("*/*.JPEG"))[::5]:
+        (tmp_path / photo.name).symlink_to(photo)
+    try:
+        found = porter.study("mobilenet_v2", "torchvision", tmp_path, workers=WORKERS, sites=["block13/depthwise/conv=same"])
+    except DownloadError as error:
+        pytest.skip(f"the weights cannot be had: {error}")
+    print("", *printed(found), sep="\n")
+    assert found.judged_by == "entropy" and found.trained.name == "as shipped = symmetric" and found.trained.certain
