@@ -20,8 +20,8 @@ from porter.frameworks.torch.running import tf32
 def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precision: Precision, tap: str | None) -> Classifier:
     """See porter.frameworks.Framework.classifier. The model goes to `device` with its channels last.
 
-    bf16 is autocast's: convolutions and products in bfloat16 of weights that stay float32, batch norms in float32, which is what
-    published mixed-precision figures are measured with.
+    bf16 means autocast: convolutions and products run in bfloat16, batch norms in float32, and the weights stay float32. Published
+    mixed-precision figures are measured with it.
 
     Raises:
         UsageError: no such device.
@@ -31,7 +31,7 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precisi
         model.to(target, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
     except (RuntimeError, AssertionError) as error:
         raise UsageError(f"torch cannot use the device '{device}': {str(error).splitlines()[0]}") from None
-    # One value each, on the device: CUDA divides by a number of the host's through its rounded reciprocal.
+    # On the device, because CUDA replaces a division by a host's number by a product with its rounded reciprocal.
     divide, mean, std = (torch.tensor(value, dtype=torch.float32, device=target) for value in _scaling(protocol))
     reduced: Any = torch.autocast(target.type, torch.bfloat16) if precision == "bf16" else nullcontext()
 
@@ -61,8 +61,8 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precisi
 
 
 def _fetched(logits: torch.Tensor) -> Callable[[], Array]:
-    """Sends logits to the host; what it returns waits for these alone, not for what the device was given since."""
-    host = logits.to("cpu", non_blocking=True)  # from a GPU into pinned memory, else no copy would overlap with anything
+    """Sends logits to the host. Calling the result waits only for them, not for later work of the device."""
+    host = logits.to("cpu", non_blocking=True)  # from a GPU into pinned memory, because only such a copy overlaps with work
     copied = None
     if logits.is_cuda:
         copied = torch.cuda.current_stream(logits.device).record_event()

@@ -1,4 +1,4 @@
-"""The layers that torch.nn lacks. Generated model.py files carry copies: they use torch and the standard library only.
+"""The layers that torch.nn lacks. Generated model.py files have copies of them, so they use only torch and the standard library.
 
 Sizes are computed so that a traced or exported program computes them again at run time: no `max`, and no division of a negative
 number, which such programs get wrong (`-(-n // s)` gives 28 for 29 at odd sizes in torch.onnx.export).
@@ -18,7 +18,7 @@ def pair(value: int | tuple[int, int]) -> tuple[int, int]:
 
 
 class SamePad2d(nn.Module):
-    """Pads by TensorFlow's SAME rule: the odd cell at the end, or, where `lower`, at the start."""
+    """Pads by TensorFlow's SAME rule: the odd cell at the end, or at the start if `lower`."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class SamePad2d(nn.Module):
         reach, stride = self.reach[axis], self.stride[axis]
         total = reach - (size - 1) % stride
         if reach + 1 < stride:
-            # Then total may be negative, and nothing is added: the factor is 0 there, 1 elsewhere.
+            # Here total may be negative: then the factor is 0, otherwise 1.
             total = total * ((total + stride - 1) // stride)
         less = total // 2
         return (total - less, less) if self.lower else (less, total - less)
@@ -50,7 +50,7 @@ class SamePad2d(nn.Module):
 
 
 class SameAvgPool2d(nn.Module):
-    """Average pool under SAME: the sum of a window over how many of its cells are input."""
+    """Average pool under SAME: the sum of a window, divided by the number of its cells that are input."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class SameAvgPool2d(nn.Module):
 
 
 class PaddedAvgPool2d(nn.Module):
-    """Average pool over zeros (left, right, top, bottom), of which the divisor counts `counted`."""
+    """Average pool that pads with zeros (left, right, top, bottom); the divisor counts `counted` of them."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class PaddedAvgPool2d(nn.Module):
 
 
 class Affine(nn.Module):
-    """x * scale + offset: constants for all channels or one each, which no state_dict holds."""
+    """x * scale + offset: constants for all channels or for each. No state_dict holds them."""
 
     scale: torch.Tensor
     offset: torch.Tensor
@@ -110,7 +110,7 @@ class Affine(nn.Module):
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
         # They move with the model but stay float64: double() cannot restore what float() rounded.
         device = fn(torch.empty(0, device=self.scale.device)).device
-        if device.type not in ("meta", "mps"):  # the one has no numbers, the other no float64
+        if device.type not in ("meta", "mps"):  # meta has no numbers, mps no float64
             self.scale, self.offset = self.scale.to(device), self.offset.to(device)
         return self
 

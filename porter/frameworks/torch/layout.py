@@ -9,8 +9,8 @@ from porter.errors import MappingError
 from porter.graph import BatchNorm, Conv, Dense, Graph, Node
 from porter.padding import Capabilities
 
-# Checked against torch's own layers in tests/frameworks/torch/test_layout.py. In torch's words `real_cells` is count_include_pad
-# off, `clipped_window` is on; and a pool's pad "should be smaller than or equal to half of kernel size".
+# tests/frameworks/torch/test_layout.py compares this with torch's own layers. `real_cells` is count_include_pad=False,
+# `clipped_window` count_include_pad=True. A pool's pad "should be smaller than or equal to half of kernel size".
 CAPABILITIES = Capabilities(
     symmetric=True,
     explicit=False,
@@ -54,7 +54,7 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     (O, I), and the other way round.
 
     Raises:
-        MappingError: an array of another rank.
+        MappingError: the array has another rank.
     """
     if role != "kernel":
         return _of_rank(node, role, array, _VECTOR_RANKS[role])
@@ -73,9 +73,9 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def state_keys(node: Node, layers: Mapping[str, str] | None = None) -> Mapping[str, str]:
-    """The state_dict keys of a node in a port, by role: in `layers`' module where that has its path, else in its path with dots.
+    """The state_dict keys of a node in a port, by role. Its module is that of `layers`, otherwise its path with dots.
 
-    A `BatchNorm2d` has weight and bias together or not at all, so both are listed when the node has either.
+    A `BatchNorm2d` has both weight and bias or neither, so both are listed when the node has one of them.
     """
     layer = (layers or {}).get(node.path, module_name(node.path))
     if isinstance(node.op, BatchNorm):

@@ -27,13 +27,13 @@ def write_port(folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Arra
     """Writes `model.safetensors`, a plain state_dict in `dtype`, and `model.py`, its module, into `folder`.
 
     Raises:
-        MappingError: tensors that do not fit the graph. GraphError: a path that no attribute can have.
+        MappingError: the tensors do not fit the graph. GraphError: an attribute cannot have such a path.
     """
     _write(folder, plan, {}, state_arrays(plan.graph, tensors, storage_type(dtype)))
 
 
 def write_stock(folder: Path, plan: Plan, arrays: Mapping[str, Array], layers: Mapping[str, str]) -> None:
-    """As `write_port`, with `arrays`, a stock class's whole state_dict, as the file. `layers` names its modules by path."""
+    """As `write_port`; `arrays` is the whole state_dict of a stock class, and `layers` names its modules by path."""
     _write(folder, plan, layers, arrays)
 
 
@@ -46,14 +46,14 @@ def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
 def _write(folder: Path, plan: Plan, layers: Mapping[str, str], arrays: Mapping[str, Array]) -> None:
     for name, text in code_files(plan, layers).items():
         (folder / name).write_bytes(text)
-    # safetensors writes the memory as it lies, so that a transposed view would be stored in the wrong order.
+    # safetensors writes bytes in the order of memory, so it would store a transposed view in the wrong order.
     with ThreadPoolExecutor() as threads:
         dense = dict(zip(arrays, threads.map(_dense, arrays.values()), strict=True))
     try:
         save_file(dense, folder / WEIGHTS_FILE)
-    except SafetensorError as error:  # the disk's: the arrays are as safetensors takes them
+    except SafetensorError as error:  # an error of the disk, because the arrays are as safetensors needs them
         raise OSError(str(error)) from None
-    # safetensors 0.8 lets only the owner read its files; a port is handed on.
+    # safetensors 0.8 lets only the owner read its files, but others use a port too.
     (folder / WEIGHTS_FILE).chmod((folder / SOURCE_FILE).stat().st_mode)
 
 
@@ -61,7 +61,7 @@ def read_weights(folder: Path, graph: Graph, layers: Mapping[str, str]) -> dict[
     """The canonical tensors of the port in `folder`; `layers` is empty, or names a stock class's modules by path.
 
     Raises:
-        FileError: no such file, or not a safetensors file. MappingError: tensors that do not fit the graph.
+        FileError: there is no such file, or it is no safetensors file. MappingError: the tensors do not fit the graph.
     """
     path = folder / WEIGHTS_FILE
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Processes that torchrun starts, which tell each other what they found."""
+"""The processes that torchrun starts exchange their results."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch import distributed
 def join_processes(rank: int, world: int, timeout_s: float) -> tuple[Callable[[Any], list[Any]], Callable[[], None]]:
     """Joins a run over gloo, which needs no GPU.
 
-    Returns what gathers an object of each process, in their order, and what leaves the run.
+    Returns a function that gathers an object from each process, in their order, and one that leaves the run.
 
     Raises:
-        RuntimeError, ValueError: the others cannot be reached; so does what gathers.
+        RuntimeError, ValueError: the others cannot be reached. The gathering function raises them too.
     """
     distributed.init_process_group("gloo", rank=rank, world_size=world, timeout=timedelta(seconds=timeout_s))
 

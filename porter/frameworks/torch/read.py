@@ -1,5 +1,5 @@
-"""PyTorch's .pth and .pt: a state_dict, alone or in a training checkpoint. Of a file's pickle, tensors and plain values alone are
-made; no class or function that it names is ever looked up.
+"""PyTorch's .pth and .pt: a state_dict, by itself or in a training checkpoint. From a file's pickle only tensors and plain values
+are made; no class or function that it names is ever looked up.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _MOST_REASON = 200
 _PICKLES = 5
 """In a stream of torch < 1.6: a magic number, a version, the machine's types, what was saved, the names of its storages."""
-_SAVE = "where it was made, save model.state_dict() alone"
-_PASSED_OVER = (
+_SAVE = "where it was made, save only model.state_dict()"
+_IGNORED = (
     "argparse.Namespace",
     "types.SimpleNamespace",
     "numpy.dtype",
@@ -35,18 +35,18 @@ _PASSED_OVER = (
     *(f"pathlib.{name}" for name in ("PosixPath", "WindowsPath", "_local.PosixPath", "_local.WindowsPath")),
 )
 """What training scripts keep beside the weights: arguments (torchvision's references, timm), an accuracy that numpy computed, the
-folder of the run. Empty things are put in their place.
+folder of the run. Empty objects replace them.
 """
 
 
 def read_torch(path: Path, zipped: bool) -> Checkpoint:
-    """Reads a state_dict; `zipped` tells the archive that torch ≥ 1.6 writes from the older stream.
+    """Reads a state_dict. `zipped`: the file is the archive that torch ≥ 1.6 writes, not the older stream.
 
     An archive is mapped, not copied: its arrays are pages of the file.
 
     Raises:
         MissingFramework: torch is not installed.
-        FileError: damaged, a whole module, a pickle of anything else than tensors, or tensors that are not plain arrays.
+        FileError: the file is damaged, a whole module or a pickle of other things than tensors, or a tensor is no plain array.
     """
     state = unwrap(_load(path, zipped), _is_tensor, path)
     tensors = {name: _array(name, value, path) for name, value in state.tensors.items()}
@@ -62,7 +62,7 @@ def _load(path: Path, zipped: bool) -> Any:
         ) from None
     if zipped:
         _expect_stored(path)
-    # torch 2.13 hands a path of this suffix to safetensors, whatever is in it; a stream cannot be mapped.
+    # torch 2.13 passes every path with this suffix to safetensors; a stream cannot be mapped.
     mapped = zipped and path.suffix != ".safetensors"
     try:
         _expect_bounded(path, zipped)
@@ -70,7 +70,7 @@ def _load(path: Path, zipped: bool) -> Any:
             return torch.load(path if mapped else stream, map_location="cpu", weights_only=True, mmap=mapped)
     except FileError:
         raise
-    # A stranger's pickle may fail in any way that Python can; none of them is a bug of porter's.
+    # A stranger's pickle may fail in every way that Python knows; none is a bug of porter's.
     except Exception as error:
         raise _refusal(path, error) from None
 
@@ -89,27 +89,27 @@ def _expect_bounded(path: Path, zipped: bool) -> None:
 
 
 def _stand_ins() -> AbstractContextManager[object]:
-    """While it lasts, torch takes classes of porter's own, which hold and do nothing, for those of `_PASSED_OVER`."""
+    """Inside it, torch uses porter's own classes, which hold and do nothing, instead of those of `_IGNORED`."""
     import torch
 
     allowing: Any = getattr(torch.serialization, "safe_globals", None)  # torch 2.5
-    return nullcontext() if allowing is None else allowing([_stand_in(name) for name in _PASSED_OVER])
+    return nullcontext() if allowing is None else allowing([_stand_in(name) for name in _IGNORED])
 
 
 @cache
 def _stand_in(name: str) -> type:
-    """A class that torch, which goes by module and name, takes for the one that `name` says."""
+    """A class with the module and the name that `name` says, by which torch looks classes up."""
     module, _, word = name.rpartition(".")
     methods = {"__new__": lambda cls, *_: object.__new__(cls), "__init__": _nothing, "__setstate__": _nothing}
     return type(word, (), {"__module__": module, **methods})
 
 
 def _nothing(*_: object) -> None:
-    """What a stand-in does with all that it is given."""
+    """A stand-in ignores its arguments."""
 
 
 def _expect_stored(path: Path) -> None:
-    """Mapping needs records as they are; torch never compresses them."""
+    """Mapping needs uncompressed records; torch never compresses them."""
     with open_zip(path, "PyTorch archive") as archive:
         packed = [member.filename for member in archive.infolist() if member.compress_type != zipfile.ZIP_STORED]
     if packed:
@@ -117,14 +117,14 @@ def _expect_stored(path: Path) -> None:
 
 
 def _refusal(path: Path, error: Exception) -> FileError:
-    """A class or function outside torch's list of safe ones is named; torch refuses it before it is looked up or called.
+    """The error that names a class or function outside torch's list of safe ones, which torch refuses before it looks it up.
 
-    Of torch's own message only its reason is passed on: the rest advises to load the file unsafely.
+    Only the reason of torch's own message is kept, because the rest advises to load the file unsafely.
     """
     foreign = re.search(r"GLOBAL (\S+) (?:was not an allowed global|whose module)", str(error))
     if foreign:
         return FileError(
-            f"the file pickles '{foreign[1]}', not tensors alone; porter runs no code from files", where=str(path), next=_SAVE
+            f"the file pickles '{foreign[1]}', not only tensors; porter runs no code from files", where=str(path), next=_SAVE
         )
     reason = re.sub(r"(?s)^Weights only load failed\..*?(?:WeightsUnpickler error:|$)", "", str(error)).strip()
     reason = reason.splitlines()[0][:_MOST_REASON] if reason else type(error).__name__
@@ -149,7 +149,7 @@ def _array(name: str, tensor: torch.Tensor, path: Path) -> Array:
     if not plain:
         kind = "quantised" if tensor.is_quantized else str(tensor.layout).removeprefix("torch.")
         raise FileError(f"tensor '{name}' is {kind}; porter reads dense tensors", where=str(path), next="save it dense, as float")
-    # Strides of zero declare any size over a few bytes.
+    # With strides of zero, a few bytes can declare any size.
     if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
         raise FileError(
             f"tensor '{name}' declares {tuple(tensor.shape)} over fewer bytes", where=str(path), next="save it contiguous"

@@ -25,10 +25,10 @@ def build_stock(
     """The model of `variant` that the library `reference` has, with the tensors of `checkpoint`, in `dtype`, in eval mode.
 
     Args:
-        options: of the recipe, that differ from the zoo's own: those that are arguments of the builder too.
+        options: the recipe's options that differ from the zoo's own. They have to be arguments of the builder.
 
     Raises:
-        UsageError: the library has no such model. MappingError: the tensors are not exactly its own.
+        UsageError: the library has no such model. MappingError: the tensors are not exactly the model's.
         MissingFramework: the library cannot be imported, or its builder has no such argument.
     """
     builders = REFERENCES["torch"][reference]
@@ -38,7 +38,7 @@ def build_stock(
     if foreign := sorted(options.keys() - arguments.keys()):
         raise MissingFramework(f"{reference}.{name} cannot be built with another {', '.join(foreign)}")
     builder = getattr(import_models() if reference == "torchvision" else import_timm(), name)
-    # On no device, so that no time goes into random weights that are replaced at once; and without a download.
+    # On no device, because random weights would take time and be replaced at once. Nothing is downloaded.
     with torch.device("meta"):
         model: nn.Module = builder(num_classes=classes, **{**arguments, **options})
     state = {key: to_tensor(array) for key, array in checkpoint.tensors.items()}
@@ -64,10 +64,10 @@ def stock_builder(variant: str, classes: int) -> StockClass:
 
 
 def import_models() -> ModuleType:
-    """torchvision.models, also beside a torch that torchvision's compiled part was not made for.
+    """torchvision.models, also with a torch for which torchvision's compiled part was not made.
 
-    Its compiled part is linked to CUDA and does not load beside a CPU torch; its import then stops at operators for detection
-    that are not defined. No classifier uses them, so their schemas alone will do.
+    The compiled part is linked to CUDA and does not load with a CPU torch. The import then stops at undefined operators for
+    detection. No classifier uses them, so it is enough to define their schemas.
 
     Raises:
         MissingFramework: it cannot be imported.
@@ -101,7 +101,7 @@ def import_timm() -> ModuleType:
 
 @cache
 def _define_detection_operators() -> torch.library.Library:
-    """Cached, since the operators live as long as the library object."""
+    """Cached, because the operators live as long as the library object."""
     library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     for name in ("nms", "qnms"):
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")  # type: ignore[no-untyped-call]

@@ -19,7 +19,7 @@ def run_model(model: nn.Module, batch: Array, taps: Sequence[str]) -> dict[str, 
     """Values at the nodes `taps` of a model from graph_module.py, for a batch N×C×H×W.
 
     Raises:
-        UsageError: a tap that is no node of the model.
+        UsageError: a tap is no node of the model.
     """
     modules = {path: module_name(path) for path in taps}
     missing = [path for path, name in modules.items() if not _has_module(model, name)]
@@ -87,7 +87,7 @@ def _one_thread() -> Iterator[None]:
 
 @contextmanager
 def tf32(allowed: bool) -> Iterator[None]:
-    """Switches TF32 on or off: it keeps 10 bits of the mantissa, so that a GPU would hide or fake differences."""
+    """Switches TF32 on or off. It keeps only 10 bits of the mantissa, so on a GPU it hides differences and makes false ones."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32
     matmul.allow_tf32 = cudnn.allow_tf32 = allowed

@@ -15,7 +15,7 @@ from porter.graph import Graph, channels_of, tensor_shapes
 def state_arrays(graph: Graph, tensors: Mapping[str, Mapping[str, Array]], dtype: np.dtype[np.generic]) -> dict[str, Array]:
     """The state_dict by key, its floating arrays in `dtype`.
 
-    What torch's layers have and the source does not is filled in, see `fillings`.
+    Tensors that torch's layers have and the source lacks are filled in, see `fillings`.
 
     Raises:
         MappingError: a tensor is missing or has another shape than the graph needs.
@@ -40,9 +40,9 @@ def state_arrays(graph: Graph, tensors: Mapping[str, Mapping[str, Array]], dtype
 
 
 def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
-    """State_dict keys that torch's layers have and the source does not, with the number that changes nothing.
+    """State_dict keys that torch's layers have and the source lacks, each with the number that changes nothing.
 
-    The gamma of a norm without scale is 1, the beta of one without centre 0; a counter of batches that nobody kept is 0.
+    The gamma of a norm without scale is 1, the beta of one without centre 0, a missing counter of batches 0.
     """
     shapes = tensor_shapes(graph)
     return {
@@ -56,10 +56,10 @@ def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[s
 def canonical_tensors(
     graph: Graph, state: Mapping[str, Array], layers: Mapping[str, str] | None = None
 ) -> dict[str, dict[str, Array]]:
-    """The inverse of `state_arrays`: what the graph needs, and the counters of batches where the state has them.
+    """The inverse of `state_arrays`: the tensors that the graph needs, and the counters of batches that the state has.
 
     Args:
-        layers: the modules by path, where they are not called after their paths.
+        layers: the modules' names by path, where they differ from the path.
 
     Raises:
         MappingError: a tensor is missing or has another shape than the graph needs.

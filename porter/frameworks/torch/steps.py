@@ -34,7 +34,7 @@ Value = int | float | bool | tuple[int, ...] | tuple[float, ...]
 class Layer:
     """A constructor call: a class of torch.nn, one of layers.py, or one of FUNCTIONS and GLOBAL_POOLS.
 
-    `arguments` are all that matter, under torch's own keyword names, those at their default included.
+    `arguments` are all arguments that matter, also those at their defaults, under torch's keyword names.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Step:
-    """One layer at its place: `path` is the node's, or, for a pad layer, that of the node it serves with `_pad` after it."""
+    """A layer at its place. `path` is the node's path; for a pad layer, the path of its node followed by `_pad`."""
 
     path: str
     layer: Layer
@@ -53,14 +53,14 @@ class Step:
 
 FUNCTIONS = ("add", "concat")
 GLOBAL_POOLS: Mapping[str, str] = {"global_avg_pool": "AdaptiveAvgPool2d", "global_max_pool": "AdaptiveMaxPool2d"}
-"""Kinds that are a pool to 1x1 and a flattening, with torch's class of the pool."""
+"""Kinds that are a pool to 1x1 and then a Flatten, with torch's class of the pool."""
 
 
 def make_steps(plan: Plan) -> tuple[Step, ...]:
-    """The layers of a plan in the order of its graph, each pad layer a step of its own.
+    """The layers of a plan in the order of its graph. Each pad layer is a step of its own.
 
     Raises:
-        PaddingError: a realisation that torch's layers do not have, as in a plan made for another framework.
+        PaddingError: torch's layers lack a realisation, because the plan was made for another framework.
     """
     known = shapes(plan.graph, ANY)
     taken = set(known)
@@ -101,9 +101,9 @@ def _refuse_foreign(node: Node, realisation: Realisation) -> None:
     top, bottom, left, right = native.pads
     counted_at_run_time = realisation.counted not in (None, (0, 0, 0, 0)) and front is not None and front.rule != "explicit"
     if native.rule not in ("valid", "explicit") or (top, left) != (bottom, right):
-        raise PaddingError(f"torch's layers do not pad '{native}'", where=node.path)
+        raise PaddingError(f"torch's layers lack the padding '{native}'", where=node.path)
     if realisation.subsample or native.rounding == "full" or counted_at_run_time:
-        raise PaddingError(f"torch has no use for '{realisation}'", where=node.path)
+        raise PaddingError(f"torch's layers lack '{realisation}'", where=node.path)
 
 
 def _plain_layer(op: Op, channels: int, rank: int) -> Layer:
@@ -136,7 +136,7 @@ def _plain_layer(op: Op, channels: int, rank: int) -> Layer:
 
 
 def _constants(values: tuple[float, ...]) -> Value:
-    """One number where there is one for all channels."""
+    """A single number if there is one for all channels."""
     return values[0] if len(values) == 1 else values
 
 
@@ -181,5 +181,5 @@ def _torch_pads(pads: Pads) -> tuple[int, int, int, int]:
 
 
 def _pair(values: tuple[int, int]) -> Value:
-    """One number where both axes agree, as torch's layers take it."""
+    """A single number if both axes agree, as torch's layers accept it."""
     return values[0] if values[0] == values[1] else values

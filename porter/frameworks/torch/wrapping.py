@@ -1,4 +1,4 @@
-"""Where training scripts put the state_dict in what they save. Works on plain mappings, whatever their tensors are."""
+"""Finds the state_dict in files that training scripts save. It works on plain mappings, with tensors of any kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from porter.errors import FileError
 
 AVERAGED = ("state_dict_ema", "model_ema", "ema_state_dict", "params_ema", "ema")
 """Keys of averaged weights: timm's (utils/checkpoint_saver.py), those of torchvision's references (classification/train.py), and
-others'. Where the averages stand beside the raw weights they are what was evaluated; timm's loader prefers them too
+others'. Where a file has both averages and raw weights, the averages were evaluated; timm's loader prefers them too
 (timm/models/_helpers.py, `use_ema`).
 """
 RAW = ("state_dict", "model_state_dict", "model", "net", "network", "params", "module", "shadow")
@@ -19,42 +19,42 @@ RAW = ("state_dict", "model_state_dict", "model", "net", "network", "params", "m
 _KNOWN = frozenset((*AVERAGED, *RAW))
 
 _PREFIXES = ("module.", "_orig_mod.")
-"""What DataParallel, AveragedModel and torch.compile put before every key."""
+"""Prefixes that DataParallel, AveragedModel and torch.compile put before every key."""
 _COUNTERS = ("num_batches_tracked", "n_averaged")
-"""Last parts of the names of counters, which no model computes with."""
+"""Last parts of the names of counters. No model computes with them."""
 _DEEPEST = 6
-"""Wrappers in wrappers, of mappings and of prefixes."""
+"""How deep wrappers may be nested, both mappings and prefixes."""
 _LISTED = 8
-_SAVE = "where it was made, save model.state_dict() alone"
+_SAVE = "where it was made, save only model.state_dict()"
 
 IsTensor = Callable[[object], bool]
 
 
 @dataclass(frozen=True)
 class StateDict:
-    """Tensors by name, and how they were come by, one line each."""
+    """Tensors by name, and notes on how they were found, one line each."""
 
     tensors: Mapping[str, Any]
     notes: tuple[str, ...] = ()
 
 
 def unwrap(loaded: object, is_tensor: IsTensor, path: Path) -> StateDict:
-    """The state_dict in what `torch.load` gave: itself, or wrapped as training scripts wrap it, in any number of wrappers.
+    """The state_dict in the result of `torch.load`, which may be wrapped several times, as training scripts wrap it.
 
-    Averaged weights go before raw ones. Mappings of tensors under keys that porter does not know are read too: one with its names
-    as they are, several with `KEY.` before them. Prefixes of a wrapping module are taken off; no others.
+    Averaged weights are preferred to raw ones. Mappings of tensors under keys that porter does not know are read too: a single one
+    under its own names, several with `KEY.` before their names. Only the prefixes of wrapping modules are removed.
 
     Args:
         loaded: what the file holds.
         path: the file, for messages.
 
     Raises:
-        FileError: no mapping, no tensor in it, or averages of some tensors alone.
+        FileError: it is no mapping, has no tensor, or has averages of only some tensors.
     """
     if not isinstance(loaded, Mapping):
         raise FileError(f"expected a state_dict, got a {type(loaded).__name__}", where=str(path), next=_SAVE)
     search = _Search(is_tensor, path)
-    # A training file may keep a lone tensor, such as its best accuracy, beside a state_dict under a key of its own.
+    # A training file may keep one tensor, such as its best accuracy, beside a state_dict under a key that porter does not know.
     unknown = (state for state in (search.itself(loaded), search.under_other_keys(loaded)) if state is not None)
     found = search.wrapped(loaded, 0) or max(unknown, key=lambda state: len(state.tensors), default=None)
     if found is None:
@@ -70,7 +70,7 @@ def listed(keys: Iterable[object]) -> str:
 
 
 class _Search:
-    """Finds state_dicts in mappings, each looked into once: a stranger's mappings may hold one another, and themselves."""
+    """Finds state_dicts in mappings. It looks into each once, because a stranger's mappings may hold one another and themselves."""
 
     def __init__(self, is_tensor: IsTensor, path: Path) -> None:
         self.is_tensor = is_tensor
@@ -78,7 +78,7 @@ class _Search:
         self.seen: dict[int, StateDict | None] = {}
 
     def within(self, value: object, depth: int) -> StateDict | None:
-        """The state_dict under a key that porter knows, else in `value` itself; None where there is none."""
+        """The state_dict under a key that porter knows, otherwise in `value` itself; None where there is none."""
         if not isinstance(value, Mapping) or depth > _DEEPEST:
             return None
         if id(value) not in self.seen:
@@ -107,7 +107,7 @@ class _Search:
         tensors = {name: held for name, held in value.items() if isinstance(name, str) and self.is_tensor(held)}
         others = [key for key in value if key not in tensors]
         found = _without_prefixes(tensors)
-        note = f"looked past {listed(others)}, which are not tensors"
+        note = f"ignored {listed(others)}, which are not tensors"
         return replace(found, notes=(note, *found.notes) if others else found.notes) if found.tensors else None
 
     def under_other_keys(self, value: Mapping[Any, Any]) -> StateDict | None:
@@ -118,22 +118,22 @@ class _Search:
             return next((_noted(state, f"read under {listed([key])}", value, {key}) for key, state in states.items()), None)
         tensors = {f"{key}.{name}": held for key, state in states.items() for name, held in state.tensors.items()}
         notes = tuple(f"{listed([key])}: {note}" for key, state in states.items() for note in state.notes)
-        return _noted(StateDict(tensors, notes), f"read under {listed(states)}, which lead the names", value, states)
+        return _noted(StateDict(tensors, notes), f"read under {listed(states)}, with each key before its names", value, states)
 
 
 def _noted(found: StateDict, note: str, value: Mapping[Any, Any], used: Collection[str]) -> StateDict:
-    """`found` with a note before its own, which also says what stood beside it."""
-    beside = [key for key in value if key not in used]
-    return replace(found, notes=(f"{note}; looked past {listed(beside)}" if beside else note, *found.notes))
+    """`found` with `note` before its own notes; `note` also lists the keys of `value` that are not used."""
+    others = [key for key in value if key not in used]
+    return replace(found, notes=(f"{note}; ignored {listed(others)}" if others else note, *found.notes))
 
 
 def _without_prefixes(tensors: Mapping[str, Any]) -> StateDict:
-    """Without what wrapping modules put before every name, and without AveragedModel's counter."""
+    """The tensors without the prefixes of wrapping modules, and without AveragedModel's counter."""
     notes: list[str] = []
     # torch.optim.swa_utils.AveragedModel keeps the model as `module` and the counter beside it.
     if "n_averaged" in tensors and all(name.startswith("module.") for name in tensors if name != "n_averaged"):
         tensors = {name: held for name, held in tensors.items() if name != "n_averaged"}
-        notes.append("'n_averaged' left out, which counts the steps of an average")
+        notes.append("ignored 'n_averaged', which counts the steps of an average")
     for _ in range(_DEEPEST):
         prefix = next((prefix for prefix in _PREFIXES if all(name.startswith(prefix) for name in tensors)), None)
         if prefix is None or not tensors:
@@ -151,5 +151,5 @@ def _expect_whole(averaged: StateDict, raw: StateDict, averaged_key: str, raw_ke
             f"the averaged weights under '{averaged_key}' lack {len(lacking)} of the {len(counted)} tensors under '{raw_key}': "
             f"{listed(lacking)}",
             where=str(path),
-            next=f"save the weights that you want in a file of their own: torch.save(checkpoint['{raw_key}'], FILE)",
+            next=f"save the weights that you want in another file: torch.save(checkpoint['{raw_key}'], FILE)",
         )

@@ -72,7 +72,7 @@ def test_training_checkpoint(tmp_path: Path, key: str, zipped: bool) -> None:
     wrapped = {"epoch": 3, "best_acc1": torch.tensor(70.5), key: net.state_dict(), "optimizer": optimiser.state_dict()}
     found = read_checkpoint(save(tmp_path / "a.pth", wrapped, zipped))
     same(found, net.state_dict())
-    assert found.notes == (f"read under '{key}'; looked past 'best_acc1', 'epoch', 'optimizer'",)
+    assert found.notes == (f"read under '{key}'; ignored 'best_acc1', 'epoch', 'optimizer'",)
 
 
 @pytest.mark.parametrize("zipped", FORMS)
@@ -112,13 +112,13 @@ def test_what_scripts_keep_beside_the_weights(tmp_path: Path, zipped: bool) -> N
     before = torch.serialization.get_safe_globals()
     found = read_checkpoint(save(tmp_path / "a.pth", {"state_dict": net.state_dict(), **beside}, zipped))
     same(found, net.state_dict())
-    assert found.notes == ("read under 'state_dict'; looked past 'args', 'best', 'config', 'history'",)
+    assert found.notes == ("read under 'state_dict'; ignored 'args', 'best', 'config', 'history'",)
     assert set(torch.serialization.get_safe_globals()) == set(before), "the caller's own torch.load must not change"
 
 
 def test_classes_beside_the_weights_are_named(tmp_path: Path) -> None:
     checkpoint = {"state_dict": module().state_dict(), "hyper_parameters": {"level": Level.HIGH}}
-    refused(save(tmp_path / "a.ckpt", checkpoint), f"{Level.__module__}.Level", "save model.state_dict() alone")
+    refused(save(tmp_path / "a.ckpt", checkpoint), f"{Level.__module__}.Level", "save only model.state_dict()")
 
 
 def test_arrays_of_numpy_are_no_tensors(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_prefix_on_some_keys_is_a_name(tmp_path: Path) -> None:
 def test_entries_that_are_no_tensors_are_noted(tmp_path: Path) -> None:
     found = read_checkpoint(save(tmp_path / "a.pth", {"a.weight": torch.ones(2), "arch": "resnet18", 3: torch.ones(1)}))
     assert list(found.tensors) == ["a.weight"]
-    assert found.notes == ("looked past '3', 'arch', which are not tensors",)
+    assert found.notes == ("ignored '3', 'arch', which are not tensors",)
 
 
 @pytest.mark.parametrize("zipped", FORMS)
@@ -303,7 +303,7 @@ def test_keys_nested_without_end(tmp_path: Path, zipped: bool, count: int, level
                 archive.writestr(f"a/{name}", content)
     else:
         path.write_bytes(path.read_bytes().replace(b"\x80\x02}q\x00.", pickled))
-    refused(path, "nests things in things")
+    refused(path, "nests values deeper")
 
 
 @pytest.mark.parametrize("zipped", FORMS)

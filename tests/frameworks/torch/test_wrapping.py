@@ -29,7 +29,7 @@ def refused(loaded: object) -> str:
 @pytest.mark.parametrize("key", [*RAW, "weights"])
 def test_one_wrapper(key: str) -> None:
     assert unwrapped({"epoch": 3, key: RAW_WEIGHTS, "best": 70.5}) == StateDict(
-        RAW_WEIGHTS, (f"read under '{key}'; looked past 'best', 'epoch'",)
+        RAW_WEIGHTS, (f"read under '{key}'; ignored 'best', 'epoch'",)
     )
 
 
@@ -41,14 +41,14 @@ def test_averages_alone(key: str) -> None:
 @pytest.mark.parametrize("averaged", AVERAGED)
 @pytest.mark.parametrize("raw", RAW)
 def test_averages_before_raw_weights(raw: str, averaged: str) -> None:
-    note = f"read the averaged weights under '{averaged}', not the raw ones under '{raw}'; looked past 'epoch'"
+    note = f"read the averaged weights under '{averaged}', not the raw ones under '{raw}'; ignored 'epoch'"
     assert unwrapped({raw: RAW_WEIGHTS, "epoch": 3, averaged: AVERAGES}) == StateDict(AVERAGES, (note,))
 
 
 @pytest.mark.parametrize("empty", [None, 0.999, {}, {"decay": 3}, "mean"])
 def test_a_key_of_averages_without_any(empty: object) -> None:
     found = unwrapped({"model": RAW_WEIGHTS, "ema": empty})
-    assert found == StateDict(RAW_WEIGHTS, ("read under 'model'; looked past 'ema'",))
+    assert found == StateDict(RAW_WEIGHTS, ("read under 'model'; ignored 'ema'",))
 
 
 def test_an_averaged_model_in_a_wrapped_one() -> None:
@@ -57,7 +57,7 @@ def test_an_averaged_model_in_a_wrapped_one() -> None:
     assert found.tensors == AVERAGES
     assert found.notes == (
         "read the averaged weights under 'model_ema', not the raw ones under 'model'",
-        "'n_averaged' left out, which counts the steps of an average",
+        "ignored 'n_averaged', which counts the steps of an average",
         "prefix 'module.' removed",
         "prefix 'module.' removed",
     )
@@ -81,7 +81,7 @@ def test_wrappers_in_wrappers() -> None:
     assert found.tensors == {"a": 1.0}
     assert found.notes == (
         "read under 'module'",
-        "read under 'state_dict'; looked past 'step'",
+        "read under 'state_dict'; ignored 'step'",
         "read under 'model'",
         "prefix '_orig_mod.' removed",
     )
@@ -100,16 +100,14 @@ def test_several_state_dicts_under_keys_of_their_own() -> None:
     found = unwrapped({"student": {"module.a": 1.0}, "teacher": {"model": {"a": 2.0}}, "optimizer": {"state": {0: {"m": 5.0}}}})
     assert found.tensors == {"student.a": 1.0, "teacher.a": 2.0}
     assert found.notes == (
-        "read under 'student', 'teacher', which lead the names; looked past 'optimizer'",
+        "read under 'student', 'teacher', with each key before its names; ignored 'optimizer'",
         "'student': prefix 'module.' removed",
         "'teacher': read under 'model'",
     )
 
 
 def test_what_is_beside_the_tensors_is_noted() -> None:
-    assert unwrapped({"a": 1.0, "arch": "net", 3: 1.0}) == StateDict(
-        {"a": 1.0}, ("looked past '3', 'arch', which are not tensors",)
-    )
+    assert unwrapped({"a": 1.0, "arch": "net", 3: 1.0}) == StateDict({"a": 1.0}, ("ignored '3', 'arch', which are not tensors",))
 
 
 def test_prefixes_on_some_names_are_names() -> None:

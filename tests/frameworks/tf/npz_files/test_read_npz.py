@@ -198,11 +198,11 @@ LIES = {
     "objects in objects": (declaring(b"K\x01\x85", b"O8", b"](Ne"), "got one of '<O8'"),
     "a number of one byte": (declaring(b"K\x01\x85", b"f1"), "got one of '<f1'"),
     "text": (declaring(b"K\x01\x85", b"U1"), "got one of '<U1'"),
-    "a shape of tuples without end": (declaring(tripled(40) + b"\x85"), "things in things"),
-    "a type of tuples without end": (b"\x80\x03cnumpy\ndtype\n" + tripled(40) + b"\x85R.", "things in things"),
+    "a shape of tuples without end": (declaring(tripled(40) + b"\x85"), "nests values deeper"),
+    "a type of tuples without end": (b"\x80\x03cnumpy\ndtype\n" + tripled(40) + b"\x85R.", "nests values deeper"),
     "an order of tuples without end": (
         b"\x80\x03cnumpy\ndtype\nX\x02\x00\x00\x00f4\x85RK\x03" + tripled(40) + b"\x86b.",
-        "things in things",
+        "nests values deeper",
     ),
     "one array many times over": (
         declaring(struct.pack("<cI", b"J", 1 << 18) + b"\x85", content=struct.pack("<cI", b"B", 1 << 20) + bytes(1 << 20))
@@ -226,8 +226,8 @@ LIES = {
     "a frame that is not there": (b"\x80\x04\x95" + (2**62).to_bytes(8, "little") + b"].", "cut short or damaged"),
     "an empty stack": (b"\x80\x03R.", "cut short or damaged"),
     "no end": (declaring(b"K\x01\x85")[:-1], "cut short or damaged"),
-    "lists nested deep": (b"\x80\x03" + b"](" * DEEP + b"e" * DEEP + b".", "things in things"),
-    "tuples nested deep": (b"\x80\x03)" + b"\x85" * DEEP + b".", "things in things"),
+    "lists nested deep": (b"\x80\x03" + b"](" * DEEP + b"e" * DEEP + b".", "nests values deeper"),
+    "tuples nested deep": (b"\x80\x03)" + b"\x85" * DEEP + b".", "nests values deeper"),
     "two million lists": (b"\x80\x03](" + b"]" * (2 << 20) + b"e.", "more memory"),
     "text encoded again and again": (
         b"\x80\x03c_codecs\nencode\nq\x00X\xe8\x03\x00\x00"
