@@ -1,4 +1,4 @@
-"""Recipes: one YAML file per architecture, from which the graph of every variant and every zoo's names are derived."""
+"""Recipes: one YAML file per architecture, which gives the graph of every variant and the names of every zoo."""
 
 from porter.recipe.expand import expand, options_of
 from porter.recipe.find import all_recipes, find_recipe, recipes_folder

@@ -1,4 +1,4 @@
-"""From a recipe, a variant and a zoo to the graph: blocks unrolled, expressions computed, every site padded as the zoo pads it."""
+"""From a recipe, a variant and a zoo to the graph: blocks unrolled, expressions computed, every site with the zoo's convention."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def expand(
     """The graph of `variant` as `zoo` has it.
 
     Args:
-        options: before the zoo's and the recipe's own, such as {"classes": 10}.
-        as_trained: with the pads that the weights were trained with, at the sites where the zoo ships others.
+        options: they override the zoo's and the recipe's, such as {"classes": 10}.
+        as_trained: use the training pads at the sites where the zoo ships others.
 
     Raises:
         UsageError: no such variant or option.
-        RecipeError: with file and line: an expression, a value, a shape or a reference that does not fit, or a rule of the
-            zoo's padding that speaks of no site of any variant.
+        RecipeError: with file and line: an expression, a value, a shape or a reference is wrong, or a rule of the zoo's padding
+            matches no site of any variant.
     """
     chosen = options or {}
     for name in chosen:
@@ -55,7 +55,7 @@ def options_of(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Val
 
 
 def graphs_of_others(recipe: Recipe, variant: str, zoo: Zoo) -> Iterator[Graph]:
-    """The graphs of all variants but `variant` that `zoo` has; rules that match nothing in one may be there for another."""
+    """The graphs of the zoo's variants except `variant`: a rule that matches nothing in one graph may be there for another."""
     for other in recipe.variants:
         if other != variant and zoo.has(other):
             yield _expanded(recipe, other, recipe.zoos.get(zoo.name, zoo), {}, False)
@@ -98,9 +98,9 @@ class _Expansion:
 
     Attributes:
         nodes: by path, in the order of the steps.
-        outputs: of each step's path, the node that gives its value: the node itself, or the last of a block.
+        outputs: by the step's path, the node that gives its value: the node itself, or the last node of a block.
         channels: of every node's output.
-        locations: of the step that each node came from.
+        locations: of each node's step.
     """
 
     def __init__(self, recipe: Recipe, variables: Variables, rules: Sequence[PadRule]) -> None:
@@ -117,7 +117,7 @@ class _Expansion:
         self.uses = 0
 
     def run(self, steps: Sequence[Step], prefix: str, entry: str, variables: Variables, depth: int) -> str:
-        """Adds the steps below `prefix`, the first reading `entry`; gives the path of the last one's value."""
+        """Adds the steps below `prefix`; the first reads `entry`. Returns the path of the last step's value."""
         current = entry
         for step in steps:
             times = 1 if step.repeat is None else self._times(step, variables)
@@ -178,7 +178,7 @@ class _Expansion:
             return tuple(self._branch(branch, prefix, current, variables, depth) for branch in step.branches)
         if step.inputs is None:
             if step.kind in ("add", "concat"):
-                raise RecipeError(f"'{step.kind}' needs 'from', a list of what it joins", where=self.source.where(step.location))
+                raise RecipeError(f"'{step.kind}' needs 'from', the list of its inputs", where=self.source.where(step.location))
             return (current,)
         with self.source.at((*step.location, "from")):
             names = evaluate(step.inputs, variables)

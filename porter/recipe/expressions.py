@@ -1,8 +1,8 @@
 """The values of a recipe that begin with `=`, and the `{s+1}` inside names.
 
-Both are a small part of Python's expressions, read with `ast` and computed here node by node: what is not listed below does not
-exist. There is no power, no attribute, no repetition of strings, and no number beyond `LARGEST`, so that an expression cannot
-cost more than its length.
+Both are a small part of Python's expressions, read with `ast` and computed here node by node; only what is listed below exists.
+There is no power, no attribute, no repetition of strings, and no number beyond `LARGEST`, so the cost of an expression is bounded
+by its length.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def is_expression(value: object) -> bool:
 
 
 def evaluate(value: Value, variables: Variables) -> Value:
-    """`value` itself, or what it says where it begins with `=`; lists item by item.
+    """`value` itself, or the result of its expression if it begins with `=`; lists are evaluated item by item.
 
     Raises:
         RecipeError: without `where`; the caller knows the line.
@@ -98,7 +98,7 @@ def parse(text: str) -> ast.expr:
     """The tree of an expression, without its `=`.
 
     Raises:
-        RecipeError: no expression of Python, too long, or with a part that recipes do not have.
+        RecipeError: it is no expression of Python, too long, or has a part that recipes lack.
     """
     if len(text) > MAX_LENGTH:
         raise RecipeError(f"an expression has at most {MAX_LENGTH} characters, this one has {len(text)}")
@@ -113,7 +113,7 @@ def parse(text: str) -> ast.expr:
 
 
 def _check(node: ast.expr, text: str) -> None:
-    """Refuses, when a recipe is loaded, what `_compute` does not know."""
+    """Refuses the parts that `_compute` does not know, when a recipe is loaded."""
     parts: list[ast.expr]
     match node:
         case ast.Constant(value=bool() | int() | float() | str()) | ast.Name():

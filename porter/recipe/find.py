@@ -19,7 +19,7 @@ def recipes_folder() -> Path:
 
 
 def all_recipes(directory: Path | None = None) -> tuple[Recipe, ...]:
-    """Every recipe of a folder, by file name; porter's own where none is given.
+    """Every recipe of a folder, by file name; porter's own without a folder.
 
     Raises:
         UsageError: the folder does not exist or holds no recipe.
@@ -45,10 +45,10 @@ def _paths(directory: Path | None) -> list[Path]:
 
 
 def find_recipe(name: str, directory: Path | None = None) -> Recipe:
-    """The recipe that declares the variant `name`, or the architecture of that name. No other is loaded where only one does.
+    """The recipe that declares the variant `name`, or the architecture of that name. If only one does, no other is loaded.
 
     Raises:
-        UsageError: there is none; the nearest spelling stands in `next`.
+        UsageError: there is none; `next` has the nearest spelling.
         RecipeError: as `all_recipes`.
     """
     declaring = [path for path in _paths(directory) if name in declared_names(path)]

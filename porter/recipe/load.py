@@ -37,7 +37,7 @@ from porter.recipe.steps import COMMON, OPERATIONS, Block, check_expressions, pa
 from porter.transforms import TRANSFORMS
 
 NO_REFERENCE = "none"
-"""What `reference` says in a zoo that extends another and whose own models that zoo's reference does not have."""
+"""The `reference` of a zoo that extends another, if the other's reference lacks its models."""
 _INHERITED = (
     *("framework", "only", "reference", "options", "padding", "padding_as_trained", "names", "generations", "taps", "ignore"),
     *("labels", "activation"),
@@ -115,7 +115,7 @@ def _check_block(source: Source, name: str, parameters: Mapping[str, Any]) -> No
     for parameter in parameters:
         if parameter in (*COMMON, *OPERATIONS):
             where = source.where(("blocks", name, "parameters", parameter))
-            raise RecipeError(f"'{parameter}' cannot be a parameter, since every step may have it", where=where)
+            raise RecipeError(f"'{parameter}' cannot be a parameter, because every step may have it", where=where)
 
 
 class _Zoos:
@@ -163,7 +163,7 @@ class _Zoos:
         return self._proved(here, own if parent is None else _inherit(own, parent))
 
     def _proved(self, here: Location, zoo: Zoo) -> Zoo:
-        """The zoo, whose reference is one that porter has of its framework, and has every variant of the zoo."""
+        """The zoo with its reference checked: porter has it for the zoo's framework, and it has every variant of the zoo."""
         if zoo.reference in (None, NO_REFERENCE):
             return replace(zoo, reference=None)
         known = REFERENCES[zoo.framework]
@@ -178,7 +178,7 @@ class _Zoos:
         return zoo
 
     def _one_of(self, location: Location, what: str, word: str | None, known: Iterable[str]) -> str | None:
-        """`word`, which is one of a closed table's names or None."""
+        """`word`, checked: one of a closed table's names, or None."""
         if word is not None and word not in known:
             raise RecipeError(f"there is no {what} '{word}'", where=self.source.where(location), next=hint(word, known))
         return word
@@ -276,7 +276,7 @@ class _Zoos:
 
 
 def _inherit(own: Zoo, parent: Zoo) -> Zoo:
-    """`own` before `parent`: its rules match first, its options and single values go before the parent's."""
+    """`own` with the inherited keys of `parent`: the rules of `own` match first, its options and single values override."""
     taken: dict[str, Any] = {}
     for key in _INHERITED:
         mine, theirs = getattr(own, key), getattr(parent, key)
@@ -290,6 +290,6 @@ def _inherit(own: Zoo, parent: Zoo) -> Zoo:
 
 
 def _file_name(values: Mapping[str, Any]) -> str:
-    """The last part of where a file is."""
+    """The last part of a file's address."""
     where = str(values.get("url") or str(values.get("pypi", "")).rpartition("!")[2])
     return PurePosixPath(where.partition("?")[0]).name

@@ -1,4 +1,4 @@
-"""What a recipe is once it is read: the architecture, its variants, and what each zoo does otherwise."""
+"""A recipe as it is read: the architecture, its variants, and what each zoo does differently."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from porter.recipe.spelling import hint
 from porter.recipe.steps import Block, Step
 
 STANDARD_OPTIONS: Mapping[str, Value] = {"classes": 1000, "bn_momentum": 0.1, "bn_scale": True, "bn_center": True}
-"""Options that every recipe has; `bn_epsilon` has no default, since a forgotten one would go unnoticed."""
+"""Options that every recipe has. `bn_epsilon` has no default, because nobody would notice a forgotten one."""
 
 TRAINING_OPTIONS = frozenset({"bn_momentum"})
-"""Options that change nothing of what a network computes once it is trained."""
+"""Options that do not change what a trained network computes."""
 
 BUILT_SIZE = "input_size"
-"""In a zoo's `assumed`, the size that a model was built for, which is no option."""
+"""A key of a zoo's `assumed` that is no option: the input size that a model was built for."""
 
 RESERVED = frozenset({"index", "count", "first", "last", "channels", "input"})
-"""What variables and parameters may not be called."""
+"""Names that variables and parameters may not have."""
 
 
 @dataclass(frozen=True)
 class LayerName:
-    """The name that a zoo gives a node, and the transforms (porter.transforms) that its arrays go through after that."""
+    """A zoo's name of a node, and the transforms (porter.transforms) of its arrays."""
 
     name: str
     transforms: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class NameRule:
 
 @dataclass(frozen=True)
 class Generation:
-    """An older generation of a zoo's code: names that go before the zoo's, and what that code computed otherwise."""
+    """An older generation of a zoo's code: names that match before the zoo's, and what that code computed differently."""
 
     names: tuple[NameRule, ...]
     options: Mapping[str, Value]
@@ -59,9 +59,9 @@ class Generation:
 
 @dataclass(frozen=True)
 class IgnoreRule:
-    """Source tensors that stay unused: a shell-style pattern, the reason, and what they must hold for it.
+    """Source tensors that stay unused: a shell-style pattern, the reason, and the values that they must have.
 
-    `equals` is the number that every value is, or the name of a fixed array (porter.fixed).
+    `equals` is the number that every value must be, or the name of a fixed array (porter.fixed).
     """
 
     pattern: str
@@ -71,7 +71,7 @@ class IgnoreRule:
 
 @dataclass(frozen=True)
 class Override:
-    """What a zoo does otherwise for one variant."""
+    """What a zoo does differently for one variant."""
 
     options: Mapping[str, Value]
     padding: tuple[PadRule, ...]
@@ -84,18 +84,19 @@ class Zoo:
     """An origin of weights.
 
     Attributes:
-        only: the variants that it has; empty where it has them all.
-        options: that differ from the recipe's.
-        chosen: of `options`, those that a caller has set, so that the network computes what the zoo's own does not.
-        assumed: options, or `BUILT_SIZE`, that differ among the zoo's own models and that no file of weights tells; to why.
-        padding: rules for sites that differ from the graph's own; the first match holds.
-        padding_as_trained: rules that go before them where the weights were trained with other pads than the zoo ships.
-        names: of layers by path; the first match holds.
-        generations: older names and what the code that wrote them computed, by label.
-        taps: by path, names of layers whose output can be read although no tensor is named so.
-        activation: what the source applies to its logits at the very end.
-        files: the published file of each variant, the one for the native input size where there are several.
-        overrides: what differs for single variants; see `of`.
+        only: the variants that it has; empty if it has them all.
+        options: those that differ from the recipe's.
+        chosen: the options that a caller set to another value than the zoo's; the network then differs from the zoo's own.
+        assumed: options, or `BUILT_SIZE`, that differ among the zoo's own models and that a file of weights does not record, with
+            the reason.
+        padding: rules for sites that differ from the graph's own; the first match applies.
+        padding_as_trained: rules for training pads that differ from the shipped ones; they match before `padding`.
+        names: of layers by path; the first match applies.
+        generations: older names, and what the code that wrote them computed, by label.
+        taps: by path, names of layers whose output can be read although no tensor has the name.
+        activation: the activation after the source's logits.
+        files: the published file of each variant; if there are several, the one for the native input size.
+        overrides: differences of single variants; see `of`.
     """
 
     name: str
@@ -120,7 +121,7 @@ class Zoo:
     chosen: Mapping[str, Value] = field(default_factory=dict)
 
     def licence_of(self, variant: str) -> str | None:
-        """The licence of the weights that the zoo publishes of a variant."""
+        """The licence of the weights that the zoo publishes for a variant."""
         return self.files[variant].licence if variant in self.files else self.licence
 
     def has(self, variant: str) -> bool:
@@ -128,7 +129,7 @@ class Zoo:
         return not self.only or variant in self.only
 
     def of(self, variant: str) -> Zoo:
-        """This zoo with what it does otherwise for `variant` put in."""
+        """This zoo with the override of `variant` applied."""
         override = self.overrides.get(variant)
         if override is None:
             return self
@@ -142,7 +143,7 @@ class Zoo:
         )
 
     def at(self, generation: str | None) -> Zoo:
-        """This zoo with the options and pads of an older generation; names stay today's. The zoo itself where they are the same."""
+        """This zoo with the options and pads of an older generation, but its own names; the zoo itself if nothing differs."""
         older = None if generation is None else self.generations[generation]
         if older is None or not (older.options or older.padding):
             return self
@@ -156,7 +157,7 @@ class Recipe:
     Attributes:
         path: the file.
         variants: name to parameters.
-        options: name to default; a zoo's and a caller's go before.
+        options: name to default; a zoo's and a caller's override it.
         input_size: rows and columns that it was designed for.
         channels: of the input.
         graph: the steps, not expanded; see porter.recipe.expand.
@@ -188,10 +189,10 @@ class Recipe:
         return self.variants[variant]
 
     def zoo(self, name: str, variant: str) -> Zoo:
-        """A zoo by its name, or the default zoo of a framework, as it is for `variant`.
+        """A zoo by its name, or the default zoo of a framework, with the override of `variant` applied.
 
         Raises:
-            UsageError: there is no such variant or zoo, or the zoo does not have this variant.
+            UsageError: there is no such variant or zoo, or the zoo lacks this variant.
         """
         zoo = self._zoo(name)
         having = self.zoos_of(variant)
@@ -204,7 +205,7 @@ class Recipe:
         return having[zoo.name]
 
     def zoos_of(self, variant: str) -> Mapping[str, Zoo]:
-        """The zoos that have `variant`, at least one, each as it is for it.
+        """The zoos that have `variant`, at least one, each with the override of `variant` applied.
 
         Raises:
             UsageError: there is no such variant.

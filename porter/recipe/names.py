@@ -1,7 +1,7 @@
 """The names that a zoo gives the nodes of a graph: patterns evaluated forwards, first match wins.
 
-In a name, `{count}` is how many nodes its line has named before, in the graph's order: for frameworks that number their layers.
-`{input}` is the name of the node that this one reads: for norms that are called after their convolution.
+In a name, `{count}` is the number of nodes that its line has named before, in the graph's order: for frameworks that number their
+layers. `{input}` is the name of the node's input: for norms that are named after their convolution.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from porter.recipe.spelling import hint
 
 
 def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation: str | None = None) -> dict[str, LayerName]:
-    """The name that `zoo` gives each node that it names, by path; distinct, so that the inverse is a dictionary.
+    """The zoo's names of nodes, by path; they are distinct, so that the inverse is a dictionary.
 
     Args:
-        graph: as `expand` gave it for this variant and zoo.
-        generation: label of an older generation, whose names go before the zoo's, or None for the zoo's own.
+        graph: the result of `expand` for this variant and zoo.
+        generation: label of an older generation, whose names match before the zoo's, or None for the zoo's own.
 
     Raises:
         UsageError: no such generation.
-        RecipeError: a node with tensors that has no name, two nodes of one name, or a pattern that matches no node of any variant.
+        RecipeError: a node with tensors has no name, two nodes have one name, or a pattern matches no node of any variant.
     """
     if generation is not None and generation not in zoo.generations:
         raise UsageError(f"zoo '{zoo.name}' has no generation '{generation}' of names", next=hint(generation, zoo.generations))
@@ -40,7 +40,7 @@ def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation
 
 
 def tap_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> Mapping[str, str]:
-    """By path, the source's layers whose output can be read: those that `taps` names, else those of `layer_names`.
+    """By path, the source's layers whose output can be read: the names of `taps`, otherwise those of `layer_names`.
 
     Raises:
         RecipeError: as `layer_names`.

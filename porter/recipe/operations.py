@@ -42,7 +42,7 @@ _PLAIN: Mapping[str, Callable[[], Op]] = {
 }
 
 Pad = Callable[[SiteKind, Convention], Convention]
-"""From a site's kind and the graph's own convention to the zoo's."""
+"""From a site's kind and the graph's own convention to the zoo's convention."""
 
 
 def make_op(step: Step, values: Mapping[str, Any], channels: int, source: Source, pad: Pad) -> Op:
@@ -51,10 +51,10 @@ def make_op(step: Step, values: Mapping[str, Any], channels: int, source: Source
     Args:
         values: every attribute of the operation, evaluated.
         channels: of the step's input.
-        pad: what the zoo makes of the convention that the graph declares.
+        pad: gives the zoo's convention for the one that the graph declares.
 
     Raises:
-        RecipeError: a value out of its range, with its line.
+        RecipeError: a value is out of its range; with its line.
     """
     attributes = _Attributes(step, values, source)
     if step.kind in _PLAIN:
@@ -78,7 +78,7 @@ def make_op(step: Step, values: Mapping[str, Any], channels: int, source: Source
 
 
 class _Attributes:
-    """A step's attributes, each read as what it has to be."""
+    """A step's attributes; each method checks the type and the range of one."""
 
     def __init__(self, step: Step, values: Mapping[str, Any], source: Source) -> None:
         self.step = step

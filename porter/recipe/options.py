@@ -1,4 +1,4 @@
-"""What `--option` sets: a recipe's options, by name and type, and a zoo that has them so."""
+"""Options set with `--option`: checked by name and type, and put into a zoo."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _KINDS: Mapping[type, str] = {bool: "true or false", int: "a whole number", floa
 
 
 def split_settings(settings: Sequence[str]) -> dict[str, str]:
-    """Options as typed, `NAME=VALUE` each, by name.
+    """The text of each option by its name, from `NAME=VALUE`.
 
     Raises:
-        UsageError: one without `=`, or a name twice.
+        UsageError: one has no `=`, or a name occurs twice.
     """
     found: dict[str, str] = {}
     for setting in settings:
@@ -34,10 +34,10 @@ def split_settings(settings: Sequence[str]) -> dict[str, str]:
 
 
 def choose_options(recipe: Recipe, given: Mapping[str, Value]) -> dict[str, Value]:
-    """`given` as values of the recipe's types. A text is read as it is typed: `false`, `1e-3`, `last_3x3`.
+    """`given` as values of the recipe's types. Texts are written as in a recipe: `false`, `1e-3`, `last_3x3`.
 
     Raises:
-        UsageError: no such option, one that is not the caller's to set, or a value of another kind.
+        UsageError: no such option, one that a caller cannot set, or a value of another type.
     """
     found = {}
     for name, value in given.items():
@@ -53,7 +53,7 @@ def choose_options(recipe: Recipe, given: Mapping[str, Value]) -> dict[str, Valu
 
 
 def with_options(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value]) -> Zoo:
-    """The zoo with `options`, from `choose_options`, before its own and before those of its older generations."""
+    """The zoo with `options` from `choose_options`; they override its own and those of its older generations."""
     own = options_of(recipe, variant, zoo, {})
     return replace(
         zoo,
@@ -68,7 +68,7 @@ def with_options(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, V
 
 
 def assumed_options(zoo: Zoo, options: Mapping[str, Value]) -> tuple[str, ...]:
-    """What a file of weights does not tell of the `options` that its graph was expanded with, a line each, and how to set it."""
+    """One line for each of the expanded graph's `options` that a file of weights does not record: its value and how to set it."""
     lines = []
     for name, why in zoo.assumed.items():
         if name != BUILT_SIZE:
@@ -79,7 +79,7 @@ def assumed_options(zoo: Zoo, options: Mapping[str, Value]) -> tuple[str, ...]:
 
 
 def assumed_size(zoo: Zoo, size: tuple[int, int]) -> tuple[str, ...]:
-    """As `assumed_options`, of the input size (rows, columns) that the model was built for."""
+    """As `assumed_options`, for the input size (rows, columns) that the model was built for."""
     why = zoo.assumed.get(BUILT_SIZE)
     line = "the model was built for {}x{}: {}; if yours differs, add --input-size"
     return () if why is None else (line.format(*size, why),)

@@ -1,8 +1,8 @@
-"""How a recipe spells a convention, and the tables in which a zoo says what it does at which site.
+"""How a recipe writes a convention, and the tables of a zoo's conventions by site.
 
 A convention is written as `same`, `valid`, `same_lower`, `cntk`, a number of cells, [top, bottom, left, right], or a mapping of
-`pad` (one of these), `fill` (of a max pool: 0 or -.inf), `average` (what an average divides by) and `rounding` (of pools). What a
-zoo leaves unsaid stays as the graph declares it.
+`pad` (one of these), `fill` (of a max pool: 0 or -.inf), `average` (what an average divides by) and `rounding` (of pools). Where a
+zoo says nothing, the graph's own convention applies.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class PadRule:
     location: Location
 
     def matches(self, path: str, kind: SiteKind) -> bool:
-        """Whether it speaks of this site: `average` speaks of average pools alone, `fill` of max pools, `rounding` of pools."""
+        """Whether it applies to this site: `average` applies to average pools only, `fill` to max pools, `rounding` to pools."""
         keys = self.value if isinstance(self.value, dict) else ()
         return all(kind in _KINDS.get(key, ()) for key in keys) and match_path(self.pattern, path) is not None
 
 
 def read_rules(source: Source, location: Location, table: Mapping[str, Any]) -> tuple[PadRule, ...]:
-    """A padding table, its patterns and spellings checked; values that are expressions wait for their variables.
+    """A padding table; patterns and keys are checked, expressions are not evaluated yet.
 
     Raises:
         RecipeError: with the line.
@@ -63,7 +63,7 @@ def read_rules(source: Source, location: Location, table: Mapping[str, Any]) -> 
 
 
 def default_convention(value: Any, kind: SiteKind) -> Convention:
-    """What a step's own `pad` says: nothing is filled with -inf but max pools, and averages divide by the real cells.
+    """The convention of a step's own `pad`: only max pools are filled with -inf, and averages divide by the real cells.
 
     Raises:
         RecipeError: without `where`.
@@ -74,7 +74,7 @@ def default_convention(value: Any, kind: SiteKind) -> Convention:
 def site_convention(
     rules: Sequence[PadRule], path: str, kind: SiteKind, default: Convention, variables: Variables, source: Source
 ) -> Convention:
-    """The convention at a site: by the first rule that matches, else `default`.
+    """The convention at a site: by the first rule that matches, otherwise `default`.
 
     Raises:
         RecipeError: with the rule's line.
@@ -87,7 +87,7 @@ def site_convention(
 
 
 def evaluate_padding(value: Any, variables: Variables) -> Any:
-    """A spelling of a convention with its expressions computed."""
+    """A convention as a recipe writes it, with its expressions computed."""
     if isinstance(value, dict):
         return {key: evaluate(item, variables) for key, item in value.items()}
     return evaluate(value, variables)

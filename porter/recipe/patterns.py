@@ -1,7 +1,7 @@
 """Patterns over the paths of a graph.
 
-`stage{s}/unit{u}/conv{k}` captures what stands at the braces, within one part of the path; whole numbers are captured as numbers.
-`*` stands for any one part or piece of one, `**` for any number of parts, none included.
+`stage{s}/unit{u}/conv{k}` captures the text at the braces, within one part of the path; whole numbers are captured as numbers.
+`*` matches one part or a piece of it, `**` any number of parts, including none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 from porter.errors import RecipeError
 
 _TOKEN = re.compile(r"\*\*/|\*\*|\*|\{([^{}]*)\}")
-# Matching backtracks over these: unbounded, a pattern could cost more than its length.
+# Matching backtracks over wildcards. Without these limits a short pattern could take very long.
 MAX_IN_PART, MAX_DEEP, MAX_PARTS = 2, 2, 16
 
 
@@ -21,7 +21,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     """The regular expression of a pattern.
 
     Raises:
-        RecipeError: a capture that is no plain name or occurs twice, stray braces, or too many wildcards.
+        RecipeError: a capture is no plain name or occurs twice, a brace has no pair, or there are too many wildcards.
     """
     segments = pattern.split("/")
     if (
@@ -52,7 +52,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def match_path(pattern: str, path: str) -> dict[str, int | str] | None:
-    """What `pattern` captures in `path`, or None where it does not match."""
+    """The captures of `pattern` in `path`, or None if it does not match."""
     found = compile_pattern(pattern).fullmatch(path)
     if found is None:
         return None

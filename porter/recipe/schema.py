@@ -38,25 +38,25 @@ class Document(Section):
 
 
 class InputSection(Section):
-    """What the network was designed for: a side or [rows, columns], and channels."""
+    """The input that the network was designed for: a side or [rows, columns], and channels."""
 
     size: Side | tuple[Side, Side]
     channels: Annotated[int, Field(ge=1, le=4096)] = 3
 
 
 class BlockSection(Section):
-    """Steps with parameters; a parameter whose default is null has to be given."""
+    """Steps with parameters; a parameter whose default is null must be given."""
 
     parameters: Values = {}
     steps: Annotated[tuple[Any, ...], Field(min_length=1)]
 
 
 class ZooSection(Section):
-    """What one zoo does otherwise than the graph says, and what it publishes. `only` lists its variants where it lacks some.
+    """What one zoo does differently from the graph, and what it publishes. If it lacks variants, `only` lists those that it has.
 
-    `assumed` names what differs among the zoo's own models and no file of weights tells: options, or `input_size`; each with why.
-    From the zoo named by `extends` everything is taken over but `assumed`, `files`, `licence`, `preprocess`, `published` and
-    `variants`.
+    `assumed` names options (or `input_size`) that differ among the zoo's own models and that a file of weights does not record,
+    each with the reason. A zoo takes over everything from the zoo in `extends`, except `assumed`, `files`, `licence`,
+    `preprocess`, `published` and `variants`.
     """
 
     extends: str | None = None
@@ -81,7 +81,7 @@ class ZooSection(Section):
 
 
 class OverrideSection(Section):
-    """What a zoo does otherwise for one variant."""
+    """What a zoo does differently for one variant."""
 
     options: Values = {}
     padding: Values = {}
@@ -90,7 +90,7 @@ class OverrideSection(Section):
 
 
 class GenerationSection(Section):
-    """Older names, those alone that differ from the zoo's, and what the code of that time computed otherwise."""
+    """Older names, only those that differ from the zoo's, and what the code of that time computed differently."""
 
     names: Values
     options: Values = {}
@@ -98,14 +98,14 @@ class GenerationSection(Section):
 
 
 class NameSection(Section):
-    """A tensor name with what has to be done to its arrays (porter.transforms)."""
+    """A layer's name, and the transforms of its arrays (porter.transforms)."""
 
     name: str
     transforms: tuple[str, ...] = ()
 
 
 class IgnoreSection(Section):
-    """Why a source tensor is left unused, and what it has to equal for that: one number, or a fixed array of porter.fixed."""
+    """Why a source tensor is left unused, and what it must equal: one number, or a fixed array of porter.fixed."""
 
     reason: str
     equals: float | str | None = None
@@ -122,10 +122,10 @@ class Published(Section):
 
 
 def parse_section(kind: type[T], source: Source, location: Location, values: Any) -> T:
-    """`values`, which stand at `location`, as a section or one of porter's dataclasses.
+    """The values at `location` as a section or one of porter's dataclasses.
 
     Raises:
-        RecipeError: an unknown or missing key, or a value of the wrong kind, with its line.
+        RecipeError: a key is unknown or missing, or a value has the wrong type; with its line.
     """
     try:
         with source.at(location):
@@ -144,7 +144,7 @@ def parse_section(kind: type[T], source: Source, location: Location, values: Any
 
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Kept: pydantic takes longer to make one for a dataclass than to read a whole recipe with it."""
+    """Cached: pydantic needs more time to make an adapter for a dataclass than to read a whole recipe with it."""
     return TypeAdapter(kind)
 
 
@@ -152,7 +152,7 @@ def _explained(source: Source, location: Location, what: str, inner: Location, m
     where = source.where((*location, *inner))
     if what in ("missing", "missing_argument"):
         return RecipeError(f"the key '{inner[-1]}' is missing", where=where)
-    # pydantic also names the branch of a union that it tried, which stands nowhere in the file.
+    # pydantic also names the branch of a union that it tried, which is not in the file.
     key = ".".join(str(part) for end, part in enumerate(inner, 1) if (*location, *inner[:end]) in source.lines)
     return RecipeError(f"'{key}': {message}" if key else message, where=where)
 

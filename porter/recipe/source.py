@@ -1,7 +1,7 @@
-"""A recipe's text as plain values, with the line that each of them stands on.
+"""A recipe's text as plain values, each with its line.
 
-Recipes are passed around, so nothing in one may cost more than its size: no aliases, a bounded file, a bounded depth, and
-plain YAML types only.
+Recipes come from strangers, so the cost of reading one is bounded by its size: no aliases, a bounded file, a bounded depth, and
+only plain YAML types.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ MAX_DEPTH = 32
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CONSTRUCT = yaml.constructor.SafeConstructor()
 _TAG = "tag:yaml.org,2002:"
-# YAML 1.1 takes 1e-5 for a word, since it has no dot.
+# In YAML 1.1, 1e-5 is a string, because it has no dot.
 _FLOAT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Source:
-    """A recipe file: mappings, tuples and scalars, and where they stand."""
+    """A recipe file: mappings, tuples and scalars, and their lines."""
 
     path: Path
     data: Mapping[str, Any]
     lines: Mapping[Location, int]
 
     def where(self, location: Location) -> str:
-        """`file:line` of a value, or of the nearest one around it."""
+        """`file:line` of a value, otherwise of the nearest value around it."""
         while location and location not in self.lines:
             location = location[:-1]
         return f"{self.path}:{self.lines.get(location, 1)}"
 
     @contextmanager
     def at(self, location: Location) -> Iterator[None]:
-        """Gives the errors raised inside that do not yet say where they are this place."""
+        """Gives this place to the RecipeErrors of the block that have none."""
         try:
             yield
         except RecipeError as error:
@@ -60,8 +60,8 @@ def read_source(path: Path) -> Source:
     """Reads a recipe's YAML.
 
     Raises:
-        RecipeError: not a readable file, too large, not UTF-8, no valid YAML, aliases, a key twice, or a value that is neither
-            mapping, list, number, boolean, word nor null.
+        RecipeError: it is unreadable, too large, not UTF-8 or no valid YAML, has an alias or a key twice, or a value is no
+            mapping, list, number, boolean, word or null.
     """
     text = _read_text(path)
     try:
@@ -78,9 +78,9 @@ def read_source(path: Path) -> Source:
 
 
 def declared_names(path: Path) -> frozenset[str]:
-    """The architecture and the variants of a recipe. What stands behind its variants is not looked at.
+    """The architecture and the variants of a recipe; the text after its variants is not read.
 
-    Empty where the text cannot be read so far: `read_source` says why.
+    Empty if the text before cannot be read; `read_source` then says why.
     """
     names: list[str] = []
     depth, key = 0, ""
@@ -121,7 +121,7 @@ def _read_text(path: Path) -> str:
 
 
 def _check_events(path: Path, text: str) -> None:
-    """Refuses what would make composing expensive, before anything is composed."""
+    """Refuses aliases and deep nesting before anything is composed, because composing them can be expensive."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
@@ -143,7 +143,7 @@ def _value(path: Path, node: yaml.Node, location: Location, lines: dict[Location
             if not isinstance(key, yaml.ScalarNode):
                 raise RecipeError("a key is a word", where=_where(path, key))
             if key.value in values:
-                raise RecipeError(f"the key '{key.value}' stands here twice", where=_where(path, key))
+                raise RecipeError(f"the key '{key.value}' is here twice", where=_where(path, key))
             lines[(*location, key.value)] = _line(key)
             values[key.value] = _value(path, item, (*location, key.value), lines)
         return values

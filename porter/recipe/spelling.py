@@ -9,7 +9,7 @@ LISTED = 20
 
 
 def hint(word: str, known: Iterable[str]) -> str:
-    """What to write instead of `word`: the nearest of `known`, or a list of what there is."""
+    """Advice for an unknown `word`: the nearest of `known`, otherwise a list of them."""
     words = sorted(set(known))
     nearest = get_close_matches(word, words, 1, 0.6)
     if nearest:

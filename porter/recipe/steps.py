@@ -1,4 +1,4 @@
-"""The steps of graphs and blocks, checked for their keys and not yet evaluated."""
+"""The steps of graphs and blocks, with their keys checked and their expressions not yet evaluated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Step:
         kind: an operation, or a block of the recipe.
         path: of the node, relative to the block; may hold `{index}` or `{count}`.
         arguments: attributes or block parameters, not evaluated.
-        overrides: what `first` and `last` put in their place.
+        overrides: the arguments of `first` and `last`, which replace them in the first and the last repetition.
         branches: of a concat.
         location: in the file.
     """
@@ -60,13 +60,13 @@ class Step:
 
     @property
     def numbered(self) -> bool:
-        """The path says itself where a repeated step's number goes."""
+        """Whether the path has its own place for a repeated step's number."""
         return bool(placeholders(self.path) & {"index", "count"})
 
 
 @dataclass(frozen=True)
 class Block:
-    """Steps used like an operation. `parameters` are name to default, None where it has to be given."""
+    """Steps used like an operation. `parameters` maps names to defaults; None means that it must be given."""
 
     name: str
     parameters: Mapping[str, Any]
@@ -75,10 +75,10 @@ class Block:
 
 
 def parse_steps(source: Source, location: Location, listed: Any, blocks: Mapping[str, Mapping[str, Any]]) -> tuple[Step, ...]:
-    """The steps of a list in the file. `blocks` are the recipe's, name to parameters.
+    """The steps of a list in the file. `blocks` has the parameters of the recipe's blocks by name.
 
     Raises:
-        RecipeError: an unknown operation, key or argument, a missing one, or a value that is no expression.
+        RecipeError: an operation, key or argument is unknown or missing, or a value is a wrong expression.
     """
     if not isinstance(listed, tuple) or not listed:
         raise RecipeError("expected a list of steps", where=source.where(location))
@@ -144,7 +144,7 @@ def _overrides(source: Source, location: Location, values: Any, kind: str, known
 
 
 def check_expressions(source: Source, location: Location, value: Any) -> None:
-    """Refuses values in which something that begins with `=` is no expression."""
+    """Refuses a value that begins with `=` and is no expression, at any depth."""
     if isinstance(value, dict):
         for key, item in value.items():
             check_expressions(source, (*location, key), item)
