@@ -50,7 +50,7 @@ class SamePad2d(nn.Module):
 
 
 class SameAvgPool2d(nn.Module):
-    """Average pool under SAME: the sum of a window, divided by the number of its cells that are input."""
+    """Average pool under SAME: a window's sum divided by the number of its cells that are input."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class SameAvgPool2d(nn.Module):
 
 
 class PaddedAvgPool2d(nn.Module):
-    """Average pool that pads with zeros (left, right, top, bottom); the divisor counts `counted` of them."""
+    """Average pool over zeros (left, right, top, bottom); the divisor counts `counted` of them."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """`model.py` of a port: the plan as a person would write it. It needs torch, safetensors and the standard library only.
 
 It is made from the same steps as the built module, without torch. Uses of one block are unified into one class, whose arguments are
-what differs between them; every expression is checked against the values of every use before it is written.
+the differences between them. Every expression is checked against the values of every use before it is written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from porter.frameworks.torch.steps import Value, make_steps
 from porter.graph import channels_of
 from porter.plan import Plan
 
-# Names that the generated text gives a meaning of its own.
+# Names that the generated text uses itself.
 _TAKEN = {
     "Model",
     "Path",
@@ -56,10 +56,10 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     """The text of model.py.
 
     Args:
-        names: modules of the state_dict beside it that are called otherwise than here, with their names here.
+        names: modules that have another name in the state_dict beside it: that name to the name here.
 
     Raises:
-        GraphError: part of a path that is no Python name. PaddingError: a realisation that torch's layers do not have.
+        GraphError: part of a path is no Python name. PaddingError: torch's layers lack a realisation.
     """
     steps = make_steps(plan)
     tree = make_tree(plan.graph, steps)
@@ -92,7 +92,7 @@ def _head(channels: int, size: str, norms: Mapping[str, Mapping[str, str]], body
 
 
 def _own_layers(body: str) -> str:
-    """The text of the layers that torch.nn lacks, as far as `body` and they themselves need them."""
+    """The text of those layers that torch.nn lacks and that `body`, or another of them, needs."""
     text = files("porter.frameworks.torch").joinpath("layers.py").read_text(encoding="utf-8")
     found: list[str] = []
     for node in reversed(ast.parse(text).body):
@@ -119,7 +119,7 @@ class _Classes:
         return {body.path for body in (*root, *chained)}
 
     def written(self, entry: list[str]) -> list[tuple[str, ...]]:
-        """The lines of each class and function, those of `Model` last; `entry` is what its `forward` begins with."""
+        """The lines of each class and function, those of `Model` last; its `forward` begins with `entry`."""
         for block in dict.fromkeys(body.block for body in self.tree.bodies() if body is not self.tree):
             if block is not None:
                 self._define(block, ())
@@ -189,5 +189,5 @@ class _Classes:
 
 
 def _value(value: object) -> Value:
-    """A recipe's argument as something that compares and hashes."""
+    """A recipe's argument as a value that can be hashed."""
     return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]

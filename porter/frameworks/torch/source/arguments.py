@@ -1,7 +1,7 @@
-"""The constructor arguments of a generated class: what differs between a block's uses, said in as few names as will do.
+"""The constructor arguments of a generated class: the differences between a block's uses, in as few names as possible.
 
-Everything is decided on vectors: the value that a slot has in each use of the block. An expression stands for a slot exactly when
-it gives the slot's value in every use, so whatever is found is right for this model.
+Everything is decided on vectors: the value that a slot has in each use of the block. An expression is used for a slot only if it
+gives the slot's value in every use, so it is right for this model.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from porter.frameworks.torch.steps import Value
 Vector = Mapping[int, Value]
 """The value in each use of the block that has the slot, by the number of the use."""
 
-# What a person calls torch's arguments in a block's own signature.
-_SPOKEN = {
+# The names that a person gives torch's arguments in a block's own signature.
+_NAMES = {
     "in_channels": "channels",
     "num_features": "channels",
     "in_features": "features",
@@ -25,10 +25,10 @@ _SPOKEN = {
     "out_features": "units",
     "kernel_size": "kernel",
 }
-# Slots that a person would choose between with a condition, rather than pass in.
-_CHOSEN = frozenset({"padding", "bias", "ceil_mode", "count_include_pad", "affine"})
+# Slots whose value a person would choose by a condition, rather than pass in.
+_CONDITIONAL = frozenset({"padding", "bias", "ceil_mode", "count_include_pad", "affine"})
 _SHARED_PRODUCT = 3
-"""From how many uses on a product gets a name of its own."""
+"""A product that is used this often gets a name."""
 
 
 class Arguments:
@@ -47,19 +47,19 @@ class Arguments:
         self._used: set[str] = set()
 
     def used(self) -> dict[str, Vector]:
-        """The arguments that some expression reads: `channels` first, then the recipe's, then those of porter's own making."""
+        """The arguments that some expression reads: `channels` first, then the recipe's, then those that porter added."""
         known = {**self.given, **self.derived}
         return {name: known[name] for name in sorted(known, key=lambda name: name != "channels") if name in self._used}
 
     def shared_product(self) -> str | None:
-        """The product of arguments that appears most, if it appears often."""
+        """The product of arguments that is used most, if it is used often."""
         for text, uses in self.product_uses.most_common(1):
             if uses >= _SHARED_PRODUCT:
                 return text
         return None
 
     def express(self, slot: str, vector: Vector, owner: str) -> Expression:
-        """An expression that has, in every use, the value of `slot`; a new argument where nothing else will do.
+        """An expression that has the value of `slot` in every use; a new argument where there is no other.
 
         Args:
             owner: the part that has the slot, to name a new argument after.
@@ -74,12 +74,12 @@ class Arguments:
                     return self.products[text]
                 self.product_uses[text] += len(names) > 1
                 return text
-        if len(values) == 2 and slot in _CHOSEN:
+        if len(values) == 2 and slot in _CONDITIONAL:
             rare, usual = sorted(values, key=lambda value: list(vector.values()).count(value))
             condition = self._condition({use: value == rare for use, value in vector.items()})
             if condition is not None:
                 return f"{literal(rare)} if {condition} else {literal(usual)}"
-        return self._derive(_SPOKEN.get(slot, slot), vector, owner)
+        return self._derive(_NAMES.get(slot, slot), vector, owner)
 
     def condition(self, vector: Mapping[int, bool], name: str) -> str:
         """A condition on the arguments that holds in exactly those uses; an argument `name` where there is none."""
@@ -87,7 +87,7 @@ class Arguments:
 
     def _names(self, slot: str) -> list[str]:
         names = [*self.given, *self.derived]
-        return sorted(names, key=lambda name: (name == "channels") != (_SPOKEN.get(slot) == "channels"))
+        return sorted(names, key=lambda name: (name == "channels") != (_NAMES.get(slot) == "channels"))
 
     def _candidates(self, slot: str) -> Iterator[tuple[str, tuple[str, ...], Vector]]:
         known = {**self.given, **self.derived}
@@ -116,7 +116,7 @@ class Arguments:
             if _covers(candidate, vector):
                 self._used.update(names)
                 return text
-        # Two at once only where each is something that a person would ask: any two equations can agree by chance.
+        # Only plain conditions are joined, because any two equations can agree by chance.
         plain = [atom for atom in atoms if "*" not in atom[0]]
         for (one, one_names, left), (other, other_names, right) in combinations(plain, 2):
             if _covers({use: left[use] and right[use] for use in left}, vector):
@@ -134,7 +134,7 @@ class Arguments:
         for name, counts in numbers.items():
             yield f"{name} > 1", (name,), {use: value > 1 for use, value in counts.items()}
             yield f"{name} == 1", (name,), {use: value == 1 for use, value in counts.items()}
-        # Of equations between numbers, those that projections and residuals depend on.
+        # Only those equations between numbers that projections and residuals depend on.
         for one, other in combinations(sorted(numbers, key=lambda name: name != "channels"), 2):
             for factor in (1, 4, 2):
                 for left, right in ((one, other), (other, one))[: 1 if factor == 1 else 2]:
@@ -147,7 +147,7 @@ class Arguments:
                 yield f"{name} == {literal(value)}", (name,), {use: other == value for use, other in vector.items()}
 
     def _derive(self, name: str, vector: Vector, owner: str) -> str:
-        """A new argument. It takes over the name of a recipe's argument that nothing reads."""
+        """A new argument. It may take the name of a recipe's argument that nothing reads."""
         taken = self._used | self.derived.keys()
         if name in taken:
             name = f"{owner.replace('.', '_')}_{name}"

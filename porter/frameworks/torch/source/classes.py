@@ -117,7 +117,7 @@ def write_class(
 
 
 def _owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
-    """The parts in order, but none ahead of a part that its name puts it inside: `a.norm` is set on the layer `a`."""
+    """The parts in order, but each after the part that contains it by name: `a.norm` is set on the layer `a`."""
     places = {part.name: place for place, part in enumerate(parts)}
 
     def place(part: TemplatePart) -> tuple[int, int]:
@@ -138,7 +138,7 @@ def _parameters(used: Mapping[str, Vector], defaults: bool) -> tuple[Parameter, 
 
 
 class _Writer:
-    """Writes a constructor's body; what it needs to be told becomes an argument as it goes."""
+    """Writes a constructor's body and collects the arguments that the body needs."""
 
     def __init__(self, template: Template, given: Mapping[str, Vector], known: Known, products: Mapping[str, str]) -> None:
         self.template, self.known = template, known

@@ -1,4 +1,4 @@
-"""The body of a generated `forward`: what feeds what, as statements."""
+"""The body of a generated `forward`: the inputs of each part, as statements."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from porter.frameworks.torch.source.tree import ENTRY
 from porter.frameworks.torch.steps import FUNCTIONS
 
 _NESTED = 3
-"""How many calls are written inside one another."""
-_KEPT = frozenset({"self", "torch", "nn", "F", "index"})
+"""How many calls are nested in one statement."""
+_RESERVED = frozenset({"self", "torch", "nn", "F", "index"})
 
 
 class Forward:
     """Writes one `forward`.
 
     Args:
-        flags: attribute names of conditions: of a part that some uses lack, by its name; of an input that differs, by
-            (part's name, number of the input), or the part `None` for the output.
-        runs: first part of a loop to its names, `block{index}` and the range.
+        flags: attribute names of conditions. The key is (name, None) for a part that some uses lack, and (name, number) for an
+            input that differs; the output's name is None.
+        runs: first part of a loop to the names of its parts, their pattern `block{index}` and the range.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Forward:
         short = re.sub(r"_\d+[a-z]?$", "", part.name.replace(".", "_"))
         full = part.name.replace(".", "_")
         ordinary = [] if self.joins or len(part.inputs[0].sources) > 1 else ["out"]
-        candidates = [name for name in [*ordinary, short, full] if name.isidentifier() and name not in _KEPT | live | {"x"}]
+        candidates = [name for name in [*ordinary, short, full] if name.isidentifier() and name not in _RESERVED | live | {"x"}]
         name = candidates[0] if candidates else f"{full}_"
         while name in live:
             name += "_"
@@ -115,7 +115,7 @@ class Forward:
     def _summed(
         self, part: TemplatePart, variables: Mapping[str, str], pending: tuple[str, Expression, int] | None, live: set[str]
     ) -> Expression | None:
-        """A sum with the call that is not written yet as one of its terms, where nothing else reads that."""
+        """A sum with the call that is not written yet as one of its terms, if nothing else reads that call."""
         sources = [edge.source for edge in part.inputs if edge.other is None]
         mine = [source for source in sources if pending is not None and variables[source] == pending[0]]
         plain = _function(part) == "add" and (part.name, None) not in self.flags and len(sources) == len(part.inputs)

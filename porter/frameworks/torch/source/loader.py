@@ -28,16 +28,16 @@ def renamed(tensors):
 
 
 def loader(names: Mapping[str, str]) -> str:
-    """`load` and what it needs. `names` are modules that are called otherwise in the file, with their names here."""
+    """`load` and the functions that it needs. `names` are modules with another name in the file: that name to the name here."""
     if not names:
         return _LOADER
     table = "".join(f"    {literal(theirs)}: {literal(ours)},\n" for theirs, ours in names.items())
     text = _LOADER.replace('load_file(folder / "model.safetensors")', 'renamed(load_file(folder / "model.safetensors"))')
-    return f"# What the file calls the modules, and what they are called here.\nNAMES = {{\n{table}}}\n\n\n{_RENAMED}\n\n\n{text}"
+    return f"# The modules' names in the file, and their names here.\nNAMES = {{\n{table}}}\n\n\n{_RENAMED}\n\n\n{text}"
 
 
 def fixed_size(size: tuple[int, int] | None) -> list[str]:
-    """How `forward` begins where the pads are right at one input size only."""
+    """The first lines of `forward` if the pads are right at one input size only."""
     if size is None:
         return []
     rows, columns = size

@@ -1,4 +1,4 @@
-"""Uses of one class in a row, as a loop over a short table, the way papers print them."""
+"""Uses of one class in a row, as a loop over a short table, as papers print them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from porter.frameworks.torch.source.text import INDENT, Call, Expression, Item, 
 from porter.frameworks.torch.steps import Value
 
 SHORTEST = 5
-"""From how many uses on a loop reads better than lines."""
+"""The least number of uses for which a loop reads better than single lines."""
 
 
 class _HasParameters(Protocol):
@@ -37,14 +37,14 @@ class Run:
     Attributes:
         names: of the parts.
         arguments: of each use, by argument.
-        own: the class's arguments, in its order.
+        parameters: the class's arguments, in its order.
     """
 
     kind: str
     names: tuple[str, ...]
     start: int
     arguments: tuple[Mapping[str, Value], ...]
-    own: tuple[str, ...]
+    parameters: tuple[str, ...]
 
     @property
     def pattern(self) -> str:
@@ -58,8 +58,9 @@ class Run:
 
     def lines(self, target: str, call: Callable[[str, Mapping[str, Expression]], Call]) -> list[str]:
         """The loop that adds the parts to `target`; `call` writes a use of the class from the text of its arguments."""
-        varying = [name for name in self.own if len({use[name] for use in self.arguments}) > 1]
-        texts: dict[str, Expression] = {name: name if name in varying else spelled(self.arguments[0][name]) for name in self.own}
+        varying = [name for name in self.parameters if len({use[name] for use in self.arguments}) > 1]
+        first_use = self.arguments[0]
+        texts: dict[str, Expression] = {name: name if name in varying else spelled(first_use[name]) for name in self.parameters}
         exceptions = {name: text for name in varying if (text := self._exception(name)) is not None}
         if len(exceptions) == len(varying):
             use = call(self.kind, texts | exceptions)
@@ -67,7 +68,7 @@ class Run:
         step = self._next_channels(varying)
         if step is not None:
             varying.remove("channels")
-        margin, first = INDENT * 2, self.arguments[0].get("channels")
+        margin, first = INDENT * 2, first_use.get("channels")
         before = [] if step is None else [f"{margin}channels = {first}"]
         after = [] if step is None else [f"channels = {step}"]
         if not varying:
@@ -104,21 +105,21 @@ class Run:
         ]
 
     def _next_channels(self, varying: Sequence[str]) -> str | None:
-        """What the channels of the next use are, in the arguments of this one, if they always are."""
+        """The channels of the next use, as an expression of this use's arguments, if one is right for all."""
         if "channels" not in varying:
             return None
         pairs = list(zip(self.arguments[:-1], self.arguments[1:], strict=True))
-        for name in self.own:
+        for name in self.parameters:
             for factor in (1, 2, 4):
                 if name != "channels" and all(_is_multiple(after["channels"], factor, before[name]) for before, after in pairs):
-                    # The last use is never followed, so that nothing stands against the loop's last assignment.
+                    # No use follows the last one, so the loop's last assignment does no harm.
                     if name not in varying:
                         return literal(self.arguments[1]["channels"])
                     return name if factor == 1 else f"{factor} * {name}"
         return None
 
     def _exception(self, name: str) -> str | None:
-        """An argument that is another in the first use only, or in the last only."""
+        """An argument that differs only in the first use, or only in the last."""
         values = [use[name] for use in self.arguments]
         for place, others in ((0, values[1:]), (-1, values[:-1])):
             if len(set(others)) == 1:
@@ -127,9 +128,9 @@ class Run:
         return None
 
     def _table(self, varying: Sequence[str], step: str) -> tuple[list[tuple[tuple[Value, ...], int]], tuple[str, Value] | None]:
-        """Rows of the varying arguments with how often each is repeated, and the argument that only a row's first use has.
+        """Rows of the varying arguments, each with its number of repeats, and the argument that differs in a row's first use.
 
-        That argument cannot be one that the next use's channels are made from.
+        The next use's channels cannot depend on that argument.
         """
         values = [tuple(use[name] for name in varying) for use in self.arguments]
         best = [(row, len(list(group))) for row, group in groupby(values)]
@@ -149,13 +150,13 @@ def find_runs(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameter
         if len(row) >= shortest:
             kind = row[0].alternatives[0].kind
             arguments = tuple({name: vector[0] for name, vector in part.alternatives[0].arguments.items()} for part in row)
-            own = tuple(parameter.name for parameter in classes[kind].parameters)
-            found.append(Run(kind, tuple(part.name for part in row), _counter(row[0].name)[1], arguments, own))
+            parameters = tuple(parameter.name for parameter in classes[kind].parameters)
+            found.append(Run(kind, tuple(part.name for part in row), _counter(row[0].name)[1], arguments, parameters))
     return found
 
 
 def whole_run(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> Run | None:
-    """The run that a chain of `parts` is from its first to its last."""
+    """The run of all `parts` of a chain; None where they are no run."""
     runs = find_runs(parts, classes, shortest=1)
     return runs[0] if runs and len(runs[0].names) == len(parts) else None
 
@@ -164,7 +165,7 @@ def _rows(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) 
     reads = Counter(source for part in parts for edge in part.inputs for source in edge.sources)
     row: list[TemplatePart] = []
     for part in parts:
-        # What a loop leaves behind is its last value: one that is read elsewhere too ends its row.
+        # A loop keeps only its last value: a part that is read elsewhere too ends its row.
         if row and (not _follows(row[-1], part) or reads[row[-1].name] > 1):
             yield row
             row = []
@@ -186,7 +187,7 @@ def _counter(name: str) -> tuple[str, int]:
 
 
 def _rows_by_first(values: Sequence[tuple[Value, ...]], place: int, usual: Value) -> Iterator[tuple[tuple[Value, ...], int]]:
-    """Rows within which the value at `place` is free in the first use and `usual` in the others."""
+    """Rows in which the value at `place` is any in the first use and `usual` in the others, with the number of uses."""
     start = 0
     for end in range(1, len(values) + 1):
         rest = [(*row[:place], *row[place + 1 :]) for row in values[start : end + 1]]

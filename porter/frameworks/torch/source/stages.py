@@ -1,4 +1,4 @@
-"""Rows of one class's uses, of which a model has several, as a function: `stage(channels, width, units, stride)`."""
+"""Several rows of one class's uses as one function: `stage(channels, width, units, stride)`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Stages:
 def write_stages(
     name: str, runs: Mapping[str, Run], taken: frozenset[str], call: Callable[[str, Mapping[str, Expression]], Call]
 ) -> Stages | None:
-    """The function `name` for the rows `runs`, whose parts have the same class and names; None where it would not be simple: it can
-    tell apart only the first or the last part of a row.
+    """The function `name` for the rows `runs`, whose parts have the same class and names. None where it would not be simple: only
+    the first or the last part of a row may differ.
 
     Args:
         taken: names that an argument cannot have.
@@ -31,18 +31,18 @@ def write_stages(
     """
     rows = dict(enumerate(runs.values()))
     first = rows[0]
-    constant = [key for key in first.own if all(len({use[key] for use in run.arguments}) == 1 for run in rows.values())]
+    constant = [key for key in first.parameters if all(len({use[key] for use in run.arguments}) == 1 for run in rows.values())]
     count = first.pattern.removesuffix("{index}") + "s"
-    if not count.isidentifier() or count in taken | set(first.own):
+    if not count.isidentifier() or count in taken | set(first.parameters):
         return None
     given: dict[str, Vector] = {
-        key: {row: run.arguments[0][key] for row, run in rows.items()} for key in first.own if key in (*constant, "channels")
+        key: {row: run.arguments[0][key] for row, run in rows.items()} for key in first.parameters if key in (*constant, "channels")
     }
     lengths = {row: len(run.names) for row, run in rows.items()}
     arguments = Arguments({**given, count: lengths})
     length = arguments.express(count, lengths, count)
     texts: dict[str, Expression] = {}
-    for key in first.own:
+    for key in first.parameters:
         text = _argument(
             key, [run.arguments for run in rows.values()], arguments, str(first.start), _shifted(length, first.start - 1)
         )

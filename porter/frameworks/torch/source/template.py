@@ -1,6 +1,6 @@
-"""All uses of one block as one template: which parts each use has, what differs in them, and what feeds what.
+"""All uses of one block as one template: the parts of each use, their differences, and their inputs.
 
-A use is known by its number. A part that some uses lack is passed through there; a part may be another layer in each use.
+A use has a number. A use that lacks a part passes the part's input on; a part may be another layer in each use.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Edge:
-    """The part that feeds another; where `other` is given, that one in the uses where `here` is false."""
+    """The part that feeds another: `source`, or `other` in the uses where `here` is false."""
 
     source: str
     other: str | None = None
@@ -65,7 +65,7 @@ class Template:
 
 @dataclass(frozen=True)
 class ClassUse:
-    """What a nested block has become: a class, and the arguments that this use of it takes."""
+    """A use of a nested block: its class, and the arguments of this use."""
 
     name: str
     arguments: Mapping[str, Value]
@@ -79,7 +79,7 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses) -> Template:
     """One template for the uses `bodies` of a block.
 
     Raises:
-        NoTemplate: their parts come in different orders, or are fed in ways that no condition tells apart.
+        NoTemplate: their parts have different orders, or inputs that no condition tells apart.
     """
     order = _merged_order([[part.name for part in body.parts] for body in bodies.values()])
     by_name = {use: {part.name: part for part in body.parts} for use, body in bodies.items()}
@@ -129,7 +129,7 @@ def _merged_order(orders: Sequence[Sequence[str]]) -> list[str]:
                 merged.insert(place, name)
                 place += 1
     for inner in merged:
-        # A container that is a module in one use and none in another.
+        # A container may not be a module in one use and none in another.
         around = {outer for outer in merged if inner.startswith(f"{outer}.")}
         if any(around & set(order) != around or inner not in order for order in orders if around):
             raise NoTemplate
@@ -163,7 +163,7 @@ def _alternative(kind: str, parts: Mapping[int, Part], classes: ClassUses) -> Al
 
 
 class _Flow:
-    """Finds what feeds each part, in order, and remembers through which input an absent part is passed."""
+    """Finds the inputs of each part, in order, and remembers which input replaces an absent part."""
 
     def __init__(self, parts: Mapping[int, Mapping[str, Part]]) -> None:
         self.parts = parts
@@ -179,7 +179,7 @@ class _Flow:
         )
 
     def edge(self, sources: Mapping[int, str]) -> Edge:
-        """What to write as the source, given the part that is it in each use."""
+        """The edge to write, given the part that is the source in each use."""
         named = set(sources.values())
         for name in [*reversed(self.edges), ENTRY]:
             if name in named and self._stands_for(name, sources):
@@ -203,7 +203,7 @@ class _Flow:
         return any(self._passes(name, number, use, wanted) for number in numbers)
 
     def _passes(self, name: str, number: int, use: int, wanted: str) -> bool:
-        """Whether an absent part has the wanted value at its input; which of two inputs it reads is still free to choose."""
+        """Whether an absent part has the wanted value at its input. Where the input has two sources, it chooses one."""
         edge = self.edges[name][number]
         chosen = edge.here.get(use)
         for source, is_one in ((edge.source, True), (edge.other, False)):

@@ -46,14 +46,14 @@ def call(head: str, *values: Expression, **keywords: Expression) -> Call:
 
 
 def spelled(value: Value) -> Expression:
-    """As an argument: what is one number for each channel is a list, which may take many lines."""
+    """As an argument. One number for each channel becomes a list, which may take many lines."""
     if isinstance(value, tuple) and any(isinstance(number, float) for number in value):
         return Call("", tuple(Item(literal(number)) for number in value), "[]")
     return literal(value)
 
 
 def literal(value: Value | str | None) -> str:
-    """Python's own spelling; floats beyond numbers by name."""
+    """Python's own spelling; infinities by name."""
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         return f'float("{value}")'
     if isinstance(value, str):

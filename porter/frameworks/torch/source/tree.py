@@ -11,7 +11,7 @@ from porter.frameworks.torch.steps import FUNCTIONS, Layer, Step
 from porter.graph import INPUT, Graph, Scope
 
 ENTRY = ""
-"""The name, among the parts of a body, of the body's own input."""
+"""The name of a body's own input among its parts."""
 
 
 # What nn.Module has already: a part of that name would hide it. tests/frameworks/torch/test_source.py compares with torch.
@@ -30,7 +30,7 @@ _OF_MODULES = (
 class Part:
     """A member of a module: a layer or a nested module, and the names of the parts that feed it.
 
-    A part of a container that is no module of its own carries the container's name: `stem.conv`.
+    If its container is no module, its name begins with the container's: `stem.conv`.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Part:
 class Body:
     """A module with one output and one input, the value at the path `source`.
 
-    `block` is the recipe's block that it came from; without one it is a chain.
+    `block` is the name of its block in the recipe; without one it is a chain.
     """
 
     path: str
@@ -65,7 +65,7 @@ def make_tree(graph: Graph, steps: Sequence[Step]) -> Body:
     """The whole model. A container with several inputs or outputs is no module: its members become its parent's.
 
     Raises:
-        GraphError: part of a path that is no Python name, or one of nn.Module's own.
+        GraphError: part of a path is no Python name, or a name that nn.Module has already.
     """
     for step in steps:
         wrong = [name for name in step.path.split("/") if not name.isidentifier() or iskeyword(name) or name in _OF_MODULES.split()]
@@ -78,7 +78,7 @@ def make_tree(graph: Graph, steps: Sequence[Step]) -> Body:
 
 @dataclass(frozen=True)
 class _Placed:
-    """A part before its inputs have names: paths instead, and the place of its first step in the graph."""
+    """A part whose inputs are still paths, with the place of its first step in the graph."""
 
     name: str
     content: Layer | Body
@@ -111,10 +111,10 @@ class _Nesting:
         found: list[_Placed] = []
         for name, members in groups.items():
             path = prefix + name
-            alone = [step for step in members if step.path == path]
+            itself = [step for step in members if step.path == path]
             inside = [step for step in members if step.path != path]
-            found += [_Placed(name, step.layer, step.inputs, path, self.places[path], step.why) for step in alone]
-            module = None if alone or not inside else self._module(path, inside)
+            found += [_Placed(name, step.layer, step.inputs, path, self.places[path], step.why) for step in itself]
+            module = None if itself or not inside else self._module(path, inside)
             if module is not None:
                 found.append(replace(module, name=name))
             elif inside:
@@ -168,6 +168,6 @@ def _is_chain(body: Body) -> bool:
 
 
 def _is_row(body: Body) -> bool:
-    """Uses of one block, one after the other: a class of rows of several lengths would have to leave out units of the longest."""
+    """Whether it is uses of one block, one after the other; one class for rows of several lengths would have absent units."""
     blocks = {part.content.block if isinstance(part.content, Body) else None for part in body.parts}
     return len(body.parts) > 1 and len(blocks) == 1 and None not in blocks and _is_chain(body)
