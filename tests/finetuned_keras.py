@@ -121,10 +121,10 @@ def on_output(keras: Any) -> Any:
 
 
 def rescaled(keras: Any) -> Any:
-    """A Rescaling in front; logits without an activation."""
+    """Augmentation, which Keras 3 records as training=True, and a Rescaling in front; logits without an activation."""
     layers = keras.layers
     image = keras.Input((*SIZE, 3))
-    x = _base(keras, V1)(layers.Rescaling(1 / 127.5, offset=-1)(image))
+    x = _base(keras, V1)(layers.Rescaling(1 / 127.5, offset=-1)(layers.RandomFlip("horizontal")(image)))
     return _with_head(keras.Model(image, layers.Dense(3, name="logits")(layers.GlobalAveragePooling2D()(x))), "logits")
 
 

@@ -10,7 +10,7 @@ from porter.errors import FileError, PaddingError
 from porter.frameworks.file_graph import FileGraph, FileNode, Foreign
 from porter.frameworks.tf.keras_files.flow import SOURCE, Call, Flow, Value, read_flow, values_in
 from porter.frameworks.tf.keras_files.layer import Layer, Shape, Step
-from porter.frameworks.tf.keras_files.layers import INERT, TRAINED, activation_step, holds_tensors, layer_roles, layer_step
+from porter.frameworks.tf.keras_files.layers import INERT, activation_step, holds_tensors, is_in_training, layer_roles, layer_step
 from porter.frameworks.tf.keras_files.naming import name_layers
 from porter.frameworks.tf.keras_files.scaling import keeps_dimensions, operation_of, operation_step
 from porter.frameworks.tf.keras_files.windows import padding_of, takes_pads
@@ -179,7 +179,7 @@ def _step(named: Named, inputs: list[_Known], tensors: Mapping[str, Array]) -> S
     merges = call.kind in ("Add", "Concatenate")
     if len(inputs) != 1 and not (merges and inputs):
         return Foreign(f"{call.kind} of {len(inputs)} values" if inputs else f"a further {call.kind}")
-    if call.training is True and call.kind in TRAINED:
+    if is_in_training(call):
         return Foreign(f"{call.kind} called with training=True")
     if call.again and holds_tensors(call.kind):
         return Foreign(f"{call.kind} called a second time")

@@ -7,6 +7,7 @@ from typing import Any
 
 from porter.errors import PaddingError
 from porter.frameworks.file_graph import Foreign, OutputActivation
+from porter.frameworks.tf.keras_files.flow import Call
 from porter.frameworks.tf.keras_files.layer import Layer, Step, count, flag
 from porter.frameworks.tf.keras_files.scaling import normalization, rescaling
 from porter.frameworks.tf.keras_files.versions import OPERATION
@@ -23,10 +24,8 @@ from porter.graph import (
     Relu6,
 )
 
-INERT = frozenset(
+AUGMENTATIONS = frozenset(
     {
-        *("ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "Identity"),
-        *("SpatialDropout1D", "SpatialDropout2D"),
         *("AugMix", "CutMix", "Equalization", "MixUp", "RandAugment", "Solarization"),
         *("RandomBrightness", "RandomColorDegeneration", "RandomColorJitter", "RandomContrast", "RandomCrop"),
         *("RandomElasticTransform", "RandomErasing", "RandomFlip", "RandomGaussianBlur", "RandomGrayscale", "RandomHeight"),
@@ -34,8 +33,12 @@ INERT = frozenset(
         *("RandomSharpness", "RandomShear", "RandomTranslation", "RandomWidth", "RandomZoom"),
     }
 )
+INERT = AUGMENTATIONS | {
+    *("ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "Identity"),
+    *("SpatialDropout1D", "SpatialDropout2D"),
+}
 """Layers that give their input back outside of training; RandomCrop where the size is right (`_changes_size`)."""
-TRAINED = frozenset({*INERT, "BatchNormalization"}) - {"ActivityRegularization", "Identity"}
+_TRAINED = frozenset({*INERT, "BatchNormalization"}) - {"ActivityRegularization", "Identity"}
 """Layers that do something else when they are called with training=True."""
 
 _ROLES: Mapping[str, str] = {
@@ -50,6 +53,15 @@ _ROLES: Mapping[str, str] = {
 """A variable's role in porter.graph."""
 _WEIGHED = frozenset({"BatchNormalization", "Conv2D", "Dense", "DepthwiseConv2D"})
 """Layers whose variables porter knows, each by its role."""
+
+
+def is_in_training(call: Call) -> bool:
+    """Whether a call computes in inference what its layer computes in training.
+
+    Keras 3 writes training=True for every call of an augmentation layer, because that is the argument's default, and its `predict`
+    sets it to False (keras/src/models/functional.py, operation_fn).
+    """
+    return call.training is True and call.kind in _TRAINED and not (call.given.keras3 and call.kind in AUGMENTATIONS)
 
 
 def activation_step(value: Any) -> Step | None:

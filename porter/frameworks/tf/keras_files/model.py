@@ -17,7 +17,7 @@ from porter.frameworks.file_graph import Foreign
 from porter.frameworks.tf.keras_files.flow import Call, Value, read_flow, values_in
 from porter.frameworks.tf.keras_files.graph import Named, fused_name, name_calls
 from porter.frameworks.tf.keras_files.layer import Layer, Shape, pair
-from porter.frameworks.tf.keras_files.layers import TRAINED, layer_step
+from porter.frameworks.tf.keras_files.layers import is_in_training, layer_step
 from porter.frameworks.tf.keras_files.scaling import (
     constant,
     keeps_dimensions,
@@ -225,7 +225,7 @@ class _Builder:
 def _refusal(named: Named, inputs: list[Any]) -> str | None:
     """Why a call is not run; None where it is."""
     call, name = named.call, f"layer '{named.name}'"
-    if call.training is True and call.kind in TRAINED:
+    if is_in_training(call):
         return f"{name} ({call.kind}) is called with training=True"
     operation = operation_of(call)
     if operation is not None:

@@ -25,11 +25,11 @@ class Reference:
 
 @dataclass(frozen=True)
 class Inbound:
-    """What one call is given; references stand where the tensors do."""
+    """What one call is given; references stand where the tensors do. `keras3` says that Keras 3 wrote it."""
 
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
-
+    keras3: bool = False
     def references(self) -> Iterator[Reference]:
         yield from _found(self.arguments)
         yield from _found(tuple(self.keywords.values()))
@@ -39,6 +39,7 @@ class Inbound:
         return Inbound(
             tuple(_replaced(argument, with_value) for argument in self.arguments),
             {name: _replaced(value, with_value) for name, value in self.keywords.items()},
+            self.keras3,
         )
 
 
@@ -50,7 +51,7 @@ def parse_inbound(node: Any, layers: Collection[str]) -> Inbound:
     """
     if isinstance(node, dict):
         arguments = _parse(node["args"])
-        return Inbound(tuple(arguments), {name: _parse(value) for name, value in node["kwargs"].items()})
+        return Inbound(tuple(arguments), {name: _parse(value) for name, value in node["kwargs"].items()}, keras3=True)
     if not isinstance(node, list) or not node:
         raise ValueError("an inbound node is neither an object nor a list")
     entries = [node] if isinstance(node[0], str) else node
