@@ -23,6 +23,7 @@ from porter.sources import open_source
 from porter.trained import trained_conventions, with_conventions, with_padding
 from porter.verification.inputs import test_batch as make_batch
 from porter.verification.numbers import distance
+from porter.verification.sizes import Sizes
 from porter.verification.source import OwnBuild
 from porter.verification.trained import check_trained
 from tests.conftest import WeightsMaker
@@ -152,7 +153,7 @@ def test_a_reference_that_computes_otherwise_fails_the_first_step(made: Conversi
     torch = get_framework("torch")
     other = OwnBuild(torch, with_conventions(opened.shipped, {OTHER: SAME}), opened.tensors, "another")
     own = OwnBuild(torch, opened.graph, opened.tensors)
-    found = check_trained(made.port, other, own, opened.shipped, lambda source: source, [SIZE], ["float64"])
+    found = check_trained(made.port, other, own, opened.shipped, lambda source: source, Sizes((SIZE,), (SIZE,)), ["float64"])
     assert not found.ok and found.proof.reference == "another" and found.proof.first_bad is not None
     assert found.proof.first_bad.path == OTHER
     assert found.failure().startswith("porter's own build with the shipped pads is not")
@@ -188,7 +189,7 @@ def test_pads_shows_both_where_they_differ(recipes: Path) -> None:
         "why": "SAME puts the odd cell at the bottom and right; the destination pads both sides alike",
     }
     assert sites[1].record()["trained"] is None and set(sites[1].record()) >= {"site", "source", "realised", "why"}
-    lines = printing.pads(sites)
+    lines = printing.pads(sites, 0)
     assert [line.split()[:3] for line in lines if "as trained" in line] == [["as", "trained", "same"]]
     assert not any(site.trained for site in pads(VARIANT, "keras", "tf", None, recipes))
 

@@ -26,7 +26,7 @@ def put_in(variant: str, zoo: str, change: Callable[[Graph], Graph], size: tuple
     model = torch.build(plan, tensors, {}, "float64", "cpu")
     batch = make_batch(size, 2, 3, find_recipe(variant).zoo(zoo, variant).preprocess)
     paths = [node.path for node in right.nodes]
-    return compare(plan, OwnBuild(torch, right, tensors), lambda b, d: torch.run(model, b, paths), [batch], ["float64"])[0]
+    return compare(plan, OwnBuild(torch, right, tensors), lambda b, d: torch.run(model, b, paths), {"float64": [batch]})[0]
 
 
 # On an even map 'same' shifts every window; on an odd one it is only the fill that differs.

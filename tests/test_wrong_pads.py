@@ -79,7 +79,7 @@ def put_in(variant: str, zoo: str, path: str, convention: Convention, size: tupl
     model = torch.build(plan, tensors, {}, "float64", "cpu")
     batch = make_batch(size, 2, 3, protocol(variant, zoo))
     paths = [node.path for node in right.nodes]
-    return compare(plan, right_pads(variant, zoo), lambda b, d: torch.run(model, b, paths), [batch], ["float64"])[0]
+    return compare(plan, right_pads(variant, zoo), lambda b, d: torch.run(model, b, paths), {"float64": [batch]})[0]
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,9 @@ class Framework(Protocol):
             MissingFramework: a package it needs is not installed, or it cannot be built with these options.
         """
 
+    def runs_at_any_size(self, reference: str, variant: str) -> bool:
+        """Whether what `build_reference` gives runs, and is right, at every input size, whichever it was built for."""
+
     def own_variables(self, reference: str, variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:
         """Shapes of the variables of an implementation `BY_POSITION`, by name, in the order in which it makes them.
 
@@ -144,8 +147,9 @@ class Framework(Protocol):
             MissingFramework: a package it needs is not installed.
         """
 
-    def build_file(self, checkpoint: Checkpoint, dtype: Dtype, size: tuple[int, int]) -> Any:
-        """The file's own graph (`checkpoint.graph`) for an input of `size`, with the tensors of `checkpoint`, for `run_reference`.
+    def build_file(self, checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
+        """The file's own graph (`checkpoint.graph`) for an input of `size` (None where free), with the tensors of
+        `checkpoint`, for `run_reference`.
 
         Raises:
             MissingFramework: this version of the framework cannot run it; nothing in it that is not on a closed list of layers

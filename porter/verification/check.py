@@ -10,14 +10,14 @@ import numpy as np
 
 from porter.dtypes import Array, Dtype
 from porter.frameworks import Tensors
-from porter.plan import Plan
 from porter.port import Port
 from porter.verification.inputs import test_batch
 from porter.verification.parity import Parity, compare
+from porter.verification.sizes import Sizes
 from porter.verification.source import Source
 
 IMAGES = 2
-"""Per input size; logits vary across images, and a wrong pad moves every one of them."""
+"""Per input size in float64; logits vary across images, and a wrong pad moves every one of them."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Verdict:
 def check(
     port: Port,
     source: Source,
-    sizes: Sequence[tuple[int, int]],
+    sizes: Sizes,
     dtypes: Sequence[Dtype],
     tolerance: float | None = None,
     device: str = "cpu",
@@ -101,37 +101,36 @@ def check(
     """Compares a port with its source in each of `dtypes`.
 
     Args:
-        sizes: of the input, rows and columns, to compare at.
+        sizes: of the input, to compare at.
         tolerance: see porter.verification.parity.compare.
         device: where the port runs, `cpu` or `cuda`; the source runs on the CPU.
         tensors: of the port, instead of the stored ones.
     """
     models: dict[Dtype, Any] = {}
+    batches, taps = test_batches(port, sizes, dtypes), [node.path for node in port.graph.nodes]
 
     def run(batch: Array, dtype: Dtype) -> Mapping[str, Array]:
         if dtype not in models:
             models[dtype] = port.build(dtype, device, tensors)
-        taps = [node.path for node in port.graph.nodes]
-        return port.framework.run(models[dtype], batch.astype(np.dtype(dtype)), taps)
+        last = batch is batches[dtype][-1]  # models are large: each is let go of after its last batch
+        return port.framework.run(models.pop(dtype) if last else models[dtype], batch.astype(np.dtype(dtype)), taps)
 
-    parities = compare(port.plan, source, run, test_batches(port, sizes), dtypes, tolerance)
+    parities = compare(port.plan, source, run, batches, tolerance)
     return Verdict(parities, rounding=port.record.rounding)
 
 
-def test_batches(port: Port, sizes: Sequence[tuple[int, int]]) -> list[Array]:
-    """One batch N x C x H x W of each size, prepared as the port's input is."""
-    protocol, channels = port.record.preprocess, port.record.input.channels
-    return [test_batch(size, IMAGES, channels, protocol) for size in sizes]
+def test_batches(port: Port, sizes: Sizes, dtypes: Sequence[Dtype]) -> dict[Dtype, list[Array]]:
+    """For each of `dtypes`, batches N x C x H x W of each size, prepared as the port's input is.
 
-
-def check_sizes(plan: Plan, native: tuple[int, int], source: Source, built: tuple[int, int] | None) -> list[tuple[int, int]]:
-    """The sizes to compare at: the only one a port takes, or its native one and an odd, oblong one, where pads differ.
-
-    Of these, what the source can be run on; where that is none, the size that it was `built` for, if the port takes that.
+    In other types than float64 it is one image: at its native size all the maps of a large network, which are held in float64
+    too for the source's own rounding, take half a gigabyte for each.
     """
-    wanted = [native, (native[0] + 1, max(1, native[1] - 23))] if plan.size is None else [plan.size]
-    taken = [size for size in wanted if source.takes(size)]
-    return taken or ([built] if built is not None and plan.size is None else [])
+    protocol, channels = port.record.preprocess, port.record.input.channels
+    found: dict[Dtype, list[Array]] = {}
+    for dtype in dtypes:
+        batches: list[Array] = [test_batch(size, IMAGES, channels, protocol) for size in sizes.of(dtype)]
+        found[dtype] = batches if dtype == "float64" else [batch[:1] for batch in batches]
+    return found
 
 
 def _summary(parity: Parity) -> dict[str, Any]:

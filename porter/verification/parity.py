@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +13,8 @@ from porter.dtypes import Array, Dtype
 from porter.errors import CheckFailed, UsageError
 from porter.graph import Graph, Node, site_of
 from porter.plan import Plan
-from porter.verification.numbers import Distance, distance
+from porter.verification.memory import trim
+from porter.verification.numbers import Distance, distance, parted
 from porter.verification.source import Source
 
 FLOAT64_LIMIT = 1e-10
@@ -19,6 +22,9 @@ FLOAT64_LIMIT = 1e-10
 FLOAT32_LIMIT = 1e-5
 OWN_ROUNDING = 4.0
 """In float32 a port may be this many times as far from its source as the source is from itself in float64."""
+
+BAR_AFTER = 1.0
+"""Seconds until a check shows a bar."""
 
 Run = Callable[[Array, Dtype], Mapping[str, Array]]
 
@@ -80,12 +86,12 @@ class Parity:
 
 
 def compare(
-    plan: Plan, source: Source, port: Run, batches: Sequence[Array], dtypes: Sequence[Dtype], tolerance: float | None = None
+    plan: Plan, source: Source, port: Run, batches: Mapping[Dtype, Sequence[Array]], tolerance: float | None = None
 ) -> tuple[Parity, ...]:
-    """Runs both sides over `batches` (N x C x H x W, one input size each) and compares every node that both show.
+    """Runs both sides over `batches` and compares every node that both show.
 
     Args:
-        dtypes: in which to compare; there is one result for each.
+        batches: for each number type to compare in, N x C x H x W, one input size each. There is one result for each type.
         tolerance: the limit on relative L2 distance; None for DESIGN's: 1e-10 in float64; in float32 the larger of 1e-5 and
             four times the source's own rounding at that node.
 
@@ -94,13 +100,34 @@ def compare(
     """
     if tolerance is not None and not 0 < tolerance < 1:
         raise UsageError(f"a tolerance lies between 0 and 1, got {tolerance}", where="--tolerance")
-    seen = {dtype: _Seen() for dtype in dtypes}
-    for batch in batches:
-        exact = source.run(batch, "float64")
-        for dtype in dtypes:
-            wanted = exact if dtype == "float64" else source.run(batch, dtype)
-            _compare_batch(seen[dtype], plan.graph, exact, wanted, port(batch, dtype), dtype, tolerance)
-    return tuple(_parity(plan, source.name, batches, dtype, seen[dtype]) for dtype in dtypes)
+    seen = {dtype: _Seen() for dtype in batches}
+    # The types one after the other, because models are large.
+    order = [(dtype, batch) for dtype in sorted(batches, key=lambda dtype: dtype != "float64") for batch in batches[dtype]]
+    with _progress(sum(2 if dtype == "float64" else 3 for dtype, _ in order)) as step:
+        for dtype, batch in order:
+            wanted = dict(source.run(batch, "float64"))
+            step()
+            own: dict[str, float] = {}
+            if dtype != "float64":
+                exact, wanted = wanted, dict(source.run(batch, dtype))
+                own = {path: parted(exact.pop(path), value)[0] for path, value in wanted.items()}
+                step()
+                del exact
+            _compare_batch(seen[dtype], plan.graph, own, wanted, dict(port(batch, dtype)), dtype, tolerance)
+            step()
+            trim()
+    return tuple(_parity(plan, source.name, batches[dtype], dtype, seen[dtype]) for dtype in batches)
+
+
+@contextmanager
+def _progress(steps: int) -> Iterator[Callable[[], object]]:
+    """A bar on stderr, of models run, from a second on; nothing where that is no terminal."""
+    from tqdm import tqdm
+
+    with tqdm(
+        total=steps, desc="check", unit=" runs", leave=False, delay=BAR_AFTER, disable=not sys.stderr.isatty(), mininterval=0
+    ) as bar:
+        yield bar.update
 
 
 @dataclass
@@ -116,23 +143,26 @@ class _Seen:
 def _compare_batch(
     seen: _Seen,
     graph: Graph,
-    exact: Mapping[str, Array],
-    wanted: Mapping[str, Array],
-    got: Mapping[str, Array],
+    own: Mapping[str, float],
+    wanted: dict[str, Array],
+    got: dict[str, Array],
     dtype: Dtype,
     tolerance: float | None,
 ) -> None:
+    """`own` is how far the source is from itself in float64, by path; values are let go of as they have been compared."""
     for path in (node.path for node in graph.nodes if node.path in wanted and node.path in got):
-        reference = _flattened(wanted[path], got[path])
-        found = distance(reference, got[path])
-        own = 0.0 if dtype == "float64" else distance(_flattened(exact[path], got[path]), reference).rel_l2
-        node = NodeDistance(path, found.rel_l2, found.max_abs, _limit(dtype, own, tolerance))
+        value = got.pop(path)
+        reference = _flattened(wanted.pop(path), value)
+        rel_l2, max_abs = parted(reference, value)
+        rounding = own.get(path, 0.0)
+        node = NodeDistance(path, rel_l2, max_abs, _limit(dtype, rounding, tolerance))
         seen.nodes[path] = max(seen.nodes.get(path, node), node, key=lambda row: row.rel_l2 / row.limit)
         if path == graph.output:
             if not np.isfinite(reference).all():
                 raise CheckFailed(f"the source's logits are not finite in {dtype}, so nothing is proved", where=path)
+            found = distance(reference, value)
             seen.logits = max(seen.logits or found, found, key=lambda at: (not at.argmax_equal, at.rel_l2))
-            seen.limit, seen.rounding = max(seen.limit, node.limit), max(seen.rounding, own)
+            seen.limit, seen.rounding = max(seen.limit, node.limit), max(seen.rounding, rounding)
 
 
 def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, seen: _Seen) -> Parity:
@@ -144,7 +174,7 @@ def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, 
         ok=bad is None and seen.logits.argmax_equal,
         reference=reference,
         dtype=dtype,
-        sizes=tuple((batch.shape[2], batch.shape[3]) for batch in batches),
+        sizes=tuple(dict.fromkeys((batch.shape[2], batch.shape[3]) for batch in batches)),
         inputs=sum(batch.shape[0] for batch in batches),
         limit=seen.limit,
         source_rounding=seen.rounding,

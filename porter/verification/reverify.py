@@ -14,8 +14,9 @@ from porter.port import Port, Record, read_port
 from porter.recipe import find_recipe
 from porter.sources import Opened, open_source
 from porter.trained import with_padding
-from porter.verification.check import Verdict, check, check_sizes
+from porter.verification.check import Verdict, check
 from porter.verification.computed import Shifted, unrounded_tensors
+from porter.verification.sizes import check_sizes
 from porter.verification.source import Source
 from porter.verification.trained import check_trained
 
@@ -89,7 +90,7 @@ def check_against(
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if record.computed else None
     for reference in opened.references(dtype):
         sizes = check_sizes(port.plan, port.record.input.native_size, reference, opened.size)
-        if not sizes:
+        if sizes is None:
             warnings.append(f"{reference.name} cannot be run at the port's size")
             continue
         try:
@@ -109,6 +110,7 @@ def check_against(
     warnings.append("compared with porter's own build of the source: two frameworks agree, which does not prove the graph")
     own = _as_ported(record, opened.own(dtype))
     sizes = check_sizes(port.plan, port.record.input.native_size, own, None)
+    assert sizes is not None, "porter's own build takes every size"
     return check(port, own, sizes, dtypes, tolerance, device, tensors), tuple(warnings)
 
 

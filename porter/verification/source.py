@@ -15,7 +15,7 @@ from porter.fitting.fit import Fit, own_checkpoint
 from porter.frameworks import Classifier, Framework, Tensors
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Dense, Graph, Node, Relu6, channels_of
-from porter.plan import make_plan
+from porter.plan import ANY, Plan, make_plan
 from porter.recipe import Zoo
 from porter.recipe.expressions import Value
 
@@ -55,19 +55,22 @@ class Reference:
     without_background: str | None
     options: Mapping[str, Value] = field(default_factory=dict)
     behind: tuple[tuple[Node, Mapping[str, Array]], ...] = ()
-    _built: dict[tuple[tuple[int, ...], Dtype], Any] = field(default_factory=dict)
+    _built: dict[tuple[tuple[int, ...] | None, Dtype], Any] = field(default_factory=dict, init=False)
 
     def takes(self, size: tuple[int, int]) -> bool:
         return True
 
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         size = batch.shape[2:]
-        if (size, dtype) not in self._built:
+        key = (None if self.framework.runs_at_any_size(self.name, self.variant) else size, dtype)
+        if key not in self._built:
+            if key[0] is not None:
+                self._built.clear()
             model = self.framework.build_reference(
                 self.name, self.variant, self.classes, (size[0], size[1]), self.checkpoint, dtype, self.options
             )
-            self._built = {(size, dtype): model}
-        values = self.framework.run_reference(self._built[size, dtype], batch.astype(dtype), self.taps)
+            self._built[key] = model
+        values = self.framework.run_reference(self._built[key], batch.astype(dtype), self.taps)
         return _followed(_without_row(values, self.without_background), self.behind)
 
     def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
@@ -102,17 +105,18 @@ class FileGraphSource:
     checkpoint: Checkpoint
     fit: Fit
     name: str = "the file's own graph"
-    _built: dict[tuple[tuple[int, ...], Dtype], Any] = field(default_factory=dict)
+    _built: dict[Dtype, Any] = field(default_factory=dict, init=False)
 
     def takes(self, size: tuple[int, int]) -> bool:
         graph = self.checkpoint.graph
         return graph is not None and (graph.resizable or all(own in (None, n) for own, n in zip(graph.size, size, strict=True)))
 
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
-        size = batch.shape[2:]
-        if (size, dtype) not in self._built:
-            self._built = {(size, dtype): self.framework.build_file(self.checkpoint, dtype, (size[0], size[1]))}
-        values = self.framework.run_reference(self._built[size, dtype], batch.astype(dtype), self.fit.taps)
+        graph = self.checkpoint.graph
+        if dtype not in self._built:
+            size = ANY if graph is None or graph.resizable else graph.size
+            self._built[dtype] = self.framework.build_file(self.checkpoint, dtype, size)
+        values = self.framework.run_reference(self._built[dtype], batch.astype(dtype), self.fit.taps)
         output = self.fit.graph.output
         if self.fit.output == "features" and output not in values:  # porter's own pool, behind a file that ends in a map
             values[output] = values[self.fit.graph.by_path[output].inputs[0]].mean(axis=(2, 3))
@@ -180,14 +184,18 @@ class OwnBuild:
     graph: Graph
     tensors: Tensors
     name: str = "self"
+    _built: dict[Dtype, tuple[Plan, Any]] = field(default_factory=dict, init=False)
 
     def takes(self, size: tuple[int, int]) -> bool:
         return True
 
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         rows, columns = batch.shape[2:]
-        plan = make_plan(self.graph, (rows, columns), self.framework.CAPABILITIES)
-        model = self.framework.build(plan, self.tensors, {}, dtype, "cpu")
+        plan, model = self._built.get(dtype, (None, None))
+        if plan is None or plan.size not in (None, (rows, columns)):
+            plan = make_plan(self.graph, (rows, columns), self.framework.CAPABILITIES)
+            model = self.framework.build(plan, self.tensors, {}, dtype, "cpu")
+            self._built[dtype] = plan, model
         paths = [node.path for node in self.graph.nodes]
         return self.framework.run(model, batch.astype(dtype), paths)
 

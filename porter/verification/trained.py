@@ -20,16 +20,17 @@ from porter.port import Port
 from porter.verification.check import Shipped, Verdict, check, test_batches
 from porter.verification.numbers import distance
 from porter.verification.parity import compare
+from porter.verification.sizes import Sizes
 from porter.verification.source import OwnBuild, Source
 
 
 @dataclass
 class _Kept:
-    """A source, and the logits that it gave in float64: N x C, in the order of the batches."""
+    """A source, and the logits that it first gave in float64 at each input size: N x C."""
 
     source: Source
     output: str
-    logits: list[Array] = field(default_factory=list)
+    logits: dict[tuple[int, ...], Array] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -41,7 +42,7 @@ class _Kept:
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         values = self.source.run(batch, dtype)
         if dtype == "float64" and self.output in values:
-            self.logits.append(values[self.output].reshape(len(batch), -1))
+            self.logits.setdefault(batch.shape[2:], values[self.output].reshape(len(batch), -1))
         return values
 
 
@@ -51,7 +52,7 @@ def check_trained(
     own: OwnBuild,
     shipped: Graph,
     as_ported: Callable[[Source], Source],
-    sizes: Sequence[tuple[int, int]],
+    sizes: Sizes,
     dtypes: Sequence[Dtype],
     tolerance: float | None = None,
     device: str = "cpu",
@@ -70,10 +71,10 @@ def check_trained(
     """
     framework, output = own.framework, shipped.output
     before, after = _Kept(reference, output), _Kept(replace(own, name=_name(own.graph, shipped)), output)
-    plan = make_plan(shipped, sizes[0], framework.CAPABILITIES)
-    proof = compare(plan, before, replace(own, graph=shipped).run, test_batches(port, sizes), dtypes, tolerance)
+    plan = make_plan(shipped, sizes.rounded[0], framework.CAPABILITIES)
+    proof = compare(plan, before, replace(own, graph=shipped).run, test_batches(port, sizes, dtypes), tolerance)
     verdict = check(port, as_ported(after), sizes, dtypes, tolerance, device, tensors)
-    wanted, got = np.concatenate(before.logits), np.concatenate(after.logits)
+    wanted, got = (np.concatenate(list(side.logits.values())) for side in (before, after))
     differ = int((wanted.argmax(axis=1) != got.argmax(axis=1)).sum())
     return replace(verdict, shipped=Shipped(proof, distance(wanted, got).rel_l2, differ, len(wanted)))
 

@@ -41,13 +41,13 @@ BATCH = np.zeros((1, 3, 8, 8))
 
 
 def test_equal_models_pass_at_the_double_limit() -> None:
-    found = compare(plan(), Fake(lambda dtype: values()), lambda batch, dtype: values(), [BATCH], ["float64"])[0]
+    found = compare(plan(), Fake(lambda dtype: values()), lambda batch, dtype: values(), {"float64": [BATCH]})[0]
     assert found.ok and found.first_bad is None and found.limit == 1e-10
     assert [node.path for node in found.nodes] == ["stem/conv", "stem/relu", "pool"]
 
 
 def test_the_first_node_that_stands_out_is_named_with_its_padding_decision() -> None:
-    found = compare(plan(), Fake(lambda dtype: values()), lambda b, d: values(stem_relu=1e-6, pool=1e-3), [BATCH], ["float64"])[0]
+    found = compare(plan(), Fake(lambda dtype: values()), lambda b, d: values(stem_relu=1e-6, pool=1e-3), {"float64": [BATCH]})[0]
     assert not found.ok and found.first_bad is not None
     assert (found.first_bad.path, found.first_bad.site) == ("stem/relu", "stem/conv")
     assert (found.first_bad.source, found.first_bad.realised) == ("same", "same")
@@ -65,7 +65,7 @@ def test_a_site_that_the_source_does_not_show_is_named_by_what_stands_behind_it(
     right = {path: np.arange(1.0, 9.0).reshape(1, 8) for path in ("stem", "conv", "logits")}
     for moved, wanted in (("conv", "average"), ("logits", "logits"), ("stem", "stem")):
         wrong = {**right, moved: right[moved] + 1e-3}
-        found = compare(whole, Fake(lambda dtype: right), lambda b, d, wrong=wrong: wrong, [BATCH], ["float64"])[0]
+        found = compare(whole, Fake(lambda dtype: right), lambda b, d, wrong=wrong: wrong, {"float64": [BATCH]})[0]
         assert found.first_bad is not None and (found.first_bad.path, found.first_bad.site) == (moved, wanted)
 
 
@@ -73,28 +73,28 @@ def test_in_single_precision_the_sources_own_rounding_sets_the_limit() -> None:
     def source(dtype: Dtype) -> dict[str, Array]:
         return values() if dtype == "float64" else values(pool=1e-3)
 
-    found = compare(plan(), Fake(source), lambda b, d: values(pool=3e-3), [BATCH], ["float32"])[0]
+    found = compare(plan(), Fake(source), lambda b, d: values(pool=3e-3), {"float32": [BATCH]})[0]
     assert found.limit == pytest.approx(4 * found.source_rounding) and found.limit > FLOAT32_LIMIT
     assert found.ok
-    assert not compare(plan(), Fake(source), lambda b, d: values(pool=7e-3), [BATCH], ["float32"])[0].ok
+    assert not compare(plan(), Fake(source), lambda b, d: values(pool=7e-3), {"float32": [BATCH]})[0].ok
 
 
 def test_another_extent_is_infinitely_far() -> None:
     smaller = {**values(), "stem/conv": np.zeros((1, 6))}
-    found = compare(plan(), Fake(lambda dtype: values()), lambda b, d: smaller, [BATCH], ["float64"])[0]
+    found = compare(plan(), Fake(lambda dtype: values()), lambda b, d: smaller, {"float64": [BATCH]})[0]
     assert found.first_bad is not None and found.first_bad.path == "stem/conv" and found.first_bad.rel_l2 == np.inf
 
 
 def test_nodes_that_the_source_does_not_show_are_listed() -> None:
     shown = {"pool": values()["pool"]}
-    found = compare(plan(), Fake(lambda dtype: shown), lambda b, d: values(), [BATCH], ["float64"])[0]
+    found = compare(plan(), Fake(lambda dtype: shown), lambda b, d: values(), {"float64": [BATCH]})[0]
     assert found.uncompared == ("stem/conv", "stem/relu")
 
 
 def test_without_logits_nothing_is_proved() -> None:
     hidden = {"stem/conv": values()["stem/conv"]}
     with pytest.raises(CheckFailed, match="nothing is proved"):
-        compare(plan(), Fake(lambda dtype: hidden), lambda b, d: values(), [BATCH], ["float64"])[0]
+        compare(plan(), Fake(lambda dtype: hidden), lambda b, d: values(), {"float64": [BATCH]})[0]
 
 
 def test_the_worst_of_several_sizes_counts() -> None:
@@ -104,4 +104,16 @@ def test_the_worst_of_several_sizes_counts() -> None:
         calls.append(1.0)
         return values(pool=1.0 if len(calls) == 1 else 0.0)
 
-    assert not compare(plan(), Fake(lambda dtype: values()), port, [BATCH, BATCH], ["float64"])[0].ok
+    assert not compare(plan(), Fake(lambda dtype: values()), port, {"float64": [BATCH, BATCH]})[0].ok
+
+
+def test_a_long_check_shows_a_bar_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def compared(terminal: bool) -> str:
+        monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+        monkeypatch.setattr("porter.verification.parity.BAR_AFTER", 0)
+        compare(plan(), Fake(lambda dtype: values()), lambda b, d: values(), {"float32": [BATCH], "float64": [BATCH]})
+        captured = capfd.readouterr()
+        assert not captured.out
+        return captured.err
+
+    assert "5/5" in compared(True) and not compared(False)

@@ -11,7 +11,7 @@ from porter.frameworks.tf.evaluating import classifier
 from porter.frameworks.tf.file_reference import build_file
 from porter.frameworks.tf.layout import CAPABILITIES, counted_layers, from_canonical, tensor_names, to_canonical
 from porter.frameworks.tf.numbering import numbered_layers
-from porter.frameworks.tf.reference import BY_POSITION, build_reference, own_variables, stock_class
+from porter.frameworks.tf.reference import BY_POSITION, build_reference, own_variables, runs_at_any_size, stock_class
 from porter.frameworks.tf.run import run, run_reference
 from porter.frameworks.tf.write import MODEL_FILE, read_port, write, write_stock
 from porter.graph import Graph
@@ -51,6 +51,7 @@ __all__ = [
     "read_port",
     "run",
     "run_reference",
+    "runs_at_any_size",
     "stock_class",
     "tensor_names",
     "to_canonical",

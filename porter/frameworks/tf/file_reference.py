@@ -10,12 +10,14 @@ from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.file_graph import FileGraph, Foreign
 from porter.frameworks.tf.graph_files.run import GraphRunner
 from porter.frameworks.tf.layout import expect_cover
+from porter.padding import Size
 
 _KERAS = "keras"
 
 
-def build_file(checkpoint: Checkpoint, dtype: Dtype, size: tuple[int, int]) -> Any:
-    """The graph that a file carries for an input of `size` (rows, columns), with the tensors of `checkpoint`, for `run_reference`.
+def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
+    """The graph that a file carries for an input of `size` (rows, columns; None where free), with the tensors of
+    `checkpoint`, for `run_reference`.
 
     Raises:
         MissingFramework: the file carries no graph, or one that this TensorFlow or Keras does not run; a layer or an op that is

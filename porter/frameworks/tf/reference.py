@@ -23,6 +23,8 @@ from porter.padding import Size
 _OLD: Mapping[str, Construct] = {"tf_slim": networks.construct, "tensornets": tensornets.construct}
 """References written for TensorFlow 1."""
 _ANY_SIZE = (224, 224)
+_PADDED_FOR_ONE_SIZE = ("MobileNetV2",)
+"""Constructors that call keras.applications.imagenet_utils.correct_pad, which looks at the size of its map."""
 BY_POSITION: tuple[str, ...] = ("tensornets",)
 
 
@@ -53,7 +55,14 @@ def build_reference(
     if reference in _OLD:
         return build_network(_OLD[reference], variant, classes, size, checkpoint, dtype)
     construct = keras_applications.construct if reference == "keras_applications" else _construct
-    return _build_keras(construct, variant, classes, size, checkpoint, dtype)
+    return _build_keras(construct, variant, classes, size, checkpoint, dtype, runs_at_any_size(reference, variant))
+
+
+def runs_at_any_size(reference: str, variant: str) -> bool:
+    """Networks of TensorFlow 1 are built for one size, and Keras's MobileNetV2 computes its pads for it as it is built."""
+    if reference in _OLD:
+        return False
+    return reference != "keras" or KERAS.get(variant, ("", {}))[0] not in _PADDED_FOR_ONE_SIZE
 
 
 def own_variables(reference: str, variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:
@@ -73,12 +82,13 @@ def _build_keras(
     size: tuple[int, int],
     checkpoint: Checkpoint,
     dtype: Dtype,
+    any_size: bool = False,
 ) -> Any:
     with import_tensorflow().device(tensorflow_device("cpu")), _settings(import_keras(), dtype):
         model = construct(variant, classes, size)
         layers = _by_counter(model) if checkpoint.counted else _by_name(model)
         _assign(layers, checkpoint)
-    attach_runner(model, {layer: found.output for layer, found in _by_name(model).items()}, "cpu")
+    attach_runner(model, {layer: found.output for layer, found in _by_name(model).items()}, "cpu", any_size)
     return model
 
 

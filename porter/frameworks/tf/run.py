@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,16 +17,18 @@ _RUNNER = "porter_runner"
 
 
 class Runner:
-    """Evaluates named values of one Keras model, compiled once for every choice of them.
+    """Evaluates named values of one Keras model.
 
-    Compiled, since Keras runs a grouped convolution on a CPU through XLA, which an eager call would compile at every call
-    (keras/src/backend/tensorflow/nn.py, `conv`).
+    A model runs as it stands, which for a few batches is sooner done than to compile it. With grouped convolutions it is compiled,
+    because Keras runs those on a CPU through XLA, which would compile them at every call (keras/src/backend/tensorflow/nn.py,
+    `conv`).
     """
 
-    def __init__(self, model: Any, values: Mapping[str, Any], device: str) -> None:
+    def __init__(self, model: Any, values: Mapping[str, Any], device: str, any_size: bool) -> None:
         self.values = values
         self._model = model
         self._device = device
+        self._any_size = any_size
         self._functions: dict[tuple[str, ...], Any] = {}
 
     def __call__(self, batch: Array, names: tuple[str, ...]) -> dict[str, Array]:
@@ -40,34 +42,43 @@ class Runner:
             raise UsageError(f"the model has no node '{unknown[0]}'")
         if not names:
             return {}
-        tensorflow, source = import_tensorflow(), self._model.inputs[0]
+        tensorflow = import_tensorflow()
         self._expect_fit(batch.shape)
-        with tensorflow.device(tensorflow_device(self._device)), tf32(tensorflow, False):
-            feed = tensorflow.cast(np.ascontiguousarray(batch.transpose(0, 2, 3, 1)), source.dtype)
-            if names not in self._functions:
-                self._functions[names] = self._compile(names)
-            results = self._functions[names](feed)
-        return {name: channels_first(results[name].numpy()) for name in names}
-
-    def _compile(self, names: tuple[str, ...]) -> Any:
-        tensorflow, source = import_tensorflow(), self._model.inputs[0]
-        tapped = import_keras().Model(self._model.inputs, {name: self.values[name] for name in names})
-        function = tensorflow.function(lambda batch: tapped(batch, training=False))
+        if names not in self._functions:
+            self._functions[names] = self._function(names)
         # TensorFlow warns of retracing where several grouped convolutions are compiled: to it, they are one function of Keras's.
-        with quiet_logger(tensorflow):
-            return function.get_concrete_function(tensorflow.TensorSpec(source.shape, source.dtype))
+        with tensorflow.device(tensorflow_device(self._device)), tf32(tensorflow, False), quiet_logger(tensorflow):
+            feed = tensorflow.cast(np.ascontiguousarray(batch.transpose(0, 2, 3, 1)), self._model.inputs[0].dtype)
+            results = self._functions[names](feed)
+        # Each is let go of as it is copied: all the maps of a network are large.
+        return {name: channels_first(results.pop(name).numpy()) for name in names}
+
+    def _function(self, names: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
+        tapped = import_keras().Model(self._model.inputs, {name: self.values[name] for name in names})
+        tapped.input_spec = None  # `_expect_fit` knows better which sizes are right
+
+        def call(batch: Any) -> dict[str, Any]:
+            found: dict[str, Any] = tapped(batch, training=False)
+            return found
+
+        grouped = any(getattr(layer, "groups", 1) > 1 for layer in self._model.layers)
+        return cast(Callable[[Any], dict[str, Any]], import_tensorflow().function(call)) if grouped else call
 
     def _expect_fit(self, shape: tuple[int, ...]) -> None:
         _, rows, columns, channels = self._model.inputs[0].shape
-        wanted = (None, channels, rows, columns)
+        wanted = (None, channels, None, None) if self._any_size else (None, channels, rows, columns)
         if len(shape) != 4 or any(w is not None and w != n for w, n in zip(wanted, shape, strict=True)):
             text = "x".join("?" if n is None else str(n) for n in wanted[1:])
             raise UsageError(f"the model takes a batch of {text}, got one of shape {shape}")
 
 
-def attach_runner(model: Any, values: Mapping[str, Any], device: str) -> None:
-    """Gives a model what `run` needs; it is not saved with the model."""
-    setattr(model, _RUNNER, Runner(model, values, device))
+def attach_runner(model: Any, values: Mapping[str, Any], device: str, any_size: bool = False) -> None:
+    """Gives a model what `run` needs; it is not saved with the model.
+
+    Args:
+        any_size: the model is right at every input size, whatever its own input says.
+    """
+    setattr(model, _RUNNER, Runner(model, values, device, any_size))
 
 
 def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:

@@ -115,12 +115,17 @@ def build_reference(
     return build_stock(reference, variant, classes, checkpoint, dtype, options)
 
 
+def runs_at_any_size(reference: str, variant: str) -> bool:
+    """Always: a module takes what it is given."""
+    return True
+
+
 def own_variables(reference: str, variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:
     """Empty: state_dicts go by names."""
     return {}
 
 
-def build_file(checkpoint: Checkpoint, dtype: Dtype, size: tuple[int, int]) -> Any:
+def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     """Refused: a torch file's graph, where it has one, is a program, and porter runs no program out of a file.
 
     Raises:

@@ -90,7 +90,7 @@ def build_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: D
     arrays = state_arrays(plan.graph, tensors, storage_type(dtype))
     with torch.device("meta"):
         model = GraphModule(plan)
-    state = {name: to_tensor(array) for name, array in arrays.items()}
+    state = {name: to_tensor(arrays.pop(name)) for name in tuple(arrays)}  # so that no more than one is held twice
     model.load_state_dict(state, assign=True)
     try:
         return model.to(device).eval()
