@@ -30,6 +30,7 @@ class Inbound:
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
     keras3: bool = False
+
     def references(self) -> Iterator[Reference]:
         yield from _found(self.arguments)
         yield from _found(tuple(self.keywords.values()))

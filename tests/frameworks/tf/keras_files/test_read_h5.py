@@ -324,7 +324,7 @@ def test_hdf5_of_someone_else(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         file["data"] = VECTOR
     assert sniff(path) == "hdf5"
-    refused(path, "Keras did not lay out")
+    refused(path, "Keras did not write")
 
 
 @pytest.mark.parametrize("value", [np.arange(3), np.zeros((2, 2), "S4"), 5])
