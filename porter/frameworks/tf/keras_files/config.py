@@ -1,4 +1,4 @@
-"""The layers that a .keras file's config.json describes, read as plain JSON: nothing in it is ever looked up or built."""
+"""The layers that a .keras file's config.json describes, read as plain JSON: nothing that it names is looked up or built."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LayerPath = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Described:
-    """What a config says of one layer: its own name, its class in Keras's snake case, and its arguments."""
+    """A layer as a config describes it: its own name, its class in Keras's snake case, and its arguments."""
 
     name: str
     kind: str
@@ -35,11 +35,11 @@ def snake_case(name: str) -> str:
 def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
     """Every layer in the order of the config, which is topological; empty where the model is not made of a list of layers.
 
-    A layer's counter is how many layers of its class stand before it in its model (keras/src/saving/saving_lib.py,
+    A layer's counter is the number of layers of its class before it in its model (keras/src/saving/saving_lib.py,
     _save_container_state).
 
     Raises:
-        FileError: not JSON, or not a Keras model's config.
+        FileError: it is not JSON, or not a Keras model's config.
     """
     try:
         described: dict[LayerPath, Described] = {}

@@ -1,4 +1,4 @@
-"""A Keras model's config as one list of layer calls, nested models flattened; plain JSON, nothing in it is looked up."""
+"""A Keras model's config, read as plain JSON, as one list of layer calls with nested models flattened."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHAPES = ("batch_shape", "batch_input_shape", "build_input_shape")
 
 @dataclass(frozen=True)
 class Value:
-    """What a call gives: its place in Flow.calls, -1 for the model's input."""
+    """The result of a call: the call's place in Flow.calls, -1 for the model's input."""
 
     call: int
 
@@ -36,19 +36,19 @@ class Call:
 
     Attributes:
         path: names of the models around it, outermost first, and its own.
-        kind: its class, in the words of today's Keras; `keras.ops.` stands before an operation's. A model's where one is called
-            again: the layers in it stand for its first call alone.
+        kind: its class, by its name in today's Keras; an operation's begins with `keras.ops.`. It is a model's class only for a
+            further call of a model: the layers of a model represent its first call.
         arguments: its config.
-        given: what it is called with; `Value` stands where the tensors do.
-        again: how many calls of the same layer come before it.
-        training: what its caller fixed, or None.
+        given: the arguments of the call, with `Value` for each tensor.
+        call_index: how many calls of the same layer come before it.
+        training: the value that its caller fixed, or None.
     """
 
     path: LayerNames
     kind: str
     arguments: Mapping[str, Any] = field(repr=False)
     given: Inbound
-    again: int = 0
+    call_index: int = 0
     training: bool | None = None
 
 
@@ -57,8 +57,8 @@ class Flow:
     """A model's calls in topological order.
 
     Attributes:
-        outputs: what the model gives.
-        shape: of its input, batch first, as the config states it; empty where it does not.
+        outputs: the model's outputs.
+        shape: of its input, batch first, as the config states it; empty where the config states none.
     """
 
     calls: tuple[Call, ...]
@@ -67,7 +67,7 @@ class Flow:
 
 
 def values_in(found: Any) -> list[Value]:
-    """The values in an argument, or in all of a call's, in order."""
+    """The values in one argument, or in all arguments of a call, in order."""
     if isinstance(found, Inbound):
         return values_in((found.arguments, tuple(found.keywords.values())))
     if isinstance(found, Value):
@@ -79,7 +79,7 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
     """The calls that a model's config describes; None where the model is not made of a list of layers.
 
     Raises:
-        FileError: not JSON, or not a Keras model's config.
+        FileError: it is not JSON, or not a Keras model's config.
     """
     with _reading(where):
         model = json.loads(text)
@@ -91,7 +91,7 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
 
 
 def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
-    """For each layer of the outermost model that is a model itself, the names of all layers in it, however deep.
+    """For each layer of the outermost model that is a model itself, the names of all layers in it, at any depth.
 
     Raises:
         FileError: as `read_flow`.
@@ -126,12 +126,12 @@ def _names(model: Mapping[str, Any], depth: int) -> Iterator[str]:
 
 
 def _layers(model: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """A model's layers; Keras 1 and Keras 2 before 2.2.3 wrote a Sequential's config as the list itself."""
+    """A model's layers. Keras 1, and Keras 2 before 2.2.3, wrote a Sequential's config as the list itself."""
     config = model["config"]
     layers = config if isinstance(config, list) else config["layers"]
     names = [_name(layer) for layer in layers]
     if len(set(names)) < len(names):
-        raise ValueError("two layers of one model have one name")
+        raise ValueError("two layers of one model have the same name")
     return list(layers)
 
 
@@ -160,13 +160,13 @@ def _flatten(
             inputs[place] if place < len(inputs) else _add(calls, Call((*path, name), "InputLayer", {}, Inbound((), {})))
         ]
     resolve = _Resolver(layers, nodes)
-    for name, again in resolve.order(outputs):
-        if (name, again) in known:
+    for name, index in resolve.order(outputs):
+        if (name, index) in known:
             continue
         if not nodes[name]:
             raise ValueError(f"layer '{name}' is never called")
-        given = nodes[name][again].replaced(lambda reference: _pick(known[resolve.key(reference)], reference.output))
-        known[name, again] = _call(calls, layers[name], (*path, name), given, again, training)
+        given = nodes[name][index].replaced(lambda reference: _pick(known[resolve.key(reference)], reference.output))
+        known[name, index] = _call(calls, layers[name], (*path, name), given, index, training)
     return [_pick(known[resolve.key(reference, of_model=True)], reference.output) for reference in outputs]
 
 
@@ -181,23 +181,23 @@ def _flatten_sequential(
 
 
 def _call(
-    calls: list[Call], layer: Mapping[str, Any], path: LayerNames, given: Inbound, again: int, training: bool | None
+    calls: list[Call], layer: Mapping[str, Any], path: LayerNames, given: Inbound, index: int, training: bool | None
 ) -> list[Value]:
     fixed = given.keywords.get("training")
     training = fixed if isinstance(fixed, bool) else training
     kind, config = layer["class_name"], layer["config"]
     if not isinstance(kind, str):
         raise ValueError("a layer's class is no text")
-    if kind in MODELS and not again:
+    if kind in MODELS and not index:
         return _flatten(calls, layer, path, values_in(given), training)
     if kind in MODELS:
-        return [_add(calls, Call(path, kind, {}, given, again, training))]
+        return [_add(calls, Call(path, kind, {}, given, index, training))]
     if is_foreign(layer):
-        return [_add(calls, Call(path, f"{kind} of {layer.get('module') or 'the user'}", config, given, again, training))]
+        return [_add(calls, Call(path, f"{kind} of {layer.get('module') or 'the user'}", config, given, index, training))]
     kind, arguments = modern(kind, config)
     if is_operation(layer):
         kind = f"{OPERATION}{kind}"
-    return [_add(calls, Call(path, kind, arguments, given, again, training))]
+    return [_add(calls, Call(path, kind, arguments, given, index, training))]
 
 
 def _add(calls: list[Call], call: Call) -> Value:
@@ -206,12 +206,12 @@ def _add(calls: list[Call], call: Call) -> Value:
 
 
 def _pick(values: Sequence[Value], output: int) -> Value:
-    """One output of a call. A layer that gives several is none of porter's: one node stands for all of them."""
+    """One output of a call. porter has no op for a layer with several, so one node represents all of them."""
     return values[output] if len(values) > 1 else values[0]
 
 
 class _Resolver:
-    """Which call of a layer a reference means, and the order of a model's calls."""
+    """Finds the call of a layer that a reference means, and the order of a model's calls."""
 
     def __init__(self, layers: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, Sequence[Inbound]]) -> None:
         self._kinds = {name: layer["class_name"] for name, layer in layers.items()}
@@ -221,8 +221,8 @@ class _Resolver:
     def key(self, reference: Reference, of_model: bool = False) -> tuple[str, int]:
         """Layer and call. `of_model`: the reference is one of the model's outputs.
 
-        To Keras 2 a nested model's creation is its call 0 (keras/engine/functional.py, get_config). Keras 3 begins with 0, but in
-        `output_layers` still with 1 for all but a Sequential (keras/src/models/functional.py, get_config and get_tensor).
+        In Keras 2 the creation of a nested model is its call 0 (keras/engine/functional.py, get_config). Keras 3 counts its calls
+        from 0, but in `output_layers` from 1, except a Sequential's (keras/src/models/functional.py, get_config and get_tensor).
         """
         name, call = reference.layer, reference.call
         if name not in self._nodes:
@@ -236,21 +236,21 @@ class _Resolver:
         return name, call
 
     def order(self, outputs: Sequence[Reference]) -> list[tuple[str, int]]:
-        """Every call that the outputs need, after those that it needs itself."""
+        """Every call that the outputs need, each after the calls that it needs itself."""
         waiting = [self.key(reference, of_model=True) for reference in outputs]
         needs: dict[tuple[str, int], list[tuple[str, int]]] = {}
         while waiting:
-            name, again = key = waiting.pop()
+            name, index = key = waiting.pop()
             if key in needs:
                 continue
             calls = self._nodes[name]
-            needs[key] = [self.key(reference) for reference in calls[again].references()] if calls else []
+            needs[key] = [self.key(reference) for reference in calls[index].references()] if calls else []
             waiting += needs[key]
         return list(TopologicalSorter(needs).static_order())
 
 
 def _shape_of(model: Mapping[str, Any]) -> tuple[int | None, ...]:
-    """The shape of a model's first input, wherever this version of Keras states it."""
+    """The shape of a model's first input, which versions of Keras state in different places."""
     config = model["config"]
     stated = config if isinstance(config, dict) else {}
     if model["class_name"] in MODELS and isinstance(config, dict | list):
@@ -263,5 +263,5 @@ def _shape_of(model: Mapping[str, Any]) -> tuple[int | None, ...]:
             return shape
     shape = next((stated[key] for key in _SHAPES if stated.get(key)), ())
     if not all(size is None or type(size) is int for size in shape):
-        raise ValueError("the input's shape is made of no whole numbers")
+        raise ValueError("the input's shape has other things than whole numbers")
     return tuple(shape)

@@ -10,7 +10,14 @@ from porter.errors import FileError, PaddingError
 from porter.frameworks.file_graph import FileGraph, FileNode, Foreign
 from porter.frameworks.tf.keras_files.flow import SOURCE, Call, Flow, Value, read_flow, values_in
 from porter.frameworks.tf.keras_files.layer import Layer, Shape, Step
-from porter.frameworks.tf.keras_files.layers import INERT, activation_step, holds_tensors, is_in_training, layer_roles, layer_step
+from porter.frameworks.tf.keras_files.layers import (
+    IDENTITY_AT_INFERENCE,
+    activation_step,
+    holds_tensors,
+    is_in_training,
+    layer_roles,
+    layer_step,
+)
 from porter.frameworks.tf.keras_files.naming import name_layers
 from porter.frameworks.tf.keras_files.scaling import keeps_dimensions, operation_of, operation_step
 from porter.frameworks.tf.keras_files.windows import padding_of, takes_pads
@@ -22,7 +29,7 @@ _NO_PADS: Pads = (0, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Named:
-    """A call with the name that its node has, and its layer's tensors: variable to name in the checkpoint."""
+    """A call with its node's name, and its layer's tensors: variable to name in the checkpoint."""
 
     call: Call
     name: str
@@ -38,7 +45,7 @@ def read_graph(text: str | bytes, tensors: Mapping[str, Array], where: str) -> F
         where: the file, for messages.
 
     Raises:
-        FileError: not JSON, or not a Keras model's config.
+        FileError: it is not JSON, or not a Keras model's config.
     """
     flow = read_flow(text, where)
     if flow is None or len(flow.shape) != 4:
@@ -47,7 +54,7 @@ def read_graph(text: str | bytes, tensors: Mapping[str, Array], where: str) -> F
     if not channels:
         return None
     nodes, outputs = _translate(flow, Shape(channels, (rows, columns)), tensors, where)
-    # What holds at this size alone, such as a Flatten of a map of one cell, is another graph where the size is unknown.
+    # A graph that is right only at this size, as with a Flatten of a map of one cell, differs where the size is unknown.
     resizable = nodes == _translate(flow, Shape(channels, (None, None)), tensors, where)[0]
     definition = text.encode() if isinstance(text, str) else text
     return FileGraph(nodes, outputs, channels, (rows, columns), resizable, definition)
@@ -67,8 +74,8 @@ def _translate(flow: Flow, shape: Shape, tensors: Mapping[str, Array], where: st
 
 
 def name_calls(flow: Flow, tensors: Mapping[str, Array]) -> list[Named]:
-    """Every call with the name of its node: its layer's, `layer:2` at the layer's second call."""
-    holders = [call.path for call in flow.calls if not call.again and holds_tensors(call.kind)]
+    """Every call with the name of its node: its layer's name, `layer:2` at the layer's second call."""
+    holders = [call.path for call in flow.calls if not call.call_index and holds_tensors(call.kind)]
     names = name_layers(holders, [call.path for call in flow.calls], tensors)
     by_layer: dict[str, dict[str, str]] = {}
     for tensor in tensors:
@@ -78,7 +85,7 @@ def name_calls(flow: Flow, tensors: Mapping[str, Array]) -> list[Named]:
     return [
         Named(
             call,
-            names[call.path] + (f":{call.again + 1}" if call.again else ""),
+            names[call.path] + (f":{call.call_index + 1}" if call.call_index else ""),
             by_layer.get(names[call.path], {}) if call.path in holding else {},
         )
         for call in flow.calls
@@ -86,14 +93,14 @@ def name_calls(flow: Flow, tensors: Mapping[str, Array]) -> list[Named]:
 
 
 def fused_name(named: Named) -> str:
-    """The name of the node that a layer's `activation` argument is, such as `dense:softmax`."""
+    """The name of the node for a layer's `activation` argument, such as `dense:softmax`."""
     stated = named.call.arguments.get("activation")
     return f"{named.name}:{stated.rpartition('.')[2] if isinstance(stated, str) else 'activation'}"
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What a value is: the node that gives it, its shape before the pads, and pads that its readers take along.
+    """A value: the node that gives it, its shape before the pads, and the pads that its readers may include.
 
     Attributes:
         pads: of ZeroPadding2D layers after the node.
@@ -115,7 +122,7 @@ class _Builder:
     current: str = INPUT
 
     def add(self, named: Named) -> None:
-        """One call, as no node, one, or two."""
+        """Adds one call, as no node, one, or two."""
         self.current, call = named.name, named.call
         inputs = [self._known(value) for value in values_in(call.given)]
         if call.kind == "ZeroPadding2D" and len(inputs) == 1 and (pads := _pads(call)) is not None:
@@ -123,20 +130,21 @@ class _Builder:
             top, bottom, left, right = (a + b for a, b in zip(before.pads, pads, strict=True))
             self.values.append(replace(before, pads=(top, bottom, left, right), padded=named.name))
             return
-        carries = takes_pads(call.kind, call.arguments) or (call.kind in INERT and call.kind != "RandomCrop")
-        if not carries:
-            inputs = [self._settled(known) for known in inputs]
+        identity = call.kind in IDENTITY_AT_INFERENCE and call.kind != "RandomCrop"
+        keeps_pads = identity or takes_pads(call.kind, call.arguments)
+        if not keeps_pads:
+            inputs = [self._pads_as_node(known) for known in inputs]
         step = _step(named, inputs, self.tensors)
         if step is None:
             self.values.append(replace(inputs[0], shape=_reshaped(call, inputs[0].shape)))
             return
-        if isinstance(step, Foreign) and carries:
-            inputs = [self._settled(known) for known in inputs]
+        if isinstance(step, Foreign) and keeps_pads:
+            inputs = [self._pads_as_node(known) for known in inputs]
         self._append(named, step, inputs)
 
     def output(self, value: Value) -> str:
-        """The name of the node that gives an output; a model that gives its own input has a node for that."""
-        known = self._settled(self._known(value))
+        """The name of the node that gives an output. It adds a node where the model gives its own input."""
+        known = self._pads_as_node(self._known(value))
         if known.node != INPUT:
             return known.node
         name = _unused("output", self.nodes)
@@ -153,23 +161,23 @@ class _Builder:
         self.nodes[name] = FileNode(name, step, tuple(known.node for known in inputs), roles, tap=named.name)
         shape = _output_shape(step, call, [known.shape for known in inputs])
         if fused:
-            behind = _unused(fused_name(named), self.nodes)
-            self.nodes[behind] = FileNode(behind, fused, (name,), tap=fused_name(named))
-            name = behind
+            after = _unused(fused_name(named), self.nodes)
+            self.nodes[after] = FileNode(after, fused, (name,), tap=fused_name(named))
+            name = after
         self.values.append(_Known(name, shape))
 
-    def _settled(self, known: _Known) -> _Known:
-        """A value whose pads no reader takes along: they are a layer that porter has no op for."""
+    def _pads_as_node(self, known: _Known) -> _Known:
+        """A value with its pads as a node that porter has no op for, because its reader cannot include them."""
         if not any(known.pads):
             return known
         if known.padded not in self.nodes:
-            kind = Foreign("ZeroPadding2D that no convolution or pool takes along")
+            kind = Foreign("ZeroPadding2D that no convolution or pool can include")
             self.nodes[known.padded] = FileNode(known.padded, kind, (known.node,), tap=known.padded)
         return _Known(known.padded, _grown(known.shape, known.pads))
 
 
 def _step(named: Named, inputs: list[_Known], tensors: Mapping[str, Array]) -> Step | None:
-    """What a call computes; None where it gives its input back."""
+    """The step that a call computes; None where it gives its input back."""
     call = named.call
     operation = operation_of(call)
     if operation is not None and inputs:
@@ -181,7 +189,7 @@ def _step(named: Named, inputs: list[_Known], tensors: Mapping[str, Array]) -> S
         return Foreign(f"{call.kind} of {len(inputs)} values" if inputs else f"a further {call.kind}")
     if is_in_training(call):
         return Foreign(f"{call.kind} called with training=True")
-    if call.again and holds_tensors(call.kind):
+    if call.call_index and holds_tensors(call.kind):
         return Foreign(f"{call.kind} called a second time")
     variables = {variable: tensors[name] for variable, name in named.tensors.items()}
     if merges and len(inputs) == 1:
@@ -190,7 +198,7 @@ def _step(named: Named, inputs: list[_Known], tensors: Mapping[str, Array]) -> S
 
 
 def _pads(call: Call) -> Pads | None:
-    """The pads of a ZeroPadding2D, None where porter cannot say them."""
+    """The pads of a ZeroPadding2D; None where porter cannot express them."""
     if call.arguments.get("data_format") not in (None, "channels_last"):
         return None
     try:
@@ -200,7 +208,7 @@ def _pads(call: Call) -> Pads | None:
 
 
 def _reshaped(call: Call, shape: Shape) -> Shape:
-    """The shape behind a call that gives its input's values back."""
+    """The shape after a call that gives its input's values back."""
     if call.kind == "Flatten":
         return replace(shape, flat=True)
     if call.kind == "Reshape":

@@ -1,4 +1,4 @@
-"""HDF5 files from strangers: nothing outside the file is opened, and no size is believed before it is compared with the file's."""
+"""Reads HDF5 files from strangers: nothing outside the file is opened, and every declared size is compared with the file's."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Hdf5:
     """An open file.
 
     Attributes:
-        path: what to name in messages.
+        path: the file, for messages.
         root: its root group.
         size: bytes of the file.
-        image: the file's bytes where they are in memory, so that tensors can be views of them.
+        image: the file's bytes if they are in memory, so that tensors can be views of them.
     """
 
     path: Path
@@ -52,7 +52,7 @@ def open_hdf5(path: Path, image: bytes | None = None) -> Iterator[Hdf5]:
     """Opens `path`, or the HDF5 bytes `image` that were read from it.
 
     Raises:
-        FileError: it is not HDF5, is cut short or damaged; also for whatever h5py raises inside the `with`.
+        FileError: it is not HDF5, is cut short or damaged. Errors of h5py inside the `with` become this one too.
     """
     try:
         size = path.stat().st_size if image is None else len(image)
@@ -60,7 +60,7 @@ def open_hdf5(path: Path, image: bytes | None = None) -> Iterator[Hdf5]:
         with h5py.File(path if image is None else BytesIO(image), "r", locking="best-effort" if image is None else None) as root:
             whole = image if root.userblock_size == 0 else None
             yield Hdf5(path, root, size, whole)
-    # h5py says "damaged" with any of these, by what the C library was doing when it noticed.
+    # h5py raises any of these for a damaged file: it depends on what the C library was doing.
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
         raise FileError(
             f"this HDF5 file is cut short or damaged: {_first_line(error)}", where=str(path), next="fetch or copy it again"
@@ -74,18 +74,18 @@ def _first_line(error: BaseException) -> str:
 
 
 def hdf5_format(file: Hdf5) -> str:
-    """Which of Keras's two layouts a file has: `keras-h5` (by layer name), `keras-weights-h5` (by class and counter), or `hdf5`."""
+    """A file's layout: Keras's `keras-h5` (by layer name) or `keras-weights-h5` (by class and counter), otherwise `hdf5`."""
     root = file.root
     if has_child(root, "model_weights") or "layer_names" in root.attrs or "layer_names0" in root.attrs:
         return "keras-h5"
-    # A subclassed model's layers stand at the root, under the names of its attributes.
+    # A subclassed model's layers are at the root, under the names of its attributes.
     groups = [root[name] for name in root if root.get(name, getclass=True, getlink=True) is h5py.HardLink]
     by_attribute = any(isinstance(group, h5py.Group) and has_child(group, "vars") for group in groups)
     return "keras-weights-h5" if by_attribute or any(has_child(root, name) for name in CONTAINERS) else "hdf5"
 
 
 def has_child(group: h5py.Group, name: str) -> bool:
-    """Whether a link of that name exists. h5py's `in` would follow it, into another file if it says so."""
+    """Whether a link of that name exists. h5py's `in` would follow it, even into another file."""
     return group.get(name, getclass=True, getlink=True) is not None
 
 
@@ -93,7 +93,7 @@ def child_of(file: Hdf5, group: h5py.Group, name: str) -> h5py.Group | h5py.Data
     """The group or dataset at `name`, a path relative to `group`, each step of which is a hard link.
 
     Raises:
-        FileError: it is not there, or a step is a soft or an external link.
+        FileError: it does not exist, or a step is a soft or an external link.
     """
     current = group
     for part in name.split("/"):
@@ -110,7 +110,7 @@ def group_of(file: Hdf5, group: h5py.Group, name: str) -> h5py.Group:
     """As `child_of`, for a group.
 
     Raises:
-        FileError: as there, or it is a dataset.
+        FileError: as `child_of`, or it is a dataset.
     """
     found = child_of(file, group, name)
     if not isinstance(found, h5py.Group):
@@ -122,13 +122,13 @@ def dataset_of(file: Hdf5, group: h5py.Group, name: str) -> h5py.Dataset:
     """As `child_of`, for a dataset whose bytes are in this file.
 
     Raises:
-        FileError: as there, or it is a group, or its bytes are in another file.
+        FileError: as `child_of`, or it is a group, or its bytes are in another file.
     """
     found = child_of(file, group, name)
     if not isinstance(found, h5py.Dataset):
         raise file.refuse(f"expected a dataset at '{name}' in '{group.name}', got a {type(found).__name__.lower()}")
     if found.is_virtual or found.external:
-        raise file.refuse(f"dataset '{found.name}' keeps its values in another file; porter reads this file alone")
+        raise file.refuse(f"dataset '{found.name}' keeps its values in another file; porter reads only this file")
     return found
 
 
@@ -136,7 +136,7 @@ def walk(file: Hdf5, group: h5py.Group, skip: frozenset[str] = frozenset()) -> I
     """Every group below `group` with its path, parents first; `skip` names children of `group` to leave out.
 
     Raises:
-        FileError: a link that is not a hard link, a group inside itself, or groups nested absurdly deep.
+        FileError: a link is not a hard link, a group is inside itself, or groups are nested too deep.
     """
     seen: set[object] = set()
     waiting: list[tuple[tuple[str, ...], h5py.Group]] = [((), group)]
@@ -145,7 +145,7 @@ def walk(file: Hdf5, group: h5py.Group, skip: frozenset[str] = frozenset()) -> I
         # Two hard links may close a circle.
         address = h5py.h5o.get_info(current.id).addr
         if address in seen or len(path) > _MOST_DEPTH:
-            raise file.refuse(f"group '{'/'.join(path)}' stands twice in the file, or too deep")
+            raise file.refuse(f"group '{'/'.join(path)}' is twice in the file, or nested too deep")
         seen.add(address)
         yield path, current
         for name in current:
@@ -160,22 +160,22 @@ def text_attribute(file: Hdf5, owner: h5py.Group, name: str) -> str | None:
     """A scalar text attribute, or None where there is none.
 
     Raises:
-        FileError: an array, or no UTF-8.
+        FileError: it is an array, or not UTF-8.
     """
     if name not in owner.attrs:
         return None
     if owner.attrs.get_id(name).shape != ():
         raise file.refuse(f"expected one text in attribute '{name}' of '{owner.name}', got an array")
     value = owner.attrs[name]
-    # h5py gives bytes of a text that are no UTF-8 as surrogates, which no encoder takes again.
+    # h5py gives bytes that are no UTF-8 as surrogates, which no encoder accepts again.
     return (value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")).decode("utf-8")
 
 
 def names_attribute(file: Hdf5, owner: h5py.Group, name: str) -> tuple[str, ...]:
-    """A list of names; Keras spreads one that is too long for an HDF5 header over `name0`, `name1` and so on.
+    """A list of names. Keras splits one that is too long for an HDF5 header into `name0`, `name1` and so on.
 
     Raises:
-        FileError: it is not there, or not a list of texts.
+        FileError: it does not exist, or is not a list of texts.
     """
     if name in owner.attrs:
         return _names(file, owner, name)
@@ -201,10 +201,10 @@ def _names(file: Hdf5, owner: h5py.Group, name: str) -> tuple[str, ...]:
 
 
 def read_datasets(file: Hdf5, found: Mapping[str, h5py.Dataset]) -> dict[str, Array]:
-    """The values of every dataset, under its key, in native byte order. Sizes are checked together before the first is read.
+    """The values of every dataset, under its key, in native byte order. The sizes of all are checked before any is read.
 
     Raises:
-        FileError: a type that is not a number, sizes that the file cannot hold, or chunks that unpack to more than they declare.
+        FileError: a type is no number, the file cannot hold the sizes, or chunks unpack to more than they declare.
     """
     types = {name: _number_type(file, dataset) for name, dataset in found.items()}
     plain = packed = 0
@@ -222,7 +222,7 @@ def read_datasets(file: Hdf5, found: Mapping[str, h5py.Dataset]) -> dict[str, Ar
 def _number_type(file: Hdf5, dataset: h5py.Dataset) -> np.dtype[np.generic]:
     kind = dataset.dtype
     if dataset.shape is not None:
-        # bfloat16, which HDF5 has no name for, goes in as two opaque bytes (keras/src/saving/saving_lib.py, H5IOStore.__setitem__).
+        # HDF5 has no bfloat16: Keras writes it as two opaque bytes (keras/src/saving/saving_lib.py, H5IOStore.__setitem__).
         if kind.kind == "V" and kind.itemsize == 2 and kind.names is None:
             return storage_type("bfloat16")
         if kind.kind in "iub" or (kind.kind == "f" and kind.itemsize in _FLOAT_BYTES):

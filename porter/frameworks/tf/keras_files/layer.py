@@ -1,4 +1,4 @@
-"""One Keras layer as its config states it, and what is known of its input."""
+"""A Keras layer as its config states it, and the known shape of its input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Step = Op | OutputActivation | Foreign
 
 @dataclass(frozen=True)
 class Shape:
-    """What is known of a layer's input: N x rows x columns x channels, or N x channels where `flat`; None where unknown."""
+    """The shape of a layer's input: N x rows x columns x channels, or N x channels where `flat`; None where unknown."""
 
     channels: int | None
     size: Size
@@ -35,12 +35,12 @@ class Shape:
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer, and what is known of its input.
+    """One layer, and the known shape of its input.
 
     Attributes:
         kind: its class.
         shape: of its input, before the pads.
-        pads: what a ZeroPadding2D before it adds, where it `takes_pads`.
+        pads: of a ZeroPadding2D before it, if it `takes_pads`.
         variables: its tensors by variable name.
     """
 
@@ -52,13 +52,13 @@ class Layer:
 
 
 def pair(value: Any) -> tuple[int, int]:
-    """Rows and columns; Keras takes one number for both."""
+    """Rows and columns. Keras accepts one number for both."""
     first, second = value if isinstance(value, list) else (value, value)
     return first, second
 
 
 def flag(arguments: Arguments, name: str) -> bool:
-    """An argument that is true where it is not stated."""
+    """An argument that is true if it is not stated."""
     return bool(arguments.get(name, True))
 
 

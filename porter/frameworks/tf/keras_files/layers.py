@@ -1,4 +1,4 @@
-"""What one Keras layer computes, from its config alone, in porter's ops."""
+"""The function of one Keras layer in porter's ops, from its config and its variables."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ AUGMENTATIONS = frozenset(
         *("RandomSharpness", "RandomShear", "RandomTranslation", "RandomWidth", "RandomZoom"),
     }
 )
-INERT = AUGMENTATIONS | {
+IDENTITY_AT_INFERENCE = AUGMENTATIONS | {
     *("ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "Identity"),
     *("SpatialDropout1D", "SpatialDropout2D"),
 }
-"""Layers that give their input back outside of training; RandomCrop where the size is right (`_changes_size`)."""
-_TRAINED = frozenset({*INERT, "BatchNormalization"}) - {"ActivityRegularization", "Identity"}
-"""Layers that do something else when they are called with training=True."""
+"""Layers that give their input back outside of training; RandomCrop only if the size is right (`_changes_size`)."""
+_TRAINED = frozenset({*IDENTITY_AT_INFERENCE, "BatchNormalization"}) - {"ActivityRegularization", "Identity"}
+"""Layers that compute another function when they are called with training=True."""
 
 _ROLES: Mapping[str, str] = {
     "kernel": "kernel",
@@ -51,7 +51,7 @@ _ROLES: Mapping[str, str] = {
     "moving_variance": "variance",
 }
 """A variable's role in porter.graph."""
-_WEIGHED = frozenset({"BatchNormalization", "Conv2D", "Dense", "DepthwiseConv2D"})
+_WITH_ROLES = frozenset({"BatchNormalization", "Conv2D", "Dense", "DepthwiseConv2D"})
 """Layers whose variables porter knows, each by its role."""
 
 
@@ -65,10 +65,10 @@ def is_in_training(call: Call) -> bool:
 
 
 def activation_step(value: Any) -> Step | None:
-    """What an `activation` argument names; None where it does nothing.
+    """The step that an `activation` argument names; None where it does nothing.
 
-    Keras 3 writes its own activations as texts, and an object for a function of the user's. `relu6` was an activation of
-    keras.applications.mobilenet before Keras had one (Keras 2.0.6 to 2.2.0).
+    Keras 3 writes its own activations as texts, and a user's function as an object. Before Keras had a `relu6`, it was an
+    activation of keras.applications.mobilenet (Keras 2.0.6 to 2.2.0).
     """
     if value is None:
         return None
@@ -87,20 +87,20 @@ def activation_step(value: Any) -> Step | None:
 
 
 def layer_step(layer: Layer) -> Step | None:
-    """What a layer computes before its activation; None where it gives its input back.
+    """The step that a layer computes before its activation; None where it gives its input back.
 
     Raises:
-        ValueError, TypeError, KeyError: a config that says nothing of what the layer needs.
+        ValueError, TypeError, KeyError: the config lacks an argument that the layer needs, or has a wrong one.
     """
-    if layer.kind in INERT and not _changes_size(layer):
+    if layer.kind in IDENTITY_AT_INFERENCE and not _changes_size(layer):
         return None
     maker = _MAKERS.get(layer.kind)
     if maker is None:
         return Foreign(layer.kind)
     if layer.arguments.get("data_format") not in (None, "channels_last"):
         return Foreign(f"{layer.kind} with channels first")
-    if layer.kind in _WEIGHED and (others := sorted(layer.variables.keys() - _ROLES.keys())):
-        # Such as LoRA's, which the layer adds to its kernel (keras/src/layers/core/dense.py, `kernel`).
+    if layer.kind in _WITH_ROLES and (others := sorted(layer.variables.keys() - _ROLES.keys())):
+        # For example LoRA's, which the layer adds to its kernel (keras/src/layers/core/dense.py, `kernel`).
         return Foreign(f"{layer.kind} that also has {', '.join(others)[:80]}")
     try:
         return maker(layer)
@@ -109,7 +109,7 @@ def layer_step(layer: Layer) -> Step | None:
 
 
 def layer_roles(variables: Iterable[str], step: Step | None) -> dict[str, str]:
-    """Role to variable, for a layer's variables by name; the names are the roles where porter.graph has none for them."""
+    """Role to variable, for a layer's variables by name. Where porter.graph has no roles for them, the names are the roles."""
     if isinstance(step, Conv | Dense | BatchNorm):
         return {_ROLES[name]: name for name in variables if name in _ROLES}
     return {name: name for name in variables}
@@ -141,7 +141,7 @@ def _batch_norm(layer: Layer) -> Step:
     wanted = {"gamma": scale, "beta": center, "moving_mean": True, "moving_variance": True}
     if any(name not in layer.variables for name, needed in wanted.items() if needed):
         return Foreign("BatchNormalization without its weights in the file")
-    # The decimals of a share are those of its decay: 1 - 0.999 is not 0.001 in binary.
+    # Rounded, because 1 - 0.999 is not 0.001 in binary.
     return BatchNorm(float(layer.arguments["epsilon"]), round(1 - float(layer.arguments.get("momentum", 0.99)), 12), scale, center)
 
 
@@ -150,7 +150,7 @@ def _global_pool(layer: Layer) -> Step:
 
 
 def _relu(layer: Layer) -> Step:
-    if "max_value" not in layer.arguments:  # every Keras writes it; a user's own class of that name in a .h5 need not
+    if "max_value" not in layer.arguments:  # every Keras writes it, but a user's class with that name in an .h5 may not
         return Foreign("ReLU that is not Keras's own")
     most = layer.arguments["max_value"]
     others = {"max_value": most not in (None, 6)} | {
@@ -183,7 +183,7 @@ def _reshape(layer: Layer) -> Step | None:
 
 
 def _resize(layer: Layer) -> Step | None:
-    """To the size that its input has, Resizing and CenterCrop give their input back."""
+    """Resizing and CenterCrop give their input back if it has their size."""
     size = (layer.arguments["height"], layer.arguments["width"])
     return None if size == layer.shape.size else Foreign(f"{layer.kind} to {size[0]}x{size[1]}")
 
@@ -218,9 +218,11 @@ _MAKERS: Mapping[str, _Maker] = {
     "Rescaling": _rescaling,
     "Normalization": _normalization,
 }
-_BARE = frozenset({*_MAKERS, *INERT, "InputLayer", "TFOpLambda", "ZeroPadding2D"}) - _WEIGHED - {"Normalization"}
+_WITHOUT_TENSORS = (
+    frozenset({*_MAKERS, *IDENTITY_AT_INFERENCE, "InputLayer", "TFOpLambda", "ZeroPadding2D"}) - _WITH_ROLES - {"Normalization"}
+)
 
 
 def holds_tensors(kind: str) -> bool:
-    """Whether layers of a class may have tensors: what is not known here may."""
-    return kind not in _BARE and not kind.startswith(OPERATION)
+    """Whether layers of a class may have tensors; layers of an unknown class may."""
+    return kind not in _WITHOUT_TENSORS and not kind.startswith(OPERATION)

@@ -1,7 +1,7 @@
 """The model that a whole-model Keras file describes, built by Keras 3 for comparison with a port.
 
-The config is somebody else's text. Every layer is made here from a class and arguments on a closed list; nothing that the config
-names is imported or looked up, and no object that it serialises is revived.
+The config is a stranger's text. Every layer is made from a class and arguments on a closed list; nothing that the config names is
+imported or looked up, and no object that it serialises is revived.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _LAYERS: Mapping[str, tuple[str, ...]] = {
     "Softmax": ("axis",),
     "ZeroPadding2D": ("padding", "data_format"),
 }
-"""Classes in keras.layers that are built, with the arguments that are taken from a config. None of them runs code of the file's."""
+"""Classes in keras.layers that are built, with the arguments that are taken from a config. None of them runs code from the file."""
 _FUSING = frozenset({"Conv2D", "Dense", "DepthwiseConv2D"})
-"""Those of them that have an `activation` argument beside what they compute."""
+"""Those of them that also have an `activation` argument."""
 _ACTIVATIONS = frozenset(
     {"linear", "relu", "relu6", "softmax", "sigmoid", "tanh", "elu", "selu", "silu", "swish", "gelu", "softplus"}
 )
@@ -65,10 +65,10 @@ _SCALARS = (int, float, str, bool, type(None))
 def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     """The model of `checkpoint.graph.definition` with the tensors of `checkpoint`, all in `dtype`, for `run_reference`.
 
-    Built for an input of `size` (rows, columns; None where they are free), pads as the config has them. Its values go by the taps
-    of the graph's nodes: the names of all layers, those of nested models included. A layer's own name is its value before its
-    `activation`, which is a layer of its own here, so that logits can be compared. A layer that is not on the closed list, and
-    what reads it, is left out: porter refuses it where it leads to the logits.
+    It is built for an input of `size` (rows, columns; None where they are free), with the pads of the config. Its values have the
+    names of the taps of the graph's nodes: the names of all layers, also those of nested models. A layer's name means its value
+    before its `activation`, which is another layer here, so that logits can be compared. A layer that is not on the closed list is
+    left out with all layers that read it: porter refuses it where it leads to the logits.
 
     Raises:
         MissingFramework: TensorFlow or Keras is not installed, or the file's model begins with such a layer.
@@ -93,7 +93,7 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
 
 @contextmanager
 def _floats(dtype: Dtype) -> Iterator[None]:
-    """Keras makes tensors of plain numbers in its global float type, whatever the layer's; it is put back as it was."""
+    """Keras converts plain numbers to its global float type, not to the layer's; the type is restored afterwards."""
     config = import_keras().config
     before = config.floatx()
     config.set_floatx(dtype)
@@ -108,7 +108,7 @@ class _Builder:
 
     Attributes:
         taps: values by name.
-        refused: what was left out, and why.
+        refused: why layers were left out.
     """
 
     def __init__(self, checkpoint: Checkpoint, dtype: Dtype, size: Size, channels: int) -> None:
@@ -122,7 +122,7 @@ class _Builder:
         self._layers: dict[tuple[str, ...], Any] = {}
 
     def add(self, named: Named) -> None:
-        """One call; its value is None where it, or what it reads, is not run."""
+        """Adds one call. Its value is None where it, or a value that it reads, is not run."""
         inputs = [self._value(value) for value in values_in(named.call.given)]
         if any(value is None for value in inputs):
             self._values.append(None)
@@ -137,7 +137,7 @@ class _Builder:
             activation = _activation(named.call) if named.call.kind in _FUSING else "linear"
             if activation != "linear":
                 found = self.taps[fused_name(named)] = self.keras.layers.Activation(activation, dtype=self._dtype)(found)
-        # What Keras answers to arguments that it does not take together, or to shapes that do not fit.
+        # Keras raises these for arguments that exclude each other, or shapes that do not fit.
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             text = (str(error).splitlines() or [type(error).__name__])[0]
             message = f"Keras {self.keras.__version__} cannot build layer '{named.name}': {text:.200}"
@@ -159,24 +159,24 @@ class _Builder:
             self._expect_shapes(named, inputs[0].shape[-1])
             layer = self._layers[call.path] = self._layer(call)
         found = layer(inputs if isinstance(call.given.arguments[0], tuple) else inputs[0])
-        if not call.again:
+        if not call.call_index:
             self._fill(layer, named)
         return found
 
     def _layer(self, call: Call) -> Any:
         arguments = {key: _plain(call.arguments[key]) for key in _LAYERS[call.kind] if key in call.arguments}
         if "data_format" in _LAYERS[call.kind] and arguments.get("data_format") is None:
-            # What ~/.keras/keras.json says is not the file's.
+            # Otherwise ~/.keras/keras.json would decide.
             arguments["data_format"] = "channels_last"
         if call.kind == "Activation":
             arguments["activation"] = _activation(call)
         if call.kind == "Rescaling":
-            # As numpy numbers, which Keras takes as they are: plain ones it would round to float32 first.
+            # As numpy numbers, because Keras would first round plain ones to float32.
             arguments |= {key: self._constant(call.arguments.get(key, 0.0)) for key in ("scale", "offset")}
         if call.kind == "Normalization" and call.arguments.get("mean") is not None:
             found = statistics(call.arguments, {})
             if found is None:
-                raise ValueError("it has not one mean and variance per channel")
+                raise ValueError("it lacks one mean and variance per channel")
             arguments |= {"mean": found[0], "variance": found[1]}
         return getattr(self.keras.layers, call.kind)(dtype=self._dtype, **arguments)
 
@@ -200,7 +200,7 @@ class _Builder:
         return stored[0] if len(stored) == 1 else stored
 
     def _expect_shapes(self, named: Named, channels: int) -> None:
-        """Refuses tensors of other shapes than the layer's before Keras makes variables of the size that the config asks for."""
+        """Refuses tensors of other shapes than the layer's before Keras allocates variables of the size that the config states."""
         for variable, shape in _shapes(named.call, channels).items():
             self._tensor(named, variable, shape)
 
@@ -212,7 +212,7 @@ class _Builder:
 
     def _tensor(self, named: Named, variable: str, shape: tuple[int, ...]) -> Array:
         where = str(self._checkpoint.path)
-        # Keras 2 called the kernel of a DepthwiseConv2D `depthwise_kernel`.
+        # Keras 2's name for the kernel of a DepthwiseConv2D is `depthwise_kernel`.
         name = next((named.tensors[one] for one in (variable, f"depthwise_{variable}") if one in named.tensors), None)
         if name is None:
             raise MappingError(f"layer '{named.name}' has no '{variable}'", where=where)
@@ -240,7 +240,7 @@ def _refusal(named: Named, inputs: list[Any]) -> str | None:
 
 
 def _activation(call: Call) -> str:
-    """What a layer's `activation` argument names; nothing of Keras's where it is an object."""
+    """The name in a layer's `activation` argument; no name of Keras's where it is an object."""
     stated = call.arguments.get("activation") or "linear"
     return stated.rpartition(".")[2] if isinstance(stated, str) else "an object"
 
@@ -265,7 +265,7 @@ def _shapes(call: Call, channels: int) -> dict[str, tuple[int, ...]]:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers, texts and lists of such; Keras would revive an object."""
+    """Numbers, texts and lists of them. Keras would revive an object."""
     if isinstance(value, _SCALARS):
         return value
     if isinstance(value, list):

@@ -17,7 +17,7 @@ class Layer:
 
     Attributes:
         name: its own name.
-        qualified: its name behind those of the models that it is nested in, `/` between them.
+        qualified: the names of the models that it is nested in and its own, with `/` between them.
     """
 
     name: str
@@ -26,11 +26,11 @@ class Layer:
 
 
 def name_tensors(file: Hdf5, layers: Sequence[Layer]) -> dict[str, h5py.Dataset]:
-    """`layer/variable` to dataset. A recipe knows a backbone's layers by their own names, so nesting is shown only where two
-    layers share a name.
+    """`layer/variable` to dataset. A recipe names a backbone's layers by their own names, so nesting is shown only where two layers
+    share a name.
 
     Raises:
-        FileError: two tensors of one name even so.
+        FileError: two tensors still have the same name.
     """
     claims = Counter(layer.name for layer in layers)
     tensors: dict[str, h5py.Dataset] = {}
@@ -47,10 +47,10 @@ def name_tensors(file: Hdf5, layers: Sequence[Layer]) -> dict[str, h5py.Dataset]
 def name_layers(
     holders: Sequence[tuple[str, ...]], layers: Iterable[tuple[str, ...]], tensors: Iterable[str]
 ) -> dict[tuple[str, ...], str]:
-    """The name under which `name_tensors` put each layer's tensors; for layers without tensors one that no other layer has.
+    """The name that `name_tensors` gave each layer's tensors; for layers without tensors a name that no other layer has.
 
-    A legacy file knows the outermost model that a layer is nested in and not always the ones between, so every way of leaving
-    some out is tried, the whole path first.
+    A legacy file has the outermost model that a layer is nested in, but not always the models between, so the whole path is tried
+    first, and then paths without some of them.
 
     Args:
         holders: layers that may have tensors, by the names of the models around them and their own.
@@ -59,7 +59,7 @@ def name_layers(
     """
     free = {tensor.rpartition("/")[0] for tensor in tensors}
     names: dict[tuple[str, ...], str] = {}
-    # What is nested least has first choice of a name that stands alone.
+    # The least nested layers choose first among names without a path.
     for path in sorted(set(holders), key=len):
         spellings = ["/".join(path), "/".join((path[0], *path[-1:])), *("/".join(path[start:]) for start in range(1, len(path)))]
         found = next((spelling for spelling in spellings if spelling in free), None)

@@ -1,7 +1,7 @@
-"""One call of a Keras layer, as configs write it: what it is given, tensors of other layers and constants.
+"""The arguments of one call of a Keras layer, as configs write them: tensors of other layers, and constants.
 
 Keras 3 writes `{"args": [...], "kwargs": {...}}` with `__keras_tensor__` objects (keras/src/models/functional.py, serialize_node);
-Keras 1 and 2 write `[["layer", 0, 0, {...}], ...]`, and since TensorFlow 2.4 one such entry alone for a call that takes no list.
+Keras 1 and 2 write `[["layer", 0, 0, {...}], ...]`, and since TensorFlow 2.4 a single such entry for a call without a list.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CONSTANT = "_CONSTANT_VALUE"
 
 @dataclass(frozen=True)
 class Reference:
-    """What a call of a layer of the same model gives: the layer's name, which of its calls, which of its outputs."""
+    """An output of a call in the same model: the layer's name, the number of its call, the number of the output."""
 
     layer: str
     call: int
@@ -25,7 +25,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Inbound:
-    """What one call is given; references stand where the tensors do. `keras3` says that Keras 3 wrote it."""
+    """The arguments of one call, with references for tensors. `keras3`: Keras 3 wrote it."""
 
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
@@ -36,7 +36,7 @@ class Inbound:
         yield from _found(tuple(self.keywords.values()))
 
     def replaced(self, with_value: Callable[[Reference], Any]) -> Inbound:
-        """The same call with other things in the place of its references."""
+        """The same arguments with each reference replaced."""
         return Inbound(
             tuple(_replaced(argument, with_value) for argument in self.arguments),
             {name: _replaced(value, with_value) for name, value in self.keywords.items()},
@@ -48,7 +48,7 @@ def parse_inbound(node: Any, layers: Collection[str]) -> Inbound:
     """One entry of a layer's `inbound_nodes`. `layers` are the names in the layer's model.
 
     Raises:
-        ValueError, TypeError, KeyError: it is written in none of the known ways.
+        ValueError, TypeError, KeyError: the entry has none of the known forms.
     """
     if isinstance(node, dict):
         arguments = _parse(node["args"])

@@ -1,4 +1,4 @@
-"""Keras's legacy .h5, weights alone or a whole model, as Keras 1, 2 and 3 write it.
+"""Keras's legacy .h5, only weights or a whole model, as Keras 1, 2 and 3 write it.
 
 Layout: attribute `layer_names` in topological order; a group per layer with attribute `weight_names`, which are paths of datasets
 inside that group (keras/src/legacy/saving/legacy_h5_format.py). A whole model has the same under `model_weights`.
@@ -28,7 +28,7 @@ from porter.frameworks.tf.keras_files.hdf5 import (
 from porter.frameworks.tf.keras_files.naming import Layer, name_tensors
 
 _KERAS_1_VARIABLES = {"W": "kernel", "b": "bias", "running_mean": "moving_mean", "running_std": "moving_variance"}
-"""Keras 1 names a variable `layer_W`. Its `running_std` is handed to `K.batch_normalization` as the variance, and Keras 2 loads it
+"""Keras 1 names a variable `layer_W`. It passes its `running_std` to `K.batch_normalization` as the variance, and Keras 2 loads it
 as the moving variance unchanged."""
 _KERAS_1_NAME = re.compile(r"(?P<layer>.+)_(?P<variable>W|b|gamma|beta|running_mean|running_std|(?:depthwise|pointwise)_kernel)")
 
@@ -37,15 +37,15 @@ _Variables = Mapping[str, h5py.Dataset]
 
 
 def read_h5(path: Path) -> Checkpoint:
-    """Reads a legacy Keras file. Tensors stand in the order of its layers; a whole model has its graph in `model_config`.
+    """Reads a legacy Keras file. Tensors are in the order of its layers; a whole model has its graph in `model_config`.
 
     Raises:
-        FileError: damaged, incomplete, no tensors, kernels that Theano stored flipped, or a `model_config` that is none.
+        FileError: it is damaged or incomplete, lacks tensors, has kernels that Theano flipped, or a `model_config` that is none.
     """
     with open_hdf5(path) as file:
         whole = has_child(file.root, "model_weights")
         group = group_of(file, file.root, "model_weights") if whole else file.root
-        # Theano convolves where the others correlate: its kernels are flipped in both directions (Keras 2's _need_convert_kernel).
+        # Theano convolves, others correlate: its kernels are flipped in both directions (Keras 2's _need_convert_kernel).
         if text_attribute(file, group, "backend") == "theano":
             raise file.refuse(
                 "the kernels were stored by Keras on Theano, which flips them", "load it in Keras 2 on TensorFlow and save it there"
@@ -61,19 +61,19 @@ def read_h5(path: Path) -> Checkpoint:
         tensors = read_datasets(file, name_tensors(file, layers))
         notes = ["read under 'model_weights'"] if whole else []
         if has_child(file.root, "optimizer_weights"):
-            notes.append("looked past the optimiser's state")
+            notes.append("ignored the optimiser's state")
     graph = None if config is None else read_graph(config, tensors, str(path))
     return Checkpoint(path, "keras-h5", "tf", tensors, tuple(notes), graph=graph)
 
 
 def _layers_of(file: Hdf5, group: h5py.Group, name: str, inside: Collection[str]) -> list[Layer]:
-    """The layers whose variables are in one group: the group's own, or those of the model that it is.
+    """The layers whose variables are in one group, which is a layer or a nested model.
 
-    Weight names lead with whatever scopes were open when the variable was made (`conv1`, `conv1_1` in a second TF 1 session,
-    `model/conv1`), so the group's name is a layer's, whatever they say, unless they speak of several layers.
+    Weight names begin with the scopes that were open when the variable was made (`conv1`, `conv1_1` in a second TF 1 session,
+    `model/conv1`), so the layer's name is the group's, unless the weight names are of several layers.
 
     Args:
-        inside: names of the layers in the model that the group is, where the file says them.
+        inside: names of the layers in the nested model, where the file says them.
     """
     scopes: dict[_Scope, dict[str, h5py.Dataset]] = {}
     for weight in names_attribute(file, group, "weight_names"):
@@ -92,9 +92,9 @@ def _layers_of(file: Hdf5, group: h5py.Group, name: str, inside: Collection[str]
 
 
 def _renamed(scopes: Mapping[_Scope, _Variables], inside: Collection[str]) -> Mapping[_Scope, _Variables]:
-    """The scopes under the names of the layers that they are of.
+    """The scopes under their layers' names.
 
-    TF 1 numbers a scope that it has seen before, as in a notebook whose cell was run again: `conv1_1` for the layer `conv1`.
+    TF 1 numbers a scope that it has seen before, as when a notebook's cell is run twice: `conv1_1` for the layer `conv1`.
     """
     found = {_without_number(scope, inside): variables for scope, variables in scopes.items()}
     return found if len(found) == len(scopes) else scopes
@@ -106,7 +106,7 @@ def _without_number(scope: _Scope, inside: Collection[str]) -> _Scope:
 
 
 def _split(weight: str) -> tuple[tuple[str, ...], str]:
-    """A weight's name as the scopes that it was made in and the variable's name in Keras 2 and 3."""
+    """The scopes in a weight's name, and the variable's name in Keras 2 and 3."""
     *scope, variable = weight.removesuffix(":0").split("/")
     if not scope and (old := _KERAS_1_NAME.fullmatch(variable)):
         return (old["layer"],), _KERAS_1_VARIABLES.get(old["variable"], old["variable"])

@@ -1,7 +1,7 @@
 """Keras 3's own formats: `.weights.h5`, and `.keras`, which is a zip of one with the model's config.
 
-A layer's variables are at `layers/CLASS_COUNTER/vars/0`, `/1` and so on, and those of a model in it at
-`layers/functional/layers/...`. What a number means is the order in which the class makes its variables, trainable ones first
+A layer's variables are at `layers/CLASS_COUNTER/vars/0`, `/1` and so on, and those of a nested model at
+`layers/functional/layers/...`. The numbers are the order in which the class makes its variables, trainable ones first
 (keras/src/layers/layer.py, save_own_variables).
 """
 
@@ -37,7 +37,7 @@ from porter.frameworks.tf.keras_files.naming import Layer, name_tensors
 
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _SMALL_CONFIG = 4 << 20
-"""Bytes of a config that is read whatever the archive's size: Keras's largest models have half of that."""
+"""Bytes of a config that is always read: the configs of Keras's largest models have half of that."""
 _NOT_THE_MODEL = frozenset({"optimizer"})
 
 _VARIABLES: Mapping[str, tuple[str, ...]] = {
@@ -47,9 +47,9 @@ _VARIABLES: Mapping[str, tuple[str, ...]] = {
     "separable_conv2d": ("depthwise_kernel", "pointwise_kernel", "bias"),
     "dense": ("kernel", "bias"),
 }
-"""Variables by class. A bias comes last, so a layer without one has one number less."""
+"""Variables by class. A bias comes last, so a layer without a bias has one number less."""
 _NORMALIZATION = ("mean", "variance", "count")
-"""What a Normalization that was adapted to data keeps (keras/src/layers/preprocessing/normalization.py, build)."""
+"""Variables of a Normalization that was adapted to data (keras/src/layers/preprocessing/normalization.py, build)."""
 _RENORM = ("moving_stddev", "renorm_mean", "renorm_stddev")
 
 
@@ -57,21 +57,21 @@ def read_weights_h5(path: Path) -> Checkpoint:
     """Reads a `.weights.h5`. Later Keras 3 stores each layer's name in it; without them, names are `class_counter/variable`.
 
     Raises:
-        FileError: damaged, or a layer has other variables than its class.
+        FileError: it is damaged, or a layer has other variables than its class.
     """
     with open_hdf5(path) as file:
         return _read(file, "keras-weights-h5", {})
 
 
 def read_keras(path: Path) -> Checkpoint:
-    """Reads a `.keras` archive; only its config and its weights, both in memory, are looked at.
+    """Reads a `.keras` archive: only its config and its weights, both into memory.
 
     Raises:
-        FileError: damaged, incomplete, or a layer has other variables than its config says.
+        FileError: it is damaged or incomplete, or a layer has other variables than its config says.
     """
     with open_zip(path, ".keras archive") as archive:
         size = path.stat().st_size
-        # JSON takes some thirty times its bytes in memory, so a config of nothing but brackets must not come out of a small file.
+        # JSON takes some thirty times its bytes in memory, so a small file may not unpack to a large config.
         config = _member(archive, path, _CONFIG, max(size, _SMALL_CONFIG))
         image = _member(archive, path, _WEIGHTS, most_bytes(size))
     with open_hdf5(path, image) as file:
@@ -85,13 +85,13 @@ def _member(archive: zipfile.ZipFile, path: Path, name: str, limit: int) -> byte
         raise FileError(f"expected one '{name}' in this .keras archive, found {len(members)}", where=str(path))
     if members[0].file_size > limit:
         raise FileError(f"'{name}' declares {members[0].file_size} bytes, more than the {limit} expected", where=str(path))
-    # zipfile stops at the declared size and checks the CRC there.
+    # zipfile stops at the declared size and checks the CRC.
     return archive.read(members[0])
 
 
 @dataclass(frozen=True)
 class _Stored:
-    """A layer's variables as the file keeps them: by number, under its path, with its name where the file has it."""
+    """A layer's variables as the file keeps them: by number, under its path, with its name if the file has it."""
 
     path: LayerPath
     name: str | None
@@ -106,7 +106,7 @@ def _read(file: Hdf5, format: str, described: Mapping[LayerPath, Described]) -> 
     ranks = {path: rank for rank, path in enumerate(described)}
     holders = sorted((layer for layer in stored.values() if layer.numbered), key=lambda layer: _order(layer.path, ranks))
     counted = any(layer.path and not any(step in names for step in _steps(layer.path)) for layer in holders)
-    notes = ["looked past the optimiser's state"] if has_child(file.root, "optimizer") else []
+    notes = ["ignored the optimiser's state"] if has_child(file.root, "optimizer") else []
     if counted:
         notes.append("the file holds no layer names: layers are named by class and counter")
     layers = []
@@ -130,7 +130,7 @@ def _all_stored(file: Hdf5) -> dict[LayerPath, _Stored]:
         if layer is None:
             continue
         if layer.path in found:
-            raise file.refuse(f"layer '{'/'.join(layer.path)}' stands twice in the file")
+            raise file.refuse(f"layer '{'/'.join(layer.path)}' is twice in the file")
         found[layer.path] = layer
     return found
 
@@ -150,12 +150,12 @@ def _stored(file: Hdf5, path: tuple[str, ...], group: h5py.Group) -> _Stored | N
 
 
 def _layer_path(path: tuple[str, ...]) -> LayerPath:
-    """A group's path without the containers, which stand at every other place from the first."""
+    """A group's path without the containers, which are at every second place, beginning with the first."""
     return tuple(part for depth, part in enumerate(path) if depth % 2 or part not in CONTAINERS)
 
 
 def _order(path: LayerPath, ranks: Mapping[LayerPath, int]) -> tuple[object, ...]:
-    """The config's order; without a config classes by name and layers by counter, since HDF5 lists `_10` before `_2`."""
+    """The config's order; without a config by class and then by counter, because HDF5 lists `_10` before `_2`."""
     if path in ranks:
         return (0, ranks[path])
     return (1, *((_kind(part), int(part[len(_kind(part)) + 1 :] or 0)) for part in path))
@@ -166,7 +166,7 @@ def _kind(counted: str) -> str:
 
 
 def _variables(file: Hdf5, stored: _Stored, described: Described | None) -> tuple[dict[str, h5py.Dataset], list[str]]:
-    """A layer's variables by name, and a note where the file leaves one open. Other classes than porter's keep the numbers."""
+    """A layer's variables by name, and a note where a name is a guess. Unknown classes keep the numbers."""
     kind = described.kind if described else _kind(stored.path[-1]) if stored.path else ""
     where, count = "/".join(stored.path), len(stored.numbered)
     note: list[str] = []
@@ -193,8 +193,8 @@ def _variables(file: Hdf5, stored: _Stored, described: Described | None) -> tupl
 def _norm_variables(file: Hdf5, where: str, count: int, described: Described | None) -> tuple[str, ...]:
     """Gamma, beta and the statistics, in the order that BatchNormalization.build makes them.
 
-    Without a config three variables are taken as `scale=False` (beta stays), which every Inception has; `center=False` alone is
-    in no zoo.
+    Without a config, three variables are read as `scale=False` (beta stays), as in every Inception; no zoo has only
+    `center=False`.
     """
     statistics = ("moving_mean", "moving_variance")
     if described is None:

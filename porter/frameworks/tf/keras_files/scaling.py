@@ -1,4 +1,4 @@
-"""What models do to pixels by constants: Rescaling, Normalization, and the arithmetic that `preprocess_input` leaves in a model."""
+"""Constant scalings inside a model: Rescaling, Normalization, and the arithmetic that `preprocess_input` leaves there."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from porter.graph import Add, Affine, GlobalAvgPool, GlobalMaxPool, Op, Relu, Re
 
 _MOST_CHANNELS = 1 << 16
 _LEAST_DEVIATION = 1e-7
-"""keras.config.epsilon(), below which Normalization lets no deviation fall."""
+"""keras.config.epsilon(), Normalization's lower bound of a deviation."""
 
 ARITHMETIC = frozenset({"add", "subtract", "multiply", "true_divide"})
 _OPERANDS = ("x", "x1", "inputs", "y", "x2")
 
 
 def operation_of(call: Call) -> str | None:
-    """The name in keras.ops of what a call computes; None where it is a layer, or an operation that porter does not know."""
+    """The name in keras.ops of the operation that is called; None for a layer, or an operation that porter does not know."""
     if call.kind == "TFOpLambda":
         return FUNCTIONS.get(str(call.arguments.get("function")))
     return OPERATIONS.get(call.kind.removeprefix(OPERATION)) if call.kind.startswith(OPERATION) else None
 
 
 def operands_of(call: Call) -> list[Any]:
-    """What an operation is applied to, in order: values and constants."""
+    """The operands of an operation, in order: values and constants."""
     keywords = call.given.keywords
     return [*call.given.arguments, *(keywords[name] for name in _OPERANDS if name in keywords)]
 
 
 def operation_step(operation: str, call: Call) -> Op | OutputActivation | Foreign | None:
-    """What an operation computes; None where it gives its input back."""
+    """The step that an operation computes; None where it gives its input back."""
     operands = operands_of(call)
     settings = {**call.arguments, **call.given.keywords}
     if operation in ARITHMETIC and len(operands) == 2:
         if all(isinstance(operand, Value) for operand in operands):
             return Add() if operation == "add" else Foreign(f"{operation} of two values")
         affine = _arithmetic(operation, operands)
-        return affine or Foreign(f"{operation} by what is not one number per channel")
+        return affine or Foreign(f"{operation} by other than one number per channel")
     steps: dict[str, Op | OutputActivation] = {"relu": Relu(), "relu6": Relu6(), "sigmoid": OutputActivation("sigmoid")}
     if operation in steps:
         return steps[operation]
@@ -58,7 +58,7 @@ def operation_step(operation: str, call: Call) -> Op | OutputActivation | Foreig
 
 
 def _are_rows_and_columns(axes: Sequence[Any]) -> bool:
-    """Of N x rows x columns x channels, counted from either end."""
+    """Whether these axes of N x rows x columns x channels, counted from either end, are rows and columns."""
     return all(type(axis) is int for axis in axes) and {axis % 4 for axis in axes} == {1, 2}
 
 
@@ -87,12 +87,12 @@ def rescaling(arguments: Mapping[str, Any]) -> Affine | Foreign:
     """Rescaling: x * scale + offset."""
     scale, offset = constant(arguments["scale"]), constant(arguments.get("offset", 0.0))
     if scale is None or offset is None:
-        return Foreign("Rescaling by what is not one number per channel")
+        return Foreign("Rescaling by other than one number per channel")
     return _affine(scale, offset) or Foreign("Rescaling by numbers of two lengths")
 
 
 def normalization(arguments: Mapping[str, Any], flat: bool, variables: Mapping[str, Array]) -> Affine | Foreign:
-    """Normalization, whose mean and variance are in the config, or in the weights where it was adapted to data.
+    """Normalization. Its mean and variance are in the config, or in the weights if it was adapted to data.
 
     x becomes (x - mean) / max(sqrt(variance), 1e-7), or the inverse (keras/src/layers/preprocessing/normalization.py, call).
     """
@@ -111,7 +111,7 @@ def normalization(arguments: Mapping[str, Any], flat: bool, variables: Mapping[s
 def statistics(
     arguments: Mapping[str, Any], variables: Mapping[str, Array]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Mean and variance of a Normalization, of one length; None where they are nowhere, or not one per channel."""
+    """Mean and variance of a Normalization, of the same length; None where they are missing, or not one per channel."""
     stated = arguments.get("mean"), arguments.get("variance")
     stored = variables.get("mean"), variables.get("variance")
     pair = stated if stated[0] is not None else tuple(None if one is None else one.astype(np.float64).tolist() for one in stored)

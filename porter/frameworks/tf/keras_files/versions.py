@@ -1,6 +1,6 @@
-"""What older Keras called its layers and their arguments, in the words of today's.
+"""Translates older Keras's names of layers and arguments into today's.
 
-Keras 1 is translated as keras/legacy/interfaces.py of Keras 2.0 does when it is called with the old arguments.
+Keras 1 is translated as in keras/legacy/interfaces.py of Keras 2.0, for calls with the old arguments.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MODELS = frozenset({"Functional", "Model", "Sequential"})
 """Classes whose config lists layers: `Functional` since TensorFlow 2.4, `Model` before."""
 
 OPERATION = "keras.ops."
-"""Stands before the class of what is an operation and no layer: both have an Add."""
+"""Prefix of an operation's class, because some layers have the same name: both have an Add."""
 OPERATIONS: Mapping[str, str] = {
     "Add": "add",
     "Subtract": "subtract",
@@ -46,7 +46,7 @@ FUNCTIONS: Mapping[str, str] = {
 """The same for the TensorFlow functions that a TFOpLambda of Keras 2 names."""
 
 _PACKAGES = frozenset({"keras", "tensorflow", "tf_keras"})
-"""Where Keras's own layers come from."""
+"""Packages of Keras's own layers."""
 _CLASSES: Mapping[str, str] = {
     "Convolution2D": "Conv2D",
     # tf.keras in TensorFlow 1.13 to 2.1 (tensorflow/python/keras/layers/normalization.py and normalization_v2.py).
@@ -69,10 +69,10 @@ _KERAS_1_PADS = ("top_pad", "bottom_pad", "left_pad", "right_pad")
 
 
 def is_foreign(layer: Mapping[str, Any]) -> bool:
-    """Whether a layer's class is none of Keras's own: somebody's `ReLU` is not Keras's, whatever it is called.
+    """Whether a layer's class is not Keras's own: a user's `ReLU` is not Keras's.
 
-    Since 2.12 Keras writes a module beside the class, and for what is not its own a registered name; of a class in a script or a
-    notebook the module is null (keras/src/saving/serialization_lib.py, serialize_keras_object).
+    Since 2.12 Keras writes a module beside the class, and a registered name for classes that are not its own. The module of a class
+    in a script or a notebook is null (keras/src/saving/serialization_lib.py, serialize_keras_object).
     """
     module = layer.get("module")
     if isinstance(module, str):
@@ -95,7 +95,7 @@ def modern(kind: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, A
         return _KERAS_1_MERGES[arguments["mode"]], {**arguments, "axis": arguments.get("concat_axis", -1)}
     kind, axis = _CLASSES.get(kind, kind), arguments.get("axis")
     if kind == "BatchNormalization" and isinstance(axis, list) and len(axis) == 1:
-        # tf.keras let it normalise over several.
+        # tf.keras allows several axes.
         arguments = {**arguments, "axis": axis[0]}
     if kind == "ZeroPadding2D" and "padding" in arguments:
         arguments = {**arguments, "padding": _pads(arguments["padding"])}

@@ -1,4 +1,4 @@
-"""Keras layers that walk windows over maps, and the pad layers in front of them."""
+"""Keras's convolutions and pools, and the pad layers before them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from porter.windows import LOWEST, Convention, Pads, Window
 
 
 def takes_pads(kind: str, arguments: Arguments) -> bool:
-    """Whether a ZeroPadding2D in front can be said as the layer's own pads."""
+    """Whether the pads of a ZeroPadding2D before it can be the layer's own."""
     return kind in ("Conv2D", "DepthwiseConv2D", "MaxPooling2D", "AveragePooling2D") and arguments.get("padding") == "valid"
 
 
@@ -19,7 +19,7 @@ def padding_of(arguments: Arguments) -> Pads:
     """The pads of a ZeroPadding2D: a number, (rows, columns), or ((top, bottom), (left, right)).
 
     Raises:
-        PaddingError: what is no cells.
+        PaddingError: the pads are no numbers of cells.
     """
     padding = arguments.get("padding", 1)
     rows, columns = padding if isinstance(padding, list) else (padding, padding)
@@ -36,7 +36,7 @@ def _convention(kind: str, arguments: Arguments, pads: Pads) -> Convention | Non
     """None for a padding that porter does not know."""
     rule, fill = arguments.get("padding", "valid"), 0.0
     if rule == "valid" and any(pads):
-        # The zeros of a pad layer are cells like any other to the pool behind it.
+        # For the pool, the zeros of the pad layer are cells of its input.
         return Convention("explicit", pads, average="full_window" if kind == "AveragePooling2D" else "real_cells")
     if kind == "MaxPooling2D":
         fill = LOWEST
@@ -44,10 +44,10 @@ def _convention(kind: str, arguments: Arguments, pads: Pads) -> Convention | Non
 
 
 def convolution(layer: Layer) -> Step:
-    """Conv2D or DepthwiseConv2D; a depthwise kernel says itself how many channels it is over.
+    """Conv2D or DepthwiseConv2D. A depthwise kernel's shape has the number of channels.
 
     Raises:
-        PaddingError: numbers that make no window.
+        PaddingError: the numbers make no window.
     """
     depthwise = layer.kind == "DepthwiseConv2D"
     kernel = layer.variables.get("depthwise_kernel" if depthwise and "depthwise_kernel" in layer.variables else "kernel")
@@ -67,7 +67,7 @@ def pool(layer: Layer) -> Step:
     """MaxPooling2D or AveragePooling2D.
 
     Raises:
-        PaddingError: numbers that make no window.
+        PaddingError: the numbers make no window.
     """
     convention = _convention(layer.kind, layer.arguments, layer.pads)
     if convention is None:

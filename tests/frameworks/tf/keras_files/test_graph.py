@@ -14,7 +14,7 @@ from porter.dtypes import Array
 from porter.errors import FileError
 from porter.frameworks.file_graph import FileGraph, FileNode, Foreign, OutputActivation
 from porter.frameworks.tf.keras_files.graph import read_graph
-from porter.frameworks.tf.keras_files.layers import INERT
+from porter.frameworks.tf.keras_files.layers import IDENTITY_AT_INFERENCE
 from porter.graph import (
     INPUT,
     Add,
@@ -229,7 +229,7 @@ def test_a_layer_that_porter_has_an_op_for(kind: str, arguments: Json, tensors: 
         ("Normalization", {"axis": [1], "mean": [0.0], "variance": [1.0]}, {}, "over the axes [1]"),
         ("Normalization", {"axis": [-1], "mean": None, "variance": None}, {}, "without one mean and variance"),
         ("ZeroPadding2D", {"padding": 1, "data_format": "channels_first"}, {}, "ZeroPadding2D"),
-        ("ZeroPadding2D", {"padding": 1}, {}, "that no convolution or pool takes along"),
+        ("ZeroPadding2D", {"padding": 1}, {}, "that no convolution or pool can include"),
         ("TFOpLambda", {"function": "image.resize"}, {}, "TFOpLambda 'image.resize'"),
     ],
 )  # fmt: skip
@@ -239,13 +239,13 @@ def test_a_layer_that_porter_has_no_op_for(kind: str, arguments: Json, tensors: 
     assert set(node.tensors.values()) == set(tensors)
 
 
-@pytest.mark.parametrize("kind", sorted(INERT - {"RandomCrop"}))
+@pytest.mark.parametrize("kind", sorted(IDENTITY_AT_INFERENCE - {"RandomCrop"}))
 def test_layers_that_do_nothing_in_inference(kind: str) -> None:
     graph = read(functional(source(), layer(kind, "it", "in"), layer("ReLU", "relu", "it", max_value=None)))
     assert [(node.name, node.inputs) for node in graph.nodes] == [("relu", (INPUT,))]
 
 
-@pytest.mark.parametrize("kind", sorted(INERT))
+@pytest.mark.parametrize("kind", sorted(IDENTITY_AT_INFERENCE))
 def test_keras_agrees_that_they_do_nothing(kind: str) -> None:
     import keras
 

@@ -126,7 +126,7 @@ def test_keras_2_whole_model(tmp_path: Path) -> None:
         file["optimizer_weights/iterations:0"] = 3
     found = read_checkpoint(path)
     same(found.tensors, {"conv1/kernel": KERNEL, "conv1/bias": VECTOR})
-    assert found.notes == ("read under 'model_weights'", "looked past the optimiser's state")
+    assert found.notes == ("read under 'model_weights'", "ignored the optimiser's state")
 
 
 @pytest.mark.parametrize("scope", ["conv1_1", "model/conv1", "conv1_1/conv1", "renamed"])

@@ -96,7 +96,7 @@ def test_archive_of_a_sequential_that_was_trained(tmp_path: Path) -> None:
     model.save(path)
     found = read_checkpoint(path)
     same(found.tensors, expected(path, depthwise="depthwise_kernel"))
-    assert found.notes == ("looked past the optimiser's state",)
+    assert found.notes == ("ignored the optimiser's state",)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
@@ -237,7 +237,7 @@ def test_groups_in_a_circle(tmp_path: Path) -> None:
     path = write_counted(tmp_path / "a.weights.h5", {"conv2d": [KERNEL]})
     with h5py.File(path, "a") as file:
         file["layers/conv2d/again"] = file["layers"]
-    refused(path, "stands twice")
+    refused(path, "is twice")
 
 
 def test_links(tmp_path: Path) -> None:
