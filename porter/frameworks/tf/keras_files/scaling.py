@@ -43,7 +43,7 @@ def operation_step(operation: str, call: Call) -> Op | OutputActivation | Foreig
         if all(isinstance(operand, Value) for operand in operands):
             return Add() if operation == "add" else Foreign(f"{operation} of two values")
         affine = _arithmetic(operation, operands)
-        return affine or Foreign(f"{operation} by other than one number per channel")
+        return affine or Foreign(f"{operation} by something that is not one number per channel")
     steps: dict[str, Op | OutputActivation] = {"relu": Relu(), "relu6": Relu6(), "sigmoid": OutputActivation("sigmoid")}
     if operation in steps:
         return steps[operation]
@@ -87,7 +87,7 @@ def rescaling(arguments: Mapping[str, Any]) -> Affine | Foreign:
     """Rescaling: x * scale + offset."""
     scale, offset = constant(arguments["scale"]), constant(arguments.get("offset", 0.0))
     if scale is None or offset is None:
-        return Foreign("Rescaling by other than one number per channel")
+        return Foreign("Rescaling by something that is not one number per channel")
     return _affine(scale, offset) or Foreign("Rescaling by numbers of two lengths")
 
 
