@@ -11,6 +11,7 @@ from porter.recipe import find_recipe
 from porter.sources import open_source
 from porter.verification.check import check
 from porter.verification.parity import Parity
+from porter.verification.sizes import Sizes
 from porter.verification.source import Source
 
 
@@ -46,7 +47,7 @@ def zoos_reference(variant: str, zoo: str, weights: Path, recipes: Path | None =
 
 def expect_proof(port: Port, reference: Source, size: tuple[int, int]) -> Parity:
     """The function is the same: in float64 1e-10 at every node, those with weights among them."""
-    (found,) = check(port, reference, [size], ("float64",)).parities
+    (found,) = check(port, reference, Sizes((size,), ()), ("float64",)).parities
     assert all(node.rel_l2 <= 1e-10 for node in found.nodes) and found.logits.argmax_equal
     weighted = {node.path for node in port.graph.nodes if node.op_name in ("conv", "dense")}
     assert weighted <= {node.path for node in found.nodes}

@@ -17,6 +17,7 @@ from porter.files import digest
 from porter.recipe import load_recipe, recipes_folder
 from porter.verification.check import check
 from porter.verification.reverify import source_of
+from porter.verification.sizes import Sizes
 from tests.conftest import WeightsMaker
 from tests.recipe.recipes import VALID, write
 from tests.support import source_checkpoint
@@ -75,7 +76,7 @@ def test_what_is_assumed_can_be_set_and_is_proved(weights_file: WeightsMaker, tm
     )
     assert "transform_input" not in made.port.graph.by_path and made.port.record.chosen == {"transform_input": False}
     (reference,) = source_of(made.port, weights, None).references("float32")
-    verdict = check(made.port, reference, [(96, 76)], ("float64",))
+    verdict = check(made.port, reference, Sizes(((96, 76),), ()), ("float64",))
     assert verdict.ok and verdict.proof.reference == "torchvision"
 
 

@@ -27,6 +27,7 @@ from porter.recipe import expand, find_recipe
 from porter.stock import as_stock, stock_arrays
 from porter.verification.check import check
 from porter.verification.computed import Shifted
+from porter.verification.sizes import Sizes
 from porter.verification.source import OwnBuild
 from tests.conftest import WeightsMaker
 from tests.standin import calibrated_tensors, smooth_images
@@ -42,6 +43,9 @@ def torchvision_class(record: Record) -> torch.nn.Module:
         **record.stock_arguments
     )
     return model.double().eval()
+
+
+AT = Sizes(((97, 65),), ())
 
 
 def images(size: tuple[int, int] = (97, 65)) -> torch.Tensor:
@@ -253,9 +257,9 @@ def test_an_absorbed_port_is_proved_and_its_norms_are_compared(tmp_path: Path, w
     opened = open_source(recipe, "resnet18", recipe.zoo("biased", "resnet18"), tmp_path / "biased.pth")
     tensors = unrounded_tensors(made.port, opened.graph, opened.tensors)
     source = Shifted(opened.own("float64"), {}, frozenset(made.port.record.absorbed.values()))
-    found = check(made.port, source, [(97, 65)], ["float64"], tensors=tensors).proof
+    found = check(made.port, source, AT, ["float64"], tensors=tensors).proof
     assert found.ok and set(found.uncompared) == set(made.port.record.absorbed.values())
-    bare = check(made.port, opened.own("float64"), [(97, 65)], ["float64"], tensors=tensors).proof
+    bare = check(made.port, opened.own("float64"), AT, ["float64"], tensors=tensors).proof
     assert bare.first_bad is not None and bare.first_bad.path == "stem/conv"
 
 

@@ -24,6 +24,7 @@ from porter.padding import Convention
 from porter.plan import make_plan
 from porter.recipe import all_recipes, find_recipe, tap_names
 from porter.verification.check import check
+from porter.verification.sizes import Sizes
 from tests.standin import smooth_images
 from tests.support import standin_graph, standin_tensors, with_convention
 from tests.tensornets_files import needs_python37, needs_tensornets, tensornets_python, tensornets_tensors
@@ -123,6 +124,6 @@ def test_as_published(variant: str, size: tuple[int, int], tmp_path: Path) -> No
     taps = tap_names(recipe, variant, recipe.zoo("tensornets", variant), graph)
     output = f"{TENSORNETS[variant][1]}/logits/BiasAdd"
     source = Published(frozen.read_bytes(), dict(tensors), output, dict(taps), size)
-    verdict = check(made.port, source, [size], ("float32", "float64"))
+    verdict = check(made.port, source, Sizes((size,), (size,)), ("float32", "float64"))
     assert verdict.ok and not verdict.proof.uncompared
     assert all(node.rel_l2 <= 1e-10 for parity in verdict.parities if parity.dtype == "float64" for node in parity.nodes)

@@ -23,6 +23,7 @@ FIT = Fit(
     ignored={},
     source_classes=2,
     own_head=False,
+    head=None,
     background=False,
     activation=None,
 )
