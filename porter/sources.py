@@ -83,7 +83,7 @@ class Opened:
         framework, checkpoint = get_framework(self.zoo.framework), rounded(self.checkpoint, dtype)
         if checkpoint.graph is not None:
             yield FileGraphSource(framework, checkpoint, self.fit)
-        if self.fit.today and self.zoo.reference is not None:
+        if self.fit.reference_names and self.zoo.reference is not None:
             yield zoo_reference(framework, self.zoo, self.variant, checkpoint, self.fit)
 
     def own(self, dtype: Dtype) -> OwnBuild:

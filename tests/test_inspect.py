@@ -72,7 +72,7 @@ def test_the_right_one_always_comes_first(variant: str, zoo: str, generation: st
 def test_a_prefix_is_said(prefix: str) -> None:
     plain = named("mobilenet_v2", "torchvision", None)
     best = rank(replace(plain, tensors={prefix + name: array for name, array in plain.tensors.items()}))[0]
-    assert (best.variant, best.zoo, best.notes) == ("mobilenet_v2", "torchvision", (f"names lead with '{prefix}'",))
+    assert (best.variant, best.zoo, best.notes) == ("mobilenet_v2", "torchvision", (f"names begin with '{prefix}'",))
 
 
 def test_a_format_of_no_framework_is_told_by_its_names() -> None:

@@ -110,7 +110,7 @@ def test_keras_2_counted_from_one_and_other_layers_may_be_beside(tmp_path: Path)
     assert fit.found["conv1a_3x3/conv", "kernel"] == "conv2d_1/kernel" and fit.found["mixed7c/branch_pool/bn", "mean"] == (
         "batch_normalization_94/moving_mean"
     )
-    assert {fit.today[name] for name in fit.found.values()} == checkpoint.tensors.keys()
+    assert {fit.reference_names[name] for name in fit.found.values()} == checkpoint.tensors.keys()
 
 
 def up(name: str) -> str:

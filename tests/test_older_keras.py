@@ -180,6 +180,6 @@ def test_a_sum_over_each_group_is_left_out_once_it_is_one(tmp_path: Path) -> Non
     assert np.linalg.norm(run_port(made.port, batch) - wanted) <= 1e-6 * np.linalg.norm(wanted)
     arrays["block1_2_gconv/kernel"] = np.roll(arrays["block1_2_gconv/kernel"], 1, axis=3)
     write_h5(weights, arrays)
-    with pytest.raises(MappingError, match="only where it equals group_sums") as caught:
+    with pytest.raises(MappingError, match="only if it equals group_sums") as caught:
         porter.convert("grouped", "keras", "torch", weights=weights, out=tmp_path / "other", **settings)
     assert caught.value.where == "block1_2_gconv/kernel"

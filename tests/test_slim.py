@@ -56,7 +56,7 @@ def check_file(variant: str, kind: str, framework: str, slim_file: SlimMaker, tm
     assert record.activation == ("softmax" if kind in ("frozen", "saved_model", "saved_model-160") else None)
     windowed = {node.path for node in made.port.graph.nodes if node.op_name in ("conv", "dense")}
     assert windowed <= {node.path for node in made.verdict.proof.nodes}
-    averaged = any("moving averages are used" in note for note in record.source.notes)
+    averaged = any("using moving averages" in note for note in record.source.notes)
     assert averaged == bool(FILES[kind].get("ema"))
     # The calibrated weights are in the file, in the averages where it has any, and no others are in the port.
     name = "MobilenetV1/Conv2d_0/weights" if variant == V1 else "MobilenetV2/Conv/weights"

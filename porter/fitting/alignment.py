@@ -1,7 +1,7 @@
-"""A recipe's graph and a file's own, laid side by side: which layer is which node.
+"""A recipe's graph compared with a file's own: which layer is which node.
 
-Nothing depends on names. A layer can be a node if it is of the node's kind and reads what can be the node's inputs; that is decided
-node by node from the input on, and read off backwards from the output.
+Nothing depends on names. A layer can be a node if it is of the node's kind and its inputs can be the node's inputs. This is decided
+node by node from the input on; the pairs are then chosen from the output backwards.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ class Alignment:
     """Which layers can be which nodes.
 
     Attributes:
-        candidates: by path (`input` included), names of layers that compute the node's value from the file's input, or from that
-            input scaled.
+        candidates: by path (`input` included), names of layers that compute the node's value from the file's input, scaled or not.
     """
 
     graph: Graph
@@ -50,17 +49,17 @@ class Alignment:
 
     @property
     def share(self) -> float:
-        """The share of the graph's nodes that the file has."""
+        """The fraction of the graph's nodes that the file has."""
         return sum(bool(self.candidates[node.path]) for node in self.graph.nodes) / len(self.graph.nodes)
 
     def pairs(self, path: str, name: str) -> dict[str, str]:
-        """The layer of every node that leads to `path`, where `name` is the layer of `path`; INPUT's is what the trunk reads.
+        """The layer of every node that leads to `path`, given that `name` is the layer of `path`; INPUT's is the trunk's input.
 
         Raises:
-            MappingError: a node would have two layers, or a layer two nodes: the file's graph is another one.
+            MappingError: a node would have two layers, or a layer two nodes: the graphs differ.
         """
         found: dict[str, str] = {}
-        walked: set[str] = set()  # each node once: there are as many ways through a network of branches as their product
+        walked: set[str] = set()  # each node once: the number of ways through a network is the product of its branches
         waiting = [(path, name)]
         while waiting:
             path, name = waiting.pop()
@@ -75,11 +74,11 @@ class Alignment:
         layers = [name for path, name in found.items() if path != INPUT and not isinstance(self.graph.by_path[path].op, Identity)]
         twice = next((name for name in layers if layers.count(name) > 1), None)
         if twice is not None:
-            raise MappingError(f"layer '{twice}' stands for two nodes of the graph", where=self.graph.output)
+            raise MappingError(f"layer '{twice}' would be two nodes of the graph", where=self.graph.output)
         return found
 
     def _inputs(self, node: Node, layer: FileNode, known: Mapping[str, str]) -> Sequence[str]:
-        """The layer's inputs in the order of the node's."""
+        """The layer's inputs in the order of the node's inputs."""
         fitting = [
             order
             for order in _orders(node.op, layer.inputs)
@@ -89,10 +88,10 @@ class Alignment:
         return next(agreeing, fitting[0])
 
     def expect(self, path: str) -> None:
-        """Refuses a file in which nothing can be the node `path`.
+        """Refuses a file in which no layer can be the node `path`.
 
         Raises:
-            MappingError: names the first node that has no layer, and what the file has in its place.
+            MappingError: with the first node that has no layer, and the file's layers in its place.
         """
         if self.candidates[path]:
             return
@@ -106,22 +105,22 @@ class Alignment:
         taken = {name for names in self.candidates.values() for name in names}
         readers = [layer for layer in readers if layer.name not in taken]
         foreign = [layer for layer in readers if isinstance(layer.op, Foreign)]
-        stands = " or ".join(f"'{layer.name}' ({describe(layer.op)})" for layer in (foreign or readers)[:3]) or "nothing"
+        instead = " or ".join(f"'{layer.name}' ({describe(layer.op)})" for layer in (foreign or readers)[:3]) or "nothing"
         raise MappingError(
-            f"the file's graph has {stands} where the recipe has {describe(node.op)}",
+            f"the file's graph has {instead} where the recipe has {describe(node.op)}",
             where=node.path,
             next="porter has no op for it" if foreign else "porter inspect FILE ranks what the file could be",
         )
 
 
 def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
-    """Lays a file's graph beside a recipe's.
+    """Finds which layers of a file's graph can be which nodes of a recipe's graph.
 
     Args:
-        native: rows and columns of the input where the file does not say them.
+        native: rows and columns of the input, if the file does not state them.
 
     Raises:
-        MappingError: a window of the recipe's does not fit into the file's input.
+        MappingError: a window of the recipe does not fit into the file's input.
     """
     readers: dict[tuple[str, ...], list[FileNode]] = defaultdict(list)
     for layer in file.nodes:
@@ -144,12 +143,12 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
 
 
 def built_size(file: FileGraph, native: tuple[int, int]) -> Size:
-    """Rows and columns that a file's model was built for, or else the native ones."""
+    """Rows and columns that a file's model was built for, otherwise the native ones."""
     return file.size if None not in file.size else native
 
 
 def is_kind(wanted: Op, found: Op | OutputActivation | Foreign, shape: Shape) -> bool:
-    """Whether a layer can be a node by what it is, whatever its pads, strides, epsilons and clipping.
+    """Whether a layer can be a node by its op. Pads, strides, epsilons and clipping may differ.
 
     A head may be a 1x1 convolution of pooled features, and an average over a whole map (`shape`) is a global one.
     """
@@ -181,7 +180,7 @@ def describe(op: Op | OutputActivation | Foreign) -> str:
 
 
 def _scaled_inputs(file: FileGraph) -> tuple[str, ...]:
-    """The file's input, and what is made of it by constants alone."""
+    """The file's input, and the layers that only scale it by constants."""
     found = [INPUT]
     for layer in file.nodes:
         if isinstance(layer.op, Affine) and layer.inputs[0] in found:

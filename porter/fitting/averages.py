@@ -1,4 +1,4 @@
-"""Moving averages of weights that a training file keeps beside the weights: they are what was evaluated and published."""
+"""Moving averages of weights, which a training file holds beside the weights. They were evaluated and published."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _STATISTICS = ("mean", "variance")
 def prefer_averages(
     found: Mapping[tuple[str, str], str], names: Collection[str], suffix: str | None
 ) -> tuple[dict[tuple[str, str], str], dict[str, str], tuple[str, ...]]:
-    """Puts the moving average of each tensor, where there is one, in its place.
+    """Replaces each tensor by its moving average, if there is one.
 
     TF-slim's evaluation restores `X/ExponentialMovingAverage` into `X` (research/slim/eval_image_classifier.py,
-    `variables_to_restore`): always of the trained variables, and of a batch norm's statistics where training averaged these too.
+    `variables_to_restore`): always for the trained variables, and for a batch norm's statistics if training averaged these too.
 
     Args:
         found: (path, role) to source tensor name.
         names: every tensor of the file.
-        suffix: what follows a tensor's name in that of its average; None where the framework has no such habit.
+        suffix: an average's name is the tensor's name with this suffix; None if the framework has no such convention.
 
     Returns:
-        What was found instead, the names left unused with the reason, and a note.
+        `found` with the averages, the unused names with the reason, and a note.
 
     Raises:
-        MappingError: some of the trained variables, or of the statistics, have an average and others have none.
+        MappingError: only some of the trained variables, or of the statistics, have an average.
     """
     chosen = dict(found)
     if suffix is None:
@@ -43,6 +43,6 @@ def prefer_averages(
                 next="the file is incomplete; save it again, all averages or none",
             )
         chosen |= averaged
-        counts.append(f"of all {len(averaged)} {group}" if averaged else f"of no {group}")
+        counts.append(f"all {len(averaged)} {group}" if averaged else f"no {group}")
     unused = {name: "its moving average is used" for key, name in found.items() if chosen[key] != name}
-    return chosen, unused, (f"moving averages are used {' and '.join(counts)}",) if unused else ()
+    return chosen, unused, (f"using moving averages for {' and '.join(counts)}",) if unused else ()

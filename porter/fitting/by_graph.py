@@ -1,5 +1,5 @@
-"""The file's own graph wins: its pads, strides, epsilons and activations go into the recipe's nodes, and what the file has before
-and behind them, scaled pixels and a head of one's own, becomes nodes too. What porter has no op for is refused by name.
+"""The file's own graph wins: its pads, strides, epsilons and activations go into the recipe's nodes. Its layers before and after
+these, such as scaled pixels and the user's own head, become nodes too. Layers that porter has no op for are refused by name.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def fit_by_graph(
     """Fits a variant to a file that carries its graph. The file's own output is the head, unless `settings` chooses another.
 
     Args:
-        settings: `--map`'s, as SRC=NODE: which layer gives the logits.
-        keep_background: keep row 0 of the zoo's own head where it is ImageNet's background.
+        settings: from `--map`, as SRC=NODE: the layer that gives the logits.
+        keep_background: keep row 0 of the zoo's own head if it is ImageNet's background.
 
     Raises:
-        MappingError: the file's graph is another one, has several outputs, or has a layer that porter has no op for; `next` lists
-            the layers that can be the head, where there are any.
+        MappingError: the graphs differ, or the file's graph has several outputs or a layer that porter has no op for; `maps` lists
+            the layers that can be the head.
     """
     assert checkpoint.graph is not None
     draft = expand(recipe, variant, zoo, {})
@@ -127,28 +127,28 @@ def _fit(
         activation=end.activation,
         taps={path: tap for path, layer in grafted.layers.items() if (tap := file.by_name[layer].tap)},
         reference_taps={path: name for path, name in shown.items() if path in graph.by_path} if plain else {},
-        today=_today(graph, framework, layers, found) if plain else {},
+        reference_names=_reference_names(graph, framework, layers, found) if plain else {},
         scaling=grafted.scaling,
-        warnings=(*left, *_said(zoo, differences), *grafted.warnings),
+        warnings=(*left, *_difference_warnings(zoo, differences), *grafted.warnings),
         notes=("the graph is the file's own",),
     )
 
 
 def _rows(graph: Graph) -> int:
-    """Classes that the graph's output has; 0 where it has no dense layer and so gives features."""
+    """Classes of the graph's output; 0 if it has no dense layer, because it then gives features."""
     return channels_of(graph)[graph.output] if any(isinstance(node.op, Dense) for node in graph.nodes) else 0
 
 
 def _with_classes(graph: Graph, more: int) -> Graph:
-    """The graph with so many more classes."""
+    """The graph with `more` classes added to its head."""
     head = graph.by_path[graph.output]
     assert isinstance(head.op, Dense)
-    fewer = replace(head, op=replace(head.op, units=head.op.units + more))
-    return replace(graph, nodes=tuple(fewer if node.path == head.path else node for node in graph.nodes))
+    changed = replace(head, op=replace(head.op, units=head.op.units + more))
+    return replace(graph, nodes=tuple(changed if node.path == head.path else node for node in graph.nodes))
 
 
 def _differences(draft: Graph, grafted: Graph, size: tuple[int | None, int | None]) -> list[str]:
-    """What the file says otherwise than the recipe, for a human; pads that are equal at the file's size are not."""
+    """The differences of the file's graph from the recipe's, for a message; pads that are equal at the file's size are none."""
     known, nonnegative = shapes(draft, size), nonnegative_paths(draft)
     found = []
     for node in draft.nodes:
@@ -171,12 +171,12 @@ def _differences(draft: Graph, grafted: Graph, size: tuple[int | None, int | Non
     return found
 
 
-def _said(zoo: Zoo, differences: list[str]) -> tuple[str, ...]:
-    return (f"the file's graph is not that of zoo '{zoo.name}', and is used: {some(differences)}",) if differences else ()
+def _difference_warnings(zoo: Zoo, differences: list[str]) -> tuple[str, ...]:
+    return (f"the file's graph is used; it differs from that of zoo '{zoo.name}': {some(differences)}",) if differences else ()
 
 
 def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> None:
-    """Refuses an average that is over a whole map of the recipe's, but not over the file's own, whose strides differ.
+    """Refuses an average over a whole map of the recipe that is not over the file's whole map, because their strides differ.
 
     Raises:
         MappingError: there is one.
@@ -197,10 +197,10 @@ def _expect_filled(graph: Graph, found: Mapping[tuple[str, str], str], checkpoin
         raise MappingError(f"the file's graph names no tensors for {some(lacking)}", where=str(checkpoint.path))
 
 
-def _today(
+def _reference_names(
     graph: Graph, framework: Framework, layers: Mapping[str, LayerName], found: Mapping[tuple[str, str], str]
 ) -> dict[str, str]:
-    """The name that the zoo's own implementation has for each tensor."""
+    """The zoo's own implementation's name of each tensor."""
     names = {}
     for (path, role), tensor in found.items():
         spellings = framework.tensor_names(graph, graph.by_path[path], layers[path].name)[role]

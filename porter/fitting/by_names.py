@@ -1,6 +1,6 @@
-"""Source tensors to graph by the names that the zoo gives them: for files that hold weights and no graph.
+"""Source tensors fitted to a graph by the zoo's names: for files that hold weights and no graph.
 
-The mapping is total both ways: every tensor is used or ignored by a stated rule, every node is filled.
+The mapping is complete both ways: every tensor is used or ignored by a rule, and every node gets its tensors.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from porter.recipe import LayerName, Recipe, Zoo, expand, options_of, tap_names
 
 @dataclass(frozen=True)
 class Located:
-    """Where each of a graph's tensors is in a file, before anything is read from it.
+    """The place of each of a graph's tensors in a file, before any is read.
 
     Attributes:
         found: (path, role) to source tensor name.
-        missing: the likeliest name of each tensor that is not there, to its expected canonical shape.
-        unexpected: source tensors that nothing claims and no rule ignores; moving averages of what is found are none.
+        missing: the likeliest name of each tensor that the file lacks, to its expected canonical shape.
+        unexpected: source tensors that no node uses and no rule ignores, without the moving averages of those in `found`.
         ignored: source tensor name to the reason.
     """
 
@@ -42,10 +42,10 @@ class Located:
 def locate(graph: Graph, framework: Framework, layers: Mapping[str, LayerName], zoo: Zoo, checkpoint: Checkpoint) -> Located:
     """Finds every tensor of `graph` in `checkpoint` by the file's layer names.
 
-    Roles that a framework names but the graph does not need (torch's `batches`) are found where present and never missing.
+    A role that a framework names and the graph does not need (torch's `batches`) may be absent.
 
     Raises:
-        MappingError: a node without a name.
+        MappingError: a node has no name.
     """
     found: dict[tuple[str, str], str] = {}
     missing: dict[str, tuple[int, ...]] = {}
@@ -75,11 +75,11 @@ def fit_by_names(
     """Fits a variant to a file of weights by the zoo's names.
 
     Args:
-        settings: `--map`'s, as SRC=NODE.
-        keep_background: keep row 0 of the zoo's own head where it is ImageNet's background.
+        settings: from `--map`, as SRC=NODE.
+        keep_background: keep row 0 of the zoo's own head if it is ImageNet's background.
 
     Raises:
-        MappingError: tensors missing or unexpected, in one error that lists both sides; or a head that cannot be told.
+        MappingError: tensors are missing or unexpected, in one error that lists both; or the head cannot be found.
     """
     framework, draft = get_framework(zoo.framework), expand(recipe, variant, zoo, {})
     mapped = parse_map(settings, draft)
@@ -113,10 +113,10 @@ def fit_by_names(
             transforms[draft.output] = kept
     located = locate(graph, framework, {path: layers[path] for path in tensor_shapes(graph)}, zoo, checkpoint)
     ignored = {**located.ignored, **dict.fromkeys(head.after, AFTER_HEAD)}
-    warnings = (*head.warnings(), *_said(current, zoo, naming.generation))
+    warnings = (*head.warnings(), *_generation_warnings(current, zoo, naming.generation))
     if outside and head.within(naming.prefix):
         ignored |= dict.fromkeys(outside, f"beside the network, outside '{naming.prefix}'")
-        warnings += (f"left out, since they stand outside '{naming.prefix}': {some(list(outside))}",)
+        warnings += (f"left out, because they are outside '{naming.prefix}': {some(list(outside))}",)
     unexpected = [name for name in located.unexpected if name not in ignored]
     if located.missing or unexpected:
         raise MappingError(
@@ -127,7 +127,9 @@ def fit_by_names(
     shown = tap_names(recipe, variant, zoo, draft)
     stand_in, joined = None, (f"the head's dense layers are joined as --map says: {chosen.text}",) if chosen and row else ()
     if head.layer is None or row:
-        tensors = stand_in_head(draft, framework, naming.today[draft.output], _spelling(draft, framework, layers, located))
+        tensors = stand_in_head(
+            draft, framework, naming.reference_layers[draft.output], _spelling(draft, framework, layers, located)
+        )
         stand_in = StandIn(tensors, shown[draft.output], draft.by_path[draft.output].inputs[0])
     return Fit(
         graph=graph,
@@ -142,8 +144,8 @@ def fit_by_names(
         activation=zoo.activation if head.rows else None,
         reference_taps={path: name for path, name in shown.items() if path in graph.by_path and path not in row},
         stand_in=stand_in,
-        today={
-            name: naming.today[path].name + _variable(name, layers[path].name, framework.AVERAGE_SUFFIX)
+        reference_names={
+            name: naming.reference_layers[path].name + _variable(name, layers[path].name, framework.AVERAGE_SUFFIX)
             for (path, _), name in found.items()
             if zoo is current and path not in row
         },
@@ -153,7 +155,7 @@ def fit_by_names(
 
 
 def _spelling(graph: Graph, framework: Framework, layers: Mapping[str, LayerName], located: Located) -> int:
-    """Which of the framework's names for a kernel the file uses."""
+    """The index of the framework's name for a kernel that the file uses."""
     for (path, role), name in located.found.items():
         names = framework.tensor_names(graph, graph.by_path[path], layers[path].name)[role]
         if role == "kernel" and name in names and not is_depthwise(graph, graph.by_path[path]):
@@ -161,22 +163,22 @@ def _spelling(graph: Graph, framework: Framework, layers: Mapping[str, LayerName
     return 0
 
 
-def _said(current: Zoo, older: Zoo, generation: str | None) -> tuple[str, ...]:
-    """What to say where the code that wrote the file computed another function than today's."""
+def _generation_warnings(current: Zoo, older: Zoo, generation: str | None) -> tuple[str, ...]:
+    """A warning if the code that wrote the file computed another function than today's code."""
     if older is current:
         return ()
-    otherwise = [f"{name} {value}" for name, value in older.options.items() if value != current.options.get(name)]
-    otherwise += ["its own pads"] if older.padding != current.padding else []
-    return (f"the port computes what {generation} did, not what zoo '{current.name}' does today: {', '.join(otherwise)}",)
+    different = [f"{name} {value}" for name, value in older.options.items() if value != current.options.get(name)]
+    different += ["its own pads"] if older.padding != current.padding else []
+    return (f"the port computes what {generation} did, not what zoo '{current.name}' does today: {', '.join(different)}",)
 
 
 def _outside(prefix: str, unexpected: tuple[str, ...]) -> tuple[str, ...]:
-    """What stands beside the network in a file whose names lead with a prefix: a loss, metrics, a second network."""
+    """Tensors beside the network, if the file's names begin with a prefix: those of a loss, of metrics, of a second network."""
     return tuple(name for name in unexpected if prefix and not name.startswith(prefix))
 
 
 def _variable(name: str, layer: str, suffix: str | None) -> str:
-    """What follows the layer in a tensor's name, an average's suffix left off."""
+    """A tensor's name without its layer and without an average's suffix."""
     return name.removeprefix(layer).removesuffix(suffix or "")
 
 
@@ -184,7 +186,7 @@ def _assert_ignored_values(zoo: Zoo, checkpoint: Checkpoint, ignored: Mapping[st
     for rule in zoo.ignore:
         for name in ignored:
             if rule.equals is not None and fnmatchcase(name, rule.pattern) and not holds(checkpoint.tensors[name], rule.equals):
-                raise MappingError(f"this tensor may be ignored only where it equals {rule.equals}", where=name)
+                raise MappingError(f"this tensor may be ignored only if it equals {rule.equals}", where=name)
 
 
 def _two_lists(located: Located, unexpected: list[str]) -> str:

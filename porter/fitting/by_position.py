@@ -1,4 +1,4 @@
-"""Files that a zoo's own loader reads by position: their names are whatever they were converted from."""
+"""Files that a zoo's own loader reads by position. Their names may be anything, such as those of the file before a conversion."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _ROLES: Mapping[str, str] = {
     **{word: word for word in ("gamma", "beta", "moving_mean", "moving_variance")},
     **{"running_mean": "moving_mean", "running_var": "moving_variance"},
 }
-"""What a norm's tensor is by the last word of its name, in TensorFlow and in PyTorch: what shapes do not tell apart."""
+"""The role of a norm's tensor by the last word of its name, in TensorFlow and in PyTorch. Their shapes are equal."""
 
 
 def name_by_position(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> tuple[Checkpoint, tuple[str, ...]]:
-    """The checkpoint under the names of the zoo's own variables, where it has none of them and its order is that in which the
-    zoo's code makes them, with a warning; else as it is.
+    """The checkpoint under the names of the zoo's own variables, with a warning, if it has none of these names and keeps the order
+    in which the zoo's code makes them; otherwise the checkpoint itself.
 
-    TensorNets loads so and looks at no name but those of a beta that leads its gamma, which it exchanges (tensornets/utils.py,
-    `parse_weights` and `pretrained_initializer`). Here every shape has to agree, and what the names of norms say.
+    TensorNets loads by position. It reads names only to exchange a beta and the gamma after it (tensornets/utils.py,
+    `parse_weights` and `pretrained_initializer`). Here every shape must agree too, and the roles in the names of norms.
 
     Raises:
-        MappingError: more tensors or fewer than the zoo's code makes, or one that is another.
-        MissingFramework: the file's names are not the zoo's, and its code, which has the order, is not installed.
+        MappingError: the file has more or fewer tensors than the zoo's code makes, or one of another shape or role.
+        MissingFramework: the file's names are not the zoo's, and the zoo's code, which has the order, is not installed.
     """
     framework, tensors = get_framework(zoo.framework), checkpoint.tensors
     if checkpoint.graph is not None or zoo.reference not in framework.BY_POSITION or not _keeps_order(variant, zoo, checkpoint):
@@ -42,10 +42,10 @@ def name_by_position(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpo
     try:
         wanted = framework.own_variables(str(zoo.reference), variant, tensors[list(tensors)[-1]].size)
     except MissingFramework as error:
-        message = f"the file's names are not those of zoo '{zoo.name}', whose code tells its order: {error.message}"
+        message = f"the file's names are not those of zoo '{zoo.name}', and the zoo's code has their order: {error.message}"
         raise MissingFramework(message, where=str(checkpoint.path), next=error.next) from None
     if len(arrays) != len(wanted):
-        message = f"none of the file's {len(arrays)} names is the zoo's, which has {len(wanted)}, such as '{next(iter(wanted))}'"
+        message = f"none of the file's {len(arrays)} names is one of the zoo's {len(wanted)}, such as '{next(iter(wanted))}'"
         raise MappingError(message, where=str(checkpoint.path))
     named: dict[str, Array] = {}
     for (theirs, array), (own, shape) in zip(arrays.items(), wanted.items(), strict=True):
@@ -54,17 +54,17 @@ def name_by_position(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpo
         role = _ROLES.get(_last(theirs))
         if named[own].shape != shape or role not in (None, _ROLES.get(_last(own))):
             raise MappingError(
-                f"by its place '{theirs}' ({shape_text(array.shape)}) would be '{own}' ({shape_text(shape)})",
+                f"by its position '{theirs}' ({shape_text(array.shape)}) would be '{own}' ({shape_text(shape)})",
                 where=str(checkpoint.path),
-                next=f"save it with {zoo.reference}'s own code, which names what it saves",
+                next=f"save it with {zoo.reference}'s own code, which writes the names",
             )
-    said = f"the names are not those of zoo '{zoo.name}': all {len(named)} tensors are taken by their places, as its loader does"
-    return replace(checkpoint, tensors=named, notes=(*checkpoint.notes, said)), (said,)
+    note = f"the names are not those of zoo '{zoo.name}': all {len(named)} tensors are taken by position, as its loader does"
+    return replace(checkpoint, tensors=named, notes=(*checkpoint.notes, note)), (note,)
 
 
 def _keeps_order(variant: str, zoo: Zoo, checkpoint: Checkpoint) -> bool:
-    """An .npz has the order in which it was written; so has an .h5 of Keras's layout, where the zoo's own file is one. In a
-    checkpoint of TensorFlow names are sorted.
+    """An .npz keeps the order in which it was written. So does an .h5 of Keras's layout, if the zoo's own file is one. A checkpoint
+    of TensorFlow sorts its names.
     """
     published = zoo.files.get(variant)
     url = published.url or "" if published else ""

@@ -1,4 +1,4 @@
-"""A head of several dense layers in a file that holds only weights: `--map` says what stands between them, the file does not."""
+"""A head of several dense layers in a file that holds only weights. `--map` says what is between them; the file does not."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from porter.fitting.grafting import path_word
 from porter.graph import Dense, Graph, Node, Relu, Relu6
 
 BETWEEN: Mapping[str, type[Relu | Relu6] | None] = {"relu": Relu, "relu6": Relu6, "none": None}
-"""What may stand between two dense layers, as `--map` writes it. Dropout does nothing in inference, so it is none."""
+"""The ops between two dense layers, as `--map` writes them. Dropout does nothing at inference, so it is `none`."""
 
 
 @dataclass(frozen=True)
 class DenseHead:
-    """The layers of a head in the order in which they run, and what stands between each two: the keys of BETWEEN."""
+    """The layers of a head in the order in which they run, and the words between them, which are keys of BETWEEN."""
 
     layers: tuple[str, ...]
     between: tuple[str, ...] = ()
@@ -27,21 +27,21 @@ class DenseHead:
 
 
 def parse_head(text: str) -> DenseHead:
-    """What `--map` says of the head: one layer, or several with what stands between them.
+    """The head as `--map` states it: one layer, or several with the words between them.
 
     Raises:
-        UsageError: it does not begin and end with a layer, or has a word between two layers that porter has no op for.
+        UsageError: the text does not begin and end with a layer, or porter has no op for a word between two layers.
     """
     layers, between = tuple(text.split(",")[::2]), tuple(text.split(",")[1::2])
     wrong = [word for word in between if word not in BETWEEN]
     if wrong or len(layers) != len(between) + 1 or not all(layers):
-        problem = f"'{wrong[0]}' is nothing that porter has between dense layers" if wrong else f"'{text}' is no row of layers"
+        problem = f"porter has no '{wrong[0]}' between dense layers" if wrong else f"'{text}' is no row of layers"
         raise UsageError(problem, where="--map", next=f"write FIRST,WORD,SECOND with one of {', '.join(BETWEEN)} as the word")
     return DenseHead(layers, between)
 
 
 def with_dense_head(features: Graph, head: DenseHead, dense: Mapping[str, Dense], output: str) -> tuple[Graph, dict[str, str]]:
-    """The graph up to its features with a head behind it.
+    """The graph up to its features with a head after it.
 
     Args:
         dense: the op of each layer.

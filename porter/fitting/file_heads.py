@@ -1,4 +1,4 @@
-"""Which layer of a file's graph gives the logits, and the last node of the recipe that leads to it."""
+"""The layer of a file's graph that gives the logits, and the last node of the recipe that leads to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from porter.recipe import Recipe, Zoo, layer_names
 
 @dataclass(frozen=True)
 class End:
-    """Which layer gives the logits, and what the file does to them.
+    """The layer that gives the logits, and the file's activation after it.
 
     Attributes:
         own: it is the zoo's own head, with its classes.
@@ -29,7 +29,7 @@ class End:
 
 
 def head_kernels(recipe: Recipe, variant: str, zoo: Zoo, draft: Graph, framework: Framework) -> frozenset[str]:
-    """What the zoo calls the kernel of its head, today and before."""
+    """The zoo's names of its head's kernel, of today's code and of older code."""
     expect_head(recipe, draft)
     head = draft.by_path[draft.output]
     tables = (layer_names(recipe, variant, zoo, draft, label) for label in (None, *zoo.generations))
@@ -37,12 +37,12 @@ def head_kernels(recipe: Recipe, variant: str, zoo: Zoo, draft: Graph, framework
 
 
 def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, kernels: frozenset[str]) -> End:
-    """The layer that `--map` chose, or the one that the file gives.
+    """The layer that `--map` chose, otherwise the file's output.
 
-    A hidden layer of one's own may have as many units as the zoo has classes: what is no output is the zoo's head only by name.
+    A hidden layer may have as many units as the zoo has classes, so a layer that is no output is the zoo's head only by its name.
 
     Args:
-        kernels: what the zoo calls the kernel of its head.
+        kernels: the zoo's names of its head's kernel.
 
     Raises:
         MappingError: no such layer, or the file has several outputs.
@@ -59,30 +59,30 @@ def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ker
 
 
 def possible_heads(aligned: Alignment) -> list[str]:
-    """The layers that could give the logits: the file's outputs, then, the last one first, what is dense or could be the head."""
+    """The layers that could give the logits: the file's outputs, then dense layers and other possible heads, the last one first."""
     heads = aligned.candidates[aligned.graph.output]
     inner = [node.name for node in reversed(aligned.file.nodes) if node.name in heads or isinstance(node.op, Dense)]
     return list(dict.fromkeys([*_outputs(aligned.file), *inner]))
 
 
 def left_out(file: FileGraph, layer: str) -> list[str]:
-    """What the file's outputs are computed from and `layer` is not; an activation of its values is recorded, not left out."""
+    """Layers that lead to the file's outputs and not to `layer`, without its activation, which is recorded."""
     shown = {node.name for node in file.nodes if isinstance(node.op, OutputActivation) and layer in node.inputs}
     return sorted(file.leading_to(file.outputs) - file.leading_to((layer,)) - shown)
 
 
 def _outputs(file: FileGraph) -> list[str]:
-    """The layers that give the file's outputs, or the logits of those that are probabilities."""
+    """The layers of the file's outputs; for an output of probabilities, the layer of their logits."""
     return list(dict.fromkeys(_logits_of(file, name) for name in file.outputs))
 
 
 def _has_name(tensor: str, kernels: frozenset[str]) -> bool:
-    """Whether a tensor has one of these names, with whatever models or scopes before it."""
+    """Whether a tensor has one of these names, behind any models or scopes."""
     return any(tensor == kernel or tensor.endswith(f"/{kernel}") for kernel in kernels)
 
 
 def _logits_of(file: FileGraph, name: str) -> str:
-    """What the activation `name` reads, else `name` itself; one activation alone, since a port records one."""
+    """The input of `name` if that is an activation, otherwise `name`; only one activation, because a port records one."""
     layer = file.by_name.get(name)
     return layer.inputs[0] if layer and isinstance(layer.op, OutputActivation) else name
 
@@ -103,10 +103,11 @@ def _units(op: object) -> int | None:
 
 
 def trunk_end(aligned: Alignment, end: str) -> tuple[str, str]:
-    """The last node of the recipe that leads to the layer `end`, and its layer: the head, else what it reads, else the map before.
+    """The last node of the recipe that leads to the layer `end`, and its layer: the head, otherwise its input, otherwise the map
+    before that.
 
     Raises:
-        MappingError: the file's graph is another one.
+        MappingError: the graphs differ.
     """
     graph, file = aligned.graph, aligned.file
     head = graph.by_path[graph.output]

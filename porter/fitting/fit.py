@@ -1,4 +1,4 @@
-"""A recipe's graph fitted to one file: what it computes, and which of the file's tensors each of its nodes takes."""
+"""A recipe's graph fitted to one file: the graph, and which tensor of the file belongs to which node."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ LISTED = 8
 
 @dataclass(frozen=True)
 class StandIn:
-    """A head that hands features on, for the zoo's own implementation where the file has none or another one.
+    """A head that returns its input, for the zoo's own implementation if the file has no head or another one.
 
     Attributes:
         tensors: under the implementation's names.
-        tap: the name under which it shows its value.
+        tap: the name under which the implementation shows the head's value.
         path: of the features.
     """
 
@@ -36,27 +36,27 @@ class StandIn:
 
 @dataclass(frozen=True)
 class Fit:
-    """What a file holds of a graph.
+    """A file fitted to a graph.
 
     Attributes:
         graph: with the file's number of classes, or without a head.
         found: (path, role) to source tensor name.
-        options: that the recipe's graph was expanded with, the zoo's own number of classes among them; none where the graph is the
+        options: those that the recipe's graph was expanded with, with the zoo's own number of classes; empty if the graph is the
             file's.
-        transforms: by path, what arrays go through beyond their axis order (porter.transforms).
-        ignored: source tensor name to the rule that says why.
-        source_classes: rows of the file's head; 0 where it has none.
+        transforms: by path, the changes of its arrays besides the axis order (porter.transforms).
+        ignored: source tensor name to the reason.
+        source_classes: rows of the file's head; 0 if it has none.
         own_head: the head is the zoo's own, with its classes and their order.
-        head: the file's layer that gives the logits or features; None where a file without a head does not name it.
+        head: the file's layer that gives the logits or features; None if a file without a head does not name it.
         background: row 0 of the port's head is ImageNet's background class.
-        activation: what the source applies to its logits.
-        taps: by path, the name under which the file's own graph shows the node's value; none where it carries none.
+        activation: the source's activation after its logits.
+        taps: by path, the name under which the file's own graph shows the node's value; empty if the file has no graph.
         reference_taps: the same for the zoo's own implementation.
-        today: source tensor name to the name that the zoo's own implementation has for it; empty where that computes another
-            function than the file.
-        stand_in: in place of the head that the zoo's own implementation has; what the file has behind the features follows it.
-        scaling: what the file's graph does to its input before the network's first layer.
-        warnings: what a user has to know; `notes`: what port.json records.
+        reference_names: source tensor name to its name in the zoo's own implementation; empty if that computes another function
+            than the file.
+        stand_in: replaces the head of the zoo's own implementation; the file's layers after the features follow it.
+        scaling: the ops of the file's graph on its input before the network's first layer.
+        warnings: for the user; `notes`: for port.json.
     """
 
     graph: Graph
@@ -71,7 +71,7 @@ class Fit:
     activation: str | None
     taps: Mapping[str, str] = field(default_factory=dict)
     reference_taps: Mapping[str, str] = field(default_factory=dict)
-    today: Mapping[str, str] = field(default_factory=dict)
+    reference_names: Mapping[str, str] = field(default_factory=dict)
     stand_in: StandIn | None = None
     scaling: tuple[Affine, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Fit:
 
     @property
     def classes(self) -> int:
-        """Rows of the port's head; 0 where it has none."""
+        """Rows of the port's head; 0 if it has none."""
         return channels_of(self.graph)[self.graph.output] if self.source_classes else 0
 
     @property
@@ -91,7 +91,7 @@ def read_tensors(fit: Fit, framework: Framework, checkpoint: Checkpoint) -> dict
     """Every tensor of the fitted graph, in canonical axis order, path to role to array.
 
     Raises:
-        MappingError: tensors of another shape than the graph needs. FileError: one of them is not a number somewhere.
+        MappingError: tensors have another shape than the graph needs. FileError: a tensor has a NaN.
     """
     shapes = tensor_shapes(fit.graph)
     tensors: dict[str, dict[str, Array]] = {}
@@ -111,7 +111,7 @@ def read_tensors(fit: Fit, framework: Framework, checkpoint: Checkpoint) -> dict
 
 
 def _expect_numbers(fit: Fit, checkpoint: Checkpoint) -> None:
-    """A single NaN in the weights makes every logit one. Infinities may be meant: see --allow-overflow."""
+    """Refuses NaN: one in the weights can make every logit NaN. Infinities may be intended: see --allow-overflow."""
     for name in fit.found.values():
         array = checkpoint.tensors[name]
         if is_floating(array) and (lost := int(np.count_nonzero(np.isnan(array)))):
@@ -124,11 +124,11 @@ def _expect_numbers(fit: Fit, checkpoint: Checkpoint) -> None:
 
 def own_checkpoint(fit: Fit, checkpoint: Checkpoint) -> dict[str, Array]:
     """The file's tensors under the names of the zoo's own implementation."""
-    return {own: checkpoint.tensors[name] for name, own in fit.today.items()}
+    return {own: checkpoint.tensors[name] for name, own in fit.reference_names.items()}
 
 
 def without_head(graph: Graph) -> Graph:
-    """The graph up to what its head reads: features, one value per channel."""
+    """The graph up to its head's input: features, one value per channel."""
     head = graph.by_path[graph.output]
     nodes = tuple(node for node in graph.nodes if node.path != head.path)
     return Graph(nodes, graph.channels, head.inputs[0], graph.scopes)

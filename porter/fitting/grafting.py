@@ -1,4 +1,4 @@
-"""The recipe's graph with the file's ops in its nodes, and with what the file has before and behind them as nodes of their own."""
+"""The recipe's graph with the file's ops in its nodes; the file's layers before and after these become nodes of their own."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], base: str, en
     Args:
         pairs: path to layer, as porter.fitting.alignment.Alignment.pairs gives them.
         base: the last node of the recipe that the file has.
-        end: the layer that gives the logits: that of `base`, or one behind it.
+        end: the layer that gives the logits: that of `base`, or one after it.
 
     Raises:
-        MappingError: a layer that porter has no op for, or that does not fit to the others.
+        MappingError: porter has no op for a layer, or a layer does not fit the others.
     """
     entrance = _chain(file, pairs[INPUT])
     paths = {layer.name: f"input/{path_word(layer.name)}" for layer in entrance}
@@ -77,14 +77,14 @@ def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], base: str, en
 
 
 def _append_head(draft: Graph, file: FileGraph, end: str, paths: dict[str, str], nodes: list[Node]) -> str:
-    """Adds what stands between the trunk and the logits; gives the path of the logits."""
+    """Adds the layers between the trunk and the logits; returns the path of the logits."""
     known = {node.path: node for node in nodes}
     features = {node.path for node in nodes if isinstance(node.op, GlobalAvgPool | GlobalMaxPool | Dense)}
     leading = file.leading_to((end,))
     for layer in (layer for layer in file.nodes if layer.name in leading and layer.name not in paths):
         op = _own_op(layer)
         if any(name not in paths for name in layer.inputs):
-            raise MappingError("this layer reads the input beside the network, which porter does not port", where=layer.name)
+            raise MappingError("this layer reads the file's input beside the network; porter cannot port it", where=layer.name)
         inputs = tuple(paths[name] for name in layer.inputs)
         if isinstance(op, Conv) and inputs[0] in features and op.window.kernel == (1, 1):
             op = Dense(op.filters, op.bias)
@@ -117,16 +117,16 @@ def _own_op(layer: FileNode) -> Op:
 
 
 def _adopted(op: Op, layer: FileNode) -> Op:
-    """The file's op for a node, in the recipe's form where the two are the same function."""
+    """The file's op for a node; in the recipe's form if the two are the same function."""
     found = _own_op(layer)
     if isinstance(op, Dense) and isinstance(found, Conv):
         return Dense(found.filters, found.bias)
     if isinstance(op, BatchNorm) and isinstance(found, BatchNorm) and not found.momentum:
-        return replace(found, momentum=op.momentum)  # a graph made for inference does not say it
+        return replace(found, momentum=op.momentum)  # a graph made for inference does not state its momentum
     return op if isinstance(op, GlobalAvgPool) else found
 
 
 def path_word(name: str) -> str:
-    """A layer's name as one step of a path, and as a name that generated code can use."""
+    """A layer's name as one part of a path, which is also a valid name in generated code."""
     word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "layer"
     return f"layer_{word}" if word[0].isdigit() or iskeyword(word) else word

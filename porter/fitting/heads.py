@@ -1,4 +1,4 @@
-"""The head of a file that holds weights and no graph: the zoo's own, one of the user's, or none."""
+"""The head of a file that holds weights and no graph: the zoo's own, the user's own, or none."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ AFTER_HEAD = "after the head"
 
 @dataclass(frozen=True)
 class Head:
-    """What a file has for the recipe's head.
+    """A file's layer for the recipe's head.
 
     Attributes:
-        layer: its name in the file; None where the file ends in features.
+        layer: its name in the file; None if the file ends in features.
         rows: its classes; 0 without a head.
-        own: the zoo's own head, with its classes.
-        found: told by its shape alone.
-        after: tensors of layers behind it, which are left out.
+        own: it is the zoo's own head, with its classes.
+        found: it was found only by its shape.
+        after: tensors of layers after it, which are left out.
     """
 
     layer: LayerName | None
@@ -40,15 +40,15 @@ class Head:
     after: tuple[str, ...] = ()
 
     def within(self, prefix: str) -> bool:
-        """Whether nothing of the network stands outside what `prefix` leads to."""
+        """Whether the head, if there is one, is under the network's `prefix` too."""
         return self.layer is None or self.layer.name.startswith(prefix)
 
     def warnings(self) -> tuple[str, ...]:
         if self.layer is None:
             return ("the file has no head: the port gives features, one value per channel",)
-        by_shape = f"the head is told by its shape: '{self.layer.name}', {self.rows} classes"
-        behind = f"left out, since they come after the head: {some(sorted(self.after))}; --map LAYER=NODE chooses another head"
-        return (*((by_shape,) if self.found else ()), *((behind,) if self.after else ()))
+        by_shape = f"the head was found by its shape: '{self.layer.name}', {self.rows} classes"
+        after = f"left out, because they come after the head: {some(sorted(self.after))}; --map LAYER=NODE chooses another head"
+        return (*((by_shape,) if self.found else ()), *((after,) if self.after else ()))
 
 
 def find_head(
@@ -64,11 +64,11 @@ def find_head(
     Args:
         graph: with the zoo's own number of classes.
         layers: the file's names by path.
-        unexpected: tensors that the trunk leaves over, and the own head where it is another layer that `--map` chose.
-        chosen: what `--map` says of the head, whose last layer `layers` names.
+        unexpected: tensors that the trunk does not use, with those of the zoo's own head if `--map` chose another layer.
+        chosen: the head of `--map`; its last layer is the head in `layers`.
 
     Raises:
-        MappingError: several layers could be the head, or dense layers follow each other and nothing says what stands between.
+        MappingError: several layers could be the head, or dense layers follow each other and nothing says what is between them.
     """
     zoo_rows, features = tensor_shapes(graph)[graph.output]["kernel"]
     dense = _dense_layers(graph, framework, checkpoint, unexpected)
@@ -87,7 +87,7 @@ def find_head(
         if not direct:
             return Head(None, 0, False)
         if len(direct) > 1:
-            # A layer that gives as many values as it takes may stand before another one.
+            # A layer with as many outputs as inputs may come before another one.
             hidden = [name for name, (units, _) in direct.items() if units == features]
             both = [(first, last) for first in hidden for last in direct if last != first]
             pairs = [DenseHead(pair, (word,)).text for pair in both for word in BETWEEN]
@@ -105,8 +105,7 @@ def find_head(
         row = _in_a_row(layer.name, rows, dense)
         whole = ", as a whole model (.keras) would" if checkpoint.framework == "tf" else ""  # torch's would be code
         raise MappingError(
-            f"dense layers follow each other ({', '.join(map(repr, row))}), and the file does not say what stands between "
-            f"them{whole}",
+            f"dense layers follow each other ({', '.join(map(repr, row))}), and the file does not say what is between them{whole}",
             where=str(checkpoint.path),
             maps=[f"{DenseHead(row, (word,) * (len(row) - 1)).text}={graph.output}" for word in BETWEEN],
         )
@@ -120,7 +119,7 @@ def find_head(
 
 
 def head_rows(graph: Graph, framework: Framework, checkpoint: Checkpoint, layer: str) -> int | None:
-    """Rows of the head of that name, or None where the file has none."""
+    """Rows of the head `layer`, or None if the file lacks it."""
     head = graph.by_path[graph.output]
     for name in framework.tensor_names(graph, head, layer)["kernel"]:
         if name in checkpoint.tensors:
@@ -129,7 +128,7 @@ def head_rows(graph: Graph, framework: Framework, checkpoint: Checkpoint, layer:
 
 
 def _dense_layers(graph: Graph, framework: Framework, checkpoint: Checkpoint, names: Collection[str]) -> dict[str, tuple[int, int]]:
-    """Layer to (units, features) of all that could be dense among tensors of these names."""
+    """Layer to (units, features), for the layers that could be dense by their tensors among `names`."""
     head, found = graph.by_path[graph.output], {}
     for name in names:
         layer, array = name.rpartition(framework.SEPARATOR)[0], checkpoint.tensors[name]
@@ -144,7 +143,7 @@ def _dense_layers(graph: Graph, framework: Framework, checkpoint: Checkpoint, na
 
 
 def _in_a_row(first: str, units: int, dense: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
-    """`first` and the dense layers that can follow it, each taking as many values as the one before it gives."""
+    """`first` and the dense layers that can follow it: each takes as many values as the layer before it gives."""
     row = [first]
     while following := [name for name, shape in dense.items() if shape[1] == units and name not in row]:
         row.append(following[0])
@@ -153,10 +152,10 @@ def _in_a_row(first: str, units: int, dense: Mapping[str, tuple[int, int]]) -> t
 
 
 def dense_op(graph: Graph, framework: Framework, checkpoint: Checkpoint, layer: str) -> Dense:
-    """The dense layer of that name in a file.
+    """The op of the file's dense layer `layer`.
 
     Raises:
-        MappingError: the file has none.
+        MappingError: the file lacks it.
     """
     rows = head_rows(graph, framework, checkpoint, layer)
     if rows is None:
@@ -166,14 +165,14 @@ def dense_op(graph: Graph, framework: Framework, checkpoint: Checkpoint, layer: 
 
 
 def stand_in_head(graph: Graph, framework: Framework, layer: LayerName, spelling: int) -> dict[str, Array]:
-    """Tensors of a head that hands its features on unchanged, under the names of the zoo's own implementation.
+    """Tensors of a head that returns its features unchanged, under the names of the zoo's own implementation.
 
-    With it that can be built for a file that has no head: 1 * x + 0 is x in every number type.
+    With this head the implementation can be built for a file without one: 1 * x + 0 is x in every number type.
 
     Args:
         graph: with its head.
-        layer: what the zoo calls the head.
-        spelling: which of the names that the framework has for a kernel this zoo uses.
+        layer: the zoo's name of the head.
+        spelling: the index of this zoo's name among the framework's names for a kernel.
     """
     head = graph.by_path[graph.output]
     features = tensor_shapes(graph)[head.path]["kernel"][1]

@@ -1,4 +1,4 @@
-"""How a file names a zoo's layers: by today's table or an older one, behind a scope or a wrapper's prefix, or as `--map` says."""
+"""A file's names of a zoo's layers: from today's table or an older one, after a scope or a wrapper's prefix, or from `--map`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from porter.recipe import LayerName, Recipe, Zoo, layer_names
 from porter.recipe.spelling import hint
 
 TWICE = 0.9
-"""A second prefix that covers this share of what the first one covers is a second copy of the network, not a chance."""
+"""A second prefix that covers at least this fraction of the first one's tensors is a second copy of the network, no accident."""
 WHOLE = 0.5
-"""With less than this share of a graph's tensors under it, a prefix holds another network, not a copy of this one."""
+"""A prefix that covers less than this fraction of a graph's tensors holds another network, not a copy of this one."""
 TENSORS = "porter inspect FILE --tensors lists its tensors"
 
 
@@ -25,23 +25,23 @@ class Naming:
     """The layer names of a graph in one file.
 
     Attributes:
-        layers: as the file has them, by path.
-        today: as the zoo's own implementation has them, by path.
-        prefix: what stands before every name in the file: `module.`, `model.`, `tower_0/`.
-        generation: label of the older table of names that the file follows, None for today's.
-        twins: other prefixes, under which the file holds the network again.
+        layers: the file's names, by path.
+        reference_layers: the names of the zoo's own implementation, by path.
+        prefix: the beginning of every name in the file: `module.`, `model.`, `tower_0/`.
+        generation: label of the older table of names that the file follows; None for today's table.
+        twins: other prefixes under which the file holds the network again.
     """
 
     layers: Mapping[str, LayerName]
-    today: Mapping[str, LayerName]
+    reference_layers: Mapping[str, LayerName]
     prefix: str = ""
     generation: str | None = None
     twins: tuple[str, ...] = ()
 
     def notes(self) -> tuple[str, ...]:
-        """What there is to say about it, one line each."""
-        prefix = (f"names lead with '{self.prefix}'",) if self.prefix else ()
-        again = (f"the network is there again under {', '.join(map(repr, self.twins))}",) if self.twins else ()
+        """What port.json records about the names, one line each."""
+        prefix = (f"names begin with '{self.prefix}'",) if self.prefix else ()
+        again = (f"the file holds the network again under {', '.join(map(repr, self.twins))}",) if self.twins else ()
         older = (f"names are those of {self.generation}",) if self.generation else ()
         return (*prefix, *again, *older)
 
@@ -49,10 +49,10 @@ class Naming:
         """Refuses a file that holds the network more than once.
 
         Raises:
-            MappingError: it does; says what settles it.
+            MappingError: it does; `maps` lists the prefixes to choose from.
         """
         if self.twins:
-            (path, first), prefixes = next(iter(self.today.items())), sorted([self.prefix, *self.twins])
+            (path, first), prefixes = next(iter(self.reference_layers.items())), sorted([self.prefix, *self.twins])
             raise MappingError(
                 f"the file holds this network more than once, under {', '.join(map(repr, prefixes))}",
                 where=where,
@@ -64,7 +64,7 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
     """`--map SRC=NODE` as node to source layer.
 
     Raises:
-        UsageError: not of that form, no such node, or a node that is given twice.
+        UsageError: a setting has another form, there is no such node, or a node is given twice.
     """
     found: dict[str, str] = {}
     for setting in settings:
@@ -80,10 +80,10 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
 
 
 def expect_head(recipe: Recipe, graph: Graph) -> None:
-    """Holds a recipe's graph to its end, where a file's head is looked for.
+    """Refuses a recipe's graph that does not end in a dense layer, which is the head.
 
     Raises:
-        RecipeError: it ends in something else than a dense layer.
+        RecipeError: it ends in another op.
     """
     last = graph.by_path[graph.output]
     if not isinstance(last.op, Dense):
@@ -97,36 +97,36 @@ def expect_head(recipe: Recipe, graph: Graph) -> None:
 def name_layers(
     recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, checkpoint: Checkpoint, mapped: Mapping[str, str] | None = None
 ) -> Naming:
-    """The table of names and the prefix under which `checkpoint` holds the most of the graph's tensors.
+    """The table of names and the prefix under which `checkpoint` holds most of the graph's tensors.
 
     Args:
-        mapped: node to source layer, as `--map` says; a mapped trunk node settles the prefix too.
+        mapped: node to source layer, from `--map`; a node that is not the head also decides the prefix.
     """
     expect_head(recipe, graph)
     framework, mapped = get_framework(zoo.framework), mapped or {}
-    today = layer_names(recipe, variant, zoo, graph)
-    tables: dict[str | None, Mapping[str, LayerName]] = {None: today}
+    current = layer_names(recipe, variant, zoo, graph)
+    tables: dict[str | None, Mapping[str, LayerName]] = {None: current}
     if checkpoint.counted:
-        convolutions = [path for path, layer in today.items() if "conv1x1_to_dense" in layer.transforms]
+        convolutions = [path for path, layer in current.items() if "conv1x1_to_dense" in layer.transforms]
         counted = framework.counted_layers(graph, convolutions)
-        tables[None] = {path: replace(layer, name=counted[path]) for path, layer in today.items() if path in counted}
+        tables[None] = {path: replace(layer, name=counted[path]) for path, layer in current.items() if path in counted}
     else:
         tables |= {label: layer_names(recipe, variant, zoo, graph, label) for label in zoo.generations}
         tables = {label: _numbered(framework, table, checkpoint) for label, table in tables.items()}
-    best, most = Naming(tables[None], today), 0
+    best, most = Naming(tables[None], current), 0
     for generation, table in tables.items():
         prefix, count, twins = _prefix(framework, graph, table, checkpoint, mapped)
         if count > most:
-            best, most = Naming(table, today, prefix, generation, twins), count
+            best, most = Naming(table, current, prefix, generation, twins), count
     layers = {path: replace(layer, name=best.prefix + layer.name) for path, layer in best.layers.items()}
     for path, name in mapped.items():
-        # A head of one's own has its own number of classes, none of them the zoo's background.
+        # The user's own head has its own number of classes, and none is the zoo's background.
         layers[path] = LayerName(name) if path == graph.output else replace(layers[path], name=name)
     return replace(best, layers=layers)
 
 
 def _numbered(framework: Framework, layers: Mapping[str, LayerName], checkpoint: Checkpoint) -> Mapping[str, LayerName]:
-    """The table with the numbers that the file has for layers which the framework numbers itself."""
+    """The table with the file's numbers for the layers that the framework numbers itself."""
     names = framework.numbered_layers([layer.name for layer in layers.values()], checkpoint.tensors)
     return {path: replace(layer, name=names.get(layer.name, layer.name)) for path, layer in layers.items()}
 
@@ -134,7 +134,7 @@ def _numbered(framework: Framework, layers: Mapping[str, LayerName], checkpoint:
 def _prefix(
     framework: Framework, graph: Graph, layers: Mapping[str, LayerName], checkpoint: Checkpoint, mapped: Mapping[str, str]
 ) -> tuple[str, int, tuple[str, ...]]:
-    """The prefix that covers most of the graph's tensors, how many that are, and others that cover about as many."""
+    """The prefix that covers most of the graph's tensors, their number, and other prefixes that cover about as many."""
     spellings = [
         names
         for path in tensor_shapes(graph)
@@ -153,12 +153,12 @@ def _prefix(
         return "", 0, ()
     (prefix, most), *others = counts.most_common()
     twins = tuple(other for other, count in others if count >= TWICE * most and most >= WHOLE * len(spellings))
-    # A network without a prefix is the one that was saved; what stands beside it under one is its average or its teacher.
+    # A network without a prefix is the saved model; a copy with a prefix beside it is its average or its teacher.
     return ("", counts[""], ()) if "" in (prefix, *twins) else (prefix, most, twins)
 
 
 def _cuts(name: str, separator: str) -> Iterator[tuple[str, str]]:
-    """A name parted behind each of its separators, whole first."""
+    """Every prefix of a name that ends with a separator, and the rest; the empty prefix first."""
     yield "", name
     position = name.find(separator)
     while position >= 0:

@@ -59,7 +59,7 @@ def test_a_file_with_the_recipes_graph_gives_the_recipes_graph_whatever_its_laye
     assert not found.warnings and not found.ignored
     assert found.found["stem/conv", "kernel"] == "layer_0/kernel"
     assert found.own_head and found.source_classes == 1000
-    assert found.today["layer_0/kernel"] == "Conv1/kernel"
+    assert found.reference_names["layer_0/kernel"] == "Conv1/kernel"
     assert (found.taps["stem/conv"], found.reference_taps["stem/conv"]) == ("layer_0", "Conv1")
 
 
@@ -70,7 +70,7 @@ def test_pads_equal_at_the_files_size_are_taken_in_silence_and_others_are_report
     assert not taken.warnings
     odd = fit(replace(even, size=(225, 201)))
     assert SITE in odd.warnings[0] and "((0,1),(0,1))" in odd.warnings[0]
-    assert not odd.today and not odd.reference_taps  # the zoo's own implementation is another function
+    assert not odd.reference_names and not odd.reference_taps  # the zoo's own implementation is another function
 
 
 def test_strides_epsilons_biases_and_clipping_are_the_files() -> None:
@@ -174,14 +174,14 @@ def test_a_head_of_ones_own_becomes_nodes() -> None:
     assert [node.path for node in found.graph.nodes[-3:]] == ["head/fc1", "head/fc1_relu", "head/logits"]
     assert found.activation == "sigmoid" and found.source_classes == 1 and not found.own_head
     assert tensor_shapes(found.graph)["head/logits"]["kernel"] == (1, 32)
-    assert not found.today
+    assert not found.reference_names
 
 
 def test_one_dense_layer_of_ones_own_is_the_recipes_head() -> None:
     found = fit(own_head(dense("flowers", 5)))
     assert found.graph.by_path["head/logits"].op == Dense(5)
     assert found.source_classes == 5 and not found.own_head
-    assert found.today["flowers/kernel"] == "predictions/kernel"
+    assert found.reference_names["flowers/kernel"] == "predictions/kernel"
 
 
 def test_another_pool_than_the_recipes_is_ported() -> None:

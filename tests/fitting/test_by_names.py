@@ -61,8 +61,8 @@ TRUNK = without(file("torchvision"), lambda name: name.startswith("classifier"))
 @pytest.mark.parametrize("prefix", ["module.", "model.", "net.backbone.", "0."])
 def test_a_wrappers_prefix_is_found_and_named(prefix: str) -> None:
     found = fit("torchvision", prefixed(file("torchvision"), prefix))
-    assert found.own_head and not found.ignored and found.notes == (f"names lead with '{prefix}'",)
-    assert found.today[f"{prefix}classifier.1.weight"] == "classifier.1.weight"
+    assert found.own_head and not found.ignored and found.notes == (f"names begin with '{prefix}'",)
+    assert found.reference_names[f"{prefix}classifier.1.weight"] == "classifier.1.weight"
 
 
 def test_a_variable_scope_is_found_and_averages_within_it() -> None:
@@ -70,7 +70,7 @@ def test_a_variable_scope_is_found_and_averages_within_it() -> None:
     shadows = {f"{name}/ExponentialMovingAverage": array for name, array in tensors.items()}
     found = fit("slim", {**tensors, **shadows, "global_step": np.zeros((), np.int64)})
     assert found.found["stem/conv", "kernel"] == "tower_0/MobilenetV2/Conv/weights/ExponentialMovingAverage"
-    assert found.today[found.found["stem/conv", "kernel"]] == "MobilenetV2/Conv/weights"
+    assert found.reference_names[found.found["stem/conv", "kernel"]] == "MobilenetV2/Conv/weights"
     assert any("moving averages" in note for note in found.notes)
     assert found.ignored["tower_0/MobilenetV2/Conv/weights"] == "its moving average is used"
 
@@ -109,7 +109,7 @@ def test_a_replaced_head_is_told_by_its_shape() -> None:
     found = fit("torchvision", {**TRUNK, "fc.weight": linear(5, 1280), "fc.bias": np.zeros(5)})
     assert found.source_classes == found.classes == 5 and not found.own_head
     assert "'fc', 5 classes" in found.warnings[0]
-    assert found.today["fc.weight"] == "classifier.1.weight"
+    assert found.reference_names["fc.weight"] == "classifier.1.weight"
 
 
 def test_a_head_outside_the_prefix_is_found() -> None:

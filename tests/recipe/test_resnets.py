@@ -184,15 +184,15 @@ def test_older_keras_names(generation: str, names: tuple[str, ...], epsilon: flo
     assert {node.op.epsilon for node in fit.graph.nodes if isinstance(node.op, BatchNorm)} == {epsilon}
     same = epsilon == 1.001e-5
     # Today's Keras is no reference for what older code computed otherwise.
-    assert bool(fit.today) == same and any("bn_epsilon 0.001" in warning for warning in fit.warnings) != same
-    assert not same or fit.today["probs/kernel"] == "predictions/kernel"
+    assert bool(fit.reference_names) == same and any("bn_epsilon 0.001" in warning for warning in fit.warnings) != same
+    assert not same or fit.reference_names["probs/kernel"] == "predictions/kernel"
 
 
 @pytest.mark.parametrize("variant", ["resnet101", "resnet152"])
 def test_older_names_are_no_trouble_to_other_depths(variant: str) -> None:
     recipe = find_recipe(variant)
     fit = fit_by_names(recipe, variant, recipe.zoo("keras", variant), older_checkpoint("keras-applications-1.0.8", variant))
-    assert fit.own_head and fit.today
+    assert fit.own_head and fit.reference_names
 
 
 def test_zoos_have_their_variants_alone() -> None:
