@@ -1,1 +1,1 @@
-"""TensorFlow's own files: checkpoints, frozen graphs and SavedModels, and running the graphs they carry."""
+"""TensorFlow's own files: checkpoints, frozen graphs and SavedModels, and running the graphs that they carry."""

@@ -1,4 +1,4 @@
-"""Which files a TensorFlow checkpoint consists of, whatever part of it was named; nothing here imports TensorFlow.
+"""Finds the files of a TensorFlow checkpoint from any part of it that was named. Nothing here imports TensorFlow.
 
 V2 (the default since 1.0) is a prefix with an `.index` and `.data-00000-of-0000N` shards; V1 is one file, or shards named
 `PREFIX-00000-of-0000N`. Both indices are tables of tensorflow/core/lib/io/format.h.
@@ -32,8 +32,8 @@ class CheckpointFiles:
     """One checkpoint.
 
     Attributes:
-        prefix: what TensorFlow calls it; for V1 the file, or the pattern of its shards.
-        files: all that hold its tensors; of V2 the index first.
+        prefix: TensorFlow's name for it; for V1 the file, or the pattern of its shards.
+        files: all files that hold its tensors; for V2 the index first.
     """
 
     prefix: str
@@ -42,7 +42,7 @@ class CheckpointFiles:
 
 
 def table_version(head: bytes) -> Version:
-    """Which of the two a table is, by its first entry, whose key is empty in both.
+    """The version of a table, by its first entry. The entry's key is empty in both.
 
     In V2 it is a BundleHeaderProto, whose first field is a number, the shards (tensor_bundle.proto); in V1 SavedTensorSlices,
     whose first field is a message (saved_tensor_slice.proto).
@@ -67,7 +67,7 @@ def find_checkpoint(path: Path) -> CheckpointFiles:
     """The checkpoint that `path` names: its prefix, its `.index`, a shard of it, or the folder of a `checkpoint` state file.
 
     Raises:
-        FileError: no such checkpoint, a shard is missing, or a folder leaves open which of several is meant.
+        FileError: there is no such checkpoint, a shard is missing, or a folder has several and does not say which is meant.
     """
     if path.is_dir():
         return find_checkpoint(_latest(path))
@@ -108,7 +108,7 @@ def _is_table(path: Path) -> bool:
 
 
 def _shards(prefix: Path) -> tuple[Path, ...]:
-    """The data files of V2. Where a save with another number of shards has left some behind, the one complete set counts."""
+    """The data files of V2. If a save with another number of shards left some files, the only complete set counts."""
     counts = {
         match["count"] for path in _siblings(prefix) if (match := _SHARD.fullmatch(path.name)) and match["prefix"] == prefix.name
     }
@@ -123,13 +123,13 @@ def _shards(prefix: Path) -> tuple[Path, ...]:
     if len(complete) == 1:
         return complete[0]
     if complete:
-        raise FileError("the data files of several saves stand here", where=str(prefix), next="remove those of the older one")
+        raise FileError("the data files of several saves are here", where=str(prefix), next="remove those of the older one")
     wanted = ", ".join(missing[:_LISTED]) or f"{prefix.name}.data-00000-of-00001"
     raise FileError(f"the checkpoint's data is missing: expected {wanted}", where=str(prefix), next="put it beside the .index")
 
 
 def _old_shards(path: Path) -> CheckpointFiles | None:
-    """V1 in shards: by one of them, by the pattern that a state file says, or by the prefix."""
+    """V1 in shards, found by one of them, by the pattern in a state file, or by the prefix."""
     named = _OLD_SHARD.fullmatch(path.name)
     prefix = path.with_name(named["prefix"]) if named else path
     found = [match for other in _siblings(prefix) if (match := _OLD_SHARD.fullmatch(other.name)) and match["prefix"] == prefix.name]
@@ -157,7 +157,7 @@ def _siblings(path: Path) -> list[Path]:
 
 
 def _latest(folder: Path) -> Path:
-    """The checkpoint that a folder's state file calls the latest, or the only one there."""
+    """The checkpoint that a folder's state file calls the latest, or the folder's only one."""
     state = folder / _STATE
     here = sorted(path.name.removesuffix(".index") for path in folder.glob("*.index"))
     listed = ", ".join(here[:_LISTED]) or "none"
@@ -173,7 +173,7 @@ def _latest(folder: Path) -> Path:
             where=str(state),
             next="name one of them",
         )
-    # A path from the machine that trained counts by its last part; a file says nothing about other folders of this machine.
+    # The path may be of the machine that trained, so only its last part counts.
     name = PurePosixPath(names[0]).name
     path = folder / name
     if not (_beside(path, ".index").is_file() or path.is_file() or _old_shards(path)):

@@ -1,4 +1,4 @@
-"""What the parts of a TensorFlow graph hold that do not depend on its input: weights by name, and the values of small sums."""
+"""The parts of a TensorFlow graph that do not depend on its input: weights by name, and the values of small sums."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from porter.graph import MOST_CONSTANTS
 
 _CASTS = frozenset({"Cast"})
 _RESHAPES = frozenset({"Reshape", "Squeeze", "ExpandDims"})
-"""Ops after which a vector is still that vector."""
+"""Ops that keep a vector's values."""
 _BIG = 1024
-"""Bytes from which on a constant's proto counts as weights."""
+"""A constant whose proto has more bytes counts as weights."""
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 _EVALUATED: Mapping[str, Callable[..., Any]] = {
@@ -53,10 +53,10 @@ class Constants:
     """The constants of a graph.
 
     Attributes:
-        nodes: in order, none of which gives its input as it is.
+        nodes: in order, without nodes that give their input unchanged.
         variables: values of nodes that are variables, by name.
-        budget: bytes that one constant may unpack to, since a proto declares any shape over a single number, and all that is
-            computed from constants.
+        budget: bytes that one constant may unpack to, because a proto can declare any shape with a single number; and bytes that
+            all values computed from constants may take.
     """
 
     nodes: Mapping[str, GraphNode]
@@ -66,7 +66,7 @@ class Constants:
     _decoded: dict[str, Array] = field(default_factory=dict)
 
     def tensor(self, source: Reference) -> Tensor | None:
-        """The constant or variable that a value is; None for one that is computed, or that is no vector and reshaped."""
+        """The constant or variable that a value is; None for a computed value, or a reshaped one that is no vector."""
         node = self.node(source)
         if node.name in self.variables:
             found = Tensor(node.name, self.variables[node.name].shape)
@@ -80,7 +80,7 @@ class Constants:
         """The value of a constant or variable.
 
         Raises:
-            FileError: a constant that does not hold what it declares.
+            FileError: a constant does not hold what it declares.
         """
         if name in self.variables:
             return self.variables[name]
@@ -92,11 +92,11 @@ class Constants:
         return node.op == "Const" and bool(node.attributes["value"].ByteSize() > _BIG) and is_floating(self.array(node.name))
 
     def value(self, source: Reference) -> Numbers | None:
-        """What a value is, computed in float64 from what the file holds; None where an op is none of a closed list, or where there
-        are more numbers than an op of porter's states itself.
+        """A value computed in float64 from the file's constants; None where an op is not on a closed list, or where the value has
+        more numbers than an op of porter's may state.
 
         Raises:
-            FileError: a constant that does not hold what it declares.
+            FileError: a constant does not hold what it declares.
         """
         return self._stored(source) if self._is_stored(self.nodes[source[0]]) else self._small(source, self._computed)
 
@@ -108,7 +108,7 @@ class Constants:
         return array.astype(np.float64) if array is not None and is_floating(array) else array
 
     def _small(self, source: Reference, computed: Mapping[str, Numbers]) -> Numbers | None:
-        """A value of as many numbers as an op states itself; None for any other."""
+        """A value with no more numbers than an op of porter's may state; None for any other."""
         node = self.nodes[source[0]]
         if not self._is_stored(node):
             return None if source[1] else computed.get(node.name)
@@ -117,7 +117,7 @@ class Constants:
 
     @cached_property
     def _computed(self) -> Mapping[str, Numbers]:
-        """What nodes compute from constants: each once, since in 64 sums of a value with itself the first has 2**64 readers."""
+        """The values that nodes compute from constants, each once: of 64 sums of a value with itself the first has 2**64 readers."""
         found: dict[str, Numbers] = {}
         left = self.budget
         for node in self.nodes.values():
@@ -131,11 +131,11 @@ class Constants:
         return found
 
     def node(self, source: Reference) -> GraphNode:
-        """The node that computes a value, looking through what leaves a vector one."""
+        """The node that computes a value, before all casts and reshapes."""
         return self._unshaped[source[0]]
 
     def same(self, one: Reference, other: Reference) -> bool:
-        """Whether two values are one, looking through what leaves a vector one."""
+        """Whether two values are the same before all casts and reshapes."""
         return self.node(one).name == self.node(other).name and one[1] == other[1]
 
     @cached_property
@@ -147,7 +147,7 @@ class Constants:
         return self._origins(_CASTS | _RESHAPES)
 
     def _origins(self, through: frozenset[str]) -> Mapping[str, GraphNode]:
-        """For every node the one behind all that it reads through such ops."""
+        """For every node the one that it reads through such ops."""
         found: dict[str, GraphNode] = {}
         for node in self.nodes.values():
             passing = node.op in through and node.inputs and node.name not in self.variables
@@ -180,7 +180,7 @@ class Constants:
 
 
 def _apply(node: GraphNode, inputs: list[Numbers]) -> Numbers | None:
-    """One op of `_COMPUTED` in numpy; None for operands that do not fit, or make more numbers than are asked for."""
+    """One op of `_COMPUTED` in numpy; None for operands that do not fit, or that give more than MOST_CONSTANTS numbers."""
     try:
         if node.op in _CASTS:
             return inputs[0]

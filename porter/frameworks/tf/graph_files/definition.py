@@ -1,4 +1,4 @@
-"""A serialised GraphDef, cut down to what computes chosen nodes and checked to be pure maths before TensorFlow imports it."""
+"""A serialised GraphDef, reduced to what chosen nodes need, and checked to be pure maths before TensorFlow imports it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PURE_OPS = frozenset(
         *("StridedSlice", "Shape", "ShapeN", "Size", "Rank", "Pad", "PadV2", "MirrorPad", "ArgMax", "GatherV2"),
     )
 )
-"""Ops that read nothing, write nothing, call nothing and hold no state: all that a stranger's graph may run here."""
+"""Ops that read nothing, write nothing, call nothing and hold no state: the only ones that a stranger's graph may run here."""
 
 _NUMBERS = ("half", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "int64", "bool")
 
@@ -30,13 +30,13 @@ _NUMBERS = ("half", "bfloat16", "float32", "float64", "int8", "uint8", "int16", 
 def read_definition(definition: bytes, outputs: Collection[str]) -> Any:
     """The part of a serialised GraphDef that computes the ops named `outputs`, as a GraphDef.
 
-    Control inputs are left out, since ops that have no effects cannot need them; so are devices and attributes of TensorFlow's
-    own (`_class`, `_output_shapes`), which may name ops that are not part of it.
+    Control inputs are left out, because ops without effects do not need them. Devices and TensorFlow's own attributes (`_class`,
+    `_output_shapes`) are left out too, because they may name ops that are not part of it.
 
     Raises:
         FileError: these bytes are no GraphDef.
-        GraphError: an op that is named twice or does not exist.
-        MissingFramework: an op that is not on `PURE_OPS`, or one that this processor cannot run; named.
+        GraphError: an op's name is used twice, or an op does not exist.
+        MissingFramework: an op is not on `PURE_OPS`, or this processor cannot run it; the op is named.
     """
     tensorflow = import_tensorflow()
     whole = tensorflow.compat.v1.GraphDef()
@@ -76,7 +76,7 @@ def _ancestors(nodes: dict[str, Any], outputs: Collection[str]) -> set[str]:
         if name in found:
             continue
         if name not in nodes:
-            raise GraphError(f"reads '{name}', which the graph does not have", where=reader)
+            raise GraphError(f"reads '{name}', which the graph lacks", where=reader)
         found.add(name)
         waiting += [(op_name(source), name) for source in nodes[name].input if not source.startswith("^")]
     return found
@@ -89,15 +89,15 @@ def _expect_pure(graph: Any) -> None:
 
 
 def _expect_numbers(tensorflow: Any, node: Any) -> None:
-    """Refuses text, handles to what is outside of the graph, and an order of axes that needs a GPU."""
+    """Refuses texts, handles of things outside the graph, and an order of axes that needs a GPU."""
     numbers = {getattr(tensorflow, name).as_datatype_enum for name in _NUMBERS}
     for key, value in node.attr.items():
         types = [value.type] if value.WhichOneof("value") == "type" else list(value.list.type)
         if not numbers.issuperset(types):
-            raise MissingFramework(f"porter runs no '{node.op}' whose {key} is no type of numbers", where=node.name)
+            raise MissingFramework(f"porter does not run a '{node.op}' whose {key} is no type of numbers", where=node.name)
     if "data_format" in node.attr and node.attr["data_format"].s != b"NHWC":
         layout = node.attr["data_format"].s.decode(errors="replace")[:20]
-        raise MissingFramework(f"TensorFlow runs '{node.op}' with data_format {layout} on no CPU", where=node.name)
+        raise MissingFramework(f"TensorFlow does not run '{node.op}' with data_format {layout} on a CPU", where=node.name)
 
 
 def _bare(node: Any) -> Any:

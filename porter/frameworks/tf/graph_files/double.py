@@ -20,13 +20,13 @@ _NORM_OF_2015 = "BatchNormWithGlobalNormalization"
 
 
 def read_constants(graph: Any, tensors: Mapping[str, Array], most: int) -> dict[str, Array]:
-    """The values of a graph's Const ops, by name: those of `tensors`, and else the graph's own.
+    """The values of a graph's Const ops, by name: those of `tensors`, otherwise the graph's own.
 
     Args:
-        most: bytes that the graph's own constants may unpack to; a GraphDef may state one number and a shape.
+        most: bytes that the graph's own constants may unpack to; a GraphDef may state one number and a large shape.
 
     Raises:
-        MappingError: an array of another shape than its constant.
+        MappingError: an array has another shape than its constant.
         FileError: the constants are larger than `most`, or one cannot be read.
     """
     make_ndarray, found = import_tensorflow().make_ndarray, {}
@@ -54,22 +54,23 @@ def read_constants(graph: Any, tensors: Mapping[str, Array], most: int) -> dict[
 def in_dtype(
     graph: Any, constants: Mapping[str, Array], dtype: Dtype, decimal_epsilons: bool = False
 ) -> tuple[Any, dict[str, Array]]:
-    """`graph` with every floating type replaced by `dtype`, `float32` or `float64`, and what it is to be fed.
+    """`graph` with every floating type replaced by `dtype`, `float32` or `float64`, and the arrays to feed it.
 
-    Floating constants become placeholders that are fed with them: a GraphDef holds 2 GB, and TensorFlow would keep several copies
-    of each. ResNeXt-101 (64x4d) as TensorNets has it needs 1.9 GB of them in float64.
+    Floating constants become placeholders that are fed, because a GraphDef holds at most 2 GB, and TensorFlow would keep several
+    copies of each. TensorNets's ResNeXt-101 (64x4d) needs 1.9 GB of them in float64.
 
     In float64 a batch norm of inference becomes Sub, Mul, Rsqrt and AddV2, the last under the norm's own name: TensorFlow's
-    FusedBatchNorm has kernels for half, bfloat16 and float inputs alone (core/kernels/fused_batch_norm_op.cc). So does
-    BatchNormWithGlobalNormalization in either type, since today's TensorFlow refuses it in new graphs (core/ops/nn_ops.cc).
+    FusedBatchNorm has kernels only for half, bfloat16 and float inputs (core/kernels/fused_batch_norm_op.cc). A
+    BatchNormWithGlobalNormalization becomes these ops in both types, because today's TensorFlow refuses it in new graphs
+    (core/ops/nn_ops.cc).
 
     Args:
         constants: values of the Const ops (`read_constants`).
         decimal_epsilons: for a graph made here from code that says 0.001: a GraphDef holds epsilons as float32, and in float64
-            this gives back the number that the code has. A file's epsilon is the float32 that the file stores.
+            this restores the number in the code. A file's epsilon is the float32 that the file stores.
 
     Raises:
-        MissingFramework: a batch norm that normalises by the batch itself, or whose other outputs are read.
+        MissingFramework: a batch norm normalises by the batch itself, or an op reads its other outputs.
     """
     tensorflow = import_tensorflow()
     target = getattr(tensorflow, dtype).as_datatype_enum
@@ -79,7 +80,7 @@ def in_dtype(
     for node in graph.node:
         _expect_inference(node, fused)
         if (node.name in fused and dtype == "float64") or node.op == _NORM_OF_2015:
-            found.node.extend(_parted_norm(tensorflow, node, target, decimal_epsilons))
+            found.node.extend(_norm_in_parts(tensorflow, node, target, decimal_epsilons))
         elif node.op != "Const":
             copy = found.node.add()
             copy.CopyFrom(node)
@@ -97,7 +98,7 @@ def in_dtype(
 
 
 def _expect_inference(node: Any, fused: Mapping[str, Any]) -> None:
-    # An attribute that is left out has its default, and the default of is_training is True (core/ops/nn_ops.cc).
+    # The default of is_training is True (core/ops/nn_ops.cc).
     if node.name in fused and ("is_training" not in node.attr or node.attr["is_training"].b):
         raise MissingFramework(
             f"this {node.op} normalises by the batch that it sees", where=node.name, next="freeze it for inference"
@@ -107,7 +108,7 @@ def _expect_inference(node: Any, fused: Mapping[str, Any]) -> None:
             raise MissingFramework(f"reads the batch statistics '{source}'", where=node.name, next="freeze it for inference")
 
 
-def _parted_norm(tensorflow: Any, node: Any, target: int, decimal_epsilons: bool) -> list[Any]:
+def _norm_in_parts(tensorflow: Any, node: Any, target: int, decimal_epsilons: bool) -> list[Any]:
     """(x - mean) * (gamma * rsqrt(variance + epsilon)) + beta."""
     if node.op == _NORM_OF_2015:
         x, mean, variance, beta, gamma = node.input
@@ -144,7 +145,7 @@ def _constant(tensorflow: Any, like: Any, name: str, array: Array) -> Any:
 
 @cache
 def _left_out_types(op: str, floats: frozenset[int]) -> frozenset[str]:
-    """The attributes of an op that are a floating type where a file leaves them out, as SavedModels do with MaxPool's T."""
+    """The attributes of an op whose default is a floating type: a file may leave them out, as SavedModels do with MaxPool's T."""
     definition = import_module("tensorflow.python.framework.op_def_registry").get(op)
     attributes = definition.attr if definition is not None else ()
     return frozenset(attribute.name for attribute in attributes if attribute.default_value.type in floats)

@@ -1,4 +1,4 @@
-"""Where a TensorFlow graph begins and ends: the image that it is given, and the values that nothing reads."""
+"""Where a TensorFlow graph begins and ends: its image, and the values that nothing reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from porter.frameworks.tf.graph_files.nodes import GraphNode, Reference, dependi
 
 _IMAGE_TYPES = (1, 2, 4, 19)
 """Float, double, unsigned byte and half (tensorflow/core/framework/types.proto)."""
-_ASIDE = frozenset(
+_OBSERVERS = frozenset(
     {
         "ArgMax",
         "ArgMin",
@@ -33,11 +33,11 @@ _ASIDE = frozenset(
         "TensorSummaryV2",
     }
 )
-"""Ops that look at a network without being part of it: sizes, rankings, losses, summaries."""
+"""Ops that observe a network and are no part of it: sizes, rankings, losses, summaries."""
 
 
 def image_inputs(nodes: Mapping[str, GraphNode]) -> list[str]:
-    """Placeholders that may take images: of a number type and rank 4, else, where there is none, of unknown rank."""
+    """Placeholders that may take images: of a number type and rank 4, or of unknown rank if there are none of rank 4."""
     placeholders = [node for node in nodes.values() if node.op == "Placeholder" and node.type("dtype") in _IMAGE_TYPES]
     if not placeholders:
         placeholders = [node for node in nodes.values() if node.op == "PlaceholderWithDefault" and input_sizes(node)]
@@ -46,7 +46,7 @@ def image_inputs(nodes: Mapping[str, GraphNode]) -> list[str]:
 
 
 def input_sizes(node: GraphNode) -> tuple[int | None, ...]:
-    """A placeholder's shape, None where a size is free; empty where it says nothing. Keras writes it only in `_output_shapes`."""
+    """A placeholder's shape, None where a size is free; empty if it states none. Keras writes it only in `_output_shapes`."""
     if "shape" in node.attributes:
         shape = node.attributes["shape"].shape
     elif "_output_shapes" in node.attributes and len(node.attributes["_output_shapes"].list.shape) == 1:
@@ -57,19 +57,19 @@ def input_sizes(node: GraphNode) -> tuple[int | None, ...]:
 
 
 def loose_ends(nodes: Mapping[str, GraphNode], image: str) -> list[str]:
-    """The nodes that depend on the image, are part of the network and are read by no such node. `nodes` are in order."""
+    """The nodes of the network, which depend on the image, that no such node reads. `nodes` are in order."""
     live = depending(nodes, [image])
-    aside: set[str] = set()
+    observers: set[str] = set()
     for node in nodes.values():
         sources = [source for source, _ in node.inputs if source in live]
-        if node.name in live and (node.op in _ASIDE or (sources and aside.issuperset(sources))):
-            aside.add(node.name)
-    network = [node for node in nodes.values() if node.name in live and node.name not in aside]
+        if node.name in live and (node.op in _OBSERVERS or (sources and observers.issuperset(sources))):
+            observers.add(node.name)
+    network = [node for node in nodes.values() if node.name in live and node.name not in observers]
     read = {source for node in network for source, _ in node.inputs}
     return [node.name for node in network if node.name not in read and node.name != image]
 
 
 def within_network(nodes: Mapping[str, GraphNode], image: str, ends: Collection[Reference]) -> list[str]:
-    """The nodes of `ends`, such as a signature's outputs, that depend on the image and are no ranking of what it gave."""
+    """The nodes of `ends`, such as a signature's outputs, that depend on the image and are no observers."""
     live = depending(nodes, [image])
-    return list(dict.fromkeys(name for name, _ in ends if name in live and nodes[name].op not in _ASIDE))
+    return list(dict.fromkeys(name for name, _ in ends if name in live and nodes[name].op not in _OBSERVERS))

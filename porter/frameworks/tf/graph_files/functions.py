@@ -17,7 +17,7 @@ _MOST_DEPTH = 32
 
 @dataclass(frozen=True)
 class _Body:
-    """A function called at one place: its nodes under their new names, and what its outputs are."""
+    """A function called at one place: its nodes under their new names, and its outputs."""
 
     nodes: dict[str, GraphNode]
     outputs: tuple[Reference, ...]
@@ -26,13 +26,13 @@ class _Body:
 def inline_functions(
     nodes: Mapping[str, GraphNode], functions: Iterable[Any], refuse: Refuse
 ) -> tuple[dict[str, GraphNode], dict[Reference, Reference]]:
-    """The nodes of a graph without calls of `functions` (FunctionDefs), and where the outputs of the calls went.
+    """The nodes of a graph without calls of `functions` (FunctionDefs), and the values that replace the calls' outputs.
 
-    A function's nodes go under the caller's name (`block1/call/Conv2D`), but for a call that is in no scope itself: what a
-    signature or a whole model calls keeps its names.
+    The names of a function's nodes begin with the caller's name (`block1/call/Conv2D`) if the call is in a scope. Otherwise they
+    stay, as in a function that a signature or a whole model calls.
 
     Raises:
-        FileError: functions that call each other without end, or that do not say what they give.
+        FileError: functions call each other without end, or do not name their outputs.
     """
     library = {function.signature.name: function for function in functions}
     nodes = dict(nodes)
@@ -64,14 +64,14 @@ def _rewired(node: GraphNode, moved: Mapping[Reference, Reference]) -> GraphNode
 
 
 def follow(source: Reference, moved: Mapping[Reference, Reference]) -> Reference:
-    """Where a value went; a call's output may be another call's."""
+    """The value that replaces another; a call's output may be another call's."""
     while source in moved:
         source = moved[source]
     return source
 
 
 def _body(call: GraphNode, function: Any, taken: set[str], refuse: Refuse) -> _Body:
-    """The nodes that a call stands for; their names are added to those that are `taken`."""
+    """The nodes that replace a call; their names are added to `taken`."""
     arguments = [argument.name for argument in function.signature.input_arg]
     if len(arguments) != len(call.inputs):
         raise refuse(f"'{call.name}' gives {len(call.inputs)} values to '{function.signature.name}', which takes {len(arguments)}")
@@ -84,12 +84,12 @@ def _body(call: GraphNode, function: Any, taken: set[str], refuse: Refuse) -> _B
     ops = {proto.name: proto.op for proto in function.node_def}
 
     def source_of(text: str) -> Reference:
-        # In a function a value is `argument`, or `node:argument of its op:place in that` (function.proto, FunctionDef.node_def).
+        # In a function a value is `argument`, or `node:output of its op:place in that` (function.proto, FunctionDef.node_def).
         name, *place = text.split(":")
         if not place and name in known:
             return known[name]
         if name not in ops or len(place) != 2 or not place[1].isdigit():
-            raise refuse(f"function '{function.signature.name}' reads '{text}', which it does not have")
+            raise refuse(f"function '{function.signature.name}' reads '{text}', which it lacks")
         return names[name], _outputs_before(ops[name], place[0]) + int(place[1])
 
     nodes = {
@@ -103,15 +103,15 @@ def _body(call: GraphNode, function: Any, taken: set[str], refuse: Refuse) -> _B
     }
     outputs = [function.ret.get(argument.name) for argument in function.signature.output_arg]
     if None in outputs:
-        raise refuse(f"function '{function.signature.name}' does not say what it gives")
+        raise refuse(f"function '{function.signature.name}' does not name its outputs")
     return _Body(nodes, tuple(source_of(text) for text in outputs if text is not None))
 
 
 @cache
 def _outputs_before(op: str, argument: str) -> int:
-    """How many outputs an op has before those called `argument`.
+    """The number of outputs of an op before those named `argument`.
 
-    Only an op's last output may be a list of unknown length here; ops with a list before another output stand in no network.
+    Only an op's last output may be a list of unknown length here; no network has ops with a list before another output.
     """
     definition = import_module("tensorflow.python.framework.op_def_registry").get(op)
     names = [output.name for output in definition.output_arg] if definition is not None else []

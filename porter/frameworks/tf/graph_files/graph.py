@@ -23,7 +23,7 @@ _KERNEL_OPS = ("Conv2D", "DepthwiseConv2dNative")
 _THROUGH = frozenset(
     {"Identity", "Snapshot", "StopGradient", "CheckNumerics", "PlaceholderWithDefault", "PreventGradient", "ReadVariableOp"}
 )
-"""Ops that give their one input."""
+"""Ops that give their only input unchanged."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class PlainGraph:
     """A graph without function calls.
 
     Attributes:
-        nodes: by name, in any order; a variable is a node of any op that `variables` has a value for.
+        nodes: by name, in any order; a node with a value in `variables` is a variable, whatever its op.
         variables: values by the names of their nodes.
-        image: the node that takes images; what it reads itself is not looked at.
-        ends: the nodes that the graph gives.
+        image: the node that takes images; its own inputs are ignored.
+        ends: the nodes whose values the graph gives.
         budget: bytes that one of its constants may unpack to.
     """
 
@@ -48,12 +48,12 @@ class PlainGraph:
 def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, Array]]:
     """The graph in porter's terms, and its tensors: every variable, every weight that a node takes, every big constant.
 
-    Taps are names of TensorFlow's ops, whose first output is meant. The definition is a GraphDef of the nodes that lead to the
-    outputs and compute something, without control inputs, devices and underscored attributes; the tensors stand in it as
-    constants of their own names, types and shapes, without their content.
+    A tap is the name of a TensorFlow op and means its first output. The definition is a GraphDef of the nodes that lead to the
+    outputs and compute something, without control inputs, devices and underscored attributes; in it the tensors are constants
+    with their names, types and shapes, without their content.
 
     Raises:
-        FileError: a loop, a missing node, or a constant that does not hold what it declares.
+        FileError: there is a loop, a node is missing, or a constant does not hold what it declares.
     """
     nodes = _without_integers(_begun_at(graph.image, _with_constants(graph)), graph.image)
     nodes, ends = _shortened(ordered(nodes, graph.ends, refuse), graph.ends)
@@ -74,7 +74,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
 
 
 def _given(walk: Walk, ends: Sequence[Reference]) -> list[str]:
-    """What the ends are: logits beside their own softmax are one output with it."""
+    """The steps that the ends give. Logits beside their own softmax are one output with it."""
     found = list(dict.fromkeys(walk.value(end).source for end in ends if end[0] in walk.values))
     activations = [walk.steps[name] for name in found if name in walk.steps and isinstance(walk.steps[name].op, OutputActivation)]
     inside = {source for step in activations for source in step.inputs}
@@ -88,7 +88,7 @@ def _with_constants(graph: PlainGraph) -> dict[str, GraphNode]:
 
 
 def _shortened(nodes: Mapping[str, GraphNode], ends: Sequence[str]) -> tuple[dict[str, GraphNode], list[Reference]]:
-    """The nodes without those that give their input as it is, and what the ends are then. `nodes` are in order."""
+    """The nodes without those that give their input unchanged, and the ends that result. `nodes` are in order."""
     moved: dict[Reference, Reference] = {}
     kept: dict[str, GraphNode] = {}
     for node in nodes.values():
@@ -101,7 +101,7 @@ def _shortened(nodes: Mapping[str, GraphNode], ends: Sequence[str]) -> tuple[dic
 
 
 def _begun_at(image: str, nodes: dict[str, GraphNode]) -> dict[str, GraphNode]:
-    """The graph from the image on, whatever made that."""
+    """The graph from the image on, without the nodes that compute the image."""
     node = nodes[image]
     if node.op != "Placeholder":
         kind = node.attributes.get("dtype") or node.attributes["T"]
@@ -111,7 +111,7 @@ def _begun_at(image: str, nodes: dict[str, GraphNode]) -> dict[str, GraphNode]:
 
 
 def _without_integers(nodes: dict[str, GraphNode], image: str) -> dict[str, GraphNode]:
-    """A graph that takes bytes and makes floats of them, taking the floats."""
+    """Makes a graph that takes bytes and casts them to floats take the floats."""
     readers = [node for node in nodes.values() if (image, 0) in node.inputs]
     types = {node.type("DstT") for node in readers if node.op == "Cast"}
     if nodes[image].type("dtype") == _FLOAT or types != {_FLOAT} or any(node.op != "Cast" for node in readers):
@@ -123,7 +123,7 @@ def _without_integers(nodes: dict[str, GraphNode], image: str) -> dict[str, Grap
 
 
 def _image_shape(nodes: Mapping[str, GraphNode], image: str, constants: Constants) -> tuple[int, int | None, int | None]:
-    """Channels, rows and columns; where the image does not say its channels, the first kernel does."""
+    """Channels, rows and columns. If the image does not state its channels, the first kernel does."""
     sizes = input_sizes(nodes[image])
     _, rows, columns, channels = sizes if len(sizes) == 4 else (None, None, None, None)
     for node in nodes.values():

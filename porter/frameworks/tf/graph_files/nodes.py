@@ -1,4 +1,4 @@
-"""A GraphDef's nodes, apart from TensorFlow: what each reads, and its attributes with the defaults that files leave out."""
+"""A GraphDef's nodes, without TensorFlow: their inputs, and their attributes with the defaults that files leave out."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from porter.errors import FileError
 Reference = tuple[str, int]
 """A value: the node that gives it, and which of its outputs."""
 Refuse = Callable[[str], FileError]
-"""Makes the error for a message, with the file it is about."""
+"""Makes the error for a message, with the file in it."""
 
 MOST_NODES = 1 << 18
-"""Bound of a graph: functions that call functions would grow without end."""
+"""Bounds a graph, because functions that call functions could grow without end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def parse_nodes(protos: Iterable[Any], refuse: Refuse) -> dict[str, GraphNode]:
     """The nodes of a GraphDef by name.
 
     Raises:
-        FileError: two nodes of one name, or too many.
+        FileError: two nodes have the same name, or there are too many.
     """
     nodes: dict[str, GraphNode] = {}
     for proto in protos:
@@ -71,10 +71,10 @@ def parse_reference(text: str) -> Reference:
 
 
 def ordered(nodes: Mapping[str, GraphNode], ends: Collection[str], refuse: Refuse) -> dict[str, GraphNode]:
-    """The nodes that `ends` depend on, each after what it reads.
+    """The nodes that `ends` depend on, each after its inputs.
 
     Raises:
-        FileError: a node reads one that is not there, or, as in a while loop, itself.
+        FileError: a node reads one that does not exist, or, as in a while loop, itself.
     """
     done: dict[str, GraphNode] = {}
     open_nodes: set[str] = set()
@@ -82,7 +82,7 @@ def ordered(nodes: Mapping[str, GraphNode], ends: Collection[str], refuse: Refus
     while waiting:
         name = waiting[-1]
         if name not in nodes:
-            raise refuse(f"a node reads '{name}', which the graph does not have")
+            raise refuse(f"a node reads '{name}', which the graph lacks")
         missing = [source for source, _ in nodes[name].inputs if source not in done]
         if name in done or not missing:
             done.setdefault(name, nodes[name])
@@ -96,7 +96,7 @@ def ordered(nodes: Mapping[str, GraphNode], ends: Collection[str], refuse: Refus
 
 
 def depending(nodes: Mapping[str, GraphNode], sources: Collection[str]) -> set[str]:
-    """Names of the nodes that read `sources`, directly or not, and they themselves. `nodes` are in order."""
+    """Names of `sources` and of the nodes that read them, directly or not. `nodes` are in order."""
     found = set(sources)
     for node in nodes.values():
         if any(source in found for source, _ in node.inputs):

@@ -1,4 +1,4 @@
-"""TensorFlow's ops in porter's terms, one reader each. What an op does beyond porter's is said in the name of a foreign node."""
+"""TensorFlow's ops in porter's terms, one reader each. A foreign node's name says what porter's ops cannot do."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _WIDE_FLOATS = (1, 2)
 
 
 def read_node(walk: Walk, node: GraphNode) -> None:
-    """Notes in `walk` what a live node gives; one that porter has no op for is foreign."""
+    """Adds the value of a live node to `walk`; a node that porter has no op for is foreign."""
     reader = _READERS.get(node.op)
     try:
         readable = reader is not None and node.inputs and (node.op in _TWO_SIDED or walk.is_live(node.inputs[0]))
         if reader is None or not readable or not reader(walk, node):
             walk.add_foreign(node)
-    except PaddingError as error:  # a window or a pad out of all proportion
+    except PaddingError as error:  # a window or a pad is too large
         walk.add_foreign(node, f"{node.op} with {error.message}")
 
 
 def _cast(walk: Walk, node: GraphNode) -> bool:
-    """Single to double precision and back changes nothing that porter keeps; halves round and integers cut."""
+    """Casts between single and double precision change nothing; halves round and integers cut."""
     if node.type("SrcT") not in _WIDE_FLOATS or node.type("DstT") not in _WIDE_FLOATS:
         return False
     walk.pass_on(node)
@@ -59,7 +59,7 @@ def _unary(walk: Walk, node: GraphNode, op: Relu | Relu6 | OutputActivation) -> 
 
 
 def _minimum(walk: Walk, node: GraphNode) -> bool:
-    """min(., 6) of a ReLU is a ReLU6; else it waits for the max(., 0) that makes it one."""
+    """min(., 6) of a ReLU is a ReLU6; otherwise it waits for the max(., 0) that makes it one."""
     live, bound = _bound(walk, node)
     if live is None or bound != 6:
         return False
@@ -69,7 +69,7 @@ def _minimum(walk: Walk, node: GraphNode) -> bool:
         walk.add(node, Relu6(), [Value(step.inputs[0], None)], value.shape)
         return True
     walk.add_foreign(node, shape=value.shape)
-    walk.capped[node.name] = value
+    walk.min6[node.name] = value
     return True
 
 
@@ -77,9 +77,9 @@ def _maximum(walk: Walk, node: GraphNode) -> bool:
     live, bound = _bound(walk, node)
     if live is None or bound != 0:
         return False
-    capped = None if live[1] else walk.capped.get(live[0])
-    value = capped or walk.value(live)
-    walk.add(node, Relu6() if capped else Relu(), [value], value.shape)
+    min6 = None if live[1] else walk.min6.get(live[0])
+    value = min6 or walk.value(live)
+    walk.add(node, Relu6() if min6 else Relu(), [value], value.shape)
     return True
 
 
@@ -156,7 +156,7 @@ def _matmul(walk: Walk, node: GraphNode) -> bool:
 
 
 def _squeeze(walk: Walk, node: GraphNode) -> bool:
-    """Rows and columns of one cell left out; a graph that names them says itself that they are one."""
+    """Removes rows and columns of one cell; a graph that names these axes states that they have one cell."""
     value = walk.value(node.inputs[0])
     axes = node.integers("squeeze_dims")
     if value.shape is None or len(value.shape) != 3 or value.shape[1] not in (None, 1) or value.shape[2] not in (None, 1):
@@ -168,7 +168,7 @@ def _squeeze(walk: Walk, node: GraphNode) -> bool:
 
 
 def _reshape(walk: Walk, node: GraphNode) -> bool:
-    """One value per channel stays that, as N×C or N×1×1×C."""
+    """One value per channel stays one, as N×C or N×1×1×C."""
     value, target = walk.value(node.inputs[0]), _target_shape(walk, node.inputs[1])
     if value.shape is None or not value.is_one_cell or not target or len(target) not in (2, 4):
         return False
@@ -182,7 +182,7 @@ def _reshape(walk: Walk, node: GraphNode) -> bool:
 
 
 def _target_shape(walk: Walk, source: Reference) -> tuple[int | None, ...] | None:
-    """The shape that a reshape is given, batch first; None inside it stands for a size read from a value, as the batch is."""
+    """The target shape of a reshape, batch first; None in it means a size that is read from a value, as the batch is."""
     node = walk.constants.nodes[source[0]]
     if not walk.is_live(source):
         constant = walk.constants.value(source)
@@ -202,7 +202,7 @@ def _target_shape(walk: Walk, source: Reference) -> tuple[int | None, ...] | Non
 
 
 def _with_inputs(count: int, reader: Callable[[Walk, GraphNode], bool]) -> Callable[[Walk, GraphNode], bool]:
-    """The reader for nodes of so many inputs; others are foreign."""
+    """The reader for nodes with `count` inputs; others are foreign."""
 
     def read(walk: Walk, node: GraphNode) -> bool:
         return len(node.inputs) == count and reader(walk, node)
@@ -211,7 +211,7 @@ def _with_inputs(count: int, reader: Callable[[Walk, GraphNode], bool]) -> Calla
 
 
 _TWO_SIDED = frozenset({"Add", "AddV2", "AddN", "Sub", "Mul", "RealDiv", "Minimum", "Maximum", "ConcatV2"})
-"""Ops whose first input may be a constant; their readers look which one is."""
+"""Ops whose first input may be a constant; their readers find which input is one."""
 _READERS: Mapping[str, Callable[[Walk, GraphNode], bool]] = {
     "Cast": _cast,
     "BiasAdd": _with_inputs(2, read_bias),

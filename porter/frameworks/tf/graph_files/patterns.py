@@ -1,4 +1,4 @@
-"""A batch normalisation that a TensorFlow graph writes out in sums and products."""
+"""Finds a batch normalisation that a TensorFlow graph writes as sums and products."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Norm:
 
 
 def match_batch_norm(node: GraphNode, live: set[str], constants: Constants) -> Norm | None:
-    """The normalisation that a sum ends, or None.
+    """The normalisation whose last op is the sum `node`, or None.
 
     tf.nn.batch_normalization (tensorflow/python/ops/nn_impl.py) computes x * inv + (offset - mean * inv), where inv is
-    rsqrt(variance + epsilon) * scale; without an offset the sum ends with -mean * inv, without a scale inv is the root alone.
+    rsqrt(variance + epsilon) * scale; without an offset the sum ends with -mean * inv, without a scale inv is only the root.
     """
     if node.op not in _SUMS or len(node.inputs) != 2:
         return None
@@ -97,7 +97,7 @@ def _shift(shift: Reference, factor: Reference, constants: Constants) -> tuple[R
 
 
 def _product_with(product: Reference, factor: Reference, constants: Constants) -> Reference | None:
-    """What is multiplied by `factor` to give `product`."""
+    """The other factor of `product`, if `factor` is one."""
     node = constants.node(product)
     if node.op == "Mul" and len(node.inputs) == 2:
         for one, other in (node.inputs, node.inputs[::-1]):

@@ -1,4 +1,4 @@
-"""TensorFlow's checkpoints, V1 and V2, through TensorFlow's own reader; it reads tables of numbers and runs nothing."""
+"""TensorFlow's checkpoints, V1 and V2, by TensorFlow's own reader, which reads tables of numbers and runs nothing."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class Bundle:
-    """An open checkpoint: the shapes and types of its numeric tensors, none of them read yet.
+    """An open checkpoint: the shapes of its numeric tensors, none of them read yet.
 
     Attributes:
-        path: what to name in messages.
-        others: keys of what is no array of numbers: strings, such as a layer's config.
+        path: the checkpoint, for messages.
+        others: keys of values that are no arrays of numbers: strings, such as a layer's config.
     """
 
     path: Path
@@ -69,7 +69,7 @@ def open_bundle(path: Path) -> Bundle:
     """Opens the checkpoint that `path` names (porter.frameworks.tf.graph_files.checkpoint_files).
 
     Raises:
-        FileError: incomplete or damaged, or its index declares more than its files can hold.
+        FileError: it is incomplete or damaged, or its index declares more than its files can hold.
         MissingFramework: TensorFlow is not installed.
     """
     files = find_checkpoint(path)
@@ -80,7 +80,7 @@ def open_bundle(path: Path) -> Bundle:
         types: Mapping[str, Any] = reader.get_variable_to_dtype_map()
         numbers = {key: tuple(map(int, shape)) for key, shape in shapes.items() if _number_type(types[key]) is not None}
         declared = sum(math.prod(shape) * (_number_type(types[key]) or 0) for key, shape in numbers.items())
-    # The data of V2 is bare; the one table of V1 is built without compression, but may pack integers.
+    # V2 does not compress its data; V1's only table is not compressed either, but may pack integers.
     data = files.files[1:] if files.format == "tf-checkpoint-v2" else files.files
     held = sum(file.stat().st_size for file in data)
     limit = held if files.format == "tf-checkpoint-v2" else most_bytes(held)
@@ -96,7 +96,7 @@ def open_bundle(path: Path) -> Bundle:
 def read_tf_checkpoint(path: Path) -> Checkpoint:
     """The tensors of a checkpoint, V1 or V2, in the order of their names.
 
-    Moving averages of weights (`X/ExponentialMovingAverage`) stay beside them, under that name.
+    Moving averages of weights keep their names (`X/ExponentialMovingAverage`).
 
     Raises:
         FileError: as `open_bundle`, or the data is damaged.
@@ -106,14 +106,14 @@ def read_tf_checkpoint(path: Path) -> Checkpoint:
     owners = owners_of(bundle.object_graph())
     training = training_state(bundle.shapes, owners)
     kept = sorted(bundle.shapes.keys() - training)
-    notes = [f"looked past the training's state: {len(training)} tensors, such as {_some(training)}"] if training else []
+    notes = [f"ignored the training's state: {len(training)} tensors, such as {_some(training)}"] if training else []
     others = [key for key in bundle.others if key != OBJECT_GRAPH]
     if others:
-        notes.append(f"looked past {_some(others)}, which are no numbers")
+        notes.append(f"ignored {_some(others)}, which are no numbers")
     values = bundle.read(kept)
     doubles = _doubles(kept, owners, values)
     if doubles:
-        notes.append(f"looked past {len(doubles)} second copies, such as {_some(doubles)}")
+        notes.append(f"ignored {len(doubles)} second copies, such as {_some(doubles)}")
     names = model_names([key for key in kept if key not in doubles], owners)
     tensors = {name: values[key] for key, name in names.items()}
     return Checkpoint(path, bundle.files.format, "tf", tensors, tuple(notes), files=bundle.files.files)
@@ -127,7 +127,7 @@ def owners_of(graph: Any | None) -> list[Owner]:
 
 
 def _doubles(keys: Collection[str], owners: Collection[Owner], values: Mapping[str, Array]) -> set[str]:
-    """Keys of variables that stand twice with one name and the same values; keras.Model.export writes every variable so."""
+    """Keys of second copies, with the same name and values; keras.Model.export writes every variable twice."""
     first: dict[str, str] = {}
     found: set[str] = set()
     for owner in owners:
@@ -148,7 +148,7 @@ def _number_type(type: Any) -> int | None:
 
 @contextmanager
 def _refusing(path: Path, what: str = "") -> Iterator[None]:
-    """TensorFlow says "damaged" with its own errors and with whatever its Python wrapper makes of a broken string."""
+    """For damaged files TensorFlow raises its own errors, and its Python wrapper raises any error for a broken string."""
     try:
         yield
     except FileError:

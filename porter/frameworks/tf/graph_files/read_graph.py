@@ -1,4 +1,4 @@
-"""Frozen graphs and SavedModels: their weights and what their layers compute. They are parsed, never loaded or run."""
+"""Frozen graphs and SavedModels: their weights and their graphs. They are parsed, never loaded or run."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _SERVING = "serving_default"
 
 
 def read_frozen_graph(path: Path) -> Checkpoint:
-    """A GraphDef whose weights are constants. It begins at its one placeholder of rank 4 and ends at what nothing reads.
+    """A GraphDef whose weights are constants. It begins at its only placeholder of rank 4 and ends at the nodes that nothing reads.
 
     Raises:
-        FileError: no GraphDef, too large, with variables that have no values, or damaged.
+        FileError: it is no GraphDef, too large or damaged, or has variables without values.
         MissingFramework: TensorFlow is not installed.
     """
     refuse = _refusal(path)
@@ -52,12 +52,12 @@ def read_frozen_graph(path: Path) -> Checkpoint:
 
 
 def read_saved_model(path: Path) -> Checkpoint:
-    """A SavedModel, named by its folder or its saved_model.pb: what its signature `serving_default` computes.
+    """A SavedModel, named by its folder or its saved_model.pb: the graph of its signature `serving_default`.
 
-    The functions of TF 2 are unfolded here, and variables take their values from the folder `variables`.
+    TF 2's functions are inlined, and variables take their values from the folder `variables`.
 
     Raises:
-        FileError: no SavedModel, without a graph to serve, or its variables are incomplete or damaged.
+        FileError: it is no SavedModel, has no graph to serve, or its variables are incomplete or damaged.
         MissingFramework: TensorFlow is not installed.
     """
     file = path / "saved_model.pb" if path.is_dir() else path
@@ -97,7 +97,7 @@ def read_saved_model(path: Path) -> Checkpoint:
 
 
 def _expect_repeatable(nodes: Mapping[str, GraphNode], path: Path) -> None:
-    """Refuses what draws random numbers as it is served: Keras 3's `export` keeps the augmentation of photos in the graph."""
+    """Refuses a graph that draws random numbers: Keras 3's `export` keeps the augmentation of photos in the graph."""
     drawing = next((node for node in nodes.values() if "Random" in node.op), None)
     if drawing is not None:
         message = f"'{drawing.name}' draws random numbers ({drawing.op}): the model answers otherwise each time that it is run"
@@ -129,7 +129,7 @@ def _in_order(nodes: Mapping[str, GraphNode], refuse: Refuse) -> dict[str, Graph
 
 
 def _image(nodes: Mapping[str, GraphNode], candidates: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
-    """The one node that takes images, or None and the reason."""
+    """The only node that takes images, or None and the reason."""
     if len(candidates) == 1:
         return candidates[0], ()
     found = f"{len(candidates)} inputs, such as '{candidates[0]}'," if candidates else "no placeholder"
@@ -139,7 +139,7 @@ def _image(nodes: Mapping[str, GraphNode], candidates: Sequence[str]) -> tuple[s
 def _ends(
     nodes: Mapping[str, GraphNode], called: Mapping[str, GraphNode], moved: Mapping[Reference, Reference], image: str
 ) -> list[str]:
-    """Where a graph ends that does not say it: at what nothing reads, functions seen as one node each, as the author did."""
+    """The ends of a graph that does not state them: the nodes that nothing reads. Each call of a function is one node here."""
     found: list[Reference] = []
     for name in loose_ends(called, image):
         given = [source for source in moved if source[0] == name]
@@ -152,7 +152,7 @@ def _span(image: str, ends: Sequence[str]) -> str:
 
 
 def _constants(nodes: Mapping[str, GraphNode], budget: int, refuse: Refuse) -> dict[str, Array]:
-    """Every constant of real numbers but single ones, by the name of its node."""
+    """Every constant of real numbers except single ones, by the name of its node."""
     constants = Constants(nodes, {}, budget, refuse)
     found = {node.name: constants.array(node.name) for node in nodes.values() if node.op == "Const"}
     return {name: array for name, array in found.items() if array.ndim and is_floating(array)}
@@ -169,7 +169,7 @@ def _serving(model: Any, path: Path) -> Any:
 
 
 def _signature(meta: Any) -> tuple[str, Any | None]:
-    """What the model is served as: `serving_default`, else the first by name that takes and gives something."""
+    """The signature to read: `serving_default`, otherwise the first by name that has inputs and outputs."""
     usable = sorted(name for name, signature in meta.signature_def.items() if signature.inputs and signature.outputs)
     name = _SERVING if _SERVING in usable else usable[0] if usable else ""
     return name, meta.signature_def[name] if name else None

@@ -21,7 +21,7 @@ class GraphRunner:
     """Evaluates ops of one graph on the CPU, each as the graph states it: TensorFlow's rewriting of graphs is off.
 
     Attributes:
-        values: the names that may be asked for, to the op whose first output has the value.
+        values: the names of values, to the op whose first output is the value.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class GraphRunner:
     ) -> None:
         """
         Args:
-            definition: a serialised GraphDef with one placeholder, images N×H×W×C; what does not lead to `outputs` is not run.
+            definition: a serialised GraphDef with one placeholder, images N×H×W×C. Only the nodes that lead to `outputs` are run.
             tensors: values of Const ops, by name; other constants keep their own.
             outputs: names of ops.
             layers: further names for ops.
@@ -43,7 +43,7 @@ class GraphRunner:
 
         Raises:
             MissingFramework: TensorFlow is not installed, or does not run this graph; an op that is not pure maths is named.
-            UsageError: a type that such graphs are not run in.
+            UsageError: such graphs are not run in this type.
             MappingError, FileError, GraphError: as `read_definition` and `read_constants`.
         """
         if dtype not in _RUN_IN:
@@ -63,7 +63,7 @@ class GraphRunner:
         Where the graph has a fixed number of images, it is run as often as needed.
 
         Raises:
-            UsageError: a name that the graph does not have, or a batch that does not fit its input.
+            UsageError: the graph lacks a name, or the batch does not fit its input.
         """
         unknown = [name for name in names if name not in self.values]
         if unknown:
@@ -100,7 +100,7 @@ class GraphRunner:
 
 
 def _placeholder(tensorflow: Any, graph: Any) -> tuple[str, tuple[int | None, ...]]:
-    """Name and shape (images, rows, columns, channels; None where free) of the graph's one input."""
+    """Name and shape (images, rows, columns, channels; None where free) of the graph's only input."""
     found = [node for node in graph.node if node.op == "Placeholder"]
     if len(found) != 1:
         names = ", ".join(node.name for node in found) or "none"
@@ -135,5 +135,5 @@ def _first_line(error: Exception) -> str:
 
 
 def channels_first(value: Array) -> Array:
-    """A map N×H×W×C as N×C×H×W; anything else as it is."""
+    """A map N×H×W×C as N×C×H×W; other values unchanged."""
     return value.transpose(0, 3, 1, 2) if value.ndim == 4 else value

@@ -1,4 +1,4 @@
-"""The variables of a SavedModel: which tensor of its checkpoint each handle in its graph stands for, and what it is called."""
+"""The variables of a SavedModel: the tensor of its checkpoint for each handle in its graph, and the tensor's name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from porter.frameworks.tf.graph_files.read_checkpoint import Bundle, open_bundle
 
 VARIABLE_OPS = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 _NODE_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
-"""What TensorFlow takes as a node's name (tensorflow/python/framework/ops.py)."""
+"""The names that TensorFlow accepts for a node (tensorflow/python/framework/ops.py)."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Variables:
     """The variables that a graph reads.
 
     Attributes:
-        names: of their nodes, to the names of the tensors.
+        names: names of their nodes to names of the tensors.
         values: by the names of the tensors.
-        files: that the values came from.
+        files: the files of the values.
     """
 
     names: Mapping[str, str]
@@ -49,9 +49,9 @@ class Variables:
 def read_variables(meta: Any, nodes: Mapping[str, GraphNode], stored: Path) -> Variables:
     """The variables among `nodes`, from the checkpoint `stored`; `meta` is the MetaGraphDef that the nodes are from.
 
-    A handle of TF 1 has its variable's name. One of TF 2 is given to a function whose entry in the object graph says which
-    objects it is given (saved_object_graph.proto, SavedConcreteFunction.bound_inputs); the same object in the checkpoint's own
-    object graph says the key.
+    A handle of TF 1 has its variable's name. A handle of TF 2 is an argument of a function, whose entry in the object graph lists
+    the objects that are its arguments (saved_object_graph.proto, SavedConcreteFunction.bound_inputs); the same object in the
+    checkpoint's object graph has the key.
 
     Raises:
         FileError: the checkpoint is incomplete or damaged, or a variable is not in it.
@@ -78,7 +78,7 @@ def read_variables(meta: Any, nodes: Mapping[str, GraphNode], stored: Path) -> V
 
 
 def _names(full: Mapping[str, str], keys: Mapping[str, str], nodes: Mapping[str, GraphNode]) -> dict[str, str]:
-    """The variables' own names where each has one that no other node has, else their nodes' names."""
+    """The variables' own names if no other node has any of them, otherwise their nodes' names."""
     wanted = {name: full.get(name) or name for name in keys}
     counts = Counter(wanted.values())
     others = nodes.keys() - keys.keys()
@@ -87,7 +87,7 @@ def _names(full: Mapping[str, str], keys: Mapping[str, str], nodes: Mapping[str,
 
 
 def _bound_owners(meta: Any, bundle: Bundle) -> dict[str, Owner]:
-    """By the name of a handle's node: the key and the name of the variable it is."""
+    """The key and the name of each handle's variable, by the name of the handle's node."""
     objects, saved = meta.object_graph_def, bundle.object_graph()
     if saved is None or not objects.nodes or not saved.nodes:
         return {}
@@ -106,7 +106,7 @@ def _bound_owners(meta: Any, bundle: Bundle) -> dict[str, Owner]:
 
 
 def _same_objects(one: Any, other: Any) -> dict[int, int]:
-    """Places in one object graph to those in the other: the roots, and children of one name."""
+    """Places in one object graph to those in the other: the roots, and children with the same name."""
     found = {0: 0}
     waiting = [0]
     while waiting:

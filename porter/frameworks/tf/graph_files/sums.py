@@ -1,7 +1,7 @@
 """Sums, products and batch normalisations of a TensorFlow graph in porter's terms.
 
-A reader notes in the walk what its node gives and says True, or says False where the node is foreign. A vector added is the bias
-of the convolution or dense layer just before; other constants make affine steps.
+A reader adds its node's value to the walk and returns True, or returns False if the node is foreign. An added vector is the bias of
+the convolution or dense layer just before; other constants make affine steps.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def read_divide(walk: Walk, node: GraphNode) -> bool:
 
 
 def _shifted(walk: Walk, node: GraphNode, live: Reference, other: Reference) -> bool:
-    """A vector added: the bias of the convolution or dense layer just before, else an affine step."""
+    """An added vector: the bias of the convolution or dense layer just before, otherwise an affine step."""
     if walk.is_live(other):
         return False
     value, tensor = walk.value(live), walk.constants.tensor(other)
@@ -117,7 +117,7 @@ def _affine(walk: Walk, node: GraphNode, value: Value, scale: Numbers, offset: N
 
 
 def read_fused_norm(walk: Walk, node: GraphNode) -> bool:
-    """FusedBatchNorm, V2 and V3: x, scale, offset, mean, variance. It trains unless it is told otherwise (nn_ops.cc)."""
+    """FusedBatchNorm, V2 and V3: x, scale, offset, mean, variance. The default of is_training is True (nn_ops.cc)."""
     if node.flag("is_training", True):
         walk.add_foreign(node, f"{node.op} in training mode")
         return True
@@ -144,7 +144,7 @@ def _norm_of(walk: Walk, node: GraphNode, roles: tuple[str, ...], epsilon: float
 
 
 def _normalised(walk: Walk, node: GraphNode, x: Value, tensors: dict[str, str], epsilon: float) -> bool:
-    """A fused normalisation has to be given a scale and an offset; where a layer has none they are constants 1 and 0."""
+    """A fused normalisation always has a scale and an offset; a layer without them has the constants 1 and 0."""
     for role, neutral in (("gamma", 1), ("beta", 0)):
         name = tensors.get(role, "")
         learnt = name in walk.constants.variables or name.rpartition("/")[2] == role

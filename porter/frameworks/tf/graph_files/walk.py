@@ -1,4 +1,4 @@
-"""The state of reading a TensorFlow graph: what each of its nodes gives, and the steps of porter's graph found so far."""
+"""The state of reading a TensorFlow graph: the values of its nodes, and the steps of porter's graph found so far."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Step = Op | OutputActivation | Foreign
 
 @dataclass(frozen=True)
 class Value:
-    """What flows between nodes.
+    """A value that flows between nodes.
 
     Attributes:
         source: the node whose FileNode gives it, or INPUT.
@@ -39,13 +39,13 @@ class Value:
 
     @property
     def is_one_cell(self) -> bool:
-        """Whether it surely is one value per channel."""
+        """Whether it certainly is one value per channel."""
         return self.shape is not None and (len(self.shape) == 1 or self.shape[1:] == (1, 1))
 
 
 @dataclass(frozen=True)
 class Padded:
-    """What a pad node pads; pads are top, bottom, left, right."""
+    """The value that a pad node pads, and its pads: top, bottom, left, right."""
 
     value: Value
     pads: Pads
@@ -58,10 +58,10 @@ class Walk:
 
     Attributes:
         live: names of the nodes that depend on the input.
-        values: what each live node gives, by its name.
-        steps: FileNodes by the node that ends them; their inputs are such nodes too.
+        values: the values of the live nodes, by name.
+        steps: FileNodes by their last node; their inputs are such nodes too.
         padded: pad nodes, for the windowed nodes that read them.
-        capped: nodes that are min(x, 6), for the max(., 0) that makes a ReLU6 of them.
+        min6: nodes that are min(x, 6), for the max(., 0) that makes a ReLU6 of them.
     """
 
     constants: Constants
@@ -69,13 +69,13 @@ class Walk:
     values: dict[str, Value] = field(default_factory=dict)
     steps: dict[str, FileNode] = field(default_factory=dict)
     padded: dict[str, Padded] = field(default_factory=dict)
-    capped: dict[str, Value] = field(default_factory=dict)
+    min6: dict[str, Value] = field(default_factory=dict)
 
     def is_live(self, source: Reference) -> bool:
         return source[0] in self.live
 
     def value(self, source: Reference) -> Value:
-        """What a live node gives. Porter's ops have one output; others are foreign, whatever gives them."""
+        """The value of a live node. porter's ops have one output, so further outputs are foreign."""
         name, index = source
         if not index:
             return self.values[name]
@@ -88,13 +88,13 @@ class Walk:
     def add(
         self, node: GraphNode, op: Step, inputs: Sequence[Value], shape: Shape | None, tensors: Mapping[str, str] | None = None
     ) -> None:
-        """Notes what a node gives."""
+        """Adds a node's value, which `op` computes from `inputs`."""
         sources = tuple(value.source for value in inputs)
         self.steps[node.name] = FileNode(node.name, op, sources, tensors or {}, node.name)
         self.values[node.name] = Value(node.name, shape)
 
     def add_foreign(self, node: GraphNode, kind: str | None = None, shape: Shape | None = None) -> None:
-        """Notes a node that porter has no op for, with the tensors it reads under the last part of their names."""
+        """Adds a node that porter has no op for; the roles of its tensors are the last parts of their names."""
         inputs = [self.value(source) for source in node.inputs if self.is_live(source)]
         found = [self.constants.tensor(source) for source in node.inputs if not self.is_live(source)]
         names = [tensor.name for tensor in found if tensor is not None and tensor.shape]
@@ -103,21 +103,21 @@ class Walk:
         self.add(node, Foreign(kind or node.op), inputs, shape, tensors)
 
     def pass_on(self, node: GraphNode, shape: Shape | None = None) -> None:
-        """Notes a node that gives its first input, perhaps in another shape."""
+        """Adds a node that gives its first input, perhaps in another shape."""
         name, index = node.inputs[0]
         value = self.value((name, index))
         self.values[node.name] = replace(value, shape=shape) if shape else value
         if not index and not shape:
             if name in self.padded:
                 self.padded[node.name] = self.padded[name]
-            if name in self.capped:
-                self.capped[node.name] = self.capped[name]
+            if name in self.min6:
+                self.min6[node.name] = self.min6[name]
 
 
 def named_steps(steps: Mapping[str, FileNode], outputs: Sequence[str]) -> tuple[tuple[FileNode, ...], tuple[str, ...]]:
-    """The steps that lead to `outputs`, each called by the scope of its tensors where no other is, and the outputs' names.
+    """The steps that lead to `outputs`, each with the scope of its tensors as its name, and the outputs' names.
 
-    A step without tensors, or of a scope that others share, keeps its node's name.
+    A step without tensors, or with a scope that other steps share, keeps its node's name.
     """
     needed: set[str] = set()
     waiting = list(outputs)

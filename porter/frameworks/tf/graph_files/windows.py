@@ -1,4 +1,4 @@
-"""TensorFlow's convolutions, pools and pads in porter's terms: a pad goes into the windowed op that reads it."""
+"""TensorFlow's convolutions, pools and pads in porter's terms: a pad becomes part of the windowed op that reads it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NO_PADS = (0, 0, 0, 0)
 def read_convolution(walk: Walk, node: GraphNode) -> bool:
     """Conv2D, whose kernel is rows×columns×channels/groups×filters, and DepthwiseConv2dNative, rows×columns×channels×multiplier.
 
-    A Conv2D is grouped where its kernel takes fewer channels than there are (tensorflow/core/ops/nn_ops.cc, Conv2D's shape).
+    A Conv2D is grouped if its kernel has fewer channels than its input (tensorflow/core/ops/nn_ops.cc, Conv2D's shape).
     """
     if _refused(walk, node):
         return True
@@ -51,8 +51,8 @@ def read_convolution(walk: Walk, node: GraphNode) -> bool:
 def read_pool(walk: Walk, node: GraphNode) -> bool:
     """MaxPool and AvgPool.
 
-    The kernels of TensorFlow leave cells outside the input out of an average; a pad node before it makes them count. A pool over
-    all of a map whose size the graph states is the one over rows and columns: the graph takes no other size.
+    TensorFlow's averages do not count cells outside the input; cells of a pad node count. A pool over a whole map whose size the
+    graph states is a global pool, because the graph takes no other size.
     """
     if _refused(walk, node):
         return True
@@ -81,11 +81,11 @@ def read_pool(walk: Walk, node: GraphNode) -> bool:
 
 
 def read_pad(walk: Walk, node: GraphNode) -> bool:
-    """Pad and PadV2 of rows and columns with one number; foreign, unless every windowed op that reads it takes it over."""
+    """Pad and PadV2 of rows and columns with one number; foreign, unless every reader is a windowed op that can include it."""
     table = None if walk.is_live(node.inputs[1]) else walk.constants.value(node.inputs[1])
     fill = walk.constants.value(node.inputs[2]) if len(node.inputs) > 2 and not walk.is_live(node.inputs[2]) else None
     value = walk.value(node.inputs[0])
-    walk.add_foreign(node, f"{node.op} that no convolution or pool takes over")
+    walk.add_foreign(node, f"{node.op} that no convolution or pool can include")
     if table is None or table.shape != (4, 2) or table[[0, 3]].any() or not value.is_map or (len(node.inputs) > 2 and fill is None):
         return True
     top, bottom, left, right = (int(size) for size in table[1:3].ravel())
@@ -112,31 +112,31 @@ def _refused(walk: Walk, node: GraphNode) -> bool:
 
 
 def _pair(node: GraphNode, name: str) -> tuple[int, int] | None:
-    """Rows and columns of an attribute that is 1 in the batch and along the channels, (1, 1) where the file leaves it out."""
+    """Rows and columns of an attribute that is 1 in the batch and along the channels; (1, 1) if the file leaves it out."""
     numbers = node.integers(name) or (1, 1, 1, 1)
     return (numbers[1], numbers[2]) if len(numbers) == 4 and numbers[0] == numbers[3] == 1 else None
 
 
 def _rule(node: GraphNode, window: Window) -> str:
-    """A window of one cell is never padded."""
+    """The padding rule; a window of one cell is never padded."""
     rule = node.text("padding", "VALID").lower()
     return "valid" if rule == "same" and window.extent(0) == window.extent(1) == 1 else rule
 
 
 def _padding(walk: Walk, node: GraphNode, x: Reference, window: Window) -> tuple[Value, Padded | None] | None:
-    """What a windowed op sees, with all cells that are added to it; None where pads of two kinds do not add up."""
+    """The value that a windowed op reads, and all its pads; None where pads of two kinds do not add up."""
     rule, value = _rule(node, window), walk.value(x)
     before = None if x[1] else walk.padded.get(x[0])
     if rule == "explicit":
-        own = _own_pads(node)
-        if own is None:
+        explicit = _explicit_pads(node)
+        if explicit is None:
             return None
         if before is None:
-            return value, Padded(value, own, 0.0)
-        top, bottom, left, right = (one + other for one, other in zip(before.pads, own, strict=True))
+            return value, Padded(value, explicit, 0.0)
+        top, bottom, left, right = (one + other for one, other in zip(before.pads, explicit, strict=True))
         both = Padded(before.value, (top, bottom, left, right), before.fill)
         return (before.value, both) if node.op == "Conv2D" or node.op == "DepthwiseConv2dNative" else None
-    # The size that `same` reads is the padded one; such a pad stays a node of its own.
+    # `same` depends on the padded size, so such a pad stays a node.
     if before is None or rule == "same" or before.fill == float("inf") or (abs(before.fill) > 1e37 and before.fill != LOWEST):
         return value, None
     if before.fill and node.op != "MaxPool":
@@ -144,7 +144,7 @@ def _padding(walk: Walk, node: GraphNode, x: Reference, window: Window) -> tuple
     return before.value, before
 
 
-def _own_pads(node: GraphNode) -> Pads | None:
+def _explicit_pads(node: GraphNode) -> Pads | None:
     numbers = node.integers("explicit_paddings")
     if len(numbers) != 8 or any(numbers[:2]) or any(numbers[6:]) or min(numbers) < 0:
         return None

@@ -248,8 +248,10 @@ def test_a_pool_over_the_whole_map(tmp_path: Path) -> None:
 FOREIGN: dict[str, Make] = {
     "LeakyRelu": lambda x: tensorflow().nn.leaky_relu(x),
     "MirrorPad": lambda x: conv(tensorflow().pad(x, PADS, "REFLECT"), padding="VALID"),
-    "Pad that no convolution or pool takes over": lambda x: conv(tensorflow().pad(x, PADS), strides=2),
-    "PadV2 that no convolution or pool takes over": lambda x: conv(tensorflow().pad(x, PADS, constant_values=1.0), padding="VALID"),
+    "Pad that no convolution or pool can include": lambda x: conv(tensorflow().pad(x, PADS), strides=2),
+    "PadV2 that no convolution or pool can include": lambda x: conv(
+        tensorflow().pad(x, PADS, constant_values=1.0), padding="VALID"
+    ),
     "Reshape": lambda x: tensorflow().matmul(tensorflow().reshape(x, [-1, 396]), variable("w", 396, 2)),
     "MatMul with transpose_b": lambda x: tensorflow().matmul(
         tensorflow().reduce_mean(x, [1, 2]), variable("w", 2, 3), transpose_b=True
@@ -342,7 +344,7 @@ def test_damaged_graphs(tmp_path: Path) -> None:
         return str(caught.value)
 
     weights = "block/conv/weights"
-    assert "which the graph does not have" in refused(lambda nodes: nodes["block/conv/Conv2D"].input.__setitem__(1, "nothing"))
+    assert "which the graph lacks" in refused(lambda nodes: nodes["block/conv/Conv2D"].input.__setitem__(1, "nothing"))
     assert "in a loop" in refused(lambda nodes: nodes["block/conv/Conv2D"].input.__setitem__(0, "block/conv/Conv2D"))
     assert "not frozen" in refused(lambda nodes: setattr(nodes[weights], "op", "VariableV2"))
     assert "declares" in refused(lambda nodes: setattr(nodes[weights].attr["value"].tensor.tensor_shape.dim[0], "size", 1 << 40))

@@ -61,7 +61,7 @@ def test_what_tensorflow_1_writes(tmp_path: Path, version: int, optimiser: str |
     for name, array in WEIGHTS.items():
         assert checkpoint.tensors[name].dtype == array.dtype
         np.testing.assert_array_equal(checkpoint.tensors[name], array)
-    assert "looked past the training's state" in checkpoint.notes[0]
+    assert "ignored the training's state" in checkpoint.notes[0]
 
 
 def test_moving_averages_stay(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_folder_that_leaves_it_open(copied: Path) -> None:
 
 @pytest.mark.parametrize("package", ["keras", "tf_keras"])
 def test_what_tensorflow_2_writes(tmp_path: Path, package: str) -> None:
-    """Object graphs: variables by their own names; optimiser, metrics and the save's counter are looked past."""
+    """Object graphs: variables by their own names; optimiser, metrics and the save's counter are ignored."""
     tf, keras = tensorflow(), pytest.importorskip(package)
     layers = [keras.Input((4, 4, 3)), keras.layers.Conv2D(2, 3, name="Conv1"), keras.layers.Flatten(), keras.layers.Dropout(0.5)]
     x = layers[0]

@@ -267,10 +267,14 @@ def _no_input() -> None:
     ("make", "error", "message"),
     [
         (broken(_enlarge), FileError, "big: the constants of this graph are larger"),
-        (broken(_text), MissingFramework, "out: porter runs no 'Relu' whose T is no type of numbers"),
+        (broken(_text), MissingFramework, "out: porter does not run a 'Relu' whose T is no type of numbers"),
         (broken(_twice), GraphError, "out: two ops have this name"),
         (broken(_nowhere), GraphError, "out: reads 'gone'"),
-        (broken(_channels_first, network), MissingFramework, "conv: TensorFlow runs 'Conv2D' with data_format NCHW on no CPU"),
+        (
+            broken(_channels_first, network),
+            MissingFramework,
+            "conv: TensorFlow does not run 'Conv2D' with data_format NCHW on a CPU",
+        ),
         (broken(_default_training, network), MissingFramework, "norm: this FusedBatchNormV3 normalises by the batch"),
         (broken(_nothing, lambda: network(training=True)), MissingFramework, "norm: this FusedBatchNormV3 normalises by the batch"),
         (broken(_statistics, network), MissingFramework, "out: reads the batch statistics 'norm:1'"),
