@@ -117,7 +117,7 @@ class Constants:
 
     @cached_property
     def _computed(self) -> Mapping[str, Numbers]:
-        """The values that nodes compute from constants, each once: of 64 sums of a value with itself the first has 2**64 readers."""
+        """The values that nodes compute from constants, each once: in 64 sums of a value with itself it is read 2**64 times."""
         found: dict[str, Numbers] = {}
         left = self.budget
         for node in self.nodes.values():
