@@ -1,8 +1,8 @@
-"""The closed tables of what porter proves ports against: implementations that it did not write, by framework and by the name that
-a recipe's `reference` has, each with the variants that it has and what builds them.
+"""The closed tables of implementations that porter did not write and proves ports against: by framework and by the name in a
+recipe's `reference`, each with its variants and the calls that build them.
 
-Nothing from a recipe names what is imported or called. Nothing is imported here, so that recipes are held to these tables when
-they are loaded.
+A recipe cannot name what is imported or called. Nothing is imported here, so a recipe is compared with these tables when it is
+loaded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 Call = tuple[str, Mapping[str, Any]]
-"""What builds a variant, and the arguments that make it that variant."""
+"""The function or class that builds a variant, and its arguments."""
 
 KERAS: Mapping[str, Call] = {
     "inception_v3": ("InceptionV3", {}),

@@ -45,14 +45,14 @@ _VARIABLES = {
 
 
 def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str) -> Any:
-    """A `keras.Model` from N×H×W×C to N×classes, of built-in layers alone.
+    """A `keras.Model` from N×H×W×C to N×classes, only of built-in layers.
 
-    With a `plan.size` its input has that size and Keras refuses any other; without, rows and columns are free. Weights are cast
-    to `dtype`; whether they fit its range is the caller's to check. `batches`, a count that Keras does not keep, is left out.
+    With a `plan.size` its input has that size and Keras refuses any other; without it, rows and columns are free. Weights are cast
+    to `dtype`; the caller checks whether they fit its range. `batches` is left out, because Keras keeps no such count.
 
     Raises:
         MappingError: `tensors` and the graph do not cover each other, or a shape differs.
-        GraphError: a node with weights that does not lead to the output.
+        GraphError: a node with weights does not lead to the output.
         MissingFramework: TensorFlow or Keras is not installed.
         UsageError: no such device.
     """
@@ -115,7 +115,7 @@ def _apply(maker: LayerMaker, plan: Plan, node: Node, name: str, inputs: list[An
     if isinstance(op, Affine):
         return _affine(maker, op, name, inputs[0])
     if isinstance(op, BatchNorm):
-        # Keras's momentum is the share that stays, porter's (and torch's) the share that comes.
+        # Keras's momentum is the share of the old value, porter's (and torch's) the share of the new one.
         statistics = {"momentum": 1 - op.momentum, "epsilon": op.epsilon}
         layer = maker.layer("BatchNormalization", name, axis=-1, scale=op.scale, center=op.center, **statistics)
     elif isinstance(op, Relu):
@@ -137,9 +137,9 @@ def _apply(maker: LayerMaker, plan: Plan, node: Node, name: str, inputs: list[An
 def _affine(maker: LayerMaker, op: Affine, name: str, value: Any) -> tuple[Any, Any]:
     """The value of an affine node over maps or features, and its layer.
 
-    A `Rescaling` casts a Python number by way of float32, an array from its own type (keras/src/layers/preprocessing/rescaling.py
-    and tf.cast); and where ~/.keras/keras.json says channels_first it moves a vector of scales away from the last axis, but not
-    an array of rank 3. Features are made 1x1 maps for that.
+    A `Rescaling` casts a Python number through float32, but an array directly (keras/src/layers/preprocessing/rescaling.py and
+    tf.cast). If ~/.keras/keras.json says channels_first, it moves a vector of scales away from the last axis, but not an array of
+    rank 3. So features become 1x1 maps.
     """
     scale, offset = (np.array(values, np.float64).reshape(1, 1, -1) for values in (op.scale, op.offset))
     layer = maker.layer("Rescaling", name, scale=scale, offset=offset)

@@ -18,17 +18,17 @@ from porter.frameworks.tf.runtime import import_keras, import_tensorflow, quiet_
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
-    """See porter.frameworks.Framework.classifier. Frozen graphs and TF-slim's networks run on the CPU, whatever the device.
+    """See porter.frameworks.Framework.classifier. Frozen graphs and TF-slim's networks always run on the CPU.
 
     Raises:
-        UsageError: no such device; bf16, in which porter runs no TensorFlow model.
+        UsageError: there is no such device, or the precision is bf16, in which porter runs no TensorFlow model.
     """
     if precision == "bf16":
         raise UsageError("porter runs TensorFlow models in fp32 or tf32, not in bf16", where="--precision", next="port to torch")
     name = tensorflow_device(device)
     if isinstance(model, GraphRunner):
         if tap is None:
-            raise UsageError("a frozen graph gives no value unless it is named")
+            raise UsageError("a frozen graph gives only values that are named")
         return _of_graph(model, protocol, tap)
     return _of_keras(model, protocol, name, precision, tap)
 
@@ -39,7 +39,7 @@ def _of_graph(runner: GraphRunner, protocol: Preprocess, tap: str) -> Classifier
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
         images = normalise(pixels, protocol)
         value = runner(images.reshape(-1, *images.shape[2:]), (tap,))[tap]
-        return lambda: value.reshape(len(value), -1)  # where the head is a convolution, it gives a map of one cell
+        return lambda: value.reshape(len(value), -1)  # a head that is a convolution gives a map of one cell
 
     return classify
 
@@ -58,7 +58,7 @@ def _of_keras(model: Any, protocol: Preprocess, device: str, precision: Precisio
 
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
         images = pixels.reshape(-1, *pixels.shape[2:])
-        # Inputs, not constants: TensorFlow may turn a division by a constant into a product with its rounded reciprocal.
+        # As inputs, because TensorFlow may replace a division by a constant by a product with its rounded reciprocal.
         scaling = [np.asarray(value, np.float32) for value in (protocol.divide, protocol.mean, protocol.std)]
         with tensorflow.device(device), tf32(tensorflow, precision == "tf32"):
             given = [tensorflow.constant(value) for value in (images, *scaling)]

@@ -1,6 +1,6 @@
-"""ResNeXt as the package keras-applications 1.0.8 has it, which is the zoo's own implementation, made of today's Keras's layers.
+"""The zoo's own implementation of ResNeXt, the package keras-applications 1.0.8, made of today's Keras's layers.
 
-Keras itself has no ResNeXt any more. The package asks for the modules of Keras that it is to build with.
+Keras itself has no ResNeXt any more. The package takes the modules of Keras that it builds with as arguments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
     """The package's model of a variant for images of `size` (rows, columns), giving logits; of Keras's global floating type.
 
     Raises:
-        UsageError: no such variant, or a size that the package refuses.
+        UsageError: there is no such variant, or the package refuses the size.
         MissingFramework: Keras or the package is not installed.
     """
     if variant not in KERAS_APPLICATIONS:
@@ -33,7 +33,7 @@ def construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
         code = import_module("keras_applications.resnext")
     except ImportError as error:
         raise MissingFramework(f"keras-applications cannot be imported: {error}", next=f"pip install {_PACKAGE}") from None
-    backend = SimpleNamespace(  # what Keras 3's has no longer, or calls otherwise
+    backend = SimpleNamespace(  # functions that Keras 3's lacks or has renamed
         backend=lambda: "tensorflow", image_data_format=keras.config.image_data_format, int_shape=lambda tensor: tuple(tensor.shape)
     )
     modules = {"backend": backend, "layers": keras.layers, "models": keras.models, "utils": keras.utils}

@@ -25,7 +25,7 @@ CAPABILITIES = Capabilities(
     dilated_pools=(),
     dilated_strides=False,
 )
-"""Keras 3 layers: `valid` or `same` and nothing else; Conv2D refuses a stride together with a dilation."""
+"""Keras 3's layers have only `valid` and `same`; Conv2D refuses a stride together with a dilation."""
 
 COUNTER_NAMES: Mapping[str, str] = {
     "Conv2D": "conv2d",
@@ -36,7 +36,7 @@ COUNTER_NAMES: Mapping[str, str] = {
 """Keras classes that hold weights here, with the names that Keras 3 counts them under in a `.weights.h5`."""
 
 _KERNELS = ("kernel", "weights")
-# keras-applications' and TensorNets' ResNeXts say grouped by depthwise.
+# The ResNeXts of keras-applications and TensorNets write a grouped convolution as a depthwise one.
 _GROUPED_KERNELS = ("kernel", "depthwise_kernel", "weights", "depthwise_weights")
 _DEPTHWISE_KERNELS = ("depthwise_kernel", "kernel", "depthwise_weights", "weights")
 _BIASES = ("bias", "biases")
@@ -125,10 +125,10 @@ def _expect_rank(node: Node, role: str, array: Array, ranks: Collection[int]) ->
 
 
 def expect_cover(missing: Collection[str], unexpected: Collection[str], where: str | None = None) -> None:
-    """Refuses a loading of weights that leaves anything over on either side.
+    """Refuses weights and a model that do not cover each other.
 
     Raises:
-        MappingError: it does; both lists are in the message.
+        MappingError: they do not; both lists are in the message.
     """
     if missing or unexpected:
         raise MappingError(f"tensors and model differ: missing {_listed(missing)}; unexpected {_listed(unexpected)}", where=where)
@@ -140,10 +140,10 @@ def _listed(names: Collection[str], most: int = 5) -> str:
 
 
 def layer_names(graph: Graph, layers: Mapping[str, str]) -> dict[str, str]:
-    """The Keras layer name of every node: its name in `layers` where it has one, else its path, with `_` for `/`.
+    """The Keras layer name of every node: its name in `layers` if it has one, otherwise its path, with `_` for `/`.
 
     Raises:
-        MappingError: `layers` gives two nodes one name.
+        MappingError: `layers` gives two nodes the same name.
     """
     names: dict[str, str] = {}
     for node in graph.nodes:
@@ -180,9 +180,9 @@ def counted_layers(graph: Graph, convolutions: Collection[str] = ()) -> dict[str
     """The names, such as `conv2d_3`, that Keras 3's `.weights.h5` gives the layers of the graph's Keras model.
 
     Such a file holds no layer names: it counts layers by class in the order of `model.layers` (keras/src/saving/saving_lib.py,
-    `_save_container_state`). That order is by falling depth, the longest way to the output counted in layers, and within a
-    depth by the first visit of a search from the output, inputs from first to last (keras/src/ops/function.py, `map_graph`).
-    A site padded by explicit amounts is two layers deep, since Keras says it by a ZeroPadding2D.
+    `_save_container_state`). The order is by falling depth, which is the longest way to the output in layers, and within a depth
+    by the first visit of a search from the output, inputs from first to last (keras/src/ops/function.py, `map_graph`).
+    A site padded by explicit amounts is two layers deep, because Keras needs a ZeroPadding2D.
 
     Args:
         graph: with the inputs of adds and concats in Keras's order.
@@ -218,7 +218,7 @@ def _has_pad_layer(node: Node) -> bool:
 
 
 def _visits(graph: Graph) -> list[str]:
-    """Paths in the order in which a depth-first search from the output first meets them."""
+    """Paths in the order of their first visit by a depth-first search from the output."""
     found: dict[str, None] = {}
     waiting = [graph.output]
     while waiting:

@@ -1,8 +1,8 @@
 """Layers that Keras numbers itself, in files of models that were not the first of their session.
 
-A layer without a name gets its class's, with a count that goes on through the process: `conv2d` to `conv2d_93` in one InceptionV3,
-`conv2d_94` to `conv2d_187` in the next; Keras 2 began at `conv2d_1` (get_uid in keras/backend.py, auto_name in Keras 3's
-keras/src/utils/naming.py). What such a number says is when the layer was made, among those of its class.
+A layer without a name gets its class's name and a count that goes on through the process: `conv2d` to `conv2d_93` in one
+InceptionV3, `conv2d_94` to `conv2d_187` in the next; Keras 2 began at `conv2d_1` (get_uid in keras/backend.py, auto_name in Keras
+3's keras/src/utils/naming.py). So the numbers give the order in which the layers of a class were made.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _Numbered = dict[str, dict[str, list[tuple[int, str]]]]
 
 
 def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> dict[str, str]:
-    """The layers of a file that stand for those of `layers` that Keras named, in the order of their numbers, class by class.
+    """Pairs those of `layers` that Keras numbered with a file's layers, class by class, in the order of their numbers.
 
     Args:
-        layers: names as a session's first model has them.
-        tensors: names of a file's tensors; where they lead with several prefixes, the one with the most such layers counts.
+        layers: names as in a session's first model.
+        tensors: names of a file's tensors; of several prefixes, the one with the most such layers counts.
 
-    Returns: names in `layers` to names in the file, prefix left off; without the classes of which the file has too few.
+    Returns: names in `layers` to names in the file without the prefix; without the classes of which the file has too few.
     """
     wanted = _by_class(layers).get("", {})
     prefixes = _by_class({name.rpartition("/")[0] for name in tensors})
@@ -33,10 +33,10 @@ def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> dict[s
         return {}
     found = max(prefixes.values(), key=lambda classes: sum(len(classes.get(kind, ())) for kind in wanted))
     names: dict[str, str] = {}
-    for kind, own in wanted.items():
+    for kind, numbered in wanted.items():
         present = found.get(kind, [])
-        if len(present) >= len(own):
-            names |= {mine: theirs for (_, mine), (_, theirs) in zip(sorted(own), sorted(present), strict=False)}
+        if len(present) >= len(numbered):
+            names |= {mine: theirs for (_, mine), (_, theirs) in zip(sorted(numbered), sorted(present), strict=False)}
     return names
 
 

@@ -1,4 +1,4 @@
-"""The one door to TensorFlow and Keras, for every module of this folder that runs something."""
+"""Imports TensorFlow and Keras for every module of this folder that runs something."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def import_keras() -> Any:
 
 @contextmanager
 def _quiet_stderr() -> Iterator[None]:
-    """Drops what C++ writes to file descriptor 2.
+    """Drops the output of C++ to file descriptor 2.
 
-    TensorFlow 2.21 announces oneDNN while it is being loaded, before its logger reads TF_CPP_MIN_LOG_LEVEL. Switching oneDNN off
-    would silence it too, at twice the time per image. Python exceptions pass through.
+    TensorFlow 2.21 announces oneDNN while it is loaded, before its logger reads TF_CPP_MIN_LOG_LEVEL. Switching oneDNN off
+    would silence it too, but doubles the time per image. Python exceptions pass through.
     """
     kept = os.dup(2)
     try:
@@ -69,7 +69,7 @@ def tensorflow_device(device: str) -> str:
     """TensorFlow's name of porter's `cpu`, `cuda` or `cuda:N`.
 
     Raises:
-        UsageError: no such device, or TensorFlow sees none of that kind.
+        UsageError: there is no such device, or TensorFlow sees none of that kind.
     """
     kind, _, number = device.partition(":")
     if kind not in _DEVICES or not (number or "0").isdecimal():
@@ -84,7 +84,7 @@ def tensorflow_device(device: str) -> str:
 
 @contextmanager
 def quiet_logger(tensorflow: Any) -> Iterator[None]:
-    """Without what TensorFlow's Python logger says below an error."""
+    """Silences TensorFlow's Python logger, except for errors."""
     logger = tensorflow.get_logger()
     before = logger.level
     logger.setLevel("ERROR")

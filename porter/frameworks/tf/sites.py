@@ -1,6 +1,6 @@
-"""The layers of one padding site in Keras: pad, windowed layer, and what an exact composition adds to them.
+"""The layers of one padding site in Keras: pad, windowed layer, and the layers that an exact composition adds.
 
-Only built-in layers and `keras.ops` are used, which a functional model saves and loads without custom objects.
+Only built-in layers and `keras.ops` are used, because a functional model saves and loads them without custom objects.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LayerMaker:
 
     Attributes:
         dtype: of weights and values.
-        reserved: names that belong to the nodes; layers that porter adds take others.
+        reserved: names that belong to the nodes; layers that porter adds get other names.
         added: names of layers that porter added.
     """
 
@@ -35,7 +35,7 @@ class LayerMaker:
         return getattr(import_keras().layers, kind)(name=name, dtype=self.dtype, **config)
 
     def spatial(self, kind: str, name: str, **config: Any) -> Any:
-        """A layer over maps; the axis order is stated, since ~/.keras/keras.json may say otherwise."""
+        """A layer over maps. Its axis order is stated, because ~/.keras/keras.json may have another."""
         return self.layer(kind, name, data_format="channels_last", **config)
 
     def name(self, wanted: str) -> str:
@@ -45,7 +45,7 @@ class LayerMaker:
         return name
 
     def named(self, value: Any, wanted: str) -> Any:
-        """`value` of a `keras.ops` call, its operation named: by itself Keras would number it through the whole process."""
+        """`value` of a `keras.ops` call with a name for its operation, which Keras would number through the whole process."""
         value._keras_history.operation.name = self.name(wanted)
         return value
 
@@ -56,7 +56,7 @@ def windowed(
     """The value of a windowed node over `value` (N×H×W×C), and the layer that holds its weights.
 
     Raises:
-        PaddingError: a realisation that Keras has no layers for.
+        PaddingError: Keras has no layers for the realisation.
     """
     front, native, window = realisation.front, realisation.native, op.window
     if native.rule not in ("valid", "same") or native.rounding != "floor" or (front is not None and front.rule != "explicit"):

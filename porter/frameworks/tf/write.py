@@ -59,7 +59,7 @@ def _save(model: Any, folder: Path) -> None:
 
 
 def _undate(dated: Path, target: Path) -> None:
-    """Copies Keras's archive without the two times it states: of its members, and `date_saved` in its metadata."""
+    """Copies Keras's archive without its times: those of its members, and `date_saved` in its metadata."""
     with ZipFile(dated) as source, ZipFile(target, "w") as copy:
         for member in source.infolist():
             content = source.read(member)
@@ -71,7 +71,7 @@ def _undate(dated: Path, target: Path) -> None:
 
 
 def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
-    """The canonical tensors of a port that `write` or `write_stock` wrote; neither TensorFlow nor Keras is imported.
+    """The canonical tensors of a port that `write` or `write_stock` wrote. It imports neither TensorFlow nor Keras.
 
     Raises:
         FileError: `model.keras` is missing or cannot be read.

@@ -25,11 +25,11 @@ def read_npz(path: Path) -> Checkpoint:
     """The arrays of an archive, in its order.
 
     TensorNets writes two members (tensornets/utils.py, `save`): `names` of the variables, in the order in which its code makes
-    them, and `values`, an object array of their arrays, which numpy pickles. A variable's tensor is called `NAME` of `NAME:0`.
-    Of any other archive, each member of numbers is a tensor.
+    them, and `values`, an object array of their arrays, which numpy pickles. The tensor of the variable `NAME:0` is `NAME`.
+    In any other archive, each member of numbers is a tensor.
 
     Raises:
-        FileError: damaged, larger than its file can hold, names and values that do not pair, or a pickle of anything but arrays.
+        FileError: it is damaged or larger than its file can hold, names and values do not pair, or it pickles more than arrays.
     """
     members = _members(path)
     if _NAMES in members and _VALUES in members:
@@ -40,14 +40,14 @@ def read_npz(path: Path) -> Checkpoint:
             raise FileError(message, where=str(path), next="fetch or copy it again")
         return Checkpoint(path, "npz", "tf", dict(zip(names, values, strict=True)))
     tensors: dict[str, Array] = {}
-    passed_over: list[str] = []
+    ignored: list[str] = []
     for name, data in members.items():
         dtype, shape, fortran, content = _header(data, f"{path}: {name}")
         if dtype.kind in "fiub":
             tensors[name] = make_array(content, dtype, shape, fortran, f"{path}: {name}")
         else:
-            passed_over.append(name)
-    notes = (f"looked past {', '.join(passed_over[:5])}, which are no numbers",) if passed_over else ()
+            ignored.append(name)
+    notes = (f"ignored {', '.join(ignored[:5])}, which are no numbers",) if ignored else ()
     return Checkpoint(path, "npz", None, tensors, notes)
 
 
@@ -59,24 +59,24 @@ def _members(path: Path) -> Mapping[str, bytes]:
         if total > limit:
             raise FileError(f"the archive declares {total} bytes, more than the {limit} it can hold", where=str(path))
         if len({member.filename for member in listed}) != len(listed):
-            raise FileError("a member stands twice in this archive", where=str(path), next="fetch it again")
-        # zipfile stops at the declared size and checks the CRC there.
+            raise FileError("a member is twice in this archive", where=str(path), next="fetch it again")
+        # zipfile stops at the declared size and checks the CRC.
         return {member.filename.removesuffix(".npy"): archive.read(member) for member in listed}
 
 
 def _header(data: bytes, where: str) -> tuple[np.dtype[Any], tuple[int, ...], bool, bytes]:
-    """Type, shape and order that a .npy declares, and what follows its header."""
+    """Type, shape and order that a .npy declares, and the bytes after its header."""
     stream = io.BytesIO(data)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # numpy says so where Python 2 wrote a shape as (3L,)
+            warnings.simplefilter("ignore")  # numpy warns if Python 2 wrote a shape as (3L,)
             version = np.lib.format.read_magic(stream)
             if version not in _HEADERS:
                 raise FileError(f"a .npy of version {version[0]}.{version[1]}, expected 1.0 or 2.0", where=where)
             shape, fortran, dtype = _HEADERS[version](stream)
     except FileError:
         raise
-    # The header is a Python literal, which numpy reads with ast and mends with tokenize; either fails in ways of its own.
+    # The header is a Python literal, which numpy reads with ast and repairs with tokenize; both raise errors of their own.
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise FileError(f"this array is cut short or damaged: {reason}", where=where, next="fetch it again") from None
@@ -89,7 +89,7 @@ def _strings(data: bytes, where: str) -> list[str]:
         raise FileError(f"expected a list of names, got an array of {dtype} and {len(shape)} axes", where=where)
     listed = make_array(content, dtype, shape, False, where)
     try:
-        # Bytes are of Python 2; numpy's text may hold what UTF-8 cannot, and no terminal prints.
+        # Bytes are from Python 2. numpy's text may hold characters that UTF-8 lacks and no terminal prints.
         names = [(name if isinstance(name, bytes) else str(name).encode()).decode() for name in listed]
     except ValueError as error:
         raise FileError(f"a name is no text: {error}", where=where, next="fetch it again") from None
@@ -102,4 +102,4 @@ def _values(data: bytes, limit: int, where: str) -> list[Array]:
         return unpickle_arrays(content, limit, where)
     if dtype.kind not in "fiub" or not shape:
         raise FileError(f"expected arrays of numbers, got {dtype}", where=where)
-    return list(make_array(content, dtype, shape, fortran, where))  # of variables that all have one shape numpy makes one array
+    return list(make_array(content, dtype, shape, fortran, where))  # numpy makes one array of variables that have the same shape

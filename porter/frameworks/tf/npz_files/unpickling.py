@@ -1,8 +1,8 @@
-"""The one unpickler: it makes arrays of numbers of a stranger's pickle and nothing else.
+"""The only unpickler: it makes arrays of numbers from a stranger's pickle and nothing else.
 
 numpy pickles an array as a call of `_reconstruct` and then its state: shape, dtype, order and bytes (numpy/core/src/multiarray/
-methods.c, `array_reduce`). The names that such a pickle needs are answered with stand-ins, which only keep what they are handed:
-neither numpy nor anything else is called before all of that has been checked. Every other name is refused.
+methods.c, `array_reduce`). Stand-ins replace the names that such a pickle needs, and only keep their arguments: nothing is called
+before all of them are checked. Every other name is refused.
 """
 
 from __future__ import annotations
@@ -28,60 +28,60 @@ _OPCODES = frozenset(
         *("SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET"),
     )
 )
-"""What protocols 2 to 4 need for arrays, of Python 2 and 3; nothing that hashes (a tuple nested a million deep crashes Python)."""
+"""The opcodes that arrays need in protocols 2 to 4, of Python 2 and 3. None hashes: a deeply nested tuple crashes Python."""
 _MOST_AXES = 32
 _NEXT = "where it was made, save it again: numpy.savez(FILE, **{name: array})"
 
 
 def unpickle_arrays(stream: bytes, limit: int, where: str) -> list[Array]:
-    """The arrays in a pickled one-dimensional object array of them, each in memory of its own and in this machine's byte order.
+    """The arrays in a pickled one-dimensional object array, each copied and in this machine's byte order.
 
     Raises:
-        FileError: damaged, more than `limit` bytes of arrays, or a pickle of anything else, which is named.
+        FileError: it is damaged, has more than `limit` bytes of arrays, or pickles something else, which is named.
     """
     try:
         _expect_plain(stream, where)
         whole = _ArrayUnpickler(stream, where).load()
     except FileError:
         raise
-    # A stranger's pickle may fail in any way that Python can; none of them is a bug of porter's.
+    # A stranger's pickle may fail in every way that Python knows; none is a bug of porter's.
     except Exception as error:
         raise FileError(f"this pickle is cut short or damaged: {_first_line(error)}", where=where, next="fetch it again") from None
     if not isinstance(whole, _Array) or not isinstance(whole.data, list) or whole.shape != (len(whole.data),):
         raise FileError("expected a pickled list of arrays", where=where, next=_NEXT)
-    # By its place in the memo one array can stand in the list any number of times, and each is copied.
+    # Through the memo one array can be in the list any number of times, and each is copied.
     total = sum(len(part.data) for part in whole.data if isinstance(part, _Array) and isinstance(part.data, bytes))
     if total > limit:
-        raise FileError(f"this pickle unfolds to {total} bytes, more than the {limit} its file can hold", where=where, next=_NEXT)
+        raise FileError(f"this pickle unpacks to {total} bytes, more than the {limit} its file can hold", where=where, next=_NEXT)
     return [_numbers(part, where) for part in whole.data]
 
 
 def make_array(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], fortran: bool, where: str) -> Array:
-    """An array of numbers of its bytes, copied, in this machine's byte order.
+    """An array of numbers from its bytes, copied, in this machine's byte order.
 
     Raises:
-        FileError: the bytes are not what type and shape need.
+        FileError: type and shape need another number of bytes.
     """
     possible = len(shape) <= _MOST_AXES and min(shape, default=0) >= 0
     fits = possible and math.prod(shape) * dtype.itemsize == len(data) and dtype.itemsize > 0
     try:
         if fits:
             return np.ndarray(shape, dtype, data, order="F" if fortran else "C").astype(dtype.newbyteorder("="))
-    except (ValueError, OverflowError):  # of an axis beside one of 0 that numpy cannot count
+    except (ValueError, OverflowError):  # one axis is 0 and another too long for numpy
         pass
     declared = "x".join(map(str, shape[:_MOST_AXES]))[:100]
     raise FileError(f"an array declares {declared} of {dtype} over {len(data)} bytes", where=where, next="fetch it again")
 
 
 def _expect_plain(stream: bytes, where: str) -> None:
-    """Reads the opcodes before any of them is run: none makes more than it takes."""
+    """Reads the opcodes before any of them is run."""
     for name in read_opcodes(stream, where, _NEXT):
         if name not in _OPCODES:
             raise FileError(f"a pickle of arrays has no opcode {name}", where=where, next=_NEXT)
 
 
 class _Dtype:
-    """Stands in for numpy.dtype: `dtype('f4', False, True)`, whose state leads with a version and the byte order."""
+    """Replaces numpy.dtype: `dtype('f4', False, True)`, whose state begins with a version and the byte order."""
 
     def __init__(self, code: object, *_: object) -> None:
         self.code = _text(code)
@@ -92,7 +92,7 @@ class _Dtype:
 
 
 class _Array:
-    """Stands in for an array: made empty, then given (version, shape, dtype, order, content)."""
+    """Replaces an array, which is made empty and then gets (version, shape, dtype, order, content)."""
 
     def __init__(self, *_: object) -> None:
         self.shape: object = None
@@ -105,10 +105,10 @@ class _Array:
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Answers numpy's names with stand-ins, and no other."""
+    """Replaces numpy's names by stand-ins and refuses other names."""
 
     def __init__(self, stream: bytes, where: str) -> None:
-        super().__init__(io.BytesIO(stream), encoding="bytes")  # what Python 2 called strings: the content of its arrays
+        super().__init__(io.BytesIO(stream), encoding="bytes")  # Python 2's strings: the content of its arrays
         self._where = where
         self._left = len(stream)
         self._names: dict[str, Callable[..., object]] = {
@@ -127,7 +127,7 @@ class _ArrayUnpickler(pickle.Unpickler):
         return found
 
     def _encode(self, text: str, encoding: str) -> bytes:
-        """How Python 3 writes bytes in protocol 2 (pickle.py, `save_bytes`); all together no more than the pickle holds."""
+        """Decodes bytes as Python 3 writes them in protocol 2 (pickle.py, `save_bytes`), in total no more than the pickle holds."""
         self._left -= len(text)
         if encoding != "latin1" or self._left < 0:
             raise FileError("this pickle encodes more text than it holds, or not as bytes", where=self._where, next=_NEXT)
@@ -146,7 +146,7 @@ def _numbers(array: object, where: str) -> Array:
 
 
 def _text(value: object) -> str:
-    """Python 2 has bytes where Python 3 has text. Nothing else: written out, a few tuples in tuples can fill any memory."""
+    """Python 2 has bytes where Python 3 has text. Other values are refused: a few nested tuples, as text, can fill any memory."""
     if not isinstance(value, bytes | str):
         raise TypeError(f"expected text, got {type(value).__name__}")
     return value.decode("ascii") if isinstance(value, bytes) else value

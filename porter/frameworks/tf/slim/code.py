@@ -1,7 +1,7 @@
-"""TF-slim's own code, as the packages that carry it have it, on a TensorFlow that has no `tf.contrib` any more.
+"""TF-slim's own code, unchanged from its packages, on a TensorFlow that has no `tf.contrib` any more.
 
-tf-slim is slim itself. MobileNet v1 and v2 of tensorflow/models (research/slim/nets) are on no package index but in the wheel
-of mmdnn 0.3.1, under conversion/examples/tensorflow/models; mmdnn itself is not imported.
+tf-slim is slim itself. The only package with MobileNet v1 and v2 of tensorflow/models (research/slim/nets) is the wheel of
+mmdnn 0.3.1, under conversion/examples/tensorflow/models; mmdnn itself is not imported.
 """
 
 from __future__ import annotations
@@ -89,27 +89,27 @@ def import_mobilenet_v2() -> ModuleType:
 
 
 def pip_line(package: str = "mmdnn==0.3.1") -> str:
-    """What to type; without dependencies, since theirs would bring a second TensorFlow beside tensorflow-cpu."""
+    """What to type: without dependencies, because theirs would install a second TensorFlow beside tensorflow-cpu."""
     minor = ".".join(import_tensorflow().__version__.split(".")[:2])
     return f"pip install --no-deps tf-slim==1.1.0 'tf_keras=={minor}.*' {package}"
 
 
 def _load(file: str) -> ModuleType:
-    """A module of the models by its file, without the packages around it."""
+    """A module of the models, loaded from its file without the packages around it."""
     try:
         path = Path(str(distribution("mmdnn").locate_file(f"{_MODELS}/{file}")))
     except PackageNotFoundError:
-        raise MissingFramework("mmdnn, which carries slim's MobileNets, is not installed", next=pip_line()) from None
+        raise MissingFramework("mmdnn, which has slim's MobileNets, is not installed", next=pip_line()) from None
     spec = spec_from_file_location(f"slim_{path.stem}", path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise MissingFramework("this version of mmdnn does not carry slim's MobileNets", where=str(path), next=pip_line())
+        raise MissingFramework("this version of mmdnn lacks slim's MobileNets", where=str(path), next=pip_line())
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 class _OldTensorflow(ModuleType):
-    """TensorFlow 1's names, `contrib.slim` and `contrib.layers` among them."""
+    """TensorFlow 1's names, also `contrib.slim` and `contrib.layers`."""
 
     def __init__(self, tensorflow: Any, slim: Any) -> None:
         super().__init__("tensorflow")
@@ -122,14 +122,14 @@ class _OldTensorflow(ModuleType):
 
 @contextmanager
 def old_tensorflow(slim: Any) -> Iterator[None]:
-    """What is imported within sees TensorFlow 1."""
+    """Modules that are imported inside see TensorFlow 1."""
     with modules_as({"tensorflow": _OldTensorflow(import_tensorflow(), slim)}):
         yield
 
 
 @contextmanager
 def modules_as(modules: Mapping[str, ModuleType]) -> Iterator[None]:
-    """`sys.modules` with these in it, and as it was afterwards."""
+    """Puts these modules into `sys.modules`, and restores it afterwards."""
     before = {name: sys.modules.get(name) for name in modules}
     sys.modules.update(modules)
     try:

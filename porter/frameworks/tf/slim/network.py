@@ -20,13 +20,13 @@ from porter.frameworks.tf.runtime import import_tensorflow, quiet_logger
 
 @dataclass(frozen=True)
 class Network:
-    """What code put into the current graph.
+    """The network that code put into the current graph.
 
     Attributes:
         logits: the op that gives N×classes, or N×1×1×classes.
         probabilities: the op that gives their softmax.
         variables: shapes of the variables by name, in the order in which they were made.
-        points: the code's own names for what its layers give (`Conv2d_1_depthwise`, `layer_2/output`), to ops.
+        points: the code's own names of its layers' values (`Conv2d_1_depthwise`, `layer_2/output`), to ops.
     """
 
     logits: str
@@ -36,7 +36,7 @@ class Network:
 
 
 Construct = Callable[[str, Any, int], Network]
-"""Runs the code of a variant, for inference, in the current graph of TensorFlow 1, on images N×H×W×3 and for so many classes."""
+"""Runs the code of a variant, for inference, in the current graph of TensorFlow 1, for images N×H×W×3 and a number of classes."""
 
 
 def build_network(
@@ -73,7 +73,7 @@ def variables_of(construct: Construct, variant: str, classes: int, size: tuple[i
 
 @lru_cache(maxsize=1)
 def _frozen_network(construct: Construct, variant: str, classes: int, size: tuple[int, int]) -> tuple[Any, Network]:
-    """The network without contents. A check asks for it in each number type, and the code takes seconds."""
+    """The network without its weights. It is cached, because a check needs it in each number type and the code takes seconds."""
     tensorflow, v1 = import_tensorflow(), import_tensorflow().compat.v1
     graph = tensorflow.Graph()
     with graph.as_default():
@@ -84,9 +84,9 @@ def _frozen_network(construct: Construct, variant: str, classes: int, size: tupl
 
 @contextmanager
 def old_variables() -> Iterator[None]:
-    """Variables made within are of the old kind, as in the checkpoints and frozen graphs that people have.
+    """Variables made inside are of the old kind, as in the checkpoints and frozen graphs that people have.
 
-    Slim and TensorFlow 1's layers warn of their own age, once for each layer; here they do not.
+    Slim and TensorFlow 1's layers warn for each layer that they are old; these warnings are switched off.
     """
     v1 = import_tensorflow().compat.v1
     with (
@@ -104,7 +104,7 @@ def graph_variables() -> dict[str, tuple[int, ...]]:
 
 
 def _frozen(graph: Any) -> Any:
-    """The graph with a Const of no content for each variable."""
+    """The graph with an empty Const for each variable."""
     found = type(graph)()
     found.CopyFrom(graph)
     for node in found.node:
@@ -122,9 +122,9 @@ _NORMALISED = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 
 
 def layer_ops(graph: Any, variables: Mapping[str, Any]) -> dict[str, str]:
-    """The op that gives each layer's output, by the scope of its variables: found by what reads them, not by name.
+    """The op that gives each layer's output, by the scope of its variables. It is found by its inputs, not by name.
 
-    A layer with biases gives what adds them.
+    For a layer with biases it is the op that adds them.
     """
     readers: dict[str, list[Any]] = {}
     for node in graph.node:

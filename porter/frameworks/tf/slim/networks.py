@@ -11,16 +11,16 @@ from porter.frameworks.tf.slim.code import import_mobilenet_v1, import_mobilenet
 from porter.frameworks.tf.slim.network import Network, graph_variables, old_variables
 
 _MOST_POOLED = 7 * 32
-"""Up to here slim's MobileNet v1 pools the whole last map; above, its 7x7 pool leaves several cells that its squeeze refuses."""
+"""Up to this size slim's MobileNet v1 pools the whole last map; above it, a 7x7 pool leaves several cells and squeeze fails."""
 
 _MOST_INCEPTION = 330
-"""Up to here slim's Inception v3 has a last map of at most 8x8, which its one average takes; above, its squeeze refuses."""
+"""Up to this size slim's Inception v3 has a last map of at most 8x8, which its only average covers; above it, squeeze refuses."""
 
 
 def construct(variant: str, images: Any, classes: int) -> Network:
     """Runs slim's code, for inference, in the current graph of TensorFlow 1: `images` is N×H×W×3.
 
-    Its variables are of the old kind, and no others may be there yet.
+    Its variables are of the old kind, and the graph may not have others yet.
 
     Raises:
         UsageError: no such variant.
@@ -41,7 +41,7 @@ def _mobilenet_v1(images: Any, classes: int, arguments: Mapping[str, Any]) -> An
     with slim.arg_scope(code.mobilenet_v1_arg_scope(is_training=False)):
         large = max(images.shape.as_list()[1:3]) > _MOST_POOLED
         logits, points = code.mobilenet_v1(images, classes, is_training=False, global_pool=large, **arguments)
-    # One name at every size for what makes one cell of the last map.
+    # The pool of the last map to one cell has the same name at every size.
     return logits, points if large else points | {"global_pool": points["AvgPool_1a"]}
 
 

@@ -1,7 +1,7 @@
 """TensorNets' own networks, the implementation of the zoo `tensornets`, on a TensorFlow that has no `tf.contrib` any more.
 
-The networks are the modules of the package tensornets 0.4.6, as they are. Their layers are tf-slim's, which are `tf.contrib`'s
-under another name: TensorNets takes those where TensorFlow has them, and else a copy of its own that needs Keras 2's internals.
+The networks are the unchanged modules of the package tensornets 0.4.6. Their layers are tf-slim's, which are `tf.contrib`'s under
+another name: TensorNets uses these if TensorFlow has them, otherwise its own copy, which needs Keras 2's internals.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from porter.frameworks.tf.slim.network import Network, graph_variables, old_vari
 
 _RELEASE = "0.4.6"
 _LEAST_EPSILON = 1.001e-5
-"""TensorFlow 1's fused norm takes no less (1.15's python/ops/nn_impl.py, `min_epsilon`); TensorNets' ResNets ask for 1e-5."""
+"""The least epsilon of TensorFlow 1's fused norm (1.15's python/ops/nn_impl.py, `min_epsilon`); TensorNets' ResNets state 1e-5."""
 _PACKAGE = "porter_tensornets"
-"""The name that the modules have here: whoever imports tensornets itself in this process gets it as it is."""
+"""The modules' name here: another import of tensornets in this process gets it unchanged."""
 _KERAS = "tensorflow.python.keras"
 
 
 def construct(variant: str, images: Any, classes: int) -> Network:
     """Runs TensorNets' code, for inference, in the current graph of TensorFlow 1: `images` is N×H×W×3.
 
-    Its variables are of the old kind, and no others may be there yet.
+    Its variables are of the old kind, and the graph may not have others yet.
 
     Raises:
         UsageError: no such variant.
@@ -50,7 +50,7 @@ def construct(variant: str, images: Any, classes: int) -> Network:
 
 @cache
 def _import(name: str) -> ModuleType:
-    """A module of networks, without the package around it, which imports detectors and data sets too."""
+    """A module of networks, without the package around it, because that imports detectors and data sets too."""
     slim = import_slim()
     try:
         found = distribution("tensornets")
@@ -59,14 +59,14 @@ def _import(name: str) -> ModuleType:
         raise MissingFramework(message, next=pip_line(f"tensornets=={_RELEASE}")) from None
     package = ModuleType(_PACKAGE)
     package.__path__ = [str(found.locate_file("tensornets"))]
-    sys.modules.setdefault(_PACKAGE, package)  # for good: its code imports more of itself when a network is made
+    sys.modules.setdefault(_PACKAGE, package)  # for ever, because its code imports more of itself when a network is made
     versions = _module(tf_later_than=lambda _: True, tf_equal_to=lambda _: False)
     stand_ins = {
-        f"{_PACKAGE}.version_utils": versions,  # asks distutils, which Python 3.12 does not have
+        f"{_PACKAGE}.version_utils": versions,  # it uses distutils, which Python 3.12 lacks
         f"{_PACKAGE}.contrib_layers": _module(**vars(slim) | {"batch_norm": _batch_norm_of_1(slim)}),
         f"{_PACKAGE}.contrib_layers.utils": import_module("tf_slim.layers.utils"),
         f"{_PACKAGE}.contrib_framework": slim,
-        # For printing predictions and fetching files, which nothing here does.
+        # They print predictions and fetch files, which is not needed here.
         f"{_KERAS}.applications.imagenet_utils": _module(decode_predictions=None),
         f"{_KERAS}.utils.data_utils": _module(get_file=None),
     }
@@ -83,8 +83,8 @@ def _import(name: str) -> ModuleType:
 
 
 class _SharedConstants(ModuleType):
-    """TensorFlow with each constant once in a graph: a ResNeXt has, for every block, the kernel that sums each of its groups, and
-    those of ResNeXt-101 (64x4d) are 3 GB, more than a GraphDef can hold.
+    """TensorFlow with each constant only once in a graph. Every block of a ResNeXt has the kernel that sums its groups; those of a
+    ResNeXt-101 (64x4d) are 3 GB, more than a GraphDef can hold.
     """
 
     def __init__(self, tensorflow: Any) -> None:
@@ -103,7 +103,7 @@ class _SharedConstants(ModuleType):
 
 
 def _batch_norm_of_1(slim: Any) -> Any:
-    """tf-slim's `batch_norm` with the epsilon that TensorFlow 1 has for it."""
+    """tf-slim's `batch_norm` with TensorFlow 1's least epsilon."""
 
     def batch_norm(inputs: Any, epsilon: float = 0.001, **settings: Any) -> Any:
         return slim.batch_norm(inputs, epsilon=max(epsilon, _LEAST_EPSILON), **settings)

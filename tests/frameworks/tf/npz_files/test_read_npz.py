@@ -208,7 +208,7 @@ LIES = {
         declaring(struct.pack("<cI", b"J", 1 << 18) + b"\x85", content=struct.pack("<cI", b"B", 1 << 20) + bytes(1 << 20))
         .replace(b"etb.", b"q\x00" + b"h\x00" * 249 + b"etb.")
         .replace(b"K\x01K\x01\x85", b"K\x01K\xfa\x85", 1),
-        "unfolds to 262144000 bytes",
+        "unpacks to 262144000 bytes",
     ),
     "a structured type": (declaring(b"K\x01\x85", b"V4"), "got one of '<V4'"),
     "a type that numpy would parse": (declaring(b"K\x01\x85", b"f4,O"), "got one of '<f4,O'"),

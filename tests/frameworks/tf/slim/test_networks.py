@@ -178,7 +178,7 @@ def test_packages_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPat
     assert caught.value.next is not None and caught.value.next.startswith("pip install --no-deps tf-slim==1.1.0 'tf_keras==2.")
     monkeypatch.setattr(slim_code, "distribution", absent)
     for load in (slim_code.import_mobilenet_v1, slim_code.import_mobilenet_v2):
-        with pytest.raises(MissingFramework, match="mmdnn, which carries slim's MobileNets, is not installed"):
+        with pytest.raises(MissingFramework, match="mmdnn, which has slim's MobileNets, is not installed"):
             load.__wrapped__()
     assert sys.modules["tensorflow"] is import_tensorflow()
 
