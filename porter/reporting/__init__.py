@@ -1,1 +1,1 @@
-"""`porter report`: what a port's records hold, as one HTML page."""
+"""`porter report`: a port's records as one HTML page."""

@@ -1,4 +1,4 @@
-"""The commands that make a port, and what its report shows, again."""
+"""The commands that reproduce a port and its report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from porter.reporting.records import Contents
 
 
 def convert(record: Record, folder: str) -> str:
-    """`porter convert` with the options that the record tells of."""
+    """`porter convert` with the options in the record."""
     options = ["--from", record.zoo, "--to", record.framework, *_weights(record), "--out", folder]
     if record.padding != "shipped":
         options += ["--padding", record.padding]
@@ -37,7 +37,7 @@ def verify(record: Record, folder: str) -> str:
 
 
 def evaluate(record: Record, folder: str, found: Evaluation | None) -> str:
-    """`porter eval` as it was run; where it was not, with the source beside the port."""
+    """`porter eval` as it was run; if it was not run, with the source beside the port."""
     beside = ("--source", *_weights(record))
     if found is None:
         return _line("eval", folder, *beside, "--data", "PATH")
@@ -72,7 +72,7 @@ def reproduce(contents: Contents, folder: str) -> list[str]:
 
 
 def _weights(record: Record) -> tuple[str, ...]:
-    """`--weights` with what the port was made from. The zoo's published file needs none: it is fetched, or in the cache."""
+    """`--weights` with the file or port that this port was made from. The zoo's published file needs none: it is fetched."""
     if record.source.published:
         return ()
     return "--weights", "PORT" if record.source.format == "port" else record.source.file

@@ -29,9 +29,9 @@ from porter.reporting.records import Contents, Number
 from porter.reporting.words import conclude, facts, preprocessing, warn
 
 WIDE, NARROW = 700, 340
-"""What drawings are made for, in px: the column, and the column on a phone."""
+"""Widths of drawings in px: the column, and the column on a phone."""
 LISTED = 20
-"""Of photos that failed or differ, how many are named."""
+"""How many photos that failed or differ are named."""
 
 
 def page(contents: Contents) -> str:
@@ -42,7 +42,7 @@ def page(contents: Contents) -> str:
 
 
 def sections(contents: Contents) -> dict[str, bool]:
-    """What a report can show, to whether these contents have it."""
+    """The sections that a report can have, to whether these contents have them."""
     details = contents.details
     return {
         "errors": contents.comparison is not None,
@@ -56,7 +56,7 @@ def sections(contents: Contents) -> dict[str, bool]:
 
 
 def missing(contents: Contents, folder: str) -> list[tuple[str, str]]:
-    """What is not there and can be, in words, and the command that makes it, with the port called `folder`."""
+    """The sections that are missing, in words, each with the command that makes it for the port `folder`."""
     record = contents.record
     makers = {"errors": ("The error of every node", f"{commands.convert(record, folder)} --check --overwrite")}
     if feeds(record):
@@ -125,7 +125,7 @@ def _fed(protocol: Preprocess, taken: Input) -> Preprocess:
 
 
 def _trivial(pad: Pad) -> bool:
-    """Whether a site pads nothing on either side, which needs no explanation."""
+    """Whether a site pads nothing in either framework, which needs no explanation."""
     return pad.kind == "native" and pad.source == pad.realised == "valid"
 
 

@@ -27,7 +27,7 @@ class Thumbnail:
 
 @dataclass(frozen=True)
 class Rank:
-    """What both frameworks have at one place of their top-5, and whether that is another class."""
+    """The guesses of both frameworks at one place of their top-5, and whether their classes differ."""
 
     source: Guess | None
     port: Guess | None
@@ -36,7 +36,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Shown:
-    """A photo as the page shows it; without `compared`, the source was not run."""
+    """A photo as the page shows it. Unless it is `compared`, the source was not run."""
 
     name: str
     labels: str
@@ -70,8 +70,8 @@ def _name(index: int, found: Label | None) -> str:
 
 
 def thumbnail(text: str | None) -> Thumbnail | None:
-    """The JPEG in a record; None where it is no JPEG of at most 128 pixels a side. It is encoded anew, so that nothing but
-    base64 reaches the page, and not decoded beyond its header.
+    """The JPEG in a record; None where it is no JPEG of at most 128 pixels a side. It is encoded again, so that only base64 reaches
+    the page, and only its header is decoded.
     """
     from PIL import Image
 
@@ -83,7 +83,7 @@ def thumbnail(text: str | None) -> Thumbnail | None:
             warnings.simplefilter("error")
             with Image.open(BytesIO(held), formats=("JPEG",)) as image:
                 width, height = image.size
-    except Exception:  # Pillow's plugins let through whatever they trip over (porter.data.preprocess.open_image)
+    except Exception:  # Pillow's plugins raise any error for a broken file (porter.data.preprocess.open_image)
         return None
     if max(width, height) > MAX_THUMBNAIL_SIDE:
         return None

@@ -1,6 +1,6 @@
-"""What a port's folder says about it, read and checked: port.json, and the details that `porter eval` leaves beside it.
+"""Reads and checks a port's records: port.json, and the details that `porter eval` writes beside it.
 
-Both come from strangers. Numbers may be infinite, not a number or null; what draws and prints them has to bear that.
+Both come from strangers. Numbers may be infinite, not a number or null, and the drawings and texts have to accept that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Number = float | None
 
 @dataclass(frozen=True)
 class NodeError:
-    """A compared node (porter.verification.parity.NodeDistance); None stands for infinitely far."""
+    """A compared node (porter.verification.parity.NodeDistance); None means infinitely far."""
 
     path: str
     rel_l2: Number
@@ -38,7 +38,7 @@ class NodeError:
 
     @property
     def ok(self) -> bool:
-        """Whether it is as near as its limit asks; what is not finite is not."""
+        """Whether its distance is finite and within its limit."""
         return self.rel_l2 is not None and self.limit is not None and 0 <= self.rel_l2 <= self.limit
 
 
@@ -74,7 +74,7 @@ class FirstBad:
 
 @dataclass(frozen=True)
 class ShippedResult:
-    """What stands behind a port with the pads of training (porter.verification.check.Shipped)."""
+    """The proof of the shipped build, for a port with the pads of training (porter.verification.check.Shipped)."""
 
     reference: str
     rel_l2: Number
@@ -106,7 +106,7 @@ class Comparison:
 
     @property
     def holds(self) -> bool:
-        """Whether the figures themselves say that the functions are equal, and not only the record's `ok`."""
+        """Whether the figures, and not only the record's `ok`, say that the functions are equal."""
         shipped = self.shipped is None or all(found.ok for found in self.shipped.dtypes.values())
         return self.ok and shipped and self.logits.argmax_equal and all(node.ok for node in self.nodes)
 
@@ -122,7 +122,7 @@ class Guess:
 
 @dataclass(frozen=True)
 class SamplePhoto:
-    """A photo with what both frameworks see in it. `thumbnail` is a JPEG in base64, `labels` as in porter.data.photos.Photo."""
+    """A photo with both frameworks' guesses. `thumbnail` is a JPEG in base64, `labels` as in porter.data.photos.Photo."""
 
     name: str
     labels: tuple[int, ...]
@@ -133,7 +133,7 @@ class SamplePhoto:
 
 @dataclass(frozen=True)
 class Details:
-    """What `porter eval` leaves in evaluation.json. `pairs` are logits of the source and of the port."""
+    """The content of evaluation.json, which `porter eval` writes. `pairs` are logits of the source and of the port."""
 
     pairs: Annotated[tuple[tuple[Number, Number], ...], Field(max_length=MAX_PAIRS)] | None = None
     photos: Annotated[tuple[SamplePhoto, ...], Field(max_length=MAX_PHOTOS)] | None = None
@@ -141,7 +141,7 @@ class Details:
 
 @dataclass(frozen=True)
 class Contents:
-    """Everything that a report shows. What was never made is None."""
+    """Everything that a report shows. A part that was never made is None."""
 
     folder: Path
     record: Record
@@ -152,10 +152,10 @@ class Contents:
 
 
 def read_contents(folder: Path) -> Contents:
-    """Reads a port's records; every figure in them is of the very files that porter.port.read_port holds to their digests.
+    """Reads a port's records. porter.port.read_port compares the port's files with their digests, so the figures are theirs.
 
     Raises:
-        UsageError: no port there. FileError: a record that is damaged or too large. ChecksumError: another model file.
+        UsageError: there is no port. FileError: a record is damaged or too large. ChecksumError: the model file is another one.
     """
     port = read_port(folder)
     return Contents(
@@ -169,7 +169,7 @@ def read_contents(folder: Path) -> Contents:
 
 
 def _evaluation(fields: dict[str, Any]) -> Evaluation:
-    """The inverse of Evaluation.summary, which lays the accuracy and the judgement out flat."""
+    """The inverse of Evaluation.summary, which merges the fields of the accuracy and the judgement into its own."""
     return TypeAdapter(Evaluation).validate_python({**fields, "accuracy": fields, "judgement": fields})
 
 

@@ -1,4 +1,4 @@
-"""Scales, ticks and elements of SVG drawings. Elements escape what they hold, and no coordinate is ever anything but finite."""
+"""Scales, ticks and elements of SVG drawings. Elements escape their contents, and every coordinate is finite."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from markupsafe import Markup
 
 Element = ElementTree.Element
 CHARACTER = 7.8
-"""Width of an average character of a label at the style sheet's 12 px, in px: that of DejaVu Sans in bold, the widest of its
-fonts, so that labels do not touch in any.
+"""Width in px of an average character of a label at the style sheet's 12 px. It is that of DejaVu Sans in bold, the widest of the
+fonts, so that labels never touch.
 """
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A linear map from `low`..`high` to `start`..`end`, which may run backwards; what lies outside goes to the nearer end."""
+    """A linear map from `low`..`high` to `start`..`end`, which may run backwards; values outside go to the nearer end."""
 
     low: float
     high: float
@@ -25,7 +25,7 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        span = self.high / 2 - self.low / 2  # halves, since the span of the largest floats is infinite
+        span = self.high / 2 - self.low / 2  # halves, because the span of the largest floats is infinite
         share = (value / 2 - self.low / 2) / span if span > 0 else 0.5
         return self.start + min(1.0, max(0.0, share)) * (self.end - self.start)
 
@@ -39,7 +39,7 @@ def element(tag: str, *children: Element, text: str | None = None, **attributes:
 
 
 def drawing(width: float, height: float, title: str, description: str, *children: Element, class_: str = "") -> Markup:
-    """A whole drawing, which reads as one image with a name and a description."""
+    """A whole drawing, which a screen reader reads as one image with a name and a description."""
     named = (element("title", text=title), element("desc", text=description))
     view = f"0 0 {_written(width)} {_written(height)}"
     root = element("svg", *named, *children, viewBox=view, width=width, height=height, role="img", class_=f"plot {class_}".strip())
@@ -55,12 +55,12 @@ def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Element:
 
 
 def dots(places: list[tuple[float, float]], class_: str) -> Element:
-    """Many dots as one path of strokes without length, which round line caps make round; a tenth of as many circles' size."""
+    """Many dots as one path of strokes without length, which round line caps make round. Circles take ten times the bytes."""
     return element("path", d="".join(f"M{_written(x)} {_written(y)}h0" for x, y in places), class_=class_)
 
 
 def fitted(text: str, width: float) -> str:
-    """Text cut in its middle to about `width` px."""
+    """Text with its middle cut out, about `width` px wide."""
     room = max(3, int(width / CHARACTER))
     if len(text) <= room:
         return text

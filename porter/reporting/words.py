@@ -1,4 +1,4 @@
-"""What a report says in sentences."""
+"""The sentences of a report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KERNELS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Fact:
-    """A term and what it is; `literal` for what is copied rather than read."""
+    """A term and its text, which is `literal` if people copy it."""
 
     term: str
     text: str
@@ -33,7 +33,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The verdict of a report: where the port stands, in a word and in a sentence."""
+    """The verdict of a report, in a word and in a sentence."""
 
     standing: Standing
     word: str
@@ -41,7 +41,7 @@ class Conclusion:
 
 
 def conclude(contents: Contents) -> Conclusion:
-    """What the comparison in port.json proves."""
+    """The verdict that follows from the comparison in port.json."""
     record, found = contents.record, contents.comparison
     if found is None:
         return Conclusion("unproved", "Not proved", f"Port and source were not compared ({record.check}).")
@@ -51,7 +51,7 @@ def conclude(contents: Contents) -> Conclusion:
         first = "" if place is None else f" {place} is the first node that differs."
         return Conclusion("differs", "Differs", f"The port does not compute the function of {found.reference}.{first} {figures}")
     if found.reference == OwnBuild.name or record.check != "passed":
-        return Conclusion("unproved", "Not proved", f"The port agrees with porter’s own build of the source alone. {figures}")
+        return Conclusion("unproved", "Not proved", f"The port agrees only with porter’s own build of the source. {figures}")
     first = f"The shipped pads were proved against {found.shipped.reference}. " if found.shipped else ""
     return Conclusion("proved", "Proved", f"{first}The port computes the same function as {found.reference}. {figures}")
 
@@ -63,37 +63,37 @@ def _figures(found: Comparison) -> str:
     nodes = "all equal bit for bit" if found.worst.rel_l2 == 0 else worst
     return (
         f"Compared in {found.dtype} on {found.inputs} inputs of {sizes}: {len(found.nodes)} nodes, {nodes}; "
-        f"the logits {written(found.logits.rel_l2)}, their largest {equal}."
+        f"the logits at {written(found.logits.rel_l2)}, the largest logit {equal}."
     )
 
 
 def warn(contents: Contents) -> list[str]:
-    """What a reader has to know before using the port."""
+    """Sentences that a reader has to know before using the port."""
     record, found = contents.record, contents.comparison
     said = []
     if found is not None and found.uncompared:
-        said.append(f"Not compared, since the source does not show them: {', '.join(found.uncompared)}.")
+        said.append(f"Not compared, because the source does not show them: {', '.join(found.uncompared)}.")
     if found is not None and record.rounding is not None:
         said.append(f"{record.rounding[0].upper()}{record.rounding[1:]}.")
     if record.input.size is not None:
-        said.append("The pads are right at an input of {}×{} alone; the port refuses others.".format(*record.input.size))
+        said.append("The pads are right only at an input of {}×{}; the port refuses other sizes.".format(*record.input.size))
     if record.padding == "trained":
         said.append("The pads are those that the weights were trained with, not those that the zoo ships.")
     if found is not None and found.shipped is not None:
         moved = found.shipped
         said.append(
             f"The pads of training move the logits of {moved.reference} by {written(moved.rel_l2)} (relative L2), "
-            f"and the largest of them on {moved.argmax_differ} of {moved.images} inputs."
+            f"and change the largest logit on {moved.argmax_differ} of {moved.images} inputs."
         )
     if record.background:
-        said.append("Row 0 of the logits is the background class; every label stands one row later.")
+        said.append("Row 0 of the logits is the background class, so every label is one row later.")
     if record.licence is not None and "NC" in record.licence:
         said.append(f"The weights are licensed {record.licence}: not for commercial use.")
     return said
 
 
 def facts(record: Record) -> list[Fact]:
-    """What was ported."""
+    """The facts about the source and the port."""
     rows, columns = record.input.native_size
     at = "any size" if record.input.size is None else "{}×{} only".format(*record.input.size)
     shape = f"N×{record.input.channels}×H×W" if record.input.layout == "NCHW" else f"N×H×W×{record.input.channels}"
@@ -141,7 +141,7 @@ def preprocessing(protocol: Preprocess) -> list[str]:
     target = (
         f"Resize the shorter side to {protocol.size} pixels, keeping the aspect ratio"
         if protocol.resize == "shorter_side"
-        else f"Resize to {protocol.size}×{protocol.size} pixels, whatever the aspect ratio"
+        else f"Resize to {protocol.size}×{protocol.size} pixels, ignoring the aspect ratio"
     )
     steps.append(f"{target}, with {_KERNELS[protocol.interpolation]}.")
     if protocol.crop is not None:

@@ -1,4 +1,4 @@
-"""Writing a report, whole or not at all."""
+"""Writes a report whole or not at all."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Report:
     """A report on disk.
 
     Attributes:
-        sections: what it could show, to whether the port's records have it.
-        missing: what they do not have, in words, to the command that makes it.
+        sections: the sections that it could have, to whether the port's records have them.
+        missing: the missing sections, in words, to the commands that make them.
     """
 
     path: Path
@@ -38,12 +38,12 @@ def write_report(folder: Path, out: Path | None) -> Report:
     """Writes the report of a port. See porter.report.
 
     Raises:
-        UsageError: no port there, or `out` is a file that is no report. FileError: a damaged record, or nothing can be written.
-        ChecksumError: the model file is not the one that port.json describes.
+        UsageError: there is no port, or `out` is a file that is no report. FileError: a record is damaged, or the report cannot be
+            written. ChecksumError: the model file is not the one that port.json describes.
     """
     contents = read_contents(folder)
     path = out or folder / NAME
-    # Through a link that the user names, the file behind it is replaced and the link stays; one in the port is a stranger's.
+    # If the user names a link, its target is replaced and the link stays; a link in the port is a stranger's.
     target = path if out is None else path.resolve()
     _refuse(target)
     write_whole(target, page(contents))
@@ -52,12 +52,12 @@ def write_report(folder: Path, out: Path | None) -> Report:
 
 def _refuse(target: Path) -> None:
     if target.is_dir():
-        raise UsageError("a folder stands where the report should go", where=str(target), next="give --out a file")
+        raise UsageError("there is a folder where the report should go", where=str(target), next="give --out a file")
     if not target.exists():
         return
     if not is_plain(target):
         raise UsageError(
-            "a link, a pipe or a device stands where the report should go", where=str(target), next="give --out a file"
+            "there is a link, a pipe or a device where the report should go", where=str(target), next="give --out a file"
         )
     try:
         with target.open("rb") as file:
@@ -65,4 +65,4 @@ def _refuse(target: Path) -> None:
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror}", where=str(target), next="choose another --out") from None
     if not signed:
-        raise UsageError("the file is no report of porter's and is never replaced", where=str(target), next="choose another --out")
+        raise UsageError("the file is no report of porter's, so it is not replaced", where=str(target), next="choose another --out")
