@@ -58,7 +58,15 @@ def test_warnings_say_what_limits_the_port(tmp_path: Path) -> None:
     found = parity(1e-15, uncompared=["head/pool"], shipped=SHIPPED)
     contents = contents_of(tmp_path / "port", parity=found, check="passed", padding="trained", background=True)
     said = " ".join(warn(contents))
-    for words in ("head/pool", "only at an input of 224×224", "trained with", "2.3e-01", "2 of 2 inputs", "background", "not for commercial use"):
+    for words in (
+        "head/pool",
+        "only at an input of 224×224",
+        "trained with",
+        "2.3e-01",
+        "2 of 2 inputs",
+        "background",
+        "not for commercial use",
+    ):
         assert words in said
     assert "The shipped pads were proved against keras." in conclude(contents).sentence
 
