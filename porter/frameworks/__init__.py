@@ -1,4 +1,4 @@
-"""The frameworks that porter reads, builds and runs. Each folder is the only place that knows its names, axis order and quirks."""
+"""The frameworks that porter reads, builds and runs. Only a framework's folder knows its names, axis order and quirks."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from porter.plan import Plan
 Tensors = Mapping[str, Mapping[str, Array]]
 """Canonical tensors: path to role to array (porter.graph.tensor_shapes)."""
 Classifier = Callable[[NDArray[Any]], Callable[[], Array]]
-"""Begins with pixels N x crops x H x W x RGB, as porter.data.pipeline gives them; calling what it returns waits for the logits,
-float32, (N * crops) x classes. So a GPU has the next photos before the last ones' logits are asked for."""
+"""Begins with pixels N x crops x H x W x RGB, as porter.data.pipeline gives them. Calling its result waits for the logits, float32,
+(N * crops) x classes. So a GPU gets the next photos before anybody waits for the logits of the last ones."""
 
 
 class Framework(Protocol):
-    """What a framework's folder offers, as module-level names. Nothing here imports the framework before it is called."""
+    """The module-level names of a framework's folder. None of them imports the framework before it is called."""
 
     NAME: str
     DEFAULT_ZOO: str
@@ -36,49 +36,50 @@ class Framework(Protocol):
     """The Python package that runs models, for messages and for the record of versions."""
     CAPABILITIES: Capabilities
     BY_POSITION: tuple[str, ...]
-    """Those of its references (porter.frameworks.references) whose loader takes a file's tensors by
-    their places, whatever they are called."""
+    """Those of its references (porter.frameworks.references) whose loader ignores the names of a file's tensors and uses their
+    places."""
     SEPARATOR: str
-    """What stands between the parts of a tensor's name."""
+    """The text between the parts of a tensor's name."""
     AVERAGE_SUFFIX: str | None
-    """What follows a tensor's name in that of its moving average, which files of this framework keep beside it."""
+    """The end of a moving average's name, after the tensor's name, in files of this framework."""
     NAMES_LAYERS: bool
-    """Whether the layers of a model carry names of their own, which a port takes from the default zoo."""
+    """Whether a model's layers have names, which a port takes from the default zoo."""
     STOCK_TAKES_ANY_SIZE: bool
-    """Whether the stock library's models are right at every input size, not only at one that they are built for."""
+    """Whether the stock library's models are right at every input size, not only at the size that they are built for."""
 
     def tensor_names(self, graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
         """Per role of a node's tensors, the names that a file may give it in `layer`, likeliest first.
 
-        Beyond the canonical roles there may be `batches`, how many batches a normalisation has seen: carried along, never needed.
+        Beside the canonical roles there may be `batches`, the number of batches that a normalisation has seen. It is kept, but
+        never needed.
         """
 
     def counted_layers(self, graph: Graph, convolutions: Collection[str]) -> Mapping[str, str]:
-        """Layer names by path for files that hold class counters instead (Checkpoint.counted); empty where none do.
+        """Layer names by path for files that have class counters instead of names (Checkpoint.counted); empty if no file has.
 
-        `convolutions` are dense nodes that the source has as 1x1 convolutions.
+        `convolutions` are dense nodes that are 1x1 convolutions in the source.
         """
 
     def numbered_layers(self, layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
-        """Of `layers`, those that the framework numbered as they were made, to what a file with these `tensors` calls them; empty
-        where frameworks number nothing.
+        """Those of `layers` that the framework numbered when it made them, to their names in a file with these `tensors`; empty
+        if the framework numbers nothing.
         """
 
     def to_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
         """A file's array in porter's axis order (a view where possible).
 
         Raises:
-            MappingError: an array of another rank.
+            MappingError: the array has another rank.
         """
 
     def from_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
         """The inverse of `to_canonical`."""
 
     def fillings(self, graph: Graph, tensors: Tensors) -> Mapping[str, int]:
-        """Destination tensors that no source tensor gives, by the destination's names, with the number they are filled with."""
+        """Destination tensors that no source tensor gives, by the destination's names, with the number that fills them."""
 
     def write(self, folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype) -> None:
-        """Writes the port's model files. `layers` names the destination's layers by path where the default zoo has them."""
+        """Writes the port's model files. `layers` names the destination's layers by path, if the default zoo has them."""
 
     def read_port(self, folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
         """The canonical tensors of a port that `write` or `write_stock` wrote."""
@@ -90,7 +91,7 @@ class Framework(Protocol):
         """The class that the framework's stock library (its default zoo) has for a variant, for an input of `size`.
 
         Raises:
-            UsageError: it has none. MissingFramework: what would say so is not installed.
+            UsageError: it has none. MissingFramework: a package that is needed to know this is not installed.
         """
 
     def write_stock(
@@ -103,20 +104,20 @@ class Framework(Protocol):
         layers: Mapping[str, str],
         dtype: Dtype,
     ) -> None:
-        """As `write`, as the library would write its own class: `arrays` are all of its tensors, by its names and in its axis
-        order; `layers` names its layers by path.
+        """As `write`, but for the library's own class: `arrays` are all of its tensors, by its names and in its axis order;
+        `layers` names its layers by path.
         """
 
     def build(self, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str) -> Any:
         """A model of the framework's own kind, in inference mode."""
 
     def twin(self, model: Any, plan: Plan) -> Any | None:
-        """A model of `plan` with the weights of `model`, both of which hold them from then on: of the same graph but for its pads.
-        None where the framework cannot share weights.
+        """A model of `plan` that shares the weights of `model`. The plan's graph may differ only in its pads. None where the
+        framework cannot share weights.
         """
 
     def run(self, model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
-        """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W whatever the framework."""
+        """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W in every framework."""
 
     def build_reference(
         self,
@@ -131,20 +132,20 @@ class Framework(Protocol):
         """The zoo's own implementation with the weights of `checkpoint`, loaded by its own names.
 
         Args:
-            options: of the recipe, that differ from the zoo's own.
+            options: the recipe's options that differ from the zoo's own.
 
         Raises:
-            MissingFramework: a package it needs is not installed, or it cannot be built with these options.
+            MissingFramework: a package that it needs is not installed, or it cannot be built with these options.
         """
 
     def runs_at_any_size(self, reference: str, variant: str) -> bool:
-        """Whether what `build_reference` gives runs, and is right, at every input size, whichever it was built for."""
+        """Whether a model of `build_reference` is right at every input size, not only at the size that it was built for."""
 
     def own_variables(self, reference: str, variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:
         """Shapes of the variables of an implementation `BY_POSITION`, by name, in the order in which it makes them.
 
         Raises:
-            MissingFramework: a package it needs is not installed.
+            MissingFramework: a package that it needs is not installed.
         """
 
     def build_file(self, checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
@@ -152,13 +153,12 @@ class Framework(Protocol):
         `checkpoint`, for `run_reference`.
 
         Raises:
-            MissingFramework: this version of the framework cannot run it; nothing in it that is not on a closed list of layers
-                or ops is ever looked up or run.
+            MissingFramework: this version of the framework cannot run it. Only layers or ops on a closed list are looked up or run.
         """
 
     def run_reference(self, model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-        """As `run`, for what `build_reference` or `build_file` gave: `taps` is path to the source's layer name (for a file's own
-        graph, to FileNode.tap); layers it does not have are left out."""
+        """As `run`, for a model of `build_reference` or `build_file`: `taps` is path to the source's layer name (for a file's own
+        graph, to FileNode.tap); layers that it lacks are left out."""
 
     def classifier(self, model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
         """A model as evaluations run it: pixels are scaled and normalised on `device`, bit for bit as porter.data does.
@@ -167,24 +167,24 @@ class Framework(Protocol):
             model: from `build`, or with a `tap` (as in `run_reference`) from `build_reference` or `build_file`. It is moved to
                 `device`.
             device: `cpu`, `cuda` or `cuda:N`.
-            tap: the layer that gives the logits; None where the model's output does.
+            tap: the layer that gives the logits; None if the model's output does.
 
         Raises:
-            UsageError: no such device, or a precision that this framework has not.
+            UsageError: there is no such device, or this framework lacks the precision.
         """
 
 
 _FRAMEWORKS = {"tf": "porter.frameworks.tf", "torch": "porter.frameworks.torch"}
 FRAMEWORK_NAMES = tuple(_FRAMEWORKS)
 OTHER_NAMES = {"tensorflow": "tf", "keras": "tf", "pytorch": "torch"}
-"""What people call the frameworks besides. Where a zoo is asked for, `keras` is the zoo of that name."""
+"""Other names that people use for the frameworks. Where a zoo is expected, `keras` is the zoo of that name."""
 
 
 def get_framework(name: str) -> Framework:
-    """The folder of a framework, by its name on the command line or another that people have for it.
+    """The folder of a framework, by its name on the command line or one of OTHER_NAMES.
 
     Raises:
-        UsageError: no such framework.
+        UsageError: there is no such framework.
     """
     module = _FRAMEWORKS.get(OTHER_NAMES.get(name, name))
     if module is None:

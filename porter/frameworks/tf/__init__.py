@@ -67,9 +67,9 @@ def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
-    """Empty: Keras's layers leave out what the graph does not have."""
+    """Empty: Keras's layers have only the tensors that the graph has."""
     return {}
 
 
 def twin(model: Any, plan: Plan) -> None:
-    """None: a layer's padding is settled when it is made, and its weights are its own."""
+    """None: a Keras layer gets its padding when it is made, and does not share its weights."""

@@ -22,7 +22,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     Raises:
         MissingFramework: the file carries no graph, or one that this TensorFlow or Keras does not run; a layer or an op that is
             not on a closed list is named.
-        UsageError: a type that it is not run in.
+        UsageError: it is not run in this type.
         MappingError: graph and tensors do not fit each other.
     """
     graph = checkpoint.graph
@@ -38,7 +38,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
 
 
 def _runnable(graph: FileGraph) -> list[str]:
-    """The taps of all nodes that neither are foreign to porter nor follow one that is: nothing beyond is ever compared."""
+    """The taps of all nodes that are not foreign and do not follow a foreign node. Other nodes are never compared."""
     foreign: set[str] = set()
     taps: list[str] = []
     for node in graph.nodes:
@@ -47,5 +47,5 @@ def _runnable(graph: FileGraph) -> list[str]:
         elif node.tap is not None:
             taps.append(node.tap)
     if not taps:
-        raise MissingFramework(f"the graph begins with what porter has no op for: {', '.join(sorted(foreign))[:200]}")
+        raise MissingFramework(f"the graph begins with layers that porter has no op for: {', '.join(sorted(foreign))[:200]}")
     return taps

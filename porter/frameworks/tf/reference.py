@@ -1,4 +1,4 @@
-"""The zoos' own implementations: keras.applications and its older self, loaded by their own layer names, TF-slim and TensorNets."""
+"""The zoos' own implementations: keras.applications and its older package, loaded by layer names, TF-slim and TensorNets."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def build_reference(
 ) -> Any:
     """A zoo's own model of a variant, built at `size` (rows, columns), giving logits, with the checkpoint's weights.
 
-    Weights go by the model's own layer names (or, in a counted checkpoint, by Keras's counters) and in the file's own axis
-    order, so that nothing of porter's mapping stands between the file and the reference.
+    Weights are assigned by the model's own layer names (in a counted checkpoint, by Keras's counters) and in the file's own axis
+    order, so porter's mapping is not part of the reference.
 
     Raises:
-        UsageError: no such reference or variant, or a size that the constructor refuses.
+        UsageError: there is no such reference or variant, or the constructor refuses the size.
         MappingError: checkpoint and model do not cover each other, or a shape differs.
-        MissingFramework: TensorFlow, Keras or a package that carries the reference is not installed; or there are `options`,
-            which none of these implementations takes.
+        MissingFramework: TensorFlow, Keras or the reference's package is not installed; or there are `options`, which none of
+            these implementations takes.
     """
     if reference not in REFERENCES["tf"]:
         raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(REFERENCES['tf'])}")
@@ -59,7 +59,7 @@ def build_reference(
 
 
 def runs_at_any_size(reference: str, variant: str) -> bool:
-    """Networks of TensorFlow 1 are built for one size, and Keras's MobileNetV2 computes its pads for it as it is built."""
+    """Not for networks of TensorFlow 1, which are built for one size, nor Keras's MobileNetV2, whose pads are computed for one."""
     if reference in _OLD:
         return False
     return reference != "keras" or KERAS.get(variant, ("", {}))[0] not in _PADDED_FOR_ONE_SIZE
@@ -69,8 +69,8 @@ def own_variables(reference: str, variant: str, classes: int) -> Mapping[str, tu
     """Shapes of the variables of a reference of TensorFlow 1, by name, in the order in which its code makes them.
 
     Raises:
-        UsageError: no such variant.
-        MissingFramework: TensorFlow or a package that carries the reference is not installed.
+        UsageError: there is no such variant.
+        MissingFramework: TensorFlow or the reference's package is not installed.
     """
     return variables_of(_OLD[reference], variant, classes, _ANY_SIZE)
 
@@ -108,10 +108,10 @@ def _arguments(variant: str, classes: int, size: tuple[int, int]) -> dict[str, A
 
 
 def stock_class(variant: str, classes: int, size: Size) -> StockClass:
-    """The class that keras.applications has for a variant, with what builds it for an input of `size`, giving logits.
+    """The class that keras.applications has for a variant, and the arguments that build it for an input of `size`, giving logits.
 
     Raises:
-        UsageError: it has none, or no size: its models are padded for the one that they are built for.
+        UsageError: it has no class, or `size` is not fixed: its models are padded for the size that they are built for.
     """
     if variant not in KERAS:
         raise UsageError(f"keras.applications has no class of {variant}", where="--stock", next="convert without --stock")
@@ -143,10 +143,10 @@ def build_stock(variant: str, classes: int, size: tuple[int, int], checkpoint: C
 
 @contextmanager
 def _settings(keras: Any, dtype: Dtype) -> Iterator[None]:
-    """keras.applications takes its dtype and axis order from Keras's global state alone; it is put back as it was."""
+    """keras.applications takes its dtype and axis order only from Keras's global state, which is restored afterwards."""
     config = keras.config
     policy, floats, layout = config.dtype_policy(), config.floatx(), config.image_data_format()
-    config.set_floatx(dtype)  # of the input layer, which no policy reaches
+    config.set_floatx(dtype)  # for the input layer, which ignores the policy
     config.set_dtype_policy(dtype)
     config.set_image_data_format("channels_last")
     try:
@@ -182,7 +182,7 @@ def _by_name(model: Any) -> dict[str, Any]:
 
 
 def _automatic_number(layer: Any) -> int | None:
-    """The count in a name that Keras made from the layer's class (`conv2d` is 0), None for a name that someone chose."""
+    """The count in a name that Keras made from the layer's class (`conv2d` is 0); None for a name that someone chose."""
     found = re.fullmatch(r"([a-z0-9_]*?)(?:_(\d+))?", layer.name)
     if found is None or found[1].replace("_", "") != type(layer).__name__.lower():
         return None
@@ -207,7 +207,7 @@ def _assign(layers: Mapping[str, Any], checkpoint: Checkpoint) -> None:
     missing: list[str] = []
     for name, layer in layers.items():
         for variable in layer.weights:
-            # Keras 2 called the kernel of a DepthwiseConv2D `depthwise_kernel`.
+            # Keras 2's name for the kernel of a DepthwiseConv2D is `depthwise_kernel`.
             spellings = [f"{name}/{variable.name}", f"{name}/depthwise_{variable.name}"]
             key = next((spelling for spelling in spellings if spelling in unused), None)
             if key is None:

@@ -19,9 +19,8 @@ _RUNNER = "porter_runner"
 class Runner:
     """Evaluates named values of one Keras model.
 
-    A model runs as it stands, which for a few batches is sooner done than to compile it. With grouped convolutions it is compiled,
-    because Keras runs those on a CPU through XLA, which would compile them at every call (keras/src/backend/tensorflow/nn.py,
-    `conv`).
+    A model is not compiled, because running a few batches takes less time. A model with grouped convolutions is compiled, because
+    Keras runs these on a CPU by XLA, which would compile them at every call (keras/src/backend/tensorflow/nn.py, `conv`).
     """
 
     def __init__(self, model: Any, values: Mapping[str, Any], device: str, any_size: bool) -> None:
@@ -35,7 +34,7 @@ class Runner:
         """The values called `names` for a batch N×C×H×W; maps come back as N×C×H×W.
 
         Raises:
-            UsageError: a name that the model does not have, or a batch that does not fit its input.
+            UsageError: the model lacks a name, or the batch does not fit its input.
         """
         unknown = [name for name in names if name not in self.values]
         if unknown:
@@ -46,16 +45,16 @@ class Runner:
         self._expect_fit(batch.shape)
         if names not in self._functions:
             self._functions[names] = self._function(names)
-        # TensorFlow warns of retracing where several grouped convolutions are compiled: to it, they are one function of Keras's.
+        # TensorFlow warns of retracing if several grouped convolutions are compiled, because Keras has one function for all.
         with tensorflow.device(tensorflow_device(self._device)), tf32(tensorflow, False), quiet_logger(tensorflow):
             feed = tensorflow.cast(np.ascontiguousarray(batch.transpose(0, 2, 3, 1)), self._model.inputs[0].dtype)
             results = self._functions[names](feed)
-        # Each is let go of as it is copied: all the maps of a network are large.
+        # Each value is freed once it is copied, because all maps of a network are large.
         return {name: channels_first(results.pop(name).numpy()) for name in names}
 
     def _function(self, names: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
         tapped = import_keras().Model(self._model.inputs, {name: self.values[name] for name in names})
-        tapped.input_spec = None  # `_expect_fit` knows better which sizes are right
+        tapped.input_spec = None  # `_expect_fit` checks the size
 
         def call(batch: Any) -> dict[str, Any]:
             found: dict[str, Any] = tapped(batch, training=False)
@@ -73,10 +72,10 @@ class Runner:
 
 
 def attach_runner(model: Any, values: Mapping[str, Any], device: str, any_size: bool = False) -> None:
-    """Gives a model what `run` needs; it is not saved with the model.
+    """Attaches a Runner to a model for `run`; it is not saved with the model.
 
     Args:
-        any_size: the model is right at every input size, whatever its own input says.
+        any_size: the model is right at every input size, even if its own input states one.
     """
     setattr(model, _RUNNER, Runner(model, values, device, any_size))
 
@@ -85,20 +84,20 @@ def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
     """Values at `taps` (paths of the graph) of a model that `build` made, for a batch N×C×H×W; maps come back as N×C×H×W.
 
     Raises:
-        UsageError: a tap that the model does not have, or a batch that does not fit its input.
+        UsageError: the model lacks a tap, or the batch does not fit its input.
     """
     runner: Runner = getattr(model, _RUNNER)
     return runner(batch, tuple(taps))
 
 
 def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-    """The outputs of the layers of what `build_reference` or `build_file` gave, for a batch N×C×H×W; maps come back as N×C×H×W.
+    """The outputs of layers in a model of `build_reference` or `build_file`, for a batch N×C×H×W; maps come back as N×C×H×W.
 
     Args:
-        taps: path to the reference's layer name; layers that it does not have are left out.
+        taps: path to the reference's layer name; layers that it lacks are left out.
 
     Raises:
-        UsageError: a batch that does not fit the model's input.
+        UsageError: the batch does not fit the model's input.
     """
     runner: Runner | GraphRunner = model if isinstance(model, GraphRunner) else getattr(model, _RUNNER)
     found = {path: layer for path, layer in taps.items() if layer in runner.values}

@@ -37,12 +37,12 @@ STOCK_TAKES_ANY_SIZE = True
 
 
 def counted_layers(graph: Graph) -> Mapping[str, str]:
-    """Empty: a state_dict holds names."""
+    """Empty: a state_dict has names."""
     return {}
 
 
 def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
-    """Empty: a module is called as its parent calls it."""
+    """Empty: a module has the name that its parent gives it."""
     return {}
 
 
@@ -121,12 +121,12 @@ def runs_at_any_size(reference: str, variant: str) -> bool:
 
 
 def own_variables(reference: str, variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:
-    """Empty: state_dicts go by names."""
+    """Empty: state_dicts have names."""
     return {}
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """Refused: a torch file's graph, where it has one, is a program, and porter runs no program out of a file.
+    """Refused: a torch file's graph, if it has one, is a program, and porter runs no program from a file.
 
     Raises:
         MissingFramework: always.
@@ -135,7 +135,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
 
 
 def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-    """As `run`, for a reference: `taps` is path to module name; modules that it does not have are left out."""
+    """As `run`, for a reference: `taps` is path to module name; modules that it lacks are left out."""
     from porter.frameworks.torch.running import run_stock
 
     return run_stock(model, batch, taps)

@@ -35,13 +35,13 @@ class Concat(nn.Module):
 class GraphModule(nn.Module):
     """A plan's layers, as submodules at the paths of their nodes (`block3/expand/conv` is `block3.expand.conv`).
 
-    Takes N×C×H×W. Where the plan is right at one size only, another raises UsageError; a trace of it raises there too.
+    Takes N×C×H×W. If the plan is right at one size only, other sizes raise UsageError; a trace of it raises too.
     """
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         steps = make_steps(plan)
-        for step in sorted(steps, key=lambda step: step.path):  # a node ahead of those below its path
+        for step in sorted(steps, key=lambda step: step.path):  # each node before those below its path
             _add_module(self, step.path, _make_module(step.layer))
         last_use = {path: index for index, step in enumerate(steps) for path in step.inputs}
         self.size = plan.size
@@ -70,7 +70,7 @@ class GraphModule(nn.Module):
             return x
         rows, columns = self.size
         if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
-            # A trace would drop the `if` below. These are no-ops that it keeps, and that fail at any other size.
+            # A trace would drop the `if` below. It keeps these no-ops, which fail at any other size.
             checked: torch.Tensor = x.unflatten(2, (rows,)).unflatten(3, (columns,))  # type: ignore[no-untyped-call]
             return checked
         if (x.shape[2], x.shape[3]) != self.size:
@@ -85,7 +85,7 @@ def build_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: D
     """The module of a plan with canonical `tensors`, in `dtype` on `device`, in eval mode.
 
     Raises:
-        UsageError: no such device. GraphError: a path that no submodule can have. MappingError: tensors that do not fit.
+        UsageError: there is no such device. GraphError: a submodule cannot have a path. MappingError: the tensors do not fit.
     """
     arrays = state_arrays(plan.graph, tensors, storage_type(dtype))
     with torch.device("meta"):
@@ -99,7 +99,7 @@ def build_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: D
 
 
 def twin_of(model: GraphModule, plan: Plan) -> GraphModule:
-    """The module of a plan that differs from that of `model` only in its pads: it has the same parameters, not copies of them."""
+    """The module of a plan that differs from the plan of `model` only in its pads. It shares the parameters of `model`."""
     with torch.device("meta"):
         twin = GraphModule(plan)
     twin.load_state_dict(model.state_dict(keep_vars=True), assign=True)

@@ -84,7 +84,7 @@ def test_what_follows_a_foreign_layer_is_not_run(frozen: Checkpoint) -> None:
     after = FileNode("after", graph.nodes[2].op, ("strange",), tap="no/such/op")
     longer = replace(frozen, graph=replace(graph, nodes=(*graph.nodes, strange, after)))
     assert np.array_equal(logits(longer)["logits"], logits(frozen)["logits"])
-    with pytest.raises(MissingFramework, match="begins with what porter has no op for: strange"):
+    with pytest.raises(MissingFramework, match="begins with layers that porter has no op for: strange"):
         tf.build_file(replace(frozen, graph=replace(graph, nodes=(replace(strange, inputs=("input",)),))), "float64", SIZE)
 
 
