@@ -137,7 +137,9 @@ def test_study_tells_what_torchvisions_mobilenet_v2_was_trained_with(cache: Path
     errors = {case.name: case.top1_error for case in found.cases}
     assert errors["as shipped = symmetric"] == pytest.approx(share(414)) and errors["asymmetric"] == pytest.approx(share(376))
     assert found.trained.name == found.by_entropy.name == "as shipped = symmetric"
-    assert found.trained.certain and found.by_entropy.certain
+    assert found.by_entropy.certain
+    near = {f"as shipped, but block{block}/depthwise/conv same" for block in (3, 6)}  # p = 0.008 by log-loss, the limit 0.0083
+    assert near.issuperset(found.trained.also)
     assert found.cases[0].log_loss == pytest.approx(0.6260, abs=1e-3) and found.cases[0].entropy == pytest.approx(0.7847, abs=1e-3)
 
 

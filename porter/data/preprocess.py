@@ -13,7 +13,6 @@ included, and is reproduced exactly:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from math import inf, isfinite
@@ -229,12 +228,9 @@ def centre_crop(pixels: Pixels, protocol: Preprocess) -> Pixels:
 
 
 def mirror_pair(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
-    """The crop that the protocol takes, and that of the mirrored image: the first and the sixth of ten crops, as views."""
-    if protocol.crop is None:
-        return [pixels, _mirrored(pixels)]
-    height, width = pixels.shape[:2]
-    top, left = _centre(height, width, protocol.crop, protocol.interpolation)
-    return [_cut(pixels, top, left, protocol.crop), *_mirrored_cuts(pixels, protocol.crop, [(top, left)], protocol.interpolation)]
+    """The crop that the protocol takes, and the same pixels mirrored."""
+    crop = centre_crop(pixels, protocol)
+    return [crop, _mirrored(crop)]
 
 
 def ten_crops(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
@@ -251,13 +247,12 @@ def ten_crops(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
     height, width = pixels.shape[:2]
     side, bottom, right = protocol.crop, height - protocol.crop, width - protocol.crop
     starts = [_centre(height, width, side, protocol.interpolation), (0, 0), (0, right), (bottom, 0), (bottom, right)]
-    cuts = [_cut(pixels, top, left, side) for top, left in starts]
-    return [*cuts, *_mirrored_cuts(pixels, side, starts, protocol.interpolation)]
-
-
-def _mirrored_cuts(pixels: Pixels, side: int, starts: Sequence[tuple[int, int]], interpolation: Interpolation) -> Iterator[Pixels]:
-    mirrored, right, pil = _mirrored(pixels), pixels.shape[1] - side, interpolation.startswith("pil")
-    return (_cut(mirrored, top, left if pil else right - left, side) for top, left in starts)
+    mirrored = _mirrored(pixels)
+    pil = protocol.interpolation.startswith("pil")
+    return [
+        *(_cut(pixels, top, left, side) for top, left in starts),
+        *(_cut(mirrored, top, left if pil else right - left, side) for top, left in starts),
+    ]
 
 
 def _mirrored(pixels: Pixels) -> Pixels:

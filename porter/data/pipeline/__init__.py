@@ -74,7 +74,7 @@ def batches(
     wrap it in `contextlib.closing`, so that an exception in between closes it at once.
 
     Args:
-        crops: 1, 2 (the centre and the mirrored photo's) or 10; see porter.data.preprocess.
+        crops: 1, 2 (the centre and its mirror image) or 10; see porter.data.preprocess.
         workers: processes that decode; 0 decodes in this one. From a full cache none is started.
         cache: a folder that keeps the resized photos; those of other photos and protocols stay in it.
         share: (rank, world): this process takes every `world`-th chunk, from `rank` on.
