@@ -53,23 +53,23 @@ def convert(
             one of `tf` here.
         weights: a weights file, or a port; None for the zoo's published file.
         out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` here. It appears whole or not at all.
-        padding: `shipped`, what the zoo's own code computes, or `trained`, the pads that the weights were trained with where the
-            recipe says that the two differ.
+        padding: `shipped`, the pads of the zoo's own code, or `trained`, the pads that the weights were trained with, at the sites
+            where the recipe says that the two differ.
         input_size: `224`, `225x201` (rows x columns) or `any`; None for the recipe's.
         dtype: of storage: float32, float16, bfloat16 or float64.
         allow_overflow: lets values that `dtype` cannot hold become infinite.
         keep_background: keeps the background row of a 1001-class head.
-        mapped: which layer of the file is which node, as `LAYER=NODE`; `LAYER=head/logits` chooses the head, and
+        mapped: pairs of a layer of the file and its node, as `LAYER=NODE`; `LAYER=head/logits` chooses the head, and
             `FIRST,relu,LAST=head/logits` joins dense layers of a file that holds only weights.
-        options: of the recipe, instead of the zoo's, for what a file of weights does not say: `{"transform_input": False}`.
-        fold_bn: folds every batch norm that alone reads a convolution or dense layer into it, for deployment.
-        stock: writes the names of the destination's stock class (torchvision, keras.applications), which has to compute the
-            source's function exactly.
-        check: compares the port with its source; None does so where the frameworks it needs are installed.
+        options: of the recipe, instead of the zoo's, if the file of weights does not record them: `{"transform_input": False}`.
+        fold_bn: folds every batch norm that is the only reader of a convolution or dense layer into it, for deployment.
+        stock: writes the names of the destination's stock class (torchvision, keras.applications), which must compute exactly the
+            source's function.
+        check: compares the port with its source; None compares if the frameworks that it needs are installed.
         recipes: a folder of recipes to use instead of porter's.
 
     Raises:
-        PorterError: bad input, or a port that does not compute its source's function (CheckFailed).
+        PorterError: the input is bad, or the port does not compute its source's function (CheckFailed).
     """
     from porter.conversion import convert as run
 
@@ -123,7 +123,7 @@ def verify(
 
 
 def predict(folder: AnyPath, images: Sequence[AnyPath]) -> tuple[Prediction, ...]:
-    """The five likeliest classes of each photo, which is prepared by the recipe's own protocol."""
+    """The five likeliest classes of each photo. The photos are prepared by the recipe's own protocol."""
     from porter.prediction import predict as run
 
     return run(Path(folder), [Path(image) for image in images])
@@ -147,11 +147,11 @@ def evaluate(
     tolerance: float | None = None,
     recipes: AnyPath | None = None,
 ) -> Evaluation:
-    """Measures a port's accuracy on labelled photos, prepared by the recipe's own protocol, and holds it against the published one.
+    """Measures a port's accuracy on labelled photos, prepared by the recipe's own protocol, beside the published accuracy.
 
-    The figures go into port.json, and details for a report into evaluation.json beside it, unless Ctrl-C ended the run: then the
-    result has what was measured until then and is not `complete`. Under torchrun every process takes its share and all get the
-    same result; the first one writes.
+    The figures go into port.json, and details for a report into evaluation.json beside it. If Ctrl-C ends the run, nothing is
+    written and the result has the figures so far and is not `complete`. Under torchrun every process scores its part of the photos,
+    and all get the same result; the first process writes.
 
     Args:
         data: class folders, the official validation tar, or Parquet or webdataset shards (porter.data.layouts).
@@ -163,11 +163,11 @@ def evaluate(
         workers: processes that decode; None for one per core.
         limit: of photos.
         cache: a folder in which prepared photos are kept for the next run.
-        labels: ReaL's real.json or ImageNet's development kit, where the data set's own labels are not to be used or it has none.
+        labels: ReaL's real.json or ImageNet's development kit, instead of the data set's own labels, if it has any.
         expect_top1: in per cent; `ok` says whether the port's is within `tolerance` (percentage points, 0.05 if None) of it.
 
     Raises:
-        PorterError: bad input, or a port that takes another input size than its protocol gives.
+        PorterError: the input is bad, or the port takes another input size than its protocol gives.
     """
     from porter.evaluation.evaluate import evaluate as run
 
@@ -211,21 +211,22 @@ def study(
 ) -> Study:
     """Measures the same weights under each candidate padding, and names the one that they were trained with.
 
-    First the strided sites as one switch: as shipped, asymmetric (TensorFlow's SAME), symmetric ((k-1)//2 cells on every side),
-    and what the recipe states of training. Then, from the best of these, one site at a time; then what helped together. Cases
-    whose windows are the same at this input size are one case. Cases are compared photo by photo: by the log-loss of the true
-    class, or by the entropy of the answers where the photos have no classes. With the recipe's own preprocessing, in float32.
+    First it changes all strided sites together: as shipped, asymmetric (TensorFlow's SAME), symmetric ((k-1)//2 cells on every
+    side), and the recipe's training pads. Then it changes one site at a time in the best of these; then it combines the changes
+    that helped. Cases whose windows are the same at this input size are one case. Cases are compared photo by photo: by the
+    log-loss of the true class, or by the entropy of the answers if the photos have no classes. It uses the recipe's own
+    preprocessing and float32.
 
     Args:
         variant, source, weights, mapped, options, recipes: see `convert`.
-        data, device, crops, batch_size, workers, limit, cache, labels: see `evaluate`; `data` may be a folder of any photos
-            without classes too. With ten crops single-crop errors are measured too, of their centre.
-        sites: instead of every strided one, as `PATH=CONVENTION,CONVENTION`, with conventions as recipes have them.
-        port: the folder of a port of these weights, whose record gets the study too.
+        data, device, crops, batch_size, workers, limit, cache, labels: see `evaluate`; `data` may also be a folder of photos
+            without classes. With ten crops, the single-crop errors of their centre are measured too.
+        sites: instead of all strided sites, as `PATH=CONVENTION,CONVENTION`, with conventions as recipes write them.
+        port: the folder of a port of these weights; the study goes into its record too.
 
     Raises:
-        PorterError: bad input.
-        KeyboardInterrupt: in the first round; of a later one, the result is not `complete`.
+        PorterError: the input is bad.
+        KeyboardInterrupt: Ctrl-C in the first round. After Ctrl-C in a later round, the result is not `complete`.
     """
     from porter.evaluation.padding_study.study import study as run
 
@@ -250,18 +251,18 @@ def study(
 
 
 def inspect(file: AnyPath, recipes: AnyPath | None = None) -> Inspection:
-    """What a weights file is: its format, the variant and zoo, classes, input size, head and what differs, and the line to type."""
+    """What a weights file is: format, variant, zoo, classes, input size, head and differences, and the command that ports it."""
     from porter.inspection import inspect as run
 
     return run(Path(file), _path(recipes))
 
 
 def report(folder: AnyPath, out: AnyPath | None = None) -> Report:
-    """Writes what a port's records hold as one HTML page that needs neither a network nor a script.
+    """Writes a port's records as one HTML page that needs neither a network nor a script.
 
     Args:
-        out: the page; None for report.html in the port's folder. It appears whole or not at all, and replaces nothing but an
-            older report.
+        out: the page; None for report.html in the port's folder. It appears whole or not at all, and replaces only an older
+            report.
     """
     from porter.reporting.write import write_report
 

@@ -15,7 +15,7 @@ from porter import printing
 from porter.terminal import INTERRUPTED, end_with, noted_interrupts, say, show, write
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
-"""At Python's own 700, a fifth of what a short command takes goes into looking for garbage among imported modules."""
+"""With Python's own 700, a short command spends a fifth of its time looking for garbage among imported modules."""
 
 # Plain help: rich would triple the time that `porter --help` takes.
 app = typer.Typer(
@@ -26,13 +26,13 @@ app = typer.Typer(
 )
 recipe_app = typer.Typer(help="The recipes: one YAML file per architecture.", invoke_without_command=True, rich_markup_mode=None)
 app.add_typer(recipe_app, name="recipe")
-study_app = typer.Typer(help="What weights were trained with.", invoke_without_command=True, rich_markup_mode=None)
+study_app = typer.Typer(help="Studies of trained weights.", invoke_without_command=True, rich_markup_mode=None)
 app.add_typer(study_app, name="study")
 
 Variant = Annotated[str, typer.Argument(metavar="VARIANT", help="such as mobilenet_v2; see porter recipe list")]
 From = Annotated[str, typer.Option("--from", metavar="ZOO|FRAMEWORK", help="where the weights come from")]
-To = Annotated[str, typer.Option("--to", metavar="FRAMEWORK", help="what the port is for: tf or torch")]
-Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="instead of the zoo's published file")]
+To = Annotated[str, typer.Option("--to", metavar="FRAMEWORK", help="the framework of the port: tf or torch")]
+Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="a file to use instead of the zoo's published one")]
 InputSize = Annotated[str | None, typer.Option("--input-size", metavar="N|HxW|any", help="default: the recipe's own")]
 Recipes = Annotated[Path | None, typer.Option("--recipes", metavar="DIR", help="recipes to use instead of porter's")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
@@ -42,14 +42,14 @@ Mapped = Annotated[
 ]
 Options = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="set an option of the recipe, for what a file of weights does not say"),
+    typer.Option("--option", metavar="NAME=VALUE", help="set an option of the recipe that a file of weights does not record"),
 ]
 Data = Annotated[Path, typer.Option("--data", metavar="PATH", help="labelled photos: class folders, a tar, Parquet shards, ...")]
 Device = Annotated[str, typer.Option(metavar="cpu|cuda", help="where the models run")]
 Crops = Annotated[int, typer.Option(metavar="1|10", help="ten crops: the mean of their probabilities")]
 BatchSize = Annotated[int, typer.Option(metavar="N", help="photos at a time")]
 Workers = Annotated[int | None, typer.Option(metavar="N", help="processes that decode; default: one per core")]
-Limit = Annotated[int | None, typer.Option(metavar="N", help="score so many photos alone")]
+Limit = Annotated[int | None, typer.Option(metavar="N", help="score at most N photos")]
 Cache = Annotated[Path | None, typer.Option(metavar="DIR", help="keep prepared photos for the next run")]
 Labels = Annotated[Path | None, typer.Option(metavar="FILE", help="ReaL's real.json, or ImageNet's development kit")]
 
@@ -57,7 +57,7 @@ Labels = Annotated[Path | None, typer.Option(metavar="FILE", help="ReaL's real.j
 @recipe_app.callback()
 @study_app.callback()
 def help_without_command(context: typer.Context) -> None:
-    """Prints the help where no command is given, as --help does."""
+    """Prints the help if no command is given, as --help does."""
     if context.invoked_subcommand is None:
         write(context.get_help())
 
@@ -81,17 +81,20 @@ def convert(
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="default: ./VARIANT-ZOO-FRAMEWORK")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an existing port")] = False,
     padding: Annotated[
-        str, typer.Option(metavar="shipped|trained", help="pads as the zoo ships them, or as the weights were trained")
+        str,
+        typer.Option(metavar="shipped|trained", help="the pads that the zoo ships, or those that the weights were trained with"),
     ] = "shipped",
     input_size: InputSize = None,
     dtype: Annotated[str, typer.Option(help="float32, float16, bfloat16 or float64")] = "float32",
-    allow_overflow: Annotated[bool, typer.Option("--allow-overflow", help="let values too large become infinite")] = False,
+    allow_overflow: Annotated[bool, typer.Option("--allow-overflow", help="let values become infinite that are too large")] = False,
     keep_background: Annotated[bool, typer.Option("--keep-background", help="keep row 0 of a 1001-class head")] = False,
     mapped: Mapped = None,
     options: Options = None,
     fold_bn: Annotated[bool, typer.Option("--fold-bn", help="fold batch norms into the layers before them")] = False,
-    stock: Annotated[bool, typer.Option("--stock", help="with the names of the destination's stock class, if it is equal")] = False,
-    check: Annotated[bool | None, typer.Option("--check/--no-check", help="compare port and source; default: if it can")] = None,
+    stock: Annotated[
+        bool, typer.Option("--stock", help="use the names of the destination's stock class, if it computes the same")
+    ] = False,
+    check: Annotated[bool | None, typer.Option("--check/--no-check", help="compare port and source; default: if possible")] = None,
     trusted: Annotated[bool, typer.Option("--trusted", help="skip the isolation of readers written in C (none yet)")] = False,
     recipes: Recipes = None,
     as_json: Json = False,
@@ -170,7 +173,7 @@ def evaluate(
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:
-    """Measure a port's top-1 and top-5 on labelled photos. Ctrl-C prints what was measured until then."""
+    """Measure a port's top-1 and top-5 on labelled photos. Ctrl-C stops and prints the figures so far."""
     found = porter.evaluate(
         folder,
         data,
@@ -204,7 +207,7 @@ def inspect(
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:
-    """Say what a weights file is, and print the line that ports it."""
+    """Print what a weights file is, and the command that ports it."""
     inspection = porter.inspect(file, recipes)
     show(inspection.record() if as_json else printing.inspection(inspection, tensors))
 
@@ -219,7 +222,7 @@ def pads(
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:
-    """Print the padding sites: the source's convention, how the destination says it, and why; as trained too where it differs."""
+    """Print the padding sites: the source's convention, its realisation in the destination, and why; also training pads."""
     from porter.pad_table import pads as table
 
     sites = table(variant, source, to, input_size, recipes)
@@ -249,7 +252,9 @@ def study_padding(
     weights: Weights = None,
     sites: Annotated[
         list[str] | None,
-        typer.Option("--site", metavar="PATH=CONVENTION,...", help="try these at this site, instead of every strided one"),
+        typer.Option(
+            "--site", metavar="PATH=CONVENTION,...", help="try these conventions at this site, instead of all strided sites"
+        ),
     ] = None,
     mapped: Mapped = None,
     options: Options = None,
@@ -296,7 +301,7 @@ def report(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="default: DIR/report.html")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write what is known about a port as one HTML page."""
+    """Write everything that is recorded about a port as one HTML page."""
     written = porter.report(folder, out)
     show(written.record() if as_json else printing.report(written))
 
@@ -334,7 +339,7 @@ def _options(settings: list[str] | None) -> dict[str, str]:
 def main() -> NoReturn:
     """The `porter` command."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    # Pydantic would search every installed distribution for plugins of its own.
+    # Otherwise pydantic searches every installed distribution for its plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     try:
         with noted_interrupts() as interrupts:

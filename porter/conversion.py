@@ -1,4 +1,4 @@
-"""The one road: read, match names, change layout, realise padding, write, check."""
+"""The steps of every conversion: read, match names, change layout, realise padding, write, check."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHECKED_DTYPES: tuple[Dtype, ...] = ("float32", "float64")
 
 @dataclass(frozen=True)
 class Conversion:
-    """A finished port, what was said about it on the way, and the comparison with its source, if one was made."""
+    """A finished port, the warnings about it, and the comparison with its source, if one was made."""
 
     port: Port
     verdict: Verdict | None
@@ -40,7 +40,7 @@ class Conversion:
 
     @property
     def norms(self) -> tuple[str, ...]:
-        """The batch norms that the port has: where it was folded, those that stay."""
+        """The batch norms of the port: after folding, those that stay."""
         return tuple(node.path for node in self.port.graph.nodes if isinstance(node.op, BatchNorm))
 
     def record(self) -> dict[str, Any]:
@@ -109,10 +109,10 @@ def convert(
             written = write_plain(building, recipe, opened, framework, size, stored_as, allow_overflow, fold_bn)
         record = _record(recipe, framework, opened, written, stored_as, building, mapped, chosen, assumed)
         write_record(building, record)
-        verdict, said, warnings = _check(read_port(building, held=False), opened, checked)
-        write_record(building, record.model_copy(update={"parity": verdict.record() if verdict else None, "check": said}))
-    said_of_record = _record_warnings(record, opened.zoo)
-    return Conversion(read_port(folder, held=False), verdict, (*opened.warnings, *written.warnings, *said_of_record, *warnings))
+        verdict, outcome, warnings = _check(read_port(building, held=False), opened, checked)
+        write_record(building, record.model_copy(update={"parity": verdict.record() if verdict else None, "check": outcome}))
+    warnings = (*opened.warnings, *written.warnings, *_record_warnings(record, opened.zoo), *warnings)
+    return Conversion(read_port(folder, held=False), verdict, warnings)
 
 
 def parse_dtype(text: str) -> Dtype:
@@ -184,7 +184,7 @@ def _versions(framework: Framework) -> dict[str, str]:
 
 
 def _check(port: Port, opened: Opened, asked: bool | None) -> tuple[Verdict | None, str, tuple[str, ...]]:
-    """The comparison, what became of it in a few words, and warnings. `asked` is --check, --no-check or neither."""
+    """The comparison, its outcome in a few words, and warnings. `asked` is --check, --no-check or neither."""
     if asked is False:
         return None, "not made: --no-check", ()
     try:
@@ -203,11 +203,13 @@ def _record_warnings(record: Record, zoo: Zoo) -> tuple[str, ...]:
     warnings = []
     stated = record.licence or zoo.licence_of(record.variant) or ""
     if "NC" in stated and record.licence is None:
-        warnings.append(f"{zoo.name}'s own weights are licensed {stated}: what was trained from them is not for commercial use")
+        warnings.append(f"{zoo.name}'s own weights are licensed {stated}: weights trained from them are not for commercial use")
     elif "NC" in stated:
         warnings.append(f"the weights are licensed {stated}: not for commercial use")
     taken = record.input.size
     if taken is not None and taken[0] != taken[1]:
         only = "{}x{}".format(*taken)
-        warnings.append(f"predict and eval feed squares, and this port takes only {only}: they need --input-size N or any")
+        warnings.append(
+            f"the port accepts only {only}, and predict and eval feed squares: convert again with --input-size N or any"
+        )
     return tuple(warnings)

@@ -1,4 +1,4 @@
-"""The number types that a port may be stored in, and run in."""
+"""The number types in which a port is stored and run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Array = NDArray[np.generic]
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 Precision = Literal["fp32", "tf32", "bf16"]
-"""What a model is evaluated in. An NVIDIA GPU's TF32 keeps 10 of float32's 23 bits in products, and is off in fp32."""
+"""The precision of an evaluation. An NVIDIA GPU's TF32 keeps 10 of float32's 23 bits in products; it is off in fp32."""
 
 
 class OverflowsError(PorterError):
-    """A value does not fit into the storage type asked for."""
+    """A value does not fit into the chosen storage type."""
 
     code = "overflow"
 
@@ -29,7 +29,7 @@ def storage_type(dtype: Dtype) -> np.dtype[np.generic]:
 
 
 def is_floating(array: Array) -> bool:
-    """Whether an array holds floating numbers, ml_dtypes' included."""
+    """Whether an array holds floating-point numbers, including ml_dtypes' types."""
     return np.issubdtype(array.dtype, np.floating) or array.dtype == ml_dtypes.bfloat16
 
 

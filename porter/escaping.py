@@ -1,19 +1,19 @@
-"""Text that comes from files, as a terminal or a report can show it."""
+"""Escapes text from files for a terminal or a report."""
 
 from __future__ import annotations
 
 from unicodedata import category
 
 _ESCAPED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Unicode's categories of what acts on a terminal or on the order of what it shows, breaks a line, or is no text."""
+"""Unicode's categories of characters that control a terminal or the order of its text, break a line, or are no text."""
 _JOINERS = "\u200c\u200d"
-"""Of category Cf and harmless: Persian words and composed emoji have them."""
+"""Harmless characters of category Cf: Persian words and composed emoji have them."""
 
 
 def escaped(text: str) -> str:
     r"""`text` with control characters, bidi overrides, line breaks and bytes that are no text (lone surrogates) written as \x1b.
 
-    Everything else stays, letters of every script included. What is escaped already stays too.
+    Everything else stays, such as letters of every script and text that is already escaped.
     """
     return text if text.isprintable() else "".join(map(_shown, text))
 

@@ -16,13 +16,13 @@ from porter.padding import LOWEST, Convention, Site, SiteKind, Size, Window, out
 
 INPUT = "input"
 MOST_CONSTANTS = 4096
-"""How many numbers an op may state itself: above any model's channels; what is larger is weights."""
+"""The most constants that an op may have: more than the channels of any model. A larger array is weights."""
 Argument = int | float | bool | str | tuple["Argument", ...] | None
 
 
 @dataclass(frozen=True)
 class Conv:
-    """A convolution; depthwise where `groups` equals its input's channels."""
+    """A convolution; it is depthwise if `groups` equals its input's channels."""
 
     filters: int
     window: Window
@@ -33,7 +33,7 @@ class Conv:
 
 @dataclass(frozen=True)
 class BatchNorm:
-    """Batch normalisation; `momentum` is the share that each new batch has (torch's sense: 1 - decay)."""
+    """Batch normalisation; `momentum` is the weight of each new batch (as in torch: 1 - decay)."""
 
     epsilon: float
     momentum: float
@@ -75,7 +75,7 @@ class GlobalMaxPool:
 
 @dataclass(frozen=True)
 class Affine:
-    """x * scale + offset with constants, one for all channels or one each: what a model does to pixels before its first layer."""
+    """x * scale + offset with constants, one for all channels or one each: a model's scaling of pixels before its first layer."""
 
     scale: tuple[float, ...]
     offset: tuple[float, ...]
@@ -180,11 +180,11 @@ def site_of(op: Op) -> Site | None:
 
 
 def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
-    """The shape that every path has for an input of `size` (rows, columns; None where unknown), `input` included.
+    """The shape of every path, `input` included, for an input of `size` (rows, columns; None where unknown).
 
     Raises:
-        GraphError: an input that does not exist, or shapes that do not fit at an add, a concat, a convolution, an affine node's
-            constants or the head.
+        GraphError: an input does not exist, or shapes do not fit at an add, a concat, a convolution, an affine node's constants or
+            the head.
     """
     known: dict[str, Shape] = {INPUT: (graph.channels, *size)}
     for node in graph.nodes:
@@ -286,7 +286,7 @@ def _tensor_shapes(op: Op, channels: int) -> dict[str, tuple[int, ...]]:
 
 
 def nonnegative_paths(graph: Graph) -> frozenset[str]:
-    """Paths whose values are provably >= 0: after a ReLU, and what pools, sums and joins of such are."""
+    """Paths whose values are provably >= 0: after a ReLU, and pools, sums and joins of these."""
     found: set[str] = set()
     for node in graph.nodes:
         if isinstance(node.op, Relu | Relu6) or (_keeps_sign(node.op) and found.issuperset(node.inputs)):
@@ -295,7 +295,7 @@ def nonnegative_paths(graph: Graph) -> frozenset[str]:
 
 
 def _keeps_sign(op: Op) -> bool:
-    """Whether what an op makes of values >= 0 is >= 0 too. A window of a max pool may lie in its pads and give their number."""
+    """Whether an op of values >= 0 gives values >= 0. A window of a max pool may lie in the pads and give their fill."""
     if isinstance(op, MaxPool):
         return op.convention.fill >= 0 or op.convention.fill == LOWEST
     return isinstance(op, AvgPool | GlobalAvgPool | GlobalMaxPool | Add | Concat | Identity)

@@ -1,4 +1,4 @@
-"""The graph as port.json keeps it, and back, value by value: a port comes from strangers."""
+"""The graph as plain values in port.json, and back. Every value is checked, because a port may come from a stranger."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from porter.graph import MOST_CONSTANTS, OPS, Argument, Graph, Node, Scope, shap
 from porter.padding import LOWEST, Convention, Window
 
 LARGEST_COUNT = 2**24
-"""Bound of channels, filters, groups and units: far above any model's, far below what an allocation would die of."""
+"""The most channels, filters, groups and units: far more than any model has, and far too few to exhaust the memory."""
 
 
 def to_record(graph: Graph) -> dict[str, Any]:
@@ -28,10 +28,10 @@ def to_record(graph: Graph) -> dict[str, Any]:
 def from_record(record: object) -> Graph:
     """The graph that `to_record` wrote.
 
-    A port comes from strangers: every value is checked for its type and bounded, and paths are names joined by slashes.
+    Every value is checked for its type and its bounds; paths are names joined by slashes.
 
     Raises:
-        GraphError: the record is not of that form, or its shapes do not fit.
+        GraphError: the record has another form, or its shapes do not fit.
     """
     try:
         entry = _object(record, {"channels", "output", "nodes", "scopes"})
@@ -71,7 +71,7 @@ def _argument(value: object, depth: int = 0) -> Argument:
     if isinstance(value, list) and depth < 8:
         return tuple(_argument(item, depth + 1) for item in value)
     if not isinstance(value, int | float | bool | str | None):
-        raise ValueError(f"expected a word, a number or a list of such, got {_short(value)}")
+        raise ValueError(f"expected a word, a number or a list of these, got {_short(value)}")
     return value
 
 
@@ -122,7 +122,7 @@ def _constants(value: object) -> tuple[float, ...]:
     if not 1 <= len(values) <= MOST_CONSTANTS:
         raise ValueError(f"expected 1 to {MOST_CONSTANTS} numbers, got {len(values)}")
     for number in values:
-        # A whole number may be too large for a float; compared first, none of those reaches float().
+        # A whole number may be too large for float(), so it is compared first.
         if type(number) not in (int, float) or not abs(number) <= sys.float_info.max:
             raise ValueError(f"expected finite numbers, got {_short(number)}")
     return tuple(map(float, values))
@@ -147,7 +147,7 @@ _ATTRIBUTES: Mapping[str, Callable[[object], Any]] = {
     "Window": _window,
     "Convention": _convention,
 }
-"""How an op's attribute is read, by its annotation."""
+"""The reader of an op's attribute, by its annotation."""
 
 
 def _jsonable(value: Any) -> Any:

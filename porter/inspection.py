@@ -1,4 +1,4 @@
-"""What a weights file is, and the line to type."""
+"""What a weights file is, and the command that ports it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from porter.recipe import find_recipe
 from porter.sources import Opened, open_checkpoint, read_weights
 
 CLOSE = 0.02
-"""A match whose score is this near to the best one's may be what the file is, too."""
+"""The file may also be a match whose score is this close to the best one."""
 TRIED = 5
-"""So many matches are tried to find one that ports the file."""
+"""Matches that are tried to find one that ports the file."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,17 @@ class Inspection:
 
     Attributes:
         checkpoint: the file as read.
-        matches: every variant and zoo of which the file has something, best first.
-        match: the one that the file is; None where no recipe fits.
-        classes: of the port; 0 where the file gives features, None where the file cannot be ported as it is.
+        matches: every variant and zoo that has at least one tensor or layer of the file, best first.
+        match: the match that the file is; None if no recipe fits.
+        classes: of the port; 0 if the file gives features, None if the file cannot be ported as it is.
         source_classes: of the file's head.
-        size: rows and columns of the input; None where it takes any.
+        size: rows and columns of the input; None if the file takes any size.
         head: the file's layer that gives the logits.
-        activation: what the file applies to them.
-        differs: how the file differs from the zoo's own, one line each.
-        assumed: what the file does not say and porter takes from the recipe.
-        problem: why it cannot be ported as it is.
-        commands: lines that port it, each of which works: one, or one for each layer that could be the head.
+        activation: the file's activation after the logits.
+        differs: the file's differences from the zoo's own, one line each.
+        assumed: one line for each fact that the file does not record and porter takes from the recipe.
+        problem: the reason why the file cannot be ported as it is.
+        commands: commands that port the file, each tested: one, or one for each layer that could be the head.
     """
 
     checkpoint: Checkpoint
@@ -57,7 +57,7 @@ class Inspection:
 
     @property
     def close(self) -> tuple[Match, ...]:
-        """The other matches that are about as good."""
+        """The other matches whose scores are about as good."""
         if self.match is None:
             return ()
         others = (match for match in self.matches if (match.variant, match.zoo) != (self.match.variant, self.match.zoo))
@@ -139,7 +139,7 @@ def _of_opened(
 def _open(
     checkpoint: Checkpoint, digests: Mapping[Path, str], match: Match, recipes: Path | None, settings: tuple[str, ...] = ()
 ) -> Opened:
-    """The file as a match has it; as a file of the zoo that publishes this very one, where that is another."""
+    """The file opened as a match; if another zoo publishes exactly this file, opened as that zoo's."""
     recipe = find_recipe(match.variant, recipes)
     zoo = recipe.zoo(match.zoo, match.variant)
     opened = open_checkpoint(recipe, match.variant, zoo, checkpoint, digests, settings=settings)
@@ -153,7 +153,7 @@ def _open(
 def _settled(
     checkpoint: Checkpoint, digests: Mapping[Path, str], match: Match, error: PorterError, recipes: Path | None
 ) -> tuple[str, ...]:
-    """A line for each setting of `--map` that the error offers and that settles it."""
+    """A command for each setting of `--map` that the error lists and that works."""
     found = []
     for setting in error.maps if isinstance(error, MappingError) else ():
         try:
@@ -165,7 +165,7 @@ def _settled(
 
 
 def _size(checkpoint: Checkpoint, match: Match, recipes: Path | None) -> tuple[int, int] | None:
-    """The input size of the file's graph, None where it takes any; where the file carries no graph, the recipe's own."""
+    """The input size of the file's graph, None if it takes any; the recipe's own size if the file has no graph."""
     if checkpoint.graph is None:
         return find_recipe(match.variant, recipes).native_size()
     rows, columns = checkpoint.graph.size
@@ -173,7 +173,7 @@ def _size(checkpoint: Checkpoint, match: Match, recipes: Path | None) -> tuple[i
 
 
 def _command(match: Match, framework: str, path: Path, recipes: Path | None, setting: str | None = None) -> str:
-    """The line that ports a file to another framework than it is from."""
+    """The command that ports a file to another framework than its own."""
     other = next(name for name in FRAMEWORK_NAMES if name != framework)
     words = ["porter", "convert", match.variant, "--from", match.zoo, "--to", other, "--weights", str(path)]
     words += ["--map", setting] if setting else []

@@ -1,4 +1,4 @@
-"""Which variant of which zoo a weights file holds."""
+"""The variants and zoos that a weights file could be, ranked."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from porter.recipe import LayerName, Recipe, Zoo, all_recipes, expand
 from porter.transforms import apply_transforms
 
 LIKELY = 0.5
-"""From this score on a file is said to look like a variant."""
+"""A file looks like a variant if its score is at least this."""
 NO_RECIPE = (
-    "no recipe fits this file: porter recipe list shows the networks that porter knows; for another one write a recipe, a YAML "
+    "no recipe fits this file: porter recipe list shows the networks that porter knows; for another network write a recipe, a YAML "
     "file like those in recipes/, and give its folder with --recipes DIR"
 )
 
@@ -30,9 +30,10 @@ class Match:
     """How well a file fits a variant of a zoo.
 
     Attributes:
-        score: tensors that fit by name and shape, over all that the variant needs and all that the file has besides.
+        score: the number of tensors that fit by name and shape, divided by the number of those that the variant needs and of the
+            file's other tensors.
         missing: tensors that the variant needs and the file lacks, or holds in another shape.
-        unexpected: tensors that the file has besides.
+        unexpected: tensors of the file that the variant does not need.
         notes: how the file's names differ from the zoo's: a prefix, an older table of names.
     """
 
@@ -45,7 +46,7 @@ class Match:
 
 
 def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> tuple[Match, ...]:
-    """Every variant and zoo of which the file has at least one tensor or layer, best first."""
+    """Every variant and zoo that has at least one tensor or layer of the file, best first."""
     matches = [
         _match(recipe, variant, zoo, checkpoint)
         for recipe in all_recipes(recipes)
@@ -65,7 +66,7 @@ def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Ma
         rows = head_rows(draft, framework, checkpoint, layers[draft.output].name)
         graph = draft if rows is None else expand(recipe, variant, zoo, {"classes": rows})
         located = locate(graph, framework, layers, zoo, checkpoint)
-        # What a file's graph computes counts before what its layers are called.
+        # The ops of a file's graph count as much as its names.
         aligned = None if checkpoint.graph is None else align(draft, checkpoint.graph, recipe.native_size())
     except (MappingError, RecipeError) as error:
         return Match(variant, zoo.name, 0.0, (error.message,), ())

@@ -17,7 +17,7 @@ from porter.trained import trained_conventions, with_conventions
 
 @dataclass(frozen=True)
 class SitePads:
-    """The decision at one site with the pads that the zoo ships, and with those of training where that is another."""
+    """The decision at one site for the shipped pads, and for the training pads if it differs."""
 
     shipped: Pad
     trained: Pad | None
@@ -38,7 +38,7 @@ def pads(variant: str, source: str, destination: str, input_size: str | None, re
     """The table of padding sites of a port, without weights.
 
     Raises:
-        PaddingError: a site that has no exact form in the destination at this size.
+        PaddingError: a site has no exact form in the destination at this size.
     """
     recipe = find_recipe(variant, recipes)
     zoo, capabilities = recipe.zoo(source, variant), get_framework(destination).CAPABILITIES

@@ -1,4 +1,4 @@
-"""The decision at each padding site, as port.json and the tables have it."""
+"""The decision at each padding site, for port.json and the tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Pad(BaseModel):
 
 
 def pads_of(plan: Plan) -> tuple[Pad, ...]:
-    """The table of padding sites: the source's convention, how the destination says it, and why."""
+    """The table of padding sites: the source's convention, its realisation in the destination, and why."""
     return tuple(
         Pad(
             site=path,

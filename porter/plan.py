@@ -1,4 +1,4 @@
-"""What a destination model has to be: the graph, and how each padding site is said in the destination framework."""
+"""The plan of a destination model: the graph, and the realisation of each padding site in the destination framework."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ ANY: Size = (None, None)
 
 @dataclass(frozen=True)
 class Plan:
-    """A graph made ready for one framework.
+    """A graph planned for one framework.
 
     Attributes:
-        graph: what to compute.
-        realisations: per windowed node's path, its layers in the destination.
-        size: the one input size (rows, columns) at which every pad is right, or None where they are right at every size.
+        realisations: by the path of each windowed node, its layers in the destination.
+        size: the only input size (rows, columns) at which every pad is right, or None if they are right at every size.
     """
 
     graph: Graph
@@ -28,10 +27,10 @@ class Plan:
 
 
 def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
-    """Decides every padding site for an input of `size` (rows, columns; with a None among them, right at every size).
+    """Decides the realisation of every site for an input of `size` (rows, columns; if one is None, right at every size).
 
     Raises:
-        PaddingError: a site that has no exact form in the destination; its path stands in `where`.
+        PaddingError: a site has no exact form in the destination; `where` is its path.
     """
     size = ANY if None in size else size
     known, nonnegative = shapes(graph, size), nonnegative_paths(graph)

@@ -1,4 +1,4 @@
-"""The port: a folder with the destination model, and port.json, the record of how it was made and what it takes and gives."""
+"""The port: a folder with the destination model and port.json, the record of how it was made and of its input and output."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]
 FileName = Annotated[str, Field(pattern=r"^\w[\w.-]*$", max_length=255)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Padding = Literal["shipped", "trained"]
-"""Whose pads a port has: those of the source as it is, or, where the recipe says they differ, those of training."""
+"""The pads of a port: the source's own, or the training pads at the sites where the recipe says that they differ."""
 
 
 class SourceFile(_Strict):
-    """The weights file that a port was made from; `published` where it is the one that the zoo publishes."""
+    """The weights file that a port was made from; `published` says whether the zoo publishes it."""
 
     file: str
     format: str
@@ -48,7 +48,7 @@ class SourceFile(_Strict):
 
 
 class Input(_Strict):
-    """What the model takes. `size` is the one size (rows, columns) at which it is right, or None where it is at every size."""
+    """The model's input. `size` is the only size (rows, columns) at which the model is right; None if it is right at every size."""
 
     layout: Literal["NCHW", "NHWC"]
     size: tuple[Side, Side] | None
@@ -57,8 +57,8 @@ class Input(_Strict):
 
 
 class TensorLists(_Strict):
-    """Source tensor names: those used, to `path:role`; those ignored, to the reason; and destination tensors
-    that none gives, to the number they are filled with."""
+    """Source tensor names: those used, to `path:role`; those ignored, to the reason. And names of destination tensors that the
+    source lacks, to the number that fills them."""
 
     used: Mapping[str, str]
     ignored: Mapping[str, str]
@@ -66,20 +66,21 @@ class TensorLists(_Strict):
 
 
 class Record(_Strict):
-    """What port.json holds.
+    """The content of port.json.
 
     Attributes:
         model: the sha256 of each file that the port's model consists of, by name.
-        options: that the recipe's graph was expanded with; of a file that carries its own graph, the number of classes alone.
-        chosen: those of the options that `--option` set.
-        assumed: what neither the file nor the user says and the recipe does, a line each.
-        licence: of the zoo's published file; None for any other.
-        folded: path of each layer that took in the batch norm after it (porter.folding), to that norm's path;
-            None where none was to be folded.
+        options: those that the recipe's graph was expanded with; only the number of classes for a file that carries its own graph.
+        chosen: the options that `--option` set.
+        assumed: one line for each fact that neither the file nor the user states and the recipe does.
+        licence: of the zoo's published file; None for any other file.
+        folded: path of each layer that took in the batch norm after it (porter.folding), to that norm's path; None without
+            `--fold-bn`.
         absorbed: path of each batch norm whose mean took in the bias of the layer before it (porter.stock), to that layer's path.
-        stock_class: what builds the class whose names the model file has, given `stock_arguments`; None for names of porter's own.
-        evaluation: the last accuracy measured (porter.evaluation.results.Evaluation.record); None before any was.
-        study: the last padding study of these weights (porter.evaluation.results.Study.record).
+        stock_class: the builder of the class whose names the model file has, called with `stock_arguments`; None for porter's own
+            names.
+        evaluation: the last accuracy measured (porter.evaluation.results.Evaluation.record); None if none was.
+        study: the last padding study of these weights (porter.evaluation.results.Study.record); None if none was.
     """
 
     format: Literal[1]
@@ -121,16 +122,16 @@ class Record(_Strict):
 
     @property
     def computed(self) -> bool:
-        """Whether the port holds numbers that are not the source's own: computed in float64, rounded once to its type."""
+        """Whether the port holds computed numbers, which the source lacks: computed in float64, rounded once to the port's type."""
         return bool(self.folded or self.absorbed)
 
     @property
     def rounding(self) -> str | None:
-        """What a check leaves out of a port in half precision, whose weights alone are about 1e-3 from its source's."""
+        """What a check of a port in half precision leaves out: the rounding of its weights, about 1e-3 of the source's."""
         if self.dtype not in ("float16", "bfloat16"):
             return None
         sides = "compared before the port's weights were" if self.computed else "compared with the weights of both sides"
-        return f"{sides} rounded to {self.dtype}: what that changes, porter eval --source measures"
+        return f"{sides} rounded to {self.dtype}; porter eval --source measures the effect of the rounding"
 
 
 @dataclass(frozen=True)
@@ -148,14 +149,14 @@ class Port:
         return self.framework.read_port(self.folder, self.plan, self.record.layers)
 
     def build(self, dtype: Dtype | None = None, device: str = "cpu", tensors: Tensors | None = None) -> Any:
-        """The model, built from port.json's graph (never from model.py), in the port's type or in `dtype`, with its own tensors
-        or with `tensors`.
+        """The model, built from port.json's graph (never from model.py), in `dtype` or the port's own type, with `tensors` or its
+        own tensors.
         """
         return self.framework.build(self.plan, tensors or self.tensors(), self.record.layers, dtype or self.record.dtype, device)
 
 
 def port_at(path: Path) -> Port | None:
-    """The port that `path` is the folder, the record or the model file of; None for any other path."""
+    """The port whose folder, record or model file is `path`; None for any other path."""
     if (path / RECORD).is_file():
         return read_port(path)
     if not (path.parent / RECORD).is_file():
@@ -168,11 +169,11 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
     """Reads a port's record; its tensors are read when they are needed.
 
     Args:
-        held: whether the files of its model are held to their digests in port.json. Other files in the folder are not the port's.
+        held: whether the digests of its model's files are compared with port.json. Other files in the folder are not the port's.
 
     Raises:
-        UsageError: no port there. FileError, GraphError: a record that is damaged, too large or of another format.
-        ChecksumError: a file that is not the one in port.json.
+        UsageError: there is no port. FileError, GraphError: the record is damaged, too large or of another format.
+        ChecksumError: a file's digest is not the one in port.json.
     """
     recover_folder(folder)
     path = folder / RECORD
@@ -202,7 +203,7 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
     if record.output == "logits" and head[0] != record.classes:
         raise FileError(f"'classes' is {record.classes}, but the graph's head has {head[0]} rows", where=str(path))
     plan = make_plan(graph, record.input.size or ANY, framework.CAPABILITIES)
-    # A class of keras.applications takes the one size that it was built for, also where its pads are right at every size.
+    # A class of keras.applications takes only the size that it was built for, even if its pads are right at every size.
     return Port(folder, record, graph, replace(plan, size=record.input.size), framework)
 
 
@@ -217,14 +218,14 @@ def _hold(path: Path, sha256: str) -> None:
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Writes port.json into a port's folder; an old one stands until the new one is complete."""
+    """Writes port.json into a port's folder; an old one stays until the new one is complete."""
     write_whole(folder / RECORD, json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False) + "\n")
 
 
 def update_record(folder: Path, figures: Literal["evaluation", "study"], found: dict[str, Any]) -> None:
-    """Puts figures measured later into the port.json of a port, which is read anew: another may have been put in meanwhile.
+    """Puts figures that were measured later into a port's port.json. It is read again, because it may have changed meanwhile.
 
     Raises:
-        UsageError, FileError: as `read_port`, or nothing can be written there.
+        UsageError, FileError: as `read_port`, or the folder cannot be written.
     """
     write_record(folder, read_port(folder, held=False).record.model_copy(update={figures: found}))

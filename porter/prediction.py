@@ -1,4 +1,4 @@
-"""What a port sees in photos."""
+"""The classes that a port predicts for photos."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from porter.port import Port, read_port
 
 @dataclass(frozen=True)
 class Guess:
-    """One class of a photo. `wnid` and `name` are None where the port's classes carry no names."""
+    """One class of a photo. `wnid` and `name` are None if the port's classes have no names."""
 
     index: int
     wnid: str | None
@@ -31,7 +31,7 @@ class Guess:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The likeliest classes of a photo, best first, all of its logits, and what the model was fed of it."""
+    """The likeliest classes of a photo, best first, all of its logits, and the part of it that the model was fed."""
 
     image: Path
     fed: str
@@ -47,7 +47,11 @@ def predict(folder: Path, images: Sequence[Path]) -> tuple[Prediction, ...]:
     """Runs a port over photos, prepared by the recipe's protocol. See porter.predict."""
     port = read_port(folder)
     if port.record.output == "features":
-        raise UsageError("this port has no head, so it tells no classes", where=str(folder), next="run the model for its features")
+        raise UsageError(
+            "this port has no classifier head, so it cannot predict classes",
+            where=str(folder),
+            next="run the model for its features",
+        )
     protocol = port.record.preprocess
     if protocol is None:
         raise UsageError("this port's recipe declares no preprocessing", where=str(folder))
@@ -60,10 +64,10 @@ def predict(folder: Path, images: Sequence[Path]) -> tuple[Prediction, ...]:
 def _predict(port: Port, model: Any, protocol: Preprocess, image: Path, batch: Array) -> Prediction:
     logits = port.framework.run(model, batch, [port.graph.output])[port.graph.output][0].astype(np.float64)
     if not np.isfinite(logits).all():
-        raise FileError("the port's logits are not finite, so no class is the likeliest", where=str(image))
+        raise FileError("the port's logits are not finite, so it cannot rank classes", where=str(image))
     shares = probabilities(logits, port.record.activation)
     guesses = []
-    for index in map(int, top_classes(logits[np.newaxis])[0]):  # by logits: far from the best one, probabilities underflow to 0
+    for index in map(int, top_classes(logits[np.newaxis])[0]):  # by logits, because small probabilities underflow to 0
         label = class_label(index, port.record.labels, port.record.background)
         wnid, name = (label.wnid, label.name) if label else (None, None)
         guesses.append(Guess(index, wnid, name, logit=float(logits[index]), probability=float(shares[index])))

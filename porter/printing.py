@@ -1,4 +1,4 @@
-"""What the commands print for people: plain text, one table at a time, as lines that the command line escapes and joins."""
+"""The output of the commands for people: plain text as lines, which the command line escapes and joins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from porter.verification.parity import Parity
 
 SHOWN = 5
-"""Of each list that `inspect` prints; all are in the JSON."""
+"""Items that `inspect` prints of each list; the JSON has all."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -46,7 +46,7 @@ def conversion(made: Conversion) -> list[str]:
         + ("; as trained, not as shipped" if record.padding == "trained" else ""),
     ]
     if record.folded is not None:
-        kept = f"{len(made.norms)} stay, such as {made.norms[0]}" if made.norms else "none stays"
+        kept = f"{len(made.norms)} stay, such as {made.norms[0]}" if made.norms else "none stay"
         lines.append(f"  norms    {len(record.folded)} folded into the layers before them; {kept}")
     if record.stock_class:
         lines.append(f"  stock    {_call(record.stock_class, record.stock_arguments)}{_absorbed(record.absorbed)}")
@@ -109,11 +109,11 @@ def _check_lines(found: Verdict) -> list[str]:
     if found.shipped is None:
         return lines
     shipped, proved = found.shipped, [f"shipped pads, {_parity_line(parity)}" for parity in found.shipped.parities]
-    moved = (
-        f"the pads of training move the logits by {shipped.rel_l2:.1e} (relative L2) "
+    effect = (
+        f"training pads change the logits by {shipped.rel_l2:.1e} (relative L2) "
         f"and the argmax on {shipped.argmax_differ} of {shipped.images} images"
     )
-    return [*proved, *lines, moved]
+    return [*proved, *lines, effect]
 
 
 def verdict(found: Verdict, layers: bool) -> list[str]:
@@ -122,13 +122,13 @@ def verdict(found: Verdict, layers: bool) -> list[str]:
         lines.append(found.failure())
     if layers:
         rows = [
-            (node.path, f"{node.rel_l2:.1e}", f"{node.max_abs:.1e}", "" if node.ok else "<-- beyond the limit")
+            (node.path, f"{node.rel_l2:.1e}", f"{node.max_abs:.1e}", "" if node.ok else "<-- above the limit")
             for node in found.proof.nodes
         ]
         lines += ["", *table(("node", "relative L2", "max abs", ""), rows)]
     lines += [f"note: {note}" for note in found.notes]
     if found.proof.uncompared:
-        lines.append(f"not compared, since the source does not show them: {', '.join(found.proof.uncompared)}")
+        lines.append(f"not compared, because the source does not show them: {', '.join(found.proof.uncompared)}")
     return lines
 
 
@@ -145,8 +145,8 @@ def predictions(found: Sequence[Prediction]) -> list[str]:
 
 def inspection(found: Inspection, tensors: bool = False) -> list[str]:
     checkpoint, match = found.checkpoint, found.match
-    said = "; ".join((f"{checkpoint.format}, {len(checkpoint.tensors)} tensors", *checkpoint.notes))
-    lines = [str(checkpoint.path), f"  format     {said}", f"  framework  {checkpoint.framework or 'any'}"]
+    content = "; ".join((f"{checkpoint.format}, {len(checkpoint.tensors)} tensors", *checkpoint.notes))
+    lines = [str(checkpoint.path), f"  format     {content}", f"  framework  {checkpoint.framework or 'any'}"]
     if match is not None:
         lines.append(f"  is         {match.variant} from {match.zoo} (fits {match.score:.1%})")
         lines += [f"  or         {other.variant} from {other.zoo} (fits {other.score:.1%})" for other in found.close[:SHOWN]]
@@ -161,8 +161,8 @@ def inspection(found: Inspection, tensors: bool = False) -> list[str]:
     if found.problem is not None:
         lines.append(f"  problem    {found.problem}")
     if match is not None and not found.commands:
-        lines += [f"  missing    {name}, or of another shape" for name in match.missing[:SHOWN]]
-        lines += [f"  besides    {name}" for name in match.unexpected[:SHOWN]]
+        lines += [f"  missing    {name}, or it has another shape" for name in match.missing[:SHOWN]]
+        lines += [f"  unexpected {name}" for name in match.unexpected[:SHOWN]]
     if found.commands:
         lines += ["to port it, one of:" if len(found.commands) > 1 else "to port it:", *(f"  {line}" for line in found.commands)]
     if not tensors:
@@ -177,7 +177,7 @@ def pads(sites: Sequence[SitePads], hidden: int) -> list[str]:
         rows.append((site.shipped.site, site.shipped.source, site.shipped.realised, site.shipped.why))
         if site.trained is not None:
             rows.append(("  as trained", site.trained.source, site.trained.realised, site.trained.why))
-    more = [f"{hidden} more, where no window reaches past the input: --all shows them"] if hidden else []
+    more = [f"{hidden} more, whose windows stay inside the input: --all shows them"] if hidden else []
     return [*table(("site", "source", "destination", "why"), rows), *more]
 
 

@@ -1,4 +1,4 @@
-"""Opening what a port is made from: a weights file under a zoo's names or with its own graph, or another port."""
+"""Opens the source of a port: a weights file under a zoo's names or with its own graph, or another port."""
 
 from __future__ import annotations
 
@@ -36,18 +36,19 @@ class Opened:
     """A source: its graph and its tensors in canonical order.
 
     Attributes:
-        options: that the graph was expanded with; where it is the file's own, the number of classes alone.
-        classes: of the port; 0 where the source has no head.
+        options: those that the graph was expanded with; only the number of classes if the graph is the file's own.
+        classes: of the port; 0 if the source has no head.
         source_classes: rows of the file's head.
-        preprocess: what turns a photo into the source's input.
-        labels: the map of the classes; None where the file's head is not the zoo's own.
+        preprocess: the protocol that turns a photo into the source's input.
+        labels: the map of the classes; None if the file's head is not the zoo's own.
         background: the first row of the port's head is ImageNet's background class.
-        licence: of the zoo's published file; None for any other.
-        assumed: what the file does not tell and the recipe does, a line each, but the input size.
-        sized: whether the source settles the input size that it was built for.
-        size: rows and columns that the file's graph was built for; None where it carries none, or takes any.
-        padding: whose pads `graph` has, and `shipped` the graph with the source's own where they are those of training.
-        checkpoint: the file as read, and `fit` what was found in it; None where the source is a port.
+        licence: of the zoo's published file; None for any other file.
+        assumed: one line for each fact that the file does not record and the recipe states, without the input size.
+        sized: whether the source fixes the input size that it was built for.
+        size: rows and columns that the file's graph was built for; None if the file has no graph, or its graph takes any size.
+        padding: whether `graph` has the shipped or the training pads; with training pads, `shipped` is the graph with the source's
+            own.
+        checkpoint: the file as read, and `fit` its fit to the recipe; None if the source is a port.
     """
 
     variant: str
@@ -75,7 +76,7 @@ class Opened:
     fit: Fit | None = None
 
     def references(self, dtype: Dtype) -> Iterator[FileGraphSource | Reference]:
-        """What porter did not write that computes the source's function, with the file's tensors rounded to the port's type:
+        """Implementations of the source's function that porter did not write, with the file's tensors rounded to the port's type:
         the file's own graph, then the zoo's implementation.
         """
         if self.checkpoint is None or self.fit is None:
@@ -103,12 +104,12 @@ def open_source(
     """Opens `weights` (a file, or a port and its files), or the zoo's published file from the cache or the network.
 
     Args:
-        settings: `--map`'s, as SRC=NODE.
-        options: of the recipe, before the zoo's own (porter.recipe.choose_options).
+        settings: from `--map`, as SRC=NODE.
+        options: of the recipe; they override the zoo's own (porter.recipe.choose_options).
 
     Raises:
-        UsageError: the zoo publishes no file for this variant, or there are options that the source says itself.
-        FileError: a file that cannot be read.
+        UsageError: the zoo publishes no file for this variant, or the source itself states the options.
+        FileError: the file cannot be read.
         MappingError: file and graph do not cover each other; `next` says what the file looks like instead.
     """
     warnings: tuple[str, ...] = ()
@@ -131,7 +132,7 @@ def open_source(
 
 
 def _expect_open(options: Mapping[str, Value], where: str, reason: str) -> None:
-    """Refuses options of a recipe where the source itself says what it computes."""
+    """Refuses options of a recipe, because the source itself states them."""
     if options:
         raise UsageError(f"--option {', '.join(options)} changes nothing here: {reason}", where=where, next="leave it out")
 
@@ -209,7 +210,7 @@ def open_checkpoint(
     """
     weights, framework = checkpoint.path, get_framework(zoo.framework)
     publisher = zoo if fetched else _publisher(recipe, variant, zoo, digests)
-    said = _other_zoo(publisher, zoo)
+    other_zoo = _other_zoo_warning(publisher, zoo)
     zoo = publisher or zoo
     if checkpoint.framework not in (None, zoo.framework):
         message = f"this is a {checkpoint.framework} file ({checkpoint.format}), and zoo '{zoo.name}' is {zoo.framework}'s"
@@ -222,7 +223,7 @@ def open_checkpoint(
     fit = fit_file(recipe, variant, zoo, checkpoint, settings, keep_background)
     tensors = read_tensors(fit, framework, checkpoint)
     protocol, scaling = _protocol(zoo.preprocess, fit)
-    told = publisher is not None or checkpoint.graph is not None
+    recorded = publisher is not None or checkpoint.graph is not None
     size = checkpoint.graph.size if checkpoint.graph is not None else (None, None)
     return Opened(
         variant=variant,
@@ -248,19 +249,19 @@ def open_checkpoint(
         labels=zoo.labels if fit.own_head else None,
         background=fit.background,
         licence=publisher.licence_of(variant) if publisher else None,
-        assumed=() if told else assumed_options(zoo, fit.options),
-        sized=told,
+        assumed=() if recorded else assumed_options(zoo, fit.options),
+        sized=recorded,
         size=None if size[0] is None or size[1] is None else (size[0], size[1]),
-        warnings=(*said, *placed, *fit.warnings, *scaling),
+        warnings=(*other_zoo, *placed, *fit.warnings, *scaling),
         checkpoint=checkpoint,
         fit=fit,
     )
 
 
 def read_weights(weights: Path) -> tuple[Checkpoint, dict[Path, str]]:
-    """What is in a weights file, and the sha256 of each file that it consists of.
+    """A weights file as read, and the sha256 of each file that it consists of.
 
-    A file is hashed while it is read: hashing takes as long, and leaves the interpreter to the reader.
+    A file is hashed while it is read: hashing takes as long as reading, and does not hold the interpreter.
     """
     with ThreadPoolExecutor(1) as beside:
         whole = beside.submit(digest, weights) if weights.is_file() else None
@@ -271,7 +272,7 @@ def read_weights(weights: Path) -> tuple[Checkpoint, dict[Path, str]]:
 
 
 def _digest(files: Mapping[Path, str]) -> str:
-    """The sha256 of a file; of several, that of their names and digests, a line each as sha256sum prints them."""
+    """The sha256 of one file; of several, the sha256 of their names and digests, in lines as sha256sum prints them."""
     if len(files) == 1:
         return next(iter(files.values()))
     lines = "".join(f"{sha256}  {path.name}\n" for path, sha256 in sorted(files.items()))
@@ -279,10 +280,10 @@ def _digest(files: Mapping[Path, str]) -> str:
 
 
 def _protocol(protocol: Preprocess | None, fit: Fit) -> tuple[Preprocess | None, tuple[str, ...]]:
-    """The zoo's protocol; where the file's graph scales its own input, with the pixels' scale that this was made for.
+    """The zoo's protocol; if the file's graph scales its own input, with the scale of pixels that the graph was made for.
 
-    The file does not say which that is. Of pixels from 0 to 255, from 0 to 1 and scaled as the zoo does, it is the one whose
-    span the file's scaling brings closest to the span that the network was trained on.
+    The file does not state that scale. Of pixels from 0 to 255, from 0 to 1 and scaled as the zoo does, it is the one whose span,
+    after the file's scaling, is closest to the span that the network was trained on.
     """
     if not fit.scaling or protocol is None:
         return protocol, ()
@@ -293,36 +294,36 @@ def _protocol(protocol: Preprocess | None, fit: Fit) -> tuple[Preprocess | None,
         "pixels scaled as the zoo does": protocol,
     }
     gain = math.prod(float(np.mean(np.abs(op.scale))) for op in fit.scaling) or 1.0
-    said = min(choices, key=lambda name: abs(math.log(_span(choices[name]) * gain / _span(protocol))))
-    return choices[said], (f"the model scales its own input: it is given {said}",)
+    chosen = min(choices, key=lambda name: abs(math.log(_span(choices[name]) * gain / _span(protocol))))
+    return choices[chosen], (f"the model scales its own input: its input is {chosen}",)
 
 
 def _span(protocol: Preprocess) -> float:
-    """How far apart the darkest and the brightest pixel are once they are prepared."""
+    """The difference between the brightest and the darkest pixel after they are prepared."""
     return 255 / protocol.divide / float(np.mean(protocol.std))
 
 
 def _publisher(recipe: Recipe, variant: str, zoo: Zoo, files: Mapping[Path, str]) -> Zoo | None:
-    """The zoo that publishes these very weights, of those whose names are those of `zoo`.
+    """The zoo that publishes exactly these weights, among the zoos with the same names as `zoo`.
 
-    One set of weights has one protocol: torchvision's two differ only in preprocessing and published figures.
+    Every set of weights has its own protocol: torchvision's two zoos differ only in preprocessing and published figures.
     """
-    having = recipe.zoos_of(variant)
-    for other in (zoo, *(having[name] for name in having if name != zoo.name)):
+    zoos = recipe.zoos_of(variant)
+    for other in (zoo, *(zoos[name] for name in zoos if name != zoo.name)):
         if variant in other.files and other.names == zoo.names and is_published(other.files[variant], files):
             return other
     return None
 
 
-def _other_zoo(publisher: Zoo | None, zoo: Zoo) -> tuple[str, ...]:
-    """What to say where the weights are another zoo's than was asked for."""
+def _other_zoo_warning(publisher: Zoo | None, zoo: Zoo) -> tuple[str, ...]:
+    """A warning if another zoo publishes the weights than was asked for."""
     if publisher is None or publisher.name == zoo.name:
         return ()
     return (f"this is the file of zoo '{publisher.name}': its preprocessing and figures are used, not {zoo.name}'s",)
 
 
 def _advice(error: MappingError, checkpoint: Checkpoint, recipe: Recipe, variant: str, zoo: Zoo) -> str | None:
-    """The error's own, unless the file looks like something else than what was asked for."""
+    """The error's own advice, unless the file looks like another variant or zoo than was asked for."""
     matches = rank(checkpoint, recipe.path.parent)
     likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
     asked = any((match.variant, match.zoo) == (variant, zoo.name) for match in likely)

@@ -1,4 +1,4 @@
-"""The terminal: what is printed and how the command ends, whatever ends it."""
+"""The terminal: prints, and ends the command with its status after any error."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from porter.escaping import escaped
 EX_SOFTWARE = 70
 """The exit status of a fault of porter's own (sysexits.h): neither a failed check nor bad input."""
 INTERRUPTED, BROKEN_PIPE = 130, 141
-"""As shells report what SIGINT and SIGPIPE ended: the latter where nobody reads the output any more, as behind `| head`."""
+"""The statuses that shells report after SIGINT and SIGPIPE. SIGPIPE means that nobody reads the output any more: `| head`."""
 
 
 def show(what: list[str] | dict[str, Any]) -> None:
-    """Lines for people, or an object as JSON, which has an escape for all but ASCII's printable characters."""
+    """Prints lines for people, or an object as JSON, which escapes everything but ASCII's printable characters."""
     if isinstance(what, dict):
         write(json.dumps(what, indent=1, allow_nan=False))
     else:
@@ -33,13 +33,13 @@ def show(what: list[str] | dict[str, Any]) -> None:
 
 
 def say(lines: Iterable[str], err: bool = False) -> None:
-    """The one way to a terminal: the lines have names in them out of files and recipes, which may hold escape sequences."""
+    """Prints lines, escaped: names from files and recipes may hold escape sequences."""
     for line in lines:
         write(escaped(line), err)
 
 
 def write(text: str, err: bool = False) -> None:
-    """Text of porter's own, and a line's end. Where nobody reads it any more, the command ends without a word.
+    """Prints porter's own text and a line end. If nobody reads the output any more, the command ends without a message.
 
     Raises:
         FileError: standard output cannot be written.
@@ -48,7 +48,7 @@ def write(text: str, err: bool = False) -> None:
     try:
         typer.echo(text, file=stream)
     except OSError as error:
-        # When Python ends it writes what the stream still holds, and would fail again.
+        # When Python ends, it writes the rest of the stream, which would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         if isinstance(error, BrokenPipeError):
             sys.exit(BROKEN_PIPE)
@@ -57,7 +57,7 @@ def write(text: str, err: bool = False) -> None:
 
 
 def _fail(code: str, message: str, where: str | None, next: str | None, status: int) -> NoReturn:
-    """Reports one error, as JSON where the arguments ask for it; of torchrun's processes only the first one writes that."""
+    """Reports one error, as JSON if the arguments ask for it; under torchrun only the first process writes the JSON."""
     if "--json" in sys.argv and os.environ.get("RANK", "0") == "0":
         show({"error": {"code": code, "message": message, "where": where, "next": next}})
     else:
@@ -68,8 +68,8 @@ def _fail(code: str, message: str, where: str | None, next: str | None, status: 
 
 @contextmanager
 def noted_interrupts() -> Iterator[list[int]]:
-    """Gives a list that is empty until Ctrl-C comes. Its exception does not always arrive: the compiled part of numpy raises an
-    ImportError instead when it is interrupted while it is imported.
+    """Gives a list that is empty until Ctrl-C. KeyboardInterrupt is not always raised: numpy's compiled part raises an ImportError
+    instead if Ctrl-C interrupts its import.
     """
     seen: list[int] = []
 
@@ -78,7 +78,7 @@ def noted_interrupts() -> Iterator[list[int]]:
         signal.default_int_handler(number, frame)
 
     before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # in a shell's background job it is ignored, and stays so
+    if before is signal.default_int_handler:  # a shell's background job ignores SIGINT, which does not change
         signal.signal(signal.SIGINT, note)
     try:
         yield seen
@@ -87,7 +87,7 @@ def noted_interrupts() -> Iterator[list[int]]:
 
 
 def end_with(error: BaseException) -> NoReturn:
-    """Reports what ended the command, with the exit status that belongs to it."""
+    """Reports the error that ended the command, and exits with its status."""
     if isinstance(error, PorterError):
         _fail(error.code, error.message, error.where, error.next, error.status)
     if isinstance(error, TyperException):

@@ -89,7 +89,7 @@ def test_an_assumption_of_no_option_is_no_recipe(tmp_path: Path) -> None:
 
 NC = "CC BY-NC 4.0"
 LICENSED = f"the weights are licensed {NC}: not for commercial use"
-OWN = f"torchvision's own weights are licensed {NC}: what was trained from them is not for commercial use"
+OWN = f"torchvision's own weights are licensed {NC}: weights trained from them are not for commercial use"
 
 
 @pytest.fixture(scope="module")

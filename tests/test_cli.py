@@ -442,9 +442,9 @@ def test_inspect_names_what_the_best_match_lacks_and_has_besides(cli: Cli, state
     lines = cli("inspect", "other.safetensors").out.splitlines()
     assert lines[-4:] == [
         "  problem    1 tensors unexpected: own",
-        "  missing    classifier.1.weight, or of another shape",
-        "  missing    classifier.1.bias, or of another shape",
-        "  besides    own",
+        "  missing    classifier.1.weight, or it has another shape",
+        "  missing    classifier.1.bias, or it has another shape",
+        "  unexpected own",
     ]
 
 

@@ -208,7 +208,7 @@ def test_a_port_says_which_norms_stay(weights_file: WeightsMaker, tmp_path: Path
     assert made.port.record.folded is None and made.record()["folded"] is None
     assert "  norms  " not in "\n".join(printing.conversion(made))
     folded = fold(weights_file, tmp_path / "folded", check=False)
-    assert "52 folded into the layers before them; none stays" in "\n".join(printing.conversion(folded))
+    assert "52 folded into the layers before them; none stay" in "\n".join(printing.conversion(folded))
     again = porter.convert(
         NARROW, "torchvision", "torch", weights=tmp_path / "folded", out=tmp_path / "again", fold_bn=True, check=False
     )

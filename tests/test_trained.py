@@ -130,7 +130,7 @@ def test_record_and_report_tell_the_two_apart(made: Conversion) -> None:
     said = "\n".join(printing.conversion(made))
     assert "as trained, not as shipped" in said
     assert "shipped pads, float64: same function as timm" in said
-    assert f"move the logits by {parity['shipped']['rel_l2']:.1e}" in said and "of 2 images" in said
+    assert f"change the logits by {parity['shipped']['rel_l2']:.1e}" in said and "of 2 images" in said
 
 
 def test_verify_does_the_same_and_sees_shipped_pads_in_a_port_that_says_trained(
