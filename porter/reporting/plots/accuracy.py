@@ -12,7 +12,7 @@ from porter.reporting.svg import Element, Scale, drawing, element, label, line, 
 
 LEFT, RIGHT, TOP, ROW, BOTTOM = 78, 58, 10, 34, 42
 TICKS = 5
-"""At most one more than so many labels, and never fewer than two."""
+"""The axis has at most one more label than this, and at least two."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Measured:
 
 
 def plot_accuracy(rows: Sequence[Measured], width: int) -> Markup:
-    """One row each: a dot with its interval where there is one, a diamond for a figure without."""
+    """One row for each: a dot with its interval, or a diamond for a figure without an interval."""
     height = TOP + ROW * len(rows) + BOTTOM
     shown = [row for row in rows if isfinite(row.top1)]
     values = [value for row in shown for value in (row.top1, *(row.interval or ())) if isfinite(value)] or [0.0, 100.0]

@@ -15,8 +15,8 @@ TICKS = 5
 
 
 def plot_logits(pairs: Sequence[tuple[Number, Number]]) -> Markup:
-    """Every pair of logits (source, port) as a dot, over the diagonal on which equal functions lie. Pairs that are not finite are
-    left out; `finite_pairs` tells how many stay.
+    """Every pair of logits (source, port) as a dot, and the diagonal of equal functions. Pairs that are not finite are left out;
+    `finite_pairs` gives the others.
     """
     known = finite_pairs(pairs)
     values = [value for pair in known for value in pair] or [0.0, 1.0]
@@ -45,5 +45,5 @@ def finite_pairs(pairs: Sequence[tuple[Number, Number]]) -> list[tuple[float, fl
 
 
 def largest_distance(pairs: Sequence[tuple[Number, Number]]) -> float:
-    """Of the finite pairs; 0 where there is none."""
+    """The largest distance in a finite pair; 0 where there is none."""
     return max((abs(source - port) for source, port in finite_pairs(pairs)), default=0.0)

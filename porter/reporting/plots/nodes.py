@@ -1,4 +1,4 @@
-"""How far every node of a port is from its source, in the order of computation."""
+"""The distance of every node of a port from its source, in the order of computation."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from porter.reporting.svg import CHARACTER, Element, Scale, drawing, element, fi
 
 HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300, 46, 10, 34, 42
 BAND = 28
-"""Height of the bands for what a logarithm has no place for: zero below, values that are not finite above."""
+"""Height of the bands for values without a logarithm: zero below, values that are not finite above."""
 MAX_DECADES = 8
-"""Between labelled lines' first and last, at most so many steps."""
+"""The most steps between the first labelled line and the last."""
 
 
 def plot_nodes(nodes: Sequence[NodeError], worst: NodeError, width: int) -> Markup:
-    """Relative L2 distance of each node on a log scale, with the limit, the worst node named and those beyond the limit crossed.
+    """Relative L2 distance of each node on a log scale, with the limit. The worst node is named, and nodes beyond the limit are
+    crosses.
 
-    A node that is equal bit for bit stands in a row of its own marked 0, one that is not finite in a row marked ∞.
+    Nodes that are equal bit for bit are in a row marked 0, nodes that are not finite in a row marked ∞.
     """
     across = Scale(0, max(1, len(nodes) - 1), LEFT + 6, width - RIGHT - 6)
     values = [value for node in nodes for value in (node.rel_l2, node.limit) if _on_log(value)]
@@ -86,7 +87,7 @@ def _special(y: float, text: str, width: int) -> Element:
 
 
 def _groups(nodes: Sequence[NodeError], across: Scale, width: int) -> list[Element]:
-    """The graph's stages below the axis, by the first part of each path; names that would touch the one before are left out."""
+    """The graph's stages below the axis, by the first part of each path. Names that would touch the name before are left out."""
     parts: list[Element] = []
     index, free = 0, 0.0
     for name, members in groupby(nodes, key=lambda node: node.path.split("/", 1)[0]):
@@ -104,7 +105,7 @@ def _groups(nodes: Sequence[NodeError], across: Scale, width: int) -> list[Eleme
 
 
 def _limit(nodes: Sequence[NodeError], across: Scale, down: Scale, width: int) -> list[Element]:
-    """The limit as a line of steps, since in float32 every node has its own."""
+    """The limit as a line of steps, because in float32 every node has its own."""
     known = [(index, log10(node.limit)) for index, node in enumerate(nodes) if node.limit is not None and _on_log(node.limit)]
     if not known:
         return []

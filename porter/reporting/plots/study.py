@@ -1,4 +1,4 @@
-"""What the same weights make of photos under each padding convention."""
+"""The errors or the entropy of the same weights under each padding convention."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ NAME, BAR, GAP, TOP, RIGHT = 20, 15, 14, 4, 118
 
 
 def plot_study(study: Study, width: int) -> Markup:
-    """Bars of top-1 and top-5 error, and of ten-crop top-5 error where it was measured, from zero; of the entropy where photos
-    without classes give no errors. The case that the study names is marked.
+    """Bars, from zero, of top-1 and top-5 error, and of ten-crop top-5 error if it was measured; of the entropy if the photos have
+    no classes. The case that the study names is marked.
     """
     rows = [(case, _figures(case)) for case in study.cases]
     largest = max((figure for _, figures in rows for _, figure in figures), default=0.0)
