@@ -53,7 +53,7 @@ UNREADABLE = {
     "tar": ("a tar archive", "unpack it, and name the weights file in it"),
     "compressed": ("a compressed file", "unpack it, and name the weights file in it"),
     "image": ("an image", None),
-    "git-lfs": ("a git-lfs pointer, not the file it stands for", "run git lfs pull"),
+    "git-lfs": ("a git-lfs pointer, not the file itself", "run git lfs pull"),
     "html": ("a web page, perhaps the error of a download", "fetch it again"),
     "text": ("a text file", None),
     "empty": ("an empty file", "fetch or copy it again"),

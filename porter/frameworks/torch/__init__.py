@@ -116,7 +116,7 @@ def build_reference(
 
 
 def runs_at_any_size(reference: str, variant: str) -> bool:
-    """Always: a module takes what it is given."""
+    """Always: a module accepts every size."""
     return True
 
 

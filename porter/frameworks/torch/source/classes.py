@@ -74,7 +74,7 @@ class Known:
 
     Attributes:
         classes: those of nested blocks, by name.
-        norms: kinds of batch norms that have a name of their own, with the texts of the arguments that it stands for.
+        norms: kinds of batch norms that have a name of their own, with the texts of the arguments that the name includes.
         stages: calls that build the rows of a module that is used once, by the row's name.
     """
 
