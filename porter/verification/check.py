@@ -17,17 +17,17 @@ from porter.verification.sizes import Sizes
 from porter.verification.source import Source
 
 IMAGES = 2
-"""Per input size in float64; logits vary across images, and a wrong pad moves every one of them."""
+"""Images for each input size in float64. Logits differ between images, and a wrong pad changes the logits of each."""
 
 
 @dataclass(frozen=True)
 class Shipped:
-    """What stands behind the check of a port with the pads of training.
+    """The proof of the shipped pads, for a port with training pads.
 
     Attributes:
-        parities: of the same graph with the shipped pads, in the source's framework, with the reference.
-        rel_l2: how far the pads of training take the reference's logits, as relative L2 distance in float64.
-        argmax_differ: on how many of `images` the largest logit is at another place.
+        parities: comparisons of the same graph with the shipped pads, in the source's framework, with the reference.
+        rel_l2: the relative L2 distance between the reference's logits and those with training pads, in float64.
+        argmax_differ: the number of `images` whose largest logit is at another place.
     """
 
     parities: tuple[Parity, ...]
@@ -44,12 +44,12 @@ class Shipped:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A comparison in one number type or in both; the last is the most exact.
+    """The comparisons in each number type; the last is the most exact.
 
     Attributes:
-        shipped: where the port has the pads of training.
+        shipped: the proof of the shipped pads, if the port has training pads.
         rounding: see porter.port.Record.
-        notes: on what no comparison covers.
+        notes: on code that no comparison covers.
     """
 
     parities: tuple[Parity, ...]
@@ -68,7 +68,7 @@ class Verdict:
         return next((parity for parity in (*before, *self.parities) if not parity.ok), self.parities[-1])
 
     def failure(self) -> str:
-        """One line on what failed, with the first node that stands out and its padding decision."""
+        """One line on the failure, with the first node that differs and its padding decision."""
         proof, bad = self.proof, self.proof.first_bad
         what = "the port" if proof in self.parities else "porter's own build with the shipped pads"
         if bad is None:
@@ -101,7 +101,7 @@ def check(
     """Compares a port with its source in each of `dtypes`.
 
     Args:
-        sizes: of the input, to compare at.
+        sizes: the input sizes to compare at.
         tolerance: see porter.verification.parity.compare.
         device: where the port runs, `cpu` or `cuda`; the source runs on the CPU.
         tensors: of the port, instead of the stored ones.
@@ -112,7 +112,7 @@ def check(
     def run(batch: Array, dtype: Dtype) -> Mapping[str, Array]:
         if dtype not in models:
             models[dtype] = port.build(dtype, device, tensors)
-        last = batch is batches[dtype][-1]  # models are large: each is let go of after its last batch
+        last = batch is batches[dtype][-1]  # models are large: each is released after its last batch
         return port.framework.run(models.pop(dtype) if last else models[dtype], batch.astype(np.dtype(dtype)), taps)
 
     parities = compare(port.plan, source, run, batches, tolerance)
@@ -120,10 +120,10 @@ def check(
 
 
 def test_batches(port: Port, sizes: Sizes, dtypes: Sequence[Dtype]) -> dict[Dtype, list[Array]]:
-    """For each of `dtypes`, batches N x C x H x W of each size, prepared as the port's input is.
+    """For each of `dtypes`, batches N x C x H x W of each size, prepared like the port's input.
 
-    In other types than float64 it is one image: at its native size all the maps of a large network, which are held in float64
-    too for the source's own rounding, take half a gigabyte for each.
+    In other types than float64 a batch is one image: at the native size all the maps of a large network take half a gigabyte for
+    each image, because they are held in float64 too for the source's own rounding.
     """
     protocol, channels = port.record.preprocess, port.record.input.channels
     found: dict[Dtype, list[Array]] = {}
@@ -143,7 +143,7 @@ def _summary(parity: Parity) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no infinity: a distance that is none becomes null."""
+    """The value for JSON: an infinite or undefined distance becomes null."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

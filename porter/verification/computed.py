@@ -1,8 +1,8 @@
-"""Ports with numbers that are not the source's own: computed in float64 from these, and rounded once when they were stored.
+"""Ports with computed numbers: computed from the source's numbers in float64, and rounded once when they were stored.
 
-Rounding moves the logits of a deep network by more than a fault in the computation might (measured on calibrated random weights:
-1e-6 to 2e-6 at float32). So the two are proved apart. The numbers before the rounding have to give the source's function, to
-the same limit as any port's; and what is stored has to be their rounding, bit for bit.
+Rounding can change the logits of a deep network more than a fault in the computation does (measured on calibrated random weights:
+1e-6 to 2e-6 at float32). So the two are proved separately. The numbers before rounding must give the source's function, to the
+same limit as any port; and the stored numbers must be their rounding, bit for bit.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def unrounded_tensors(port: Port, graph: Graph, tensors: Tensors) -> dict[str, d
     """The tensors of a port before they were rounded to its type, computed again from its source's graph and tensors.
 
     Raises:
-        CheckFailed: a stored tensor is not the rounding of what was computed.
+        CheckFailed: a stored tensor is not the rounding of the computed one.
     """
     record = port.record
     exact = tensors if record.folded is None else fold_norms(graph, tensors).tensors
     exact = absorb_biases(exact, record.absorbed)
     found: dict[str, dict[str, Array]] = {}
     for path, roles in port.tensors().items():
-        # What is only in the port fills a place of the destination's: there is nothing to compute.
+        # A tensor that is only in the port fills a place of the destination: there is nothing to compute.
         found[path] = {role: exact.get(path, {}).get(role, stored) for role, stored in roles.items()}
         for role, stored in roles.items():
             wanted = cast(found[path][role], record.dtype, f"{path}:{role}", allow_overflow=True)
@@ -45,11 +45,11 @@ def unrounded_tensors(port: Port, graph: Graph, tensors: Tensors) -> dict[str, d
 
 @dataclass
 class Shifted:
-    """A source whose values stand where a port has them whose batch norms took in a bias, or were taken in themselves.
+    """A source whose values have the paths of a port with folded norms or absorbed biases.
 
     Attributes:
-        folded: layers of the port that give what a norm gives in the source, by path, with that norm.
-        hidden: layers whose values are others than the source's, without a bias that the norm after them took in.
+        folded: path of each layer of the port that took in a norm, to the norm with the same values in the source.
+        hidden: layers whose values differ from the source's, because the norm after them took in their bias.
     """
 
     source: Source

@@ -1,4 +1,4 @@
-"""Images to compare models on: random, the same on every machine, and as smooth and as rough as photos are."""
+"""Images for comparing models: random, the same on every machine, and as smooth and as rough as photos."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ OCTAVES = 6
 def test_batch(size: tuple[int, int], count: int, channels: int, protocol: Preprocess | None, seed: int = 0) -> NDArray[np.float64]:
     """`count` images of `size` (rows, columns) as N x C x H x W float64, scaled as the zoo's protocol scales pixels.
 
-    Noise is summed over octaves, each half as strong as the coarser one before it, so that neighbouring pixels are alike and
-    the images differ from each other; white noise averages out, and then a shifted window hardly shows.
+    Noise is summed over octaves, each half as strong as the coarser one before it, so that neighbouring pixels are similar and
+    the images differ from each other. White noise averages out, and a shifted window would hardly change the logits.
     """
     rng = np.random.default_rng(seed)
     pixels = np.zeros((count, channels, *size))

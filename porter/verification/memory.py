@@ -1,4 +1,4 @@
-"""Memory between two large steps."""
+"""Releases memory between two large steps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import sys
 
 
 def trim() -> None:
-    """Gives back to the system what has been let go of: glibc keeps it, in pieces that fit no later map."""
+    """Returns released memory to the system: glibc keeps it in pieces that are too small for later maps."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)

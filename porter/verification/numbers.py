@@ -1,4 +1,4 @@
-"""How far apart two arrays are."""
+"""The distance between two arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Distance:
         max_abs: the largest absolute difference.
         l1: the mean absolute difference.
         rel_l2: the norm of the difference over the norm of the source's values.
-        snr_db: 20 log10 of the inverse of `rel_l2`; None where the values are equal.
+        snr_db: 20 log10 of the inverse of `rel_l2`; None if the values are equal.
         psnr_db: as `snr_db`, but from the source's largest absolute value and the root mean square difference.
         argmax_equal: whether the last axis has its maximum at the same place everywhere.
     """
@@ -60,7 +60,7 @@ def parted(source: Array, port: Array) -> tuple[float, float]:
 
 
 def _difference(source: Array, port: Array) -> tuple[_Doubles, _Doubles, _Doubles] | None:
-    """Both sides and their difference, with zeros where both hold the same that is no number; None where only one does."""
+    """Both sides and their difference, with zeros where both hold the same non-finite value; None for other non-finite values."""
     wanted, got = np.asarray(source, np.float64), np.asarray(port, np.float64)
     with np.errstate(invalid="ignore"):
         difference = wanted - got

@@ -18,10 +18,10 @@ from porter.verification.numbers import Distance, distance, parted
 from porter.verification.source import Source
 
 FLOAT64_LIMIT = 1e-10
-"""Separates a wrong function from rounding: equal functions stay below 1e-13 here, the mildest wrong pad is above 1e-4."""
+"""Separates a wrong function from rounding: equal functions stay below 1e-13 here, the smallest wrong pad is above 1e-4."""
 FLOAT32_LIMIT = 1e-5
 OWN_ROUNDING = 4.0
-"""In float32 a port may be this many times as far from its source as the source is from itself in float64."""
+"""In float32 a port's distance from its source may be this many times the source's distance from itself in float64."""
 
 BAR_AFTER = 1.0
 """Seconds until a check shows a bar."""
@@ -31,7 +31,7 @@ Run = Callable[[Array, Dtype], Mapping[str, Array]]
 
 @dataclass(frozen=True)
 class NodeDistance:
-    """A compared node. `limit` is what `rel_l2` must not exceed there."""
+    """A compared node. `rel_l2` must not exceed `limit`."""
 
     path: str
     rel_l2: float
@@ -45,10 +45,10 @@ class NodeDistance:
 
 @dataclass(frozen=True)
 class FirstBad:
-    """The first node, in the order of computation, at which the port leaves its source.
+    """The first node, in the order of computation, at which the port differs from its source.
 
-    `site` is the padding site to look at, with the decision that was made there: of that node and of what feeds it unseen the
-    nearest whose window is larger than a cell; else the nearest site behind which the node stands.
+    `site` is the likeliest padding site, with its decision: the node itself or the nearest of its inputs that the source does not
+    show, if the window is larger than 1x1; otherwise the nearest site before the node.
     """
 
     path: str
@@ -60,13 +60,13 @@ class FirstBad:
 
 @dataclass(frozen=True)
 class Parity:
-    """What was compared, and how far apart it was.
+    """A comparison of a port with a reference in one number type.
 
     Attributes:
-        reference: what computed the source's values; `self` is porter's own build and counts as no proof.
+        reference: the name of the reference; `self` is porter's own build and counts as no proof.
         dtype: in which both sides ran.
         limit: for `logits.rel_l2`.
-        source_rounding: how far the source in this dtype is from itself in float64, at the logits.
+        source_rounding: the distance of the source in this dtype from itself in float64, at the logits.
         logits: the worst over `sizes`.
         nodes: the worst of each compared node over `sizes`, in order of computation.
         uncompared: nodes whose values the source does not show.
@@ -92,14 +92,14 @@ def compare(
 
     Args:
         batches: for each number type to compare in, N x C x H x W, one input size each. There is one result for each type.
-        tolerance: the limit on relative L2 distance; None for DESIGN's: 1e-10 in float64; in float32 the larger of 1e-5 and
-            four times the source's own rounding at that node.
+        tolerance: the limit on relative L2 distance; None for 1e-10 in float64, and in float32 for the larger of 1e-5 and four
+            times the source's own rounding at that node.
 
     Raises:
-        UsageError: a tolerance that is none. CheckFailed: the source does not show its logits, or they are not finite.
+        UsageError: the tolerance is out of range. CheckFailed: the source does not show its logits, or they are not finite.
     """
     if tolerance is not None and not 0 < tolerance < 1:
-        raise UsageError(f"a tolerance lies between 0 and 1, got {tolerance}", where="--tolerance")
+        raise UsageError(f"a tolerance is between 0 and 1, got {tolerance}", where="--tolerance")
     seen = {dtype: _Seen() for dtype in batches}
     # The types one after the other, because models are large.
     order = [(dtype, batch) for dtype in sorted(batches, key=lambda dtype: dtype != "float64") for batch in batches[dtype]]
@@ -121,7 +121,7 @@ def compare(
 
 @contextmanager
 def _progress(steps: int) -> Iterator[Callable[[], object]]:
-    """A bar on stderr, of models run, from a second on; nothing where that is no terminal."""
+    """A bar on stderr that counts model runs, after the first second; nothing if stderr is no terminal."""
     from tqdm import tqdm
 
     with tqdm(
@@ -149,7 +149,7 @@ def _compare_batch(
     dtype: Dtype,
     tolerance: float | None,
 ) -> None:
-    """`own` is how far the source is from itself in float64, by path; values are let go of as they have been compared."""
+    """`own` is the source's distance from itself in float64, by path. Values are released after they are compared."""
     for path in (node.path for node in graph.nodes if node.path in wanted and node.path in got):
         value = got.pop(path)
         reference = _flattened(wanted.pop(path), value)
@@ -186,9 +186,9 @@ def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, 
 
 
 def _flattened(wanted: Array, got: Array) -> Array:
-    """The source's values in the port's shape: a head that is a 1x1 convolution there gives N x C x 1 x 1 for N x C.
+    """The source's values in the port's shape: a source's head that is a 1x1 convolution gives N x C x 1 x 1 instead of N x C.
 
-    A map of another extent cannot be compared cell by cell; NaN makes it infinitely far from whatever the port gives.
+    A map of another extent cannot be compared cell by cell; NaN makes its distance from the port's infinite.
     """
     return wanted.reshape(got.shape) if wanted.size == got.size else np.full(got.shape, np.nan)
 
@@ -213,9 +213,10 @@ def _blame(plan: Plan, bad: NodeDistance, shown: Set[str]) -> FirstBad:
 
 
 def _suspects(graph: Graph, bad: Node, shown: Set[str]) -> Iterator[Node]:
-    """Sites that can pad, nearest first: the bad node, and what feeds it through nodes that the source does not show.
+    """Sites that can pad, nearest first: the bad node, and its inputs through nodes that the source does not show.
 
-    torchvision's Inception averages in no module: the first node that shows is the 1x1 convolution behind, which pads nothing.
+    torchvision's Inception has no module for its averages: the first node that it shows after one is a 1x1 convolution, which
+    pads nothing.
     """
     paths = [bad.path]
     for path in paths:

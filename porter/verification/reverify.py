@@ -1,4 +1,4 @@
-"""Comparing a port on disk with its source again."""
+"""Compares a port on disk with its source again."""
 
 from __future__ import annotations
 
@@ -32,21 +32,20 @@ def verify(
 
 
 def notes_on_code(port: Port) -> tuple[str, ...]:
-    """Which files of code are not what porter would write for this port today. No comparison covers them: porter runs none."""
+    """A note for each file of code that this porter would write differently. No comparison covers code: porter runs none."""
     by = port.record.versions.get("porter", "of an unknown version")
     return tuple(
-        f"{name} is not what this porter writes for the port, which was made by porter {by}: read the file before you run it"
+        f"{name} is not what this porter writes for the port, which porter {by} made: read the file before you run it"
         for name, text in port.framework.code_files(port.plan, port.record.layers).items()
         if sha256(text).hexdigest() != port.record.model.get(name)
     )
 
 
 def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
-    """What a port was made from, opened again: `weights`, or the zoo's published file.
+    """The source of a port, opened again: `weights`, or the zoo's published file.
 
     Raises:
-        UsageError: these are not the weights that the port was made from; or there are none, and the port was made from others
-            than the zoo's published ones.
+        UsageError: the port was made from other weights; or none are given, and it was not made from the zoo's published ones.
     """
     record = port.record
     if weights is None and not record.source.published:
@@ -75,17 +74,17 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
 def check_against(
     port: Port, opened: Opened, dtypes: Sequence[Dtype], tolerance: float | None = None, device: str = "cpu"
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """Compares a port with the file's own graph or the zoo's implementation, or, where neither can be run, with porter's own build
-    in the source's framework. Where the port has the pads of training, that is done to the shipped ones, and the port is compared
-    with what was proved so, those pads replaced.
+    """Compares a port with the file's own graph or the zoo's implementation; if neither can run, with porter's own build in the
+    source's framework. If the port has training pads, this proves a build with the shipped pads, and the port is compared with that
+    build with its pads replaced.
 
-    Returns the verdict, and warnings about how little it proves.
+    Returns the verdict, and warnings about the limits of the proof.
 
     Raises:
-        MissingFramework: neither can run here, or they would be the same build.
+        MissingFramework: no reference can run here, and porter's own build in the source's framework is the port itself.
     """
     record, warnings = port.record, []
-    # What was computed from the source's numbers is compared with these, not with numbers rounded before.
+    # Computed numbers are compared with the source's numbers as they are, not with rounded ones.
     dtype: Dtype = "float64" if record.computed else record.dtype
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if record.computed else None
     for reference in opened.references(dtype):
@@ -105,7 +104,7 @@ def check_against(
             warnings.append(str(error))
     if opened.zoo.framework == port.record.framework:
         raise MissingFramework(
-            "; ".join([*warnings, f"nothing but porter's own {opened.zoo.framework} build could be compared with itself"])
+            "; ".join([*warnings, f"only porter's own {opened.zoo.framework} build is left, which would be compared with itself"])
         )
     warnings.append("compared with porter's own build of the source: two frameworks agree, which does not prove the graph")
     own = _as_ported(record, opened.own(dtype))

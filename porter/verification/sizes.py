@@ -14,7 +14,7 @@ from porter.verification.source import Source
 
 Pair = tuple[int, int]
 ODD = (1, -23)
-"""What the second size differs by from the native one in rows and columns: odd where that is even, and oblong."""
+"""Added to the native rows and columns for the second size: an even size becomes odd, and a square oblong."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,15 @@ class Sizes:
     rounded: tuple[Pair, ...]
 
     def of(self, dtype: Dtype) -> tuple[Pair, ...]:
-        """Those for one number type."""
+        """The sizes for one number type."""
         return self.exact if dtype == "float64" else self.rounded
 
 
 def check_sizes(plan: Plan, native: Pair, source: Source, built: Pair | None) -> Sizes | None:
-    """The sizes for a port: the only one that it takes, or in float64 those of `small_sizes` and otherwise its native one.
+    """The sizes for a port: the only size that it takes; otherwise `small_sizes` in float64 and the native size in other types.
 
-    Of these, what the source can be run on; where that is none, the size that it was `built` for, if the port takes that. None
-    where there is no such size.
+    Only sizes that the source can run are used; if it can run none of them, the size that it was `built` for. None if there is no
+    such size.
     """
     if plan.size is not None:
         return Sizes((plan.size,), (plan.size,)) if source.takes(plan.size) else None
@@ -44,13 +44,12 @@ def check_sizes(plan: Plan, native: Pair, source: Source, built: Pair | None) ->
 
 
 def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
-    """Two sizes that show every wrong pad as the native one and an odd, oblong one would, and cost no more than that needs.
+    """The two smallest sizes that show every wrong pad that the native size and an odd, oblong size show.
 
-    What a window reads beside the map depends on the map's length only through what is left of it after whole strides
-    (porter.windows). So a size is as good as one that differs from it by a multiple of all strides of the network together: every
-    map has the same remainder. It needs maps on which the windows at the beginning, those at the end and those between are
-    different ones: no map may be shorter than a window and its stride, unless it is at the native size, and then no shorter than
-    there. The smallest such sizes are taken.
+    The pads that a window reads depend on the map's length only through its remainder after whole strides (porter.windows). So two
+    sizes that differ by a multiple of all strides of the network together are equally good: every map has the same remainder. The
+    windows at the beginning of a map, those at its end and those between must be different: no map may be shorter than a window and
+    its stride, or, if the map at the native size is shorter, than that map.
 
     For ResNet-50 v2 and MobileNet v2 at 224x224 they are 128x128 and 97x105, for Inception v3 at 299x299 they are 171x171 and
     172x180.
@@ -63,7 +62,7 @@ def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
 
 
 def _smallest(graph: Graph, axis: int, start: int, native: int) -> int | None:
-    """The shortest side that differs from `start` by whole strides and is long enough; None where no side is."""
+    """The shortest side that differs from `start` by whole strides and is long enough; None if no side is."""
     period, least = _strides(graph, axis), _least(graph, axis, native)
 
     def suffices(side: int) -> bool:
@@ -76,7 +75,7 @@ def _smallest(graph: Graph, axis: int, start: int, native: int) -> int | None:
 
 
 def _strides(graph: Graph, axis: int) -> int:
-    """The least multiple of what the strides on each way through a network come to."""
+    """The least common multiple, over the ways through a network, of the product of a way's strides."""
     reduced = {INPUT: 1}
     for node in graph.nodes:
         site = site_of(node.op)
@@ -85,7 +84,7 @@ def _strides(graph: Graph, axis: int) -> int:
 
 
 def _least(graph: Graph, axis: int, native: int) -> dict[str, int]:
-    """By path, how long a map has to be that a window reads."""
+    """By path, the least length of each map that a window reads."""
     maps, least = _maps(graph, axis, native) or {}, dict[str, int]()
     for node in graph.nodes:
         site, path = site_of(node.op), node.inputs[0]
@@ -96,7 +95,7 @@ def _least(graph: Graph, axis: int, native: int) -> dict[str, int]:
 
 
 def _maps(graph: Graph, axis: int, side: int) -> dict[str, int] | None:
-    """The length of every map along an axis for an input of `side` cells; None where the graph does not take that."""
+    """The length of every map along an axis for an input of `side` cells; None if the graph does not take that size."""
     try:
         known = shapes(graph, (side, None) if axis == 0 else (None, side))
     except GraphError:

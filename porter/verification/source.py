@@ -1,4 +1,4 @@
-"""The model that a port is compared with."""
+"""The models that a port is compared with."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Reference:
     Attributes:
         classes: of the implementation's head.
         taps: by path, the implementation's layer.
-        without_background: path of the head whose row 0 the port does not have.
-        options: of the recipe, that a caller has set otherwise than the zoo has them.
-        behind: dense layers that the file has behind the implementation's features, with their tensors. They are computed in NumPy.
+        without_background: path of the head whose row 0 the port lacks.
+        options: options of the recipe that a caller set to another value than the zoo's.
+        behind: the file's dense layers after the implementation's features, with their tensors. They are computed in NumPy.
     """
 
     framework: Framework
@@ -74,7 +74,7 @@ class Reference:
         return _followed(_without_row(values, self.without_background), self.behind)
 
     def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
-        """The logits alone, those at `output`, in float32: nothing else is fetched from the model."""
+        """Gives only the logits, those at `output`, in float32; no other values are fetched from the model."""
         model = self.framework.build_reference(
             self.name, self.variant, self.classes, size, self.checkpoint, "float32", self.options
         )
@@ -86,7 +86,7 @@ class Reference:
 
 
 def zoo_reference(framework: Framework, zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Reference:
-    """The zoo's implementation with the tensors that `fit` found. A file without a head gets one that hands features on."""
+    """The zoo's implementation with the tensors of `fit`. A file without a head gets a head that returns its features."""
     tensors, classes, taps = own_checkpoint(fit, checkpoint), fit.source_classes, dict(fit.reference_taps)
     if fit.stand_in is not None:
         taps[fit.stand_in.path] = fit.stand_in.tap
@@ -118,7 +118,7 @@ class FileGraphSource:
             self._built[dtype] = self.framework.build_file(self.checkpoint, dtype, size)
         values = self.framework.run_reference(self._built[dtype], batch.astype(dtype), self.fit.taps)
         output = self.fit.graph.output
-        if self.fit.output == "features" and output not in values:  # porter's own pool, behind a file that ends in a map
+        if self.fit.output == "features" and output not in values:  # porter's own pool, after a file that ends in a map
             values[output] = values[self.fit.graph.by_path[output].inputs[0]].mean(axis=(2, 3))
         return _without_row(values, _dropped(self.fit))
 
@@ -130,7 +130,7 @@ class FileGraphSource:
 
 
 def _dropped(fit: Fit) -> str | None:
-    """Path of the head whose row 0 the port does not have."""
+    """Path of the head whose row 0 the port lacks."""
     return fit.graph.output if "drop_background" in fit.transforms.get(fit.graph.output, ()) else None
 
 
@@ -147,7 +147,7 @@ def _then(whole: Classifier, change: Callable[[Array], Array]) -> Classifier:
 
 
 def _behind(framework: Framework, checkpoint: Checkpoint, fit: Fit) -> tuple[tuple[Node, dict[str, Array]], ...]:
-    """The nodes behind the features that a stand-in hands on, with their canonical tensors."""
+    """The nodes after the features of a stand-in, with their canonical tensors."""
     if fit.stand_in is None:
         return ()
     paths = [node.path for node in fit.graph.nodes]
@@ -160,7 +160,7 @@ def _behind(framework: Framework, checkpoint: Checkpoint, fit: Fit) -> tuple[tup
 
 
 def _followed(values: dict[str, Array], behind: Sequence[tuple[Node, Mapping[str, Array]]]) -> dict[str, Array]:
-    """Values by path with those of dense layers and activations behind them, computed in the type of the values."""
+    """Values by path, with the values of the dense layers and activations after them, computed in the same type."""
     known = dict(values)
     for node, tensors in behind:
         value = known[node.inputs[0]]

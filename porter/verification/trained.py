@@ -1,8 +1,8 @@
-"""Checking a port that has the pads of training, which no implementation of the zoo's computes with.
+"""Checks a port with training pads, which no implementation of the zoo has.
 
 It takes two steps. Porter's own build of the source, with the shipped pads and in the source's framework, is proved against the
-zoo's implementation or the file's graph. Then the port is compared with that same build with the pads of training put in, the
-one thing in which it differs from what was just proved.
+zoo's implementation or the file's graph. Then the port is compared with the same build with training pads; only the pads differ
+from the proved build.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from porter.verification.source import OwnBuild, Source
 
 @dataclass
 class _Kept:
-    """A source, and the logits that it first gave in float64 at each input size: N x C."""
+    """A source, and its first logits in float64 at each input size: N x C."""
 
     source: Source
     output: str
@@ -58,12 +58,12 @@ def check_trained(
     device: str = "cpu",
     tensors: Tensors | None = None,
 ) -> Verdict:
-    """Both steps, and how far the pads of training take the logits.
+    """Makes both steps, and measures the distance between the logits of shipped and of training pads.
 
     Args:
-        own: porter's build of the source with the pads of training.
-        shipped: the same graph with the shipped ones.
-        as_ported: the source with its values where the port has them.
+        own: porter's build of the source with training pads.
+        shipped: the same graph with the shipped pads.
+        as_ported: gives a source its values under the port's paths.
         sizes, dtypes, tolerance, device, tensors: see porter.verification.check.check.
 
     Raises:
@@ -84,4 +84,4 @@ def _name(trained: Graph, shipped: Graph) -> str:
         node.path for node in trained.nodes if (site := site_of(node.op)) and site != site_of(shipped.by_path[node.path].op)
     ]
     sites = ", ".join(replaced) if len(replaced) <= 3 else f"{len(replaced)} sites"
-    return f"porter's own build of the source, with the pads of training at {sites or 'no site'}"
+    return f"porter's own build of the source, with training pads at {sites or 'no site'}"
