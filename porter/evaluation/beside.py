@@ -1,4 +1,4 @@
-"""The source in its own framework, beside the port in the same pass."""
+"""The source in its own framework, run beside the port in the same pass."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from porter.sources import Opened
 def source_classifier(
     port: Port, opened: Opened, side: int, protocol: Preprocess, device: str
 ) -> tuple[str, Classifier, tuple[str, ...]]:
-    """What computes the source's logits and the name of that, with what has to be said about it.
+    """The name of the source's model, its classifier, and warnings.
 
-    It is the file's own graph, else the zoo's implementation, else porter's own build in the source's framework (`self`): always
-    in float32, with the numbers of the file and with the pads that it ships.
+    It is the file's own graph, otherwise the zoo's implementation, otherwise porter's own build in the source's framework (`self`):
+    always in float32, with the file's numbers and the shipped pads.
 
     Raises:
-        MissingFramework: none of them can run here, or all that could is the port itself.
+        MissingFramework: none of them can run here, or only porter's own build can, which is the port.
     """
     size, output, warnings = (side, side), opened.graph.output, []
-    note = "" if opened.shipped is None else ", with the pads it ships"
+    note = "" if opened.shipped is None else ", with the shipped pads"
     for reference in opened.references("float64"):
         if not reference.takes(size):
             warnings.append(f"{reference.name} cannot be run at {side}x{side}")
@@ -36,16 +36,16 @@ def source_classifier(
         except MissingFramework as error:
             warnings.append(str(error))
     if opened.zoo.framework == port.record.framework:
-        only = f"there is nothing to run beside the port but porter's own {opened.zoo.framework} build, which is the port"
+        only = f"only porter's own {opened.zoo.framework} build is left to run beside the port, and it is the port"
         raise MissingFramework("; ".join([*warnings, only]), where="--source")
     own = replace(opened.own("float64"), graph=opened.shipped or opened.graph)
-    warnings.append("the source beside the port is porter's own build of it, not an implementation of others")
+    warnings.append("the source beside the port is porter's own build, not an implementation that porter did not write")
     classifier, slower = _placed(partial(own.classifier, output, size, protocol), device)
     return own.name + note, classifier, (*warnings, *slower)
 
 
 def _placed(classifier: Callable[[str], Classifier], device: str) -> tuple[Classifier, tuple[str, ...]]:
-    """On the port's device, else on the CPU: TensorFlow beside a torch that has a GPU is often one without."""
+    """The classifier on the port's device, otherwise on the CPU: TensorFlow often lacks a GPU where torch has one."""
     try:
         return classifier(device), ()
     except UsageError as error:

@@ -1,4 +1,4 @@
-"""The source beside the port, photo by photo: how far apart their logits are."""
+"""The distance between the logits of source and port, photo by photo."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PORT, SOURCE = "port", "source"
 
 PAIRED_PHOTOS = 20
 PAIRS_PER_PHOTO = 200
-"""A scatter plot's worth of logits: of so many photos, spread over the set, so many classes, spread over the head."""
+"""The logits of a scatter plot: this many photos, spread over the set, and this many classes of each, spread over the head."""
 
 
 @dataclass
@@ -27,8 +27,8 @@ class Comparison:
     """Watches a pass over `photos` photos (porter.evaluation.scoring.Watch).
 
     Attributes:
-        max_abs: per photo, the largest distance between two logits; NaN where not both gave finite ones.
-        rel_l2: per photo, the relative L2 distance, over all crops.
+        max_abs: for each photo, the largest distance between two logits; NaN unless both gave finite ones.
+        rel_l2: for each photo, the relative L2 distance, over all crops.
         pairs: (source, port) of sampled logits of the centre crop, by photo.
     """
 
@@ -53,7 +53,7 @@ class Comparison:
 
 
 def merged(parts: Sequence[Comparison]) -> Comparison:
-    """The shares of several processes over the same photos as one."""
+    """Joins the parts of several processes over the same photos."""
     whole = Comparison(parts[0].photos)
     for part in parts:
         whole.max_abs, whole.rel_l2 = np.fmax(whole.max_abs, part.max_abs), np.fmax(whole.rel_l2, part.rel_l2)
@@ -62,13 +62,13 @@ def merged(parts: Sequence[Comparison]) -> Comparison:
 
 
 def differing_positions(scored: Scored) -> list[int]:
-    """Photos in which the two see different classes."""
+    """Photos in which source and port see different classes."""
     source, port = scored.models[SOURCE].top[:, 0], scored.models[PORT].top[:, 0]
     return [int(position) for position in np.flatnonzero((source >= 0) & (port >= 0) & (source != port))]
 
 
 def agreement(reference: str, accuracy: Accuracy, photos: Sequence[Photo], scored: Scored, seen: Comparison) -> Agreement:
-    """What came of the comparison; `accuracy` is the source's."""
+    """The result of the comparison; `accuracy` is the source's."""
     source, port = scored.models[SOURCE].top[:, 0], scored.models[PORT].top[:, 0]
     both, differ = int(((source >= 0) & (port >= 0)).sum()), differing_positions(scored)
     differing = tuple(Differing(photos[at].name, photos[at].labels, int(source[at]), int(port[at])) for at in differ)

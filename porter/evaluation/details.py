@@ -1,4 +1,4 @@
-"""What an evaluation leaves for a report beside its figures: logits in pairs and a few photos with what was seen in them."""
+"""The details of an evaluation for a report: pairs of logits, and a few photos with the classes seen in them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def write_details(port: Port, photos: tuple[Photo, ...], scored: Scored, seen: C
     """Writes `evaluation.json` into the port's folder.
 
     It holds `pairs`, [source, port] of sampled logits, and `photos`, at most twelve: name, labels (as in porter.data.photos.Photo),
-    `thumbnail`, a JPEG in base64 or null, and the five likeliest classes of `source` (null where it was not run) and `port`.
+    `thumbnail`, a JPEG in base64 or null, and the five likeliest classes of `source` (null if it was not run) and `port`.
 
     Raises:
-        FileError: nothing can be written there.
+        FileError: the folder cannot be written.
     """
     pairs = [] if seen is None else [pair for position in sorted(seen.pairs) for pair in seen.pairs[position].tolist()]
     shown = [_photo(port, photos[position], position, scored) for position in _chosen(scored)]
@@ -38,9 +38,9 @@ def write_details(port: Port, photos: tuple[Photo, ...], scored: Scored, seen: C
 
 
 def _chosen(scored: Scored) -> list[int]:
-    """Photos in which source and port differ first, then wrong ones, then right ones, each kind spread over the set.
+    """Photos in which source and port differ, then wrong ones, then right ones, each kind spread over the set.
 
-    A kind takes at most half of the places that are left, but for the last one.
+    Each kind except the last takes at most half of the remaining places.
     """
     ranks = scored.models[PORT].ranks
     differing = differing_positions(scored) if SOURCE in scored.models else []
@@ -74,7 +74,7 @@ def _top(port: Port, scores: Scores, position: int) -> list[dict[str, Any]]:
 def _thumbnail(photo: Photo) -> str | None:
     try:
         image = open_image(read_bytes(photo.place))
-    except FileError:  # it was read a while ago, and is gone
+    except FileError:  # the photo was deleted after it was scored
         return None
     image.thumbnail((THUMBNAIL, THUMBNAIL))
     file = BytesIO()

@@ -1,4 +1,4 @@
-"""One evaluation in several processes, as torchrun starts them: each takes its share of the photos, all learn the whole."""
+"""One evaluation in several processes, as torchrun starts them: each scores its part of the photos, all get the whole result."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from porter.errors import MissingFramework, PorterError, UsageError
 T = TypeVar("T")
 
 TIMEOUT_S = 1800.0
-"""How long the processes wait for the slowest one."""
+"""The longest time that the processes wait for the slowest one."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """This process among those of a run: its number in all, how many there are, and both on this machine."""
+    """This process of a run: its number and the number of processes, in all and on this machine."""
 
     rank: int = 0
     world: int = 1
@@ -28,11 +28,11 @@ class Process:
 
     @property
     def leads(self) -> bool:
-        """Whether it is the one that prints and writes."""
+        """Whether it is the process that prints and writes."""
         return self.rank == 0
 
     def device(self, asked: str) -> str:
-        """Its own GPU, where several processes share a machine's."""
+        """Its own GPU if there are several processes, otherwise the device `asked`."""
         return f"cuda:{self.local_rank}" if asked == "cuda" and self.world > 1 else asked
 
 
@@ -42,10 +42,10 @@ class _Failed:
 
 
 def this_process(environment: Mapping[str, str] = os.environ) -> Process:
-    """What torchrun says in the environment; one process alone without it.
+    """This process as torchrun's environment states it; without torchrun, the only process.
 
     Raises:
-        UsageError: RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE that do not fit each other.
+        UsageError: RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE do not fit each other.
     """
     try:
         world = int(environment.get("WORLD_SIZE", "1"))
@@ -61,14 +61,15 @@ def this_process(environment: Mapping[str, str] = os.environ) -> Process:
 
 @contextmanager
 def joined(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callable[[T], list[T]]]:
-    """Joins the processes of a run. What it gives is called once, by each of them, with what that process found; it returns what
-    all of them found, in their order.
+    """Joins the processes of a run. It gives a function that each process calls once with its own result, and that returns the
+    results of all, in the order of the processes.
 
-    A block that fails before says so to the others, which then fail too; a process that dies or does not answer in time is noticed.
+    If a block fails before that, the other processes are told and fail too. A process that dies or does not answer in time is
+    noticed.
 
     Raises:
         PorterError: the other processes cannot be reached, or one of them failed.
-        MissingFramework: torch, over whose gloo they talk, is not installed.
+        MissingFramework: torch, whose gloo joins the processes, is not installed.
     """
     if process.world == 1:
         yield lambda own: [own]
@@ -101,7 +102,7 @@ def joined(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callable[
 
 def _join(process: Process, timeout_s: float) -> tuple[Callable[[Any], list[Any]], Callable[[], None]]:
     if find_spec("torch") is None:
-        raise MissingFramework("several processes talk through torch, which is not installed", next="pip install torch")
+        raise MissingFramework("several processes need torch, which is not installed", next="pip install torch")
     from porter.frameworks.torch.processes import join_processes
 
     try:
@@ -114,5 +115,5 @@ def _lost(error: Exception, timeout_s: float) -> PorterError:
     reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
     return PorterError(
         f"another process of this run ended, or did not answer within {timeout_s:g} s: {reason}",
-        next="see what that process said; torchrun starts all of them",
+        next="see that process's error; torchrun starts all of them",
     )

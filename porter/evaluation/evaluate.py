@@ -1,4 +1,4 @@
-"""The accuracy of a port on labelled photos, alone or beside its source."""
+"""The accuracy of a port on labelled photos, with or without its source beside it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from porter.recipe import Recipe, find_recipe
 from porter.verification.reverify import source_of
 
 TOLERANCE = 0.05
-"""Percentage points around `--expect-top1` where no `--tolerance` is given."""
+"""Percentage points around `--expect-top1` if no `--tolerance` is given."""
 
 
 def evaluate(
@@ -52,7 +52,7 @@ def evaluate(
     options = parse_options(device, precision, crops, batch_size, workers, limit, cache)
     expected = _expected(expect_top1, tolerance)
     if weights is not None and not source:
-        raise UsageError("these are the weights of the source, which is not asked for", where="--weights", next="add --source")
+        raise UsageError("these weights are the source's, and --source is not given", where="--weights", next="add --source")
     process = this_process()
     with joined(process) as gather:
         port = read_port(folder)
@@ -76,7 +76,7 @@ def evaluate(
 def _expected(top1: float | None, tolerance: float | None) -> tuple[float, float] | None:
     if top1 is None:
         if tolerance is not None:
-            raise UsageError("a tolerance is around --expect-top1, which is not given", where="--tolerance")
+            raise UsageError("a tolerance needs --expect-top1, which is not given", where="--tolerance")
         return None
     if not 0 <= top1 <= 100:
         raise UsageError(f"an accuracy is from 0 to 100 per cent, got {top1}", where="--expect-top1")
@@ -87,7 +87,7 @@ def _expected(top1: float | None, tolerance: float | None) -> tuple[float, float
 
 
 def _recipe(record: Record, recipes: Path | None) -> Recipe | None:
-    """The recipe that tells the published figure: a port outlives its recipe, and is measured without one too."""
+    """The recipe, which has the published figure; None if there is none: a port outlives its recipe."""
     try:
         return find_recipe(record.variant, recipes)
     except UsageError:
@@ -142,7 +142,7 @@ def _evaluation(
 
 
 def _accuracy(scored: Scored, model: str, failed: int) -> Accuracy:
-    """Of the photos that were reached, and of those that failed before any was."""
+    """Of the photos that were reached, and of those that the data set already names as failed."""
     ranks = scored.models[model].ranks
     images = int(scored.reached.sum()) + failed
     right, among5 = (int(np.count_nonzero((ranks >= 0) & (ranks < most))) for most in (1, 5))
@@ -155,7 +155,7 @@ def _failed(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:
 
 
 def _written(port: Port, photos: PhotoSet, measured: Measured, found: Evaluation) -> Evaluation:
-    """Puts the figures into the port's folder. Where that cannot be written, they are not lost: it is said beside them."""
+    """Puts the figures into the port's folder. If the folder cannot be written, a warning beside the figures says so."""
     try:
         write_details(port, photos.photos, measured.scored, measured.compared)
         update_record(port.folder, "evaluation", found.summary())

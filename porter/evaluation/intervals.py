@@ -1,4 +1,4 @@
-"""How sure a share of right answers is."""
+"""The confidence interval of an accuracy."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Z95 = 1.959963984540054
 def wilson(right: int, images: int) -> tuple[float, float]:
     """Wilson's score interval at 95 % for `right` of `images`, in percent (E. B. Wilson, JASA 22, 1927).
 
-    It stays within 0 and 100 and is sound near the ends, where the plain normal interval is not.
+    It stays within 0 and 100 and is valid near the ends, where the normal interval is not.
     """
     share, z2 = right / images, Z95 * Z95
     centre = (share + z2 / (2 * images)) / (1 + z2 / images)
     half = Z95 / (1 + z2 / images) * sqrt(share * (1 - share) / images + z2 / (4 * images * images))
-    # At the ends the interval touches them; rounding must not carry it past.
+    # At 0 and 100 the interval touches the end; rounding must not carry it past the end.
     return (0.0 if right == 0 else 100 * (centre - half)), (100.0 if right == images else 100 * (centre + half))

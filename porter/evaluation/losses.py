@@ -1,4 +1,4 @@
-"""What answers say about a model, photo by photo and in nats: how unlikely it holds the truth, and how undecided it is."""
+"""The losses of a model's answers, photo by photo and in nats: the log-loss of the true class, and the entropy of the answer."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Losses = NDArray[np.float64]
-"""Of one photo each, in the order of the photos; nan where there is none, inf where the logits are not finite."""
+"""One loss for each photo, in their order; nan where there is none, inf where the logits are not finite."""
 
 
 def log_losses(logits: NDArray[np.float64], labels: Sequence[tuple[int, ...]], activation: str | None) -> Losses:
-    """Per row of `logits` (N x classes), minus the logarithm of the probability that the model gives the row's labels together.
+    """For each row of `logits` (N x classes), minus the logarithm of the probability of the row's labels together.
 
-    Where the source ends in a sigmoid, every class is a question of its own, and the logarithms of all right answers add up.
+    If the source ends in a sigmoid, every class is a separate question, and the logarithms of all right answers are added.
     """
     wanted = np.zeros(logits.shape, np.bool_)
     for row, right in zip(wanted, labels, strict=True):
@@ -25,8 +25,8 @@ def log_losses(logits: NDArray[np.float64], labels: Sequence[tuple[int, ...]], a
 
 
 def entropies(logits: NDArray[np.float64], activation: str | None) -> Losses:
-    """Per row of `logits` (N x classes), the entropy of the model's answer: 0 where it is sure of a class, log(classes) where it
-    holds all for equally likely. After a sigmoid, the sum of the entropies of all classes, each of which is there or not.
+    """For each row of `logits` (N x classes), the entropy of the model's answer: 0 if it is sure of a class, log(classes) if all
+    are equally likely. After a sigmoid, the sum of the entropies of all classes, because each is a separate yes or no.
     """
     if activation == "sigmoid":
         shares = 0.5 * (1 + np.tanh(0.5 * logits))

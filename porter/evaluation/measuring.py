@@ -1,4 +1,4 @@
-"""One pass of a port, alone or beside its source, over a set of photos."""
+"""One pass of a port over a set of photos, with or without its source beside it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from porter.sources import Opened
 T = TypeVar("T")
 
 PHOTOS_PER_WORKER = 32
-"""Fewer are decoded before a process more would have started."""
+"""For fewer photos another process does not pay: they are decoded before it has started."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a pass runs. `workers` is the number of processes that decode; None for one per core, fewer for few photos."""
+    """The options of a pass. `workers` is the number of processes that decode; None for one per core, fewer for few photos."""
 
     device: str = "cpu"
     precision: Precision = "fp32"
@@ -43,10 +43,10 @@ class Options:
 def parse_options(
     device: str, precision: str, crops: int, batch_size: int, workers: int | None, limit: int | None, cache: Path | None
 ) -> Options:
-    """Options as a user gives them. `limit` is of the photos, and is held to be a number of them.
+    """Checks options as a user gives them. `limit` is a number of photos; it is only checked.
 
     Raises:
-        UsageError: a value that cannot be.
+        UsageError: a value is not allowed.
     """
     for name, value, least in (("--batch-size", batch_size, 1), ("--workers", workers, 0), ("--limit", limit, 1)):
         if value is not None and value < least:
@@ -70,11 +70,11 @@ def _one_of(value: object, choices: tuple[T, ...], where: str) -> T:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came of it.
+    """The result of a pass.
 
     Attributes:
-        compared: source and port photo by photo; None where the port ran alone.
-        reference: what computed the source's logits.
+        compared: source and port photo by photo; None if only the port ran.
+        reference: the name of the model that computed the source's logits.
     """
 
     scored: Scored
@@ -86,17 +86,17 @@ class Measured:
 def measure(
     port: Port, opened: Opened | None, photos: Sequence[Photo], protocol: Preprocess, side: int, options: Options, process: Process
 ) -> Measured:
-    """Runs this process's share of the photos.
+    """Runs the models over this process's part of the photos.
 
     Args:
         opened: the source to run beside the port, or None.
         side: of the square that the protocol gives.
 
     Raises:
-        PorterError: a device, a precision or a framework that is not to be had.
+        PorterError: a device, a precision or a framework is not available.
     """
     device = process.device(options.device)
-    # Weights as the port stores them, computed with in float32 whatever type that is.
+    # Weights as the port stores them, computed in float32 for every storage type.
     model = port.build("float32", device)
     models: dict[str, Classifier] = {PORT: port.framework.classifier(model, protocol, device, options.precision)}
     seen, reference, warnings = None, "", tuple[str, ...]()
@@ -120,7 +120,7 @@ def measure(
 
 
 def merged(parts: Sequence[Measured]) -> Measured:
-    """The shares of all processes as one."""
+    """Joins the parts of all processes."""
     seen = [part.compared for part in parts if part.compared is not None]
     return Measured(
         scoring.merged([part.scored for part in parts]),
@@ -131,6 +131,6 @@ def merged(parts: Sequence[Measured]) -> Measured:
 
 
 def default_workers(photos: int, process: Process) -> int:
-    """How many processes decode where nobody says: this process's part of the machine's cores, none for a handful of photos."""
+    """The default number of processes that decode: this process's part of the machine's cores, none for a few photos."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(max(1, cores // process.local_world), photos // process.world // PHOTOS_PER_WORKER)

@@ -1,4 +1,4 @@
-"""What `porter eval` prints for people."""
+"""The output of `porter eval` for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from porter.evaluation.results import Accuracy, Agreement, Evaluation
 from porter.printing import table
 
 SHOWN = 5
-"""Photos that are named, of a kind."""
+"""Photos of each kind that are named."""
 
 
 def evaluation(found: Evaluation) -> list[str]:
@@ -30,7 +30,7 @@ def evaluation(found: Evaluation) -> list[str]:
     if len(found.failed) > SHOWN:
         lines.append(f"             and {len(found.failed) - SHOWN:,} more (--json names all)")
     if not found.complete:
-        lines.append("  INCOMPLETE interrupted: these are the figures until then, and the port's record is as it was")
+        lines.append("  INCOMPLETE interrupted: these are the figures so far, and the port's record is unchanged")
     lines.append(f"  verdict    {found.judgement.verdict}: {found.judgement.why}")
     if found.expected is not None:
         top1, tolerance = found.expected

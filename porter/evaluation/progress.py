@@ -1,4 +1,4 @@
-"""How far a pass over photos is."""
+"""The progress bar of a pass over photos."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 
 class Progress:
-    """A bar on stderr with images per second and the running top-1; silent where stderr is no terminal or `shown` is false.
-
-    Without labels there is no top-1 to show.
+    """A bar on stderr with images per second and, for labelled photos, the top-1 so far; nothing if stderr is no terminal or
+    `shown` is false.
     """
 
     def __init__(self, photos: int, shown: bool = True, labelled: bool = True) -> None:
@@ -27,7 +26,7 @@ class Progress:
         self._bar.close()
 
     def advance(self, photos: int, right: int) -> None:
-        """`photos` more are done, of which `right` were recognised."""
+        """Counts `photos` more photos; `right` of them were recognised."""
         self._done += photos
         self._right += right
         if self._labelled:

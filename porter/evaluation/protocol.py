@@ -1,4 +1,4 @@
-"""A port's protocol: the size at which it feeds the model, and how it reads in a report."""
+"""A port's protocol: the size that it feeds the model, and its text in a report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IMPLEMENTATIONS = {
 
 
 def protocol_of(port: Port, crops: Crops) -> tuple[Preprocess, int]:
-    """How a port's photos are prepared (`fitted`), and the side of the square that the model is fed.
+    """The protocol for a port's photos (`fitted`), and the side of the square that the model is fed.
 
     Raises:
         UsageError: the port gives no logits, has no protocol, or takes only an input that is no square.
@@ -37,10 +37,10 @@ def feeds(record: Record) -> bool:
 
 
 def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
-    """The protocol in proportion for a port of one size; the protocol's own for one that takes any.
+    """The protocol in proportion for a port of one size; the protocol itself for a port of any size.
 
     Raises:
-        UsageError: the port's one size is no square, or the protocol gives every photo another size.
+        UsageError: the port's only size is no square, or the protocol gives every photo another size.
     """
     if taken.size is None:
         return protocol
@@ -61,7 +61,7 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
 
 
 def fed(protocol: Preprocess, rows: int, columns: int) -> str:
-    """What a model is fed, as predict and eval say it: `160x160: resized to 183, cropped to 160`."""
+    """The input of a model in words, for predict and eval: `160x160: resized to 183, cropped to 160`."""
     steps = [] if protocol.central_fraction is None else [f"cut to the central {protocol.central_fraction:.1%}"]
     steps.append(f"resized to {protocol.size}x{protocol.size}" if protocol.resize == "squash" else f"resized to {protocol.size}")
     if protocol.crop is not None:
@@ -70,13 +70,16 @@ def fed(protocol: Preprocess, rows: int, columns: int) -> str:
 
 
 def expect_square(protocol: Preprocess | None, output: str, channels: int, crops: Crops, where: str) -> tuple[Preprocess, int]:
-    """The protocol of a model that tells classes, and the side of the square that it is fed.
+    """The protocol of a model that predicts classes, and the side of the square that it is fed.
 
     Raises:
-        UsageError: no logits, no protocol, none that gives every photo one size, or none that so many crops can be taken in.
+        UsageError: the model gives no logits or has no protocol, or the protocol gives photos several sizes or does not allow as
+            many crops.
     """
     if output == "features":
-        raise UsageError("this model has no head, so it tells no classes", where=where, next="run it for its features")
+        raise UsageError(
+            "this model has no classifier head, so it cannot predict classes", where=where, next="run it for its features"
+        )
     if protocol is None:
         raise UsageError("this model's recipe declares no preprocessing", where=where)
     side = protocol.fed_side
@@ -90,7 +93,7 @@ def expect_square(protocol: Preprocess | None, output: str, channels: int, crops
 
 
 def in_words(protocol: Preprocess, crops: Crops) -> str:
-    """A protocol as reports say it."""
+    """A protocol in words, for reports."""
     parts = [] if protocol.central_fraction is None else [f"central {protocol.central_fraction:.1%}"]
     resized = f"{protocol.size}x{protocol.size}" if protocol.resize == "squash" else f"shorter side {protocol.size}"
     parts.append(f"{resized} by {_IMPLEMENTATIONS[protocol.interpolation]}")

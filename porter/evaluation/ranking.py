@@ -1,4 +1,4 @@
-"""From logits to what is counted: where a label ranks, the likeliest classes, their probabilities."""
+"""From logits to ranks of labels, the likeliest classes and their probabilities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOP = 5
 
 
 def probabilities(logits: NDArray[Any], activation: str | None) -> NDArray[np.float64]:
-    """What the source's own last activation makes of logits (the classes are the last axis); softmax where it has none."""
+    """The source's own last activation of logits (the classes are the last axis); softmax if it has none."""
     wide = logits.astype(np.float64)
     if activation == "sigmoid":
         return np.asarray(0.5 * (1 + np.tanh(0.5 * wide)))
@@ -21,11 +21,11 @@ def probabilities(logits: NDArray[Any], activation: str | None) -> NDArray[np.fl
 
 
 def averaged(logits: NDArray[Any], activation: str | None) -> NDArray[np.float64]:
-    """Scores N x classes of logits N x crops x classes: of one crop the logits themselves, of ten the mean of their probabilities.
+    """Scores N x classes for logits N x crops x classes: for one crop the logits, for more crops the mean of their probabilities.
 
-    The mean is of probabilities, as in the one table of ten-crop figures that porter's recipes cite, TensorNets' (its
-    tests/all_imagenet_models.py averages the networks' outputs, which end in a softmax). fb.resnet.torch adds up the crops'
-    logits instead (`computeScore` in train.lua: its `exp` is commented out).
+    The mean is of probabilities, as in TensorNets' table, the only ten-crop figures that porter's recipes cite (its
+    tests/all_imagenet_models.py averages the networks' outputs, which end in a softmax). fb.resnet.torch adds the crops' logits
+    instead (`computeScore` in train.lua: its `exp` is commented out).
     """
     if logits.shape[1] == 1:
         return logits[:, 0].astype(np.float64)
@@ -33,13 +33,13 @@ def averaged(logits: NDArray[Any], activation: str | None) -> NDArray[np.float64
 
 
 def label_ranks(scores: NDArray[Any], labels: Sequence[tuple[int, ...]]) -> NDArray[np.int32]:
-    """Per row of `scores` (N x classes), how many classes come before the best placed of its labels: 0 is top-1, below 5 top-5;
-    all of them where no row has a label.
+    """For each row of `scores` (N x classes), the number of classes before the best of its labels: 0 is top-1, below 5 top-5; the
+    number of all classes if no row has a label.
 
-    Equal scores come in the order of their classes, as a stable sort leaves them.
+    Equal scores are in the order of their classes, as after a stable sort.
     """
     most = max(map(len, labels), default=0)
-    # Rows with fewer labels name their first one again.
+    # Rows with fewer labels repeat their first one.
     filled = np.array([[*right, *right[:1] * (most - len(right))] for right in labels], np.intp).reshape(len(labels), most)
     classes = np.arange(scores.shape[1])
     ranks = []
@@ -50,7 +50,7 @@ def label_ranks(scores: NDArray[Any], labels: Sequence[tuple[int, ...]]) -> NDAr
 
 
 def top_classes(scores: NDArray[np.float64]) -> NDArray[np.int32]:
-    """The five best classes of each row, best first (all of them where there are fewer), equal ones in the order of the classes."""
+    """The five best classes of each row (all if there are fewer), best first; equal ones are in the order of the classes."""
     left, rows, found = scores.copy(), np.arange(len(scores)), []
     for _ in range(min(TOP, scores.shape[1])):  # several times as fast as sorting all classes
         found.append(left.argmax(axis=1))  # the first of equal ones

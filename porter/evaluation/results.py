@@ -1,4 +1,4 @@
-"""What evaluations and studies find, and how --json prints it. Accuracies and errors are percentages of all images."""
+"""The results of evaluations and studies, and their JSON. Accuracies and errors are percentages of all images."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from porter.dtypes import Precision
 
 Crops = Literal[1, 10]
 NAMED = 100
-"""How many photos of one kind port.json names."""
+"""The most photos of one kind that port.json names."""
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Top-1 and top-5 over `images`, those that failed included as not recognised."""
+    """Top-1 and top-5 over `images`; photos that failed are included and count as not recognised."""
 
     images: int
     top1: float
@@ -40,8 +40,8 @@ class Agreement:
     """The source in its own framework beside the port, photo by photo.
 
     Attributes:
-        reference: what computed the source: the file's own graph, an implementation porter did not write, or `self`.
-        compared: photos of which both gave logits.
+        reference: the model that computed the source's logits: the file's own graph, the zoo's implementation, or `self`.
+        compared: photos for which both gave logits.
         agreeing: of these, photos with the same likeliest class.
         max_abs: largest distance between two logits.
         rel_l2: largest relative L2 distance between two photos' logits.
@@ -70,18 +70,17 @@ class Evaluation:
 
     Attributes:
         photos: the data set's path, and its layout.
-        classes_present: of those that the port tells apart.
+        classes_present: the number of the port's classes that the photos show.
         protocol: the preprocessing, in words.
-        fed: the size of the input, and how it comes from a photo.
+        fed: the size of the input, and the steps from a photo to it.
         published: the recipe's figure for this variant and zoo, with its source, or None.
-        expected: what `--expect-top1` and `--tolerance` asked for.
-        ok: whether that was met; True where nothing was asked.
-        complete: False where it was interrupted: the figures are of the photos until then.
+        expected: the values of `--expect-top1` and `--tolerance`.
+        ok: whether these were met; True if they were not given.
+        complete: False if it was interrupted; the figures are then of the photos so far.
         per_second: photos from first to last, over the wall clock.
-        limit: how many photos `--limit` took of a larger data set; None where all were to be scored.
-        labels: what `--labels` gave in place of the data set's own.
-        warnings: what else has to be said.
-        unnamed: of `failed`, `excluded` and `differing`, how many more photos there are than the list names.
+        limit: the number of photos that `--limit` took of a larger data set; None if all were to be scored.
+        labels: the file of `--labels`, which replaced the data set's own labels.
+        unnamed: for `failed`, `excluded` and `differing`, the number of photos that the list does not name.
     """
 
     photos: tuple[str, str]
@@ -114,7 +113,7 @@ class Evaluation:
         return fields
 
     def summary(self) -> dict[str, Any]:
-        """As port.json keeps it: with the first `NAMED` of each list of photos, and names as the fields here have them."""
+        """As port.json keeps it: with the first `NAMED` of each list of photos, and with the names of the fields here."""
         lists = {"failed": self.failed, "excluded": self.excluded, "differing": self.source.differing if self.source else ()}
         cut = replace(
             self,
@@ -135,13 +134,13 @@ class Case:
     """The same weights under one padding convention.
 
     Attributes:
-        sites: what differs from the zoo's own pads: path to convention, in words.
-        top1_error, top5_error: of the centre crop; None where the photos have no labels, as are the next two.
-        ten_crop_top5_error: None too unless ten crops were asked for.
-        log_loss: of the true classes, in nats, over each photo and its mirror image; None too where some logits are not finite.
+        sites: the differences from the zoo's own pads: path to convention, in words.
+        top1_error, top5_error: of the centre crop; None if the photos have no labels, as are the next two.
+        ten_crop_top5_error: also None without ten crops.
+        log_loss: of the true classes, in nats, over each photo and its mirror image; also None if some logits are not finite.
         entropy: of the answers, likewise.
-        p: how likely the case would look so much worse than the best were it truly no worse, by what the study is judged by; 1 for
-            the best.
+        p: the probability that a case that is truly no worse than the best looks at least so much worse, by the study's measure;
+            1 for the best.
     """
 
     name: str
@@ -157,13 +156,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Trained:
-    """What some weights were trained with.
+    """The padding that some weights were trained with.
 
     Attributes:
         name: of the simplest case that is not significantly worse than the best.
-        certain: whether it is the only one of these, and no case is missing.
-        also: the others, from the simplest on.
-        why: all that in a sentence.
+        certain: whether it is the only such case, and no case is missing.
+        also: the other such cases, the simplest first.
+        why: the reason in a sentence.
     """
 
     name: str
@@ -174,17 +173,17 @@ class Trained:
 
 @dataclass(frozen=True)
 class Study:
-    """`porter study padding`: what the weights were trained with, of the cases tried.
+    """The result of `porter study padding`: the cases, and the case that the weights were trained with.
 
     Attributes:
         sites: by path, the conventions tried there, in words, the shipped one first.
-        judged_by: `log_loss` where the photos have labels, otherwise `entropy`.
-        by_entropy: what the entropy says; None where the study is judged by it.
-        unlabelled: why the photos are taken without classes; None where they have classes.
+        judged_by: `log_loss` if the photos have labels, otherwise `entropy`.
+        by_entropy: the result by entropy; None if the study is judged by it.
+        unlabelled: why the photos have no classes; None if they have classes.
         protocol: the preprocessing, in words.
         limit, labels: see Evaluation.
         skipped: by name, why a case was not run.
-        complete: False where Ctrl-C ended it: what was not measured on all photos is left out.
+        complete: False if Ctrl-C ended it; cases that were not measured on all photos are then left out.
     """
 
     variant: str

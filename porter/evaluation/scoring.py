@@ -1,4 +1,4 @@
-"""Running any number of models over photos in one pass, and what each made of every photo."""
+"""Runs any number of models over photos in one pass, and collects their scores for every photo."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from porter.data.pipeline import Batch
 
 Cuts = Literal[1, 2, 10]
-"""How many crops of a photo the models see; see porter.data.pipeline.batches."""
+"""The number of crops of a photo that the models see; see porter.data.pipeline.batches."""
 Watch = Callable[[Sequence[int], Mapping[str, Array]], None]
-"""Shown every batch in which a photo could be read: the positions of these, and each model's logits, N x crops x classes."""
+"""Called with every batch that has readable photos: their positions, and each model's logits, N x crops x classes."""
 
 _NOT_FINITE = "its logits are not finite"
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What one model made of every photo, by the photo's position; -1 where it failed or was not reached.
+    """The scores of one model for every photo, by the photo's position; -1 if the photo failed or was not reached.
 
     Attributes:
-        ranks: how many classes come before the photo's label: 0 is top-1, below 5 top-5. Of several crops, by their average.
-        centre: the same by the first crop alone, which is the centre: single-crop figures out of a ten-crop pass.
+        ranks: the number of classes before the photo's label: 0 is top-1, below 5 top-5. For several crops, by their average.
+        centre: the same only by the first crop, which is the centre: single-crop figures from a ten-crop pass.
         top: the five likeliest classes, best first; rows of the logits.
         shares: their probabilities.
         failed: photos whose logits are not finite.
@@ -51,13 +51,13 @@ class Scores:
 
 @dataclass(frozen=True)
 class Scored:
-    """What came of one pass.
+    """The result of one pass.
 
     Attributes:
-        models: by the name that they were given under.
+        models: the scores of each model by its name.
         reached: by position, the photos that were scored or failed.
         failed: photos that could not be read, for every model.
-        complete: False where Ctrl-C ended it: the rest is of the photos until then.
+        complete: False if Ctrl-C ended it; the other fields are then of the photos so far.
         seconds: wall clock, first photo to last.
     """
 
@@ -82,15 +82,15 @@ def score(
     share: tuple[int, int] = (0, 1),
     watch: Watch | None = None,
 ) -> Scored:
-    """Prepares every photo once and shows it to all `models`. Ctrl-C ends the pass and keeps what was measured.
+    """Prepares every photo once and feeds it to all `models`. Ctrl-C ends the pass and keeps the scores so far.
 
     Args:
-        photos: with labels, or all of them without; ranks are then beyond all classes.
+        photos: all with labels, or all without; ranks are then the number of classes.
         models: see porter.frameworks.Framework.classifier; the progress bar shows the first one's top-1.
         batch_size: of photos; a model sees `crops` times as many images at once.
-        background: row 0 of the logits is ImageNet's background class: every label stands one row later.
-        activation: what the source makes of its logits (None for softmax), for probabilities and the average of ten crops.
-        share: this process's number and of how many; see porter.data.pipeline.batches.
+        background: row 0 of the logits is ImageNet's background class, so every label is one row later.
+        activation: the source's activation after its logits (None for softmax), for probabilities and the average of ten crops.
+        share: this process's number and the number of processes; see porter.data.pipeline.batches.
 
     Raises:
         UsageError, FileError: as porter.data.pipeline.batches.
@@ -106,7 +106,7 @@ def score(
 
 
 def merged(parts: Sequence[Scored]) -> Scored:
-    """The shares of several processes over the same photos as one."""
+    """Joins the parts of several processes over the same photos."""
     models = {name: _merged([part.models[name] for part in parts]) for name in parts[0].models}
     return Scored(
         models,
@@ -118,7 +118,7 @@ def merged(parts: Sequence[Scored]) -> Scored:
 
 
 def _merged(parts: Sequence[Scores]) -> Scores:
-    """What is no process's is -1 in all of them, probabilities 0."""
+    """A photo that no process reached is -1 in all parts, its probabilities are 0."""
     ranks, centre, top, shares = (
         np.maximum.reduce(arrays)
         for arrays in zip(*((part.ranks, part.centre, part.top, part.shares) for part in parts), strict=True)
@@ -129,7 +129,7 @@ def _merged(parts: Sequence[Scores]) -> Scores:
 def _pass(
     stream: Iterator[Batch], models: Mapping[str, Classifier], tally: _Tally, watch: Watch | None, progress: Progress
 ) -> bool:
-    """Counts each batch when the next one has begun, so that a GPU is never without work."""
+    """Counts each batch after the next one has begun, so that a GPU always has work."""
 
     def count(batch: Batch, begun: Mapping[str, Callable[[], Array]]) -> None:
         logits = _logits(begun, batch)
@@ -173,7 +173,7 @@ class _Tally:
         self._scores = {name: _unscored(len(photos)) for name in names}
 
     def add(self, batch: Batch, logits: Mapping[str, Array]) -> int:
-        """Takes in a batch; returns how many photos the first model has right."""
+        """Adds a batch; returns the number of photos that the first model recognises."""
         right = [self._add(batch.positions, self._scores[name], values) for name, values in logits.items()]
         self._failed.update(batch.failed)
         for position in (*batch.positions, *(position for position, _ in batch.failed)):

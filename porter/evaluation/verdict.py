@@ -1,4 +1,4 @@
-"""Whether a measured accuracy is the published one."""
+"""The verdict on a measured accuracy beside the published one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from porter.port import Record
 from porter.recipe import Published, Recipe
 
 REPRODUCED = 0.05
-"""Percentage points: 25 of 50,000 photos, more than decoders and arithmetic of another make move."""
+"""Percentage points: 25 of 50,000 photos, more than other decoders and other arithmetic change."""
 
 VALIDATION_IMAGES = 50_000
 
 
 def published_figure(record: Record, recipe: Recipe | None) -> Published | None:
-    """What the recipe has as published for a port's variant and zoo; None where the port tells other classes apart."""
+    """The recipe's published figure for a port's variant and zoo; None if the port has other classes."""
     zoo = recipe.zoos.get(record.zoo) if recipe and record.labels == IMAGENET else None
     return zoo.published.get(record.variant) if zoo else None
 
@@ -33,7 +33,7 @@ def obstacles(
     published: Published,
     complete: bool,
 ) -> list[str]:
-    """Why a measurement cannot be held against a published figure, which is of a single crop, in float32, over all 50,000 photos.
+    """Why a measurement cannot be compared with a published figure, which is of a single crop, in float32, over all 50,000 photos.
 
     Args:
         side: of the squares that the model was fed.
@@ -52,7 +52,7 @@ def obstacles(
 
 
 def judge(accuracy: Accuracy, published: Published | None, against: Sequence[str], notes: Sequence[str] = ()) -> Judgement:
-    """The verdict. `against` are the obstacles to a comparison, `notes` what else has to be known about it."""
+    """The verdict. `against` are the obstacles to a comparison, `notes` other facts about it."""
     low, high = accuracy.ci95
     measured = f"top-1 {accuracy.top1:.3f}, at 95 % between {low:.2f} and {high:.2f}"
     if published is None:
@@ -62,13 +62,13 @@ def judge(accuracy: Accuracy, published: Published | None, against: Sequence[str
     if against:
         return Judgement("not comparable", "; ".join([*against, measured, stated, *notes]))
     difference = accuracy.top1 - published.top1
-    # What is published has three decimals; 1e-9 is for the binary rounding of these.
+    # Published figures have three decimals; 1e-9 is for their binary rounding.
     verdict = "reproduced" if abs(difference) <= REPRODUCED + 1e-9 else f"off by {difference:+.2f}"
     return Judgement(verdict, "; ".join([measured, stated, *notes]))
 
 
 def notes_on_weights(record: Record, recipe: Recipe | None) -> list[str]:
-    """Said where the published figure is of a file that the port was not made from."""
+    """A note if the published figure is of a file that the port was not made from."""
     zoo = recipe.zoos.get(record.zoo) if recipe else None
     file = zoo.files.get(record.variant) if zoo else None
     if file is None or record.source.published:

@@ -107,11 +107,11 @@ def test_a_source_whose_framework_sees_no_gpu_runs_on_the_cpu() -> None:
 
 
 def test_a_port_beside_itself_proves_nothing() -> None:
-    with pytest.raises(MissingFramework, match="which is the port"):
+    with pytest.raises(MissingFramework, match="it is the port"):
         beside(opened([], zoo="torch"))
 
 
 def test_the_source_of_a_port_as_trained_keeps_the_pads_that_it_ships() -> None:
     shipped = SimpleNamespace(output=HEAD)
-    assert beside(opened([reference(Stub())], shipped=shipped))[0] == "torchvision, with the pads it ships"
+    assert beside(opened([reference(Stub())], shipped=shipped))[0] == "torchvision, with the shipped pads"
     assert beside(opened([], shipped=shipped))[1][0] is shipped

@@ -46,7 +46,7 @@ def test_what_a_model_is_fed_is_said() -> None:
 @pytest.mark.parametrize(
     ("given", "crops", "words"),
     [
-        (port(output="features"), 1, "no head"),
+        (port(output="features"), 1, "no classifier head"),
         (port(None), 1, "no preprocessing"),
         (port(replace(CROPPED, crop=None)), 1, "another size"),
         (port(size=(160, 224)), 1, "photos are fed as squares, and this port takes only 160x224"),

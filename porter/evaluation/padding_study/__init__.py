@@ -1,1 +1,1 @@
-"""`porter study padding`: which padding weights were trained with, by what they make of photos under each candidate."""
+"""`porter study padding`: finds the padding that weights were trained with, by their results on photos under each candidate."""

@@ -1,8 +1,8 @@
-"""The cases of a padding study: which sites are padded how, and which of them are one function.
+"""The cases of a padding study: the conventions of each, and which cases are the same function.
 
-TensorNets' maintainer told apart what its weights had been trained with by trying two paddings at the strided layers
+TensorNets' maintainer found the padding that its weights had been trained with by trying two paddings at the strided layers
 (taehoonlee/tensornets#25): SAME, whose odd cell is at the bottom and right, and (k-1)//2 cells on every side. They agree on odd
-maps and are a cell apart on even ones, where nothing but the accuracy shows it.
+maps and differ by one cell on even ones, where only the accuracy shows the difference.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHIPPED, ASYMMETRIC, SYMMETRIC, TRAINED = "as shipped", "asymmetric", "symmetric
 
 
 class Change(NamedTuple):
-    """A site and the convention that it gets."""
+    """A site and its new convention."""
 
     path: str
     convention: Convention
@@ -36,9 +36,9 @@ class Trial:
     """One padding of the weights.
 
     Attributes:
-        names: all that it goes by; several where two candidates compute the same.
-        conventions: by path, at the sites that it speaks of; every other site is padded as shipped.
-        changes: how many of these sites were changed one by one, rather than by a rule.
+        names: several if two candidates compute the same.
+        conventions: by path, at the sites that it changes; every other site has the shipped convention.
+        changes: the number of these sites that were changed one by one, not by a rule.
     """
 
     names: tuple[str, ...]
@@ -51,10 +51,10 @@ class Trial:
 
 
 def site_at(graph: Graph, path: str) -> Site:
-    """The padding site of a node that is one.
+    """The padding site of a node.
 
     Raises:
-        GraphError: it is none.
+        GraphError: the node is none.
     """
     site = site_of(graph.by_path[path].op)
     if site is None:
@@ -63,18 +63,18 @@ def site_at(graph: Graph, path: str) -> Site:
 
 
 def strided_sites(graph: Graph) -> tuple[str, ...]:
-    """Paths of the windows wider than a cell that move by more than one: where SAME and equal pads part."""
+    """Paths of the sites with a window larger than 1x1 and a stride above 1, where SAME and equal pads differ."""
     sites = [(node.path, site) for node in graph.nodes if (site := site_of(node.op))]
     return tuple(path for path, site in sites if max(site.window.stride) > 1 and max(site.window.kernel) > 1)
 
 
 def asymmetric(site: Site) -> Convention:
-    """TensorFlow's SAME; a max pool sees -inf there, and an average divides as before."""
+    """TensorFlow's SAME; a max pool pads with -inf, and an average divides as before."""
     return Convention("same", fill=_neutral(site), average=site.convention.average)
 
 
 def symmetric(site: Site) -> Convention:
-    """(k-1)//2 cells on every side, rounded down, as TensorNets' explicit pads are."""
+    """(k-1)//2 cells on every side and windows rounded down, like TensorNets' explicit pads."""
     rows, columns = ((site.window.extent(axis) - 1) // 2 for axis in (0, 1))
     pads = (rows, rows, columns, columns)
     return Convention("explicit" if any(pads) else "valid", pads, _neutral(site), site.convention.average)
@@ -85,7 +85,7 @@ def _neutral(site: Site) -> float:
 
 
 def first_round(graph: Graph, trained: Mapping[str, Convention]) -> tuple[Trial, ...]:
-    """The zoo's own pads, both conventions at all strided sites, and what the recipe says of training (`trained`), if it does."""
+    """The shipped pads, both conventions at all strided sites, and the recipe's training pads (`trained`), if there are any."""
     strided = {path: site_at(graph, path) for path in strided_sites(graph)}
     trials = [
         Trial((SHIPPED,), {}),
@@ -96,8 +96,8 @@ def first_round(graph: Graph, trained: Mapping[str, Convention]) -> tuple[Trial,
 
 
 def single_changes(graph: Graph, base: Trial) -> Iterator[Change]:
-    """What else each strided site could be, one at a time: both conventions and, at a max pool that the zoo fills with zeros, each
-    of them and the base's with -inf and with zeros.
+    """The changes of each strided site, one at a time: both conventions; at a max pool that the zoo fills with zeros, both and the
+    base's convention, each with -inf and with zeros.
     """
     padded = with_conventions(graph, base.conventions)
     for path in strided_sites(graph):
@@ -133,7 +133,7 @@ def same_windows(one: Graph, other: Graph, size: tuple[int, int]) -> bool:
 
 @dataclass(frozen=True)
 class Setting:
-    """What the cases of a study have in common.
+    """The common part of a study's cases.
 
     Attributes:
         graph: with the zoo's own pads.
@@ -149,8 +149,8 @@ class Setting:
         return with_conventions(self.graph, trial.conventions)
 
     def misfit(self, trial: Trial) -> str | None:
-        """Why a trial computes nothing: maps that no longer have one size where they are added or joined, a window without a cell.
-        None where it does.
+        """Why a trial computes nothing: maps differ in size where they are added or joined, or a window has no cell. None if it
+        computes something.
         """
         try:
             make_plan(self.padded(trial), self.size, self.capabilities)
@@ -164,7 +164,7 @@ class Setting:
         return next((other for other in among if same_windows(self.padded(other), graph, self.size)), None)
 
     def differences(self, trial: Trial) -> dict[str, str]:
-        """By path, the convention in words where it is not the zoo's own."""
+        """By path, the conventions that differ from the zoo's own, in words."""
         items = trial.conventions.items()
         return {path: str(convention) for path, convention in items if convention != site_at(self.graph, path).convention}
 
@@ -176,10 +176,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Sifted:
-    """Candidates against the trials that there are.
+    """The result of `sift`.
 
     Attributes:
-        trials: those that there were, in their order, then the new ones.
+        trials: the earlier trials in their order, then the new ones.
         skipped: by name, why a candidate is not run.
     """
 
@@ -188,8 +188,8 @@ class Sifted:
 
 
 def sift(setting: Setting, trials: Sequence[Trial], candidates: Iterable[Trial], twins: Twins) -> Sifted:
-    """Adds the candidates that compute what no trial does yet. One that does what a trial does already lends it its name, is told
-    among those skipped, or is dropped.
+    """Adds the candidates that compute something new. By `twins`, a candidate that computes the same as a trial gives it another
+    name (`name`), is listed as skipped (`tell`), or is dropped (`drop`).
     """
     kept, skipped = list(trials), {}
     for candidate in candidates:

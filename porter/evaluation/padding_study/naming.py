@@ -1,4 +1,4 @@
-"""Which case a study names, and how sure it is: of the cases that may be as good as the best, the simplest."""
+"""Names the case of a study: the simplest of the cases that may be as good as the best, and whether it is certain."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from porter.evaluation.results import Trained
 
 
 def name_case(rounds: Rounds, judged: Judgement, measure: str) -> Trained:
-    """The shipped pads come before a rule for all sites, which comes before changes of single sites; then the case that was run
-    first.
+    """Names the simplest case that may be as good as the best: the shipped pads are simpler than a rule for all sites, and a rule
+    is simpler than changes of single sites; of equally simple cases, the one that was run first.
 
     Args:
         judged: the trials of `rounds`, by `measure`.
@@ -20,11 +20,11 @@ def name_case(rounds: Rounds, judged: Judgement, measure: str) -> Trained:
     name, *also = (trial.name for trial in kept)
     limit = f"{LEVEL} / {len(trials) - 1}"
     if len(trials) == 1:
-        why = "it is all that there is to try"
+        why = "there is no other case to try"
     elif also:
         others = ", ".join(f"'{trial.name}'" for trial in kept if trial is not trials[judged.best])
         best = trials[judged.best].name
-        why = f"'{best}' has the least {measure}, and these photos do not tell it from {others}: p is not below {limit}"
+        why = f"'{best}' has the least {measure}, but these photos do not separate it from {others}: p is not below {limit}"
     else:
         nearest = max(
             (p, trial.name) for position, (p, trial) in enumerate(zip(judged.p, trials, strict=True)) if position != judged.best
@@ -34,12 +34,12 @@ def name_case(rounds: Rounds, judged: Judgement, measure: str) -> Trained:
 
 
 def disagreement(trained: Trained, by_entropy: Trained | None) -> tuple[str, ...]:
-    """A warning where no case is left by log-loss and by entropy both."""
+    """A warning if no case may be the best both by log-loss and by entropy."""
     if by_entropy is None or {trained.name, *trained.also} & {by_entropy.name, *by_entropy.also}:
         return ()
-    return (f"the entropy of the answers says otherwise: {in_words(by_entropy)}",)
+    return (f"the entropy of the answers gives another result: {in_words(by_entropy)}",)
 
 
 def in_words(trained: Trained) -> str:
-    """All cases that may be the one."""
+    """All cases that may be the right one."""
     return " or ".join((trained.name, *trained.also))

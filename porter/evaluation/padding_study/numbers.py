@@ -1,7 +1,7 @@
-"""Which case of a study is best, and which of the others may be as good: photo by photo, since all cases see the same ones.
+"""Which case of a study is best, and which others may be as good: photo by photo, because all cases see the same photos.
 
 A case has a loss for each photo (porter.evaluation.losses), averaged over the photo and its mirror image. It also has ranks: the
-place of the true class among the logits, 0 the largest; a photo that could not be scored has UNSCORED, and counts as wrong.
+place of the true class among the logits, 0 for the largest; a photo that could not be scored has UNSCORED, and counts as wrong.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from porter.evaluation.losses import Losses
 Ranks = NDArray[np.int32]
 UNSCORED = np.iinfo(np.int32).max
 _TERMS = 100
-"""Of the continued fraction; half a million photos need fewer."""
+"""Terms of the continued fraction; half a million photos need fewer."""
 LEVEL = 0.05
-"""Of significance: how often the case that is truly best may be counted among the worse ones."""
+"""The level of significance: the largest probability that the truly best case is counted as worse."""
 
 
 def error(ranks: Ranks, top: int) -> float:
-    """How many photos have their class not among the first `top`, in percent."""
+    """The share of photos whose class is not among the first `top`, in percent."""
     return 100 * float((ranks >= top).mean())
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the losses of several cases say.
+    """The comparison of several cases by their losses.
 
     Attributes:
-        best: the position of the case with the least mean; of equal ones the first.
-        p: of each case, how likely it would look so much worse than the best were it truly no worse; 1 for the best itself.
-        kept: the positions of the cases that are not significantly worse than the best, itself among them.
+        best: the position of the case with the least mean; the first of equal ones.
+        p: for each case, the probability that it looks at least so much worse than the best if it is truly no worse; 1 for the
+            best.
+        kept: the positions of the best case and of those that are not significantly worse.
     """
 
     best: int
@@ -46,8 +47,8 @@ class Judgement:
 def judge(cases: Sequence[Losses]) -> Judgement:
     """Compares every case with the best.
 
-    A case is worse where p is below LEVEL over the number of the other cases (Bonferroni). So the case that is truly best is among
-    `kept` in 95 of 100 studies, whichever case looks best: it has to be beaten by one of the others at such a p.
+    A case is worse if p is below LEVEL divided by the number of the other cases (Bonferroni). So the truly best case is among
+    `kept` in 95 of 100 studies, whichever case looks best: another case would have to beat it at such a p.
     """
     best = best_of(cases)
     p = tuple(1.0 if position == best else no_worse(case, cases[best]) for position, case in enumerate(cases))
@@ -55,25 +56,25 @@ def judge(cases: Sequence[Losses]) -> Judgement:
 
 
 def level(cases: int) -> float:
-    """Below which p makes one of so many cases worse than the best."""
+    """The limit below which p makes one of `cases` cases worse than the best."""
     return LEVEL / max(1, cases - 1)
 
 
 def best_of(cases: Sequence[Losses]) -> int:
-    """The position of the case with the least mean; of equal ones the first."""
+    """The position of the case with the least mean; the first of equal ones."""
     means = [mean(case) for case in cases]
     return means.index(min(means))
 
 
 def mean(losses: Losses) -> float:
-    """Over the photos that have a loss; inf where there are none."""
+    """The mean over the photos that have a loss; inf if there are none."""
     found = losses[~np.isnan(losses)]
     return float(found.mean()) if len(found) else np.inf
 
 
 def no_worse(case: Losses, best: Losses) -> float:
-    """The one-sided p-value of the paired t-test: how likely the mean of `case` would lie so far above that of `best`, or farther,
-    were it truly no larger. 1 where fewer than two photos tell.
+    """The one-sided p-value of the paired t-test: the probability that the mean of `case` is at least so far above that of `best`
+    if it is truly no larger. 1 if fewer than two photos have both losses.
     """
     told = np.isfinite(best) & ~np.isnan(case)
     differences = case[told] - best[told]
@@ -87,10 +88,10 @@ def no_worse(case: Losses, best: Losses) -> float:
 
 
 def t_tail(t: float, freedom: int) -> float:
-    """The probability that Student's t with so many degrees of freedom exceeds `t`, which is positive.
+    """The probability that Student's t with `freedom` degrees of freedom exceeds `t`, which is positive.
 
     It is half the regularised incomplete beta function of x = freedom / (freedom + t^2) with a = freedom / 2 and b = 1/2, by its
-    continued fraction (DLMF 8.17.22), taken from the side on which that converges fast.
+    continued fraction (DLMF 8.17.22), on the side where the fraction converges fast.
     """
     x, a, b = freedom / (freedom + t * t), freedom / 2, 0.5
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x)) * sqrt(t * t / (freedom + t * t))

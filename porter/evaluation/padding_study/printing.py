@@ -1,4 +1,4 @@
-"""What `porter study padding` prints for people."""
+"""The output of `porter study padding` for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from porter.evaluation.results import Study, Trained
 from porter.printing import table
 
 SHOWN = 5
-"""Photos that failed and are named."""
+"""Failed photos that are named."""
 
 
 def study(found: Study) -> list[str]:
@@ -26,7 +26,7 @@ def study(found: Study) -> list[str]:
     lines += ["", *_table(found), ""]
     lines += [f"skipped: {name}: {why}" for name, why in found.skipped.items()]
     if not found.complete:
-        lines.append("INCOMPLETE: interrupted, so that later cases are missing")
+        lines.append("INCOMPLETE: interrupted, so later cases are missing")
     lines += _verdict("trained with", found.trained)
     if found.by_entropy is not None:
         lines += _verdict("by entropy", found.by_entropy)

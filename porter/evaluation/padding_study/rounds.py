@@ -1,4 +1,4 @@
-"""The rounds of a padding study: both conventions at all strided sites, then one site at a time, then what helped together."""
+"""The rounds of a padding study: both conventions at all strided sites, then one site at a time, then all changes that helped."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from porter.padding import Convention
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trial made of every photo (padding_study.numbers).
+    """The results of a trial for every photo (padding_study.numbers).
 
     Attributes:
         single: ranks by the centre crop.
-        ten: by ten crops, where they were run.
+        ten: ranks by ten crops, if they were run.
         entropy: of the answers, by the centre crop and its mirror image.
-        log_loss: likewise; None where the photos have no labels.
+        log_loss: likewise; None if the photos have no labels.
     """
 
     single: Ranks
@@ -30,7 +30,7 @@ class Outcome:
 
     @property
     def judged(self) -> Losses:
-        """What the trial is judged by."""
+        """The losses that the trial is judged by."""
         return self.entropy if self.log_loss is None else self.log_loss
 
 
@@ -44,7 +44,7 @@ class Rounds:
 
     Attributes:
         skipped: by name, why a trial was not run.
-        complete: False where Ctrl-C ended a later round, which is then left out.
+        complete: False if Ctrl-C ended a later round, which is then left out.
     """
 
     trials: tuple[Trial, ...] = ()
@@ -61,7 +61,7 @@ def run_rounds(setting: Setting, trained: Mapping[str, Convention], asked: Seque
     """All rounds.
 
     Args:
-        trained: the conventions of training that the recipe states; empty where it states none.
+        trained: the recipe's conventions of training; empty if it states none.
         asked: the changes of the second round; without any, the other conventions of every strided site.
 
     Raises:

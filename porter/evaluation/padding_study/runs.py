@@ -1,4 +1,4 @@
-"""Running the trials of a padding study over photos: every photo is prepared once for all of a round."""
+"""Runs the trials of a padding study over photos: every photo is prepared once for all trials of a round."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from porter.plan import make_plan
 from porter.sources import Opened
 
 MOST_BYTES = 4 << 30
-"""Of weights in one pass, were every model to have its own; what is beyond takes another pass."""
+"""The most bytes of weights in one pass, counted as if every model had its own; more trials need another pass."""
 
 
 def running_framework(own: str) -> Framework:
-    """Torch, whose models share their weights where they differ in pads alone; where it is missing, the source's `own`."""
+    """Torch, whose models share their weights if they differ only in pads; the source's `own` if torch is not installed."""
     torch = get_framework("torch")
     return torch if find_spec(torch.PACKAGE) else get_framework(own)
 
@@ -47,7 +47,7 @@ class Seen:
         self.log_loss: Losses | None = None if labels is None else np.full(photos, np.nan)
 
     def add(self, positions: Sequence[int], logits: Array) -> None:
-        """Takes in logits N x crops x classes, of two crops or of ten."""
+        """Adds logits N x crops x classes, of two crops or of ten."""
         crops = logits.shape[1]
         for place, pair in zip(positions, logits[:, [0, crops // 2]].astype(np.float64), strict=True):
             finite = bool(np.isfinite(pair).all())
@@ -62,7 +62,7 @@ class Bench:
     """A source, and the photos that its trials are run over.
 
     Attributes:
-        failed: by position, the photos that could not be scored so far; those that the data set itself names aside.
+        failed: by position, the photos that could not be scored so far, without those that the data set already names as failed.
     """
 
     opened: Opened
@@ -75,7 +75,7 @@ class Bench:
     _built: Any = None
 
     def run(self, trials: Sequence[Trial]) -> list[Outcome]:
-        """What each trial makes of every photo.
+        """The outcome of each trial over all photos.
 
         Raises:
             KeyboardInterrupt: Ctrl-C ended a pass.
@@ -83,7 +83,7 @@ class Bench:
         held = sum(array.nbytes for roles in self.opened.tensors.values() for array in roles.values())
         at_once = max(1, MOST_BYTES // held)
         passes = [trials[start : start + at_once] for start in range(0, len(trials), at_once)]
-        return [outcome for some in passes for outcome in self._pass(some)]
+        return [outcome for part in passes for outcome in self._pass(part)]
 
     def _pass(self, trials: Sequence[Trial]) -> list[Outcome]:
         options, photos = self.options, self.photos.photos

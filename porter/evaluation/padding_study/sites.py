@@ -1,4 +1,4 @@
-"""`--site PATH=CONVENTION,CONVENTION`: which sites a study tries with which conventions."""
+"""`--site PATH=CONVENTION,CONVENTION`: the sites of a study and the conventions that it tries there."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from porter.recipe.paddings import default_convention
 from porter.recipe.spelling import hint
 
 LONGEST = 1000
-"""Of one option, in characters."""
+"""The most characters of one option."""
 _REFERENCES = set("&*")
-"""YAML's anchors and aliases, by which a short text can be a long value. Recipes have none either."""
+"""YAML's anchors and aliases, which can make a long value of a short text. Recipes have none either."""
 
 
 def parse_sites(settings: Iterable[str], graph: Graph) -> tuple[Change, ...]:
     """The changes that `--site` asks for.
 
     A convention is written as in a recipe: `same`, `valid`, `same_lower`, `cntk`, a number of cells, [top, bottom, left, right], or
-    a mapping such as {pad: 1, fill: 0}. What it leaves out is as a recipe's step has it: max pools are filled with -inf. Averages
-    go on dividing as the zoo's do.
+    a mapping such as {pad: 1, fill: 0}. Keys that it leaves out have the defaults of a recipe's step: max pools are filled with
+    -inf. Averages divide like the zoo's.
 
     Raises:
-        UsageError: a path that is no padding site, or no convention, with the nearest spelling.
+        UsageError: a path is no padding site, or a value is no convention; with the nearest spelling.
     """
     return tuple(change for setting in settings for change in _parse(setting, graph))
 

@@ -1,4 +1,4 @@
-"""Which padding weights were trained with, by what they make of photos under each: `porter study padding`."""
+"""`porter study padding`: opens the weights and the photos, runs the rounds, and reports the padding of training."""
 
 from __future__ import annotations
 
@@ -90,16 +90,16 @@ def study(
 
 
 def _protocol(opened: Opened, crops: Crops) -> tuple[Preprocess, int]:
-    """How photos are prepared for a source, and the side of the square that it is fed."""
+    """The protocol of a source, and the side of the square that it is fed."""
     where = opened.file.file
     if opened.padding == "trained":
-        message = "this port has the pads of training already, and the study starts from the shipped ones"
+        message = "this port already has training pads, and the study starts from the shipped pads"
         raise UsageError(message, where=where, next="give the weights file that it was made from")
     return expect_square(opened.preprocess, opened.output, opened.graph.channels, crops, where)
 
 
 def _expect_port_of(port: Port, opened: Opened) -> Port:
-    """Refuses, before anything is measured, a port whose record the study would not belong into."""
+    """Refuses a port of other weights before anything is measured, because the study goes into its record."""
     record, where = port.record, str(port.folder)
     if (record.variant, record.zoo) != (opened.variant, opened.zoo.name):
         asked = f"{opened.variant} from {opened.zoo.name}"
@@ -130,7 +130,7 @@ def _case(setting: Setting, trial: Trial, outcome: Outcome, p: float) -> Case:
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no infinity."""
+    """None for an infinite value, because JSON has none."""
     return value if isfinite(value) else None
 
 
