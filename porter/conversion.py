@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from porter import __version__
 from porter.dtypes import DTYPES, Dtype
@@ -22,10 +22,10 @@ from porter.recipe import Recipe, Zoo, assumed_size, choose_options, find_recipe
 from porter.recipe.expressions import Value
 from porter.sources import Opened, open_source
 from porter.trained import parse_padding, with_padding
-from porter.verification.check import Verdict
-from porter.verification.reverify import check_against
-from porter.verification.source import OwnBuild
 from porter.writing import Written, write_plain, write_stock
+
+if TYPE_CHECKING:
+    from porter.verification.check import Verdict
 
 CHECKED_DTYPES: tuple[Dtype, ...] = ("float32", "float64")
 
@@ -108,9 +108,13 @@ def convert(
         else:
             written = write_plain(building, recipe, opened, framework, size, stored_as, allow_overflow, fold_bn)
         record = _record(recipe, framework, opened, written, stored_as, building, mapped, chosen, assumed)
+        verdict: Verdict | None = None
+        warnings: tuple[str, ...] = ()
+        if checked is not False:
+            write_record(building, record)
+            verdict, outcome, warnings = _check(read_port(building, held=False), opened, required=checked is True)
+            record = record.model_copy(update={"parity": verdict.record() if verdict else None, "check": outcome})
         write_record(building, record)
-        verdict, outcome, warnings = _check(read_port(building, held=False), opened, checked)
-        write_record(building, record.model_copy(update={"parity": verdict.record() if verdict else None, "check": outcome}))
     warnings = (*opened.warnings, *written.warnings, *_record_warnings(record, opened.zoo), *warnings)
     return Conversion(read_port(folder, held=False), verdict, warnings)
 
@@ -168,7 +172,7 @@ def _record(
         stock_class=stock.name if stock else None,
         stock_arguments=stock.arguments if stock else {},
         parity=None,
-        check="not made",
+        check="not made: --no-check",
         versions=_versions(framework),
     )
 
@@ -183,14 +187,19 @@ def _versions(framework: Framework) -> dict[str, str]:
     return found
 
 
-def _check(port: Port, opened: Opened, asked: bool | None) -> tuple[Verdict | None, str, tuple[str, ...]]:
-    """The comparison, its outcome in a few words, and warnings. `asked` is --check, --no-check or neither."""
-    if asked is False:
-        return None, "not made: --no-check", ()
+def _check(port: Port, opened: Opened, required: bool) -> tuple[Verdict | None, str, tuple[str, ...]]:
+    """The comparison, its outcome in a few words, and warnings.
+
+    Raises:
+        MissingFramework: a framework that it needs is not installed, and it is `required`.
+    """
+    from porter.verification.reverify import check_against
+    from porter.verification.source import OwnBuild
+
     try:
         verdict, warnings = check_against(port, opened, CHECKED_DTYPES)
     except MissingFramework as error:
-        if asked:
+        if required:
             raise
         return None, f"skipped: {error}", (str(error),)
     if not verdict.ok:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from porter.errors import MappingError, PorterError
+from porter.files import Digests
 from porter.frameworks import FRAMEWORK_NAMES
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.reading import read_checkpoint
@@ -85,16 +85,16 @@ def inspect(file: Path, recipes: Path | None = None) -> Inspection:
     port = port_at(file)
     if port is not None:
         return _of_port(port, recipes)
-    checkpoint, digests = read_weights(file)
+    checkpoint, files = read_weights(file, with_md5=True)
     matches = rank(checkpoint, recipes)
     problems: list[tuple[Match, PorterError]] = []
     for match in [match for match in matches if match.score >= matches[0].score - CLOSE][:TRIED]:
         try:
-            return _of_opened(checkpoint, matches, match, _open(checkpoint, digests, match, recipes), recipes)
+            return _of_opened(checkpoint, matches, match, _open(checkpoint, files, match, recipes), recipes)
         except PorterError as error:
             problems.append((match, error))
     for match, problem in problems:
-        commands = _settled(checkpoint, digests, match, problem, recipes)
+        commands = _settled(checkpoint, files, match, problem, recipes)
         if commands or match.score >= LIKELY:
             size = _size(checkpoint, match, recipes)
             return Inspection(checkpoint, matches, match, size=size, problem=problem.message, commands=commands)
@@ -137,27 +137,29 @@ def _of_opened(
 
 
 def _open(
-    checkpoint: Checkpoint, digests: Mapping[Path, str], match: Match, recipes: Path | None, settings: tuple[str, ...] = ()
+    checkpoint: Checkpoint,
+    files: Digests,
+    match: Match,
+    recipes: Path | None,
+    settings: tuple[str, ...] = (),
 ) -> Opened:
     """The file opened as a match; if another zoo publishes exactly this file, opened as that zoo's."""
     recipe = find_recipe(match.variant, recipes)
     zoo = recipe.zoo(match.zoo, match.variant)
-    opened = open_checkpoint(recipe, match.variant, zoo, checkpoint, digests, settings=settings)
+    opened = open_checkpoint(recipe, match.variant, zoo, checkpoint, files, settings=settings)
     if opened.zoo.name == zoo.name:
         return opened
     return open_checkpoint(
-        recipe, match.variant, recipe.zoos_of(match.variant)[opened.zoo.name], checkpoint, digests, settings=settings
+        recipe, match.variant, recipe.zoos_of(match.variant)[opened.zoo.name], checkpoint, files, settings=settings
     )
 
 
-def _settled(
-    checkpoint: Checkpoint, digests: Mapping[Path, str], match: Match, error: PorterError, recipes: Path | None
-) -> tuple[str, ...]:
+def _settled(checkpoint: Checkpoint, files: Digests, match: Match, error: PorterError, recipes: Path | None) -> tuple[str, ...]:
     """A command for each setting of `--map` that the error lists and that works."""
     found = []
     for setting in error.maps if isinstance(error, MappingError) else ():
         try:
-            opened = _open(checkpoint, digests, match, recipes, (setting,))
+            opened = _open(checkpoint, files, match, recipes, (setting,))
         except PorterError:
             continue
         found.append(_command(match, opened.zoo.framework, checkpoint.path, recipes, setting))

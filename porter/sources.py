@@ -15,7 +15,7 @@ import numpy as np
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, UsageError
-from porter.files import Fetched, WeightsFile, digest, fetch, is_published
+from porter.files import Digests, Fetched, WeightsFile, digests, fetch, is_published
 from porter.fitting.by_graph import fit_by_graph
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.by_position import name_by_position
@@ -180,9 +180,12 @@ def _open_file(
     options: Mapping[str, Value],
     fetched: bool,
 ) -> Opened:
-    checkpoint, digests = read_weights(weights)
+    pinned = {
+        kind for other in recipe.zoos_of(variant).values() if variant in other.files for kind in other.files[variant].published
+    }
+    checkpoint, files = read_weights(weights, with_md5="md5" in pinned and not fetched)
     try:
-        return open_checkpoint(recipe, variant, zoo, checkpoint, digests, keep_background, settings, options, fetched)
+        return open_checkpoint(recipe, variant, zoo, checkpoint, files, keep_background, settings, options, fetched)
     except MappingError as error:
         error.next = _advice(error, checkpoint, recipe, variant, zoo)
         raise
@@ -193,7 +196,7 @@ def open_checkpoint(
     variant: str,
     zoo: Zoo,
     checkpoint: Checkpoint,
-    digests: Mapping[Path, str],
+    files: Digests,
     keep_background: bool = False,
     settings: tuple[str, ...] = (),
     options: Mapping[str, Value] | None = None,
@@ -202,14 +205,14 @@ def open_checkpoint(
     """Opens a file that is read already (`read_weights`), as `open_source` does.
 
     Args:
-        digests: the sha256 of each of its files.
+        files: its files, to their digests by algorithm.
         fetched: it is the file that the zoo publishes.
 
     Raises:
         MappingError: file and graph do not cover each other; `maps` has settings of `--map` that would settle it.
     """
     weights, framework = checkpoint.path, get_framework(zoo.framework)
-    publisher = zoo if fetched else _publisher(recipe, variant, zoo, digests)
+    publisher = zoo if fetched else _publisher(recipe, variant, zoo, files)
     other_zoo = _other_zoo_warning(publisher, zoo)
     zoo = publisher or zoo
     if checkpoint.framework not in (None, zoo.framework):
@@ -236,7 +239,7 @@ def open_checkpoint(
         file=SourceFile(
             file=weights.name,
             format=checkpoint.format,
-            sha256=_digest(digests),
+            sha256=_digest(files),
             published=publisher is not None,
             notes=(*checkpoint.notes, *fit.notes),
         ),
@@ -258,24 +261,25 @@ def open_checkpoint(
     )
 
 
-def read_weights(weights: Path) -> tuple[Checkpoint, dict[Path, str]]:
-    """A weights file as read, and the sha256 of each file that it consists of.
+def read_weights(weights: Path, with_md5: bool) -> tuple[Checkpoint, Digests]:
+    """What is in a weights file, and the digests of each file that it consists of: sha256 and, if asked for, md5.
 
-    A file is hashed while it is read: hashing takes as long as reading, and does not hold the interpreter.
+    A file is hashed while it is read: hashing takes as long, and leaves the interpreter to the reader.
     """
+    algorithms = ("sha256", "md5") if with_md5 else ("sha256",)
     with ThreadPoolExecutor(1) as beside:
-        whole = beside.submit(digest, weights) if weights.is_file() else None
+        whole = beside.submit(digests, weights, algorithms) if weights.is_file() else None
         checkpoint = read_checkpoint(weights)
         if whole is not None and not checkpoint.files:
             return checkpoint, {checkpoint.path: whole.result()}
-    return checkpoint, {path: digest(path) for path in checkpoint.files or (checkpoint.path,)}
+    return checkpoint, {path: digests(path, algorithms) for path in checkpoint.files or (checkpoint.path,)}
 
 
-def _digest(files: Mapping[Path, str]) -> str:
+def _digest(files: Digests) -> str:
     """The sha256 of one file; of several, the sha256 of their names and digests, in lines as sha256sum prints them."""
     if len(files) == 1:
-        return next(iter(files.values()))
-    lines = "".join(f"{sha256}  {path.name}\n" for path, sha256 in sorted(files.items()))
+        return next(iter(files.values()))["sha256"]
+    lines = "".join(f"{found['sha256']}  {path.name}\n" for path, found in sorted(files.items()))
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
@@ -303,7 +307,7 @@ def _span(protocol: Preprocess) -> float:
     return 255 / protocol.divide / float(np.mean(protocol.std))
 
 
-def _publisher(recipe: Recipe, variant: str, zoo: Zoo, files: Mapping[Path, str]) -> Zoo | None:
+def _publisher(recipe: Recipe, variant: str, zoo: Zoo, files: Digests) -> Zoo | None:
     """The zoo that publishes exactly these weights, among the zoos with the same names as `zoo`.
 
     Every set of weights has its own protocol: torchvision's two zoos differ only in preprocessing and published figures.

@@ -5,14 +5,16 @@ Importing this costs next to nothing: what talks to a server or opens an archive
 
 from porter.files.folders import new_folder, recover_folder
 from porter.files.plain import expect_plain, is_plain
-from porter.files.weights import Fetched, WeightsFile, cache_dir, digest, fetch, is_published
+from porter.files.weights import Digests, Fetched, WeightsFile, cache_dir, digest, digests, fetch, is_published
 from porter.files.whole import write_whole
 
 __all__ = [
+    "Digests",
     "Fetched",
     "WeightsFile",
     "cache_dir",
     "digest",
+    "digests",
     "expect_plain",
     "fetch",
     "is_plain",

@@ -7,7 +7,7 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,10 @@ from porter.files.locks import locked
 
 _DIGESTS = {"sha256": "[0-9a-f]{64}", "sha256_prefix": "[0-9a-f]{8,63}", "md5": "[0-9a-f]{32}"}
 _PYPI = re.compile(r"(?P<requirement>[A-Za-z0-9][\w.-]*==\d[\w.+]*)!(?P<member>.+)", re.ASCII)
+
+
+Digests = Mapping[Path, Mapping[str, str]]
+"""Of each file, its digests in hex by algorithm: `sha256`, `md5`."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,24 @@ def digest(path: Path) -> str:
     Raises:
         FileError: it cannot be read.
     """
-    return _digests(path, {"sha256"})["sha256"]
+    return digests(path, {"sha256"})["sha256"]
+
+
+def digests(path: Path, algorithms: Collection[str]) -> dict[str, str]:
+    """The digests of a file in hex, by algorithm: `sha256`, `md5`.
+
+    Raises:
+        FileError: it cannot be read.
+    """
+    hashes = {name: hashlib.new(name, usedforsecurity=False) for name in algorithms}
+    try:
+        with path.open("rb", buffering=0) as file:
+            while chunk := file.read(1 << 20):
+                for running in hashes.values():
+                    running.update(chunk)
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    return {name: running.hexdigest() for name, running in hashes.items()}
 
 
 def fetch(source: WeightsFile) -> Fetched:
@@ -131,23 +152,21 @@ def fetch(source: WeightsFile) -> Fetched:
     return Fetched(weights, record["sha256"], tuple(warnings))
 
 
-def is_published(source: WeightsFile, files: Mapping[Path, str]) -> bool:
+def is_published(source: WeightsFile, files: Digests) -> bool:
     """Whether weights are what a zoo publishes: by its digests, or where it publishes none of them, by what `fetch` once got.
 
     Args:
-        files: that the weights consist of, one or several, to their sha256.
+        files: those that the weights consist of: their sha256 and, if `source` pins one, their md5.
     """
-    found = sorted(files.values())
-    if source.member is not None or not source.published:  # a digest of an archive is not its member's
+    found = sorted(digest["sha256"] for digest in files.values())
+    if source.member is not None or not source.published:  # an archive's digest is not its member's
         seen = _read_record(cache_dir() / source.name)
         members = seen.get("members", {}).get(source.member, {})
         return found == sorted(members.values() if source.member else [seen.get("sha256", "")])
-    if len(found) != 1:
+    if len(files) != 1:
         return False
-    digests = {"sha256": found[0], "sha256_prefix": found[0]}
-    if source.md5 is not None:
-        digests |= _digests(next(iter(files)), {"md5"})
-    return all(digests[key].startswith(expected) for key, expected in source.published.items())
+    known = next(iter(files.values()))
+    return all(known[key.removesuffix("_prefix")].startswith(expected) for key, expected in source.published.items())
 
 
 def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
@@ -203,7 +222,7 @@ def _verify(source: WeightsFile, path: Path, record: dict[str, Any]) -> bool:
     A published md5 is computed once: afterwards the recorded sha256 replaces it.
     """
     news = record.get("verified") != source.published
-    found = _digests(path, {"sha256", "md5"} if source.md5 and news else {"sha256"})
+    found = digests(path, {"sha256", "md5"} if source.md5 and news else {"sha256"})
     found["sha256_prefix"] = found["sha256"]
     for key, expected in source.published.items():
         if key in found and not found[key].startswith(expected):
@@ -244,18 +263,6 @@ def _unpacked(member: str, archive: Path, record: dict[str, Any]) -> Path:
             raise FileError(error.message, where=error.where, next=None if record["verified"] else again) from None
         _write_record(archive, record)
     return folder / posixpath.basename(member)
-
-
-def _digests(path: Path, algorithms: set[str]) -> dict[str, str]:
-    hashes = {name: hashlib.new(name, usedforsecurity=False) for name in algorithms}
-    try:
-        with path.open("rb", buffering=0) as file:
-            while chunk := file.read(1 << 20):
-                for running in hashes.values():
-                    running.update(chunk)
-    except OSError as error:
-        raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    return {name: running.hexdigest() for name, running in hashes.items()}
 
 
 def _record_of(path: Path, name: str) -> Path:

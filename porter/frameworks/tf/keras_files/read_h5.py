@@ -76,12 +76,16 @@ def _layers_of(file: Hdf5, group: h5py.Group, name: str, inside: Collection[str]
         inside: names of the layers in the nested model, where the file says them.
     """
     scopes: dict[_Scope, dict[str, h5py.Dataset]] = {}
+    owners = {"": group}
     for weight in names_attribute(file, group, "weight_names"):
         scope, variable = _split(weight)
         variables = scopes.setdefault(scope, {})
         if variable in variables:
             raise file.refuse(f"layer '{name}' has two variables '{variable}'")
-        variables[variable] = dataset_of(file, group, weight)
+        above, _, last = weight.rpartition("/")
+        if above not in owners:
+            owners[above] = group_of(file, group, above)
+        variables[variable] = dataset_of(file, owners[above], last)
     if len(scopes) == 1 and not inside:
         return [Layer(name, name, variables) for variables in scopes.values()]
     layers = []

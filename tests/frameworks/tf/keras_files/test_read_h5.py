@@ -195,7 +195,7 @@ def test_a_list_that_names_what_is_not_there(tmp_path: Path) -> None:
     path = write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL}})
     with h5py.File(path, "a") as file:
         del file["c/c/kernel:0"]
-    refused(path, "c/kernel:0", "found none")
+    refused(path, "'kernel:0' in group '/c/c'", "found none")
 
 
 @pytest.mark.parametrize("names", [["c/kernel:0", "c/kernel:0"], ["c/kernel:0", "c/kernel"]])
