@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from porter.dtypes import Array
+if TYPE_CHECKING:  # recipes are loaded by commands that need no numpy
+    from porter.dtypes import Array
 
 
 def is_group_sums(array: Array) -> bool:
@@ -15,6 +15,8 @@ def is_group_sums(array: Array) -> bool:
 
     keras-applications has it after each of ResNeXt's depthwise convolutions (`_2_gconv`, resnet_common.py, block3, since e0a6492).
     """
+    import numpy as np
+
     if array.ndim != 4 or array.shape[:2] != (1, 1) or not array.shape[3] or array.shape[2] % array.shape[3]:
         return False
     outputs, channels = array.shape[2:]
@@ -33,4 +35,4 @@ FIXED: Mapping[str, Callable[[Array], bool]] = {"group_sums": is_group_sums}
 
 def holds(array: Array, equals: float | str) -> bool:
     """Whether an array is what an ignore rule's `equals` says: a number everywhere, or a fixed array by its name."""
-    return FIXED[equals](array) if isinstance(equals, str) else bool(np.all(array == equals))
+    return FIXED[equals](array) if isinstance(equals, str) else bool((array == equals).all())

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from porter.dtypes import Array
 from porter.errors import MappingError
+
+if TYPE_CHECKING:  # recipes are loaded by commands that need no numpy
+    from porter.dtypes import Array
 
 
 @dataclass(frozen=True)

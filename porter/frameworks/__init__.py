@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
-from numpy.typing import NDArray
-
-from porter.data.preprocess import Preprocess
-from porter.dtypes import Array, Dtype, Precision
 from porter.errors import UsageError
-from porter.frameworks.checkpoint import Checkpoint
-from porter.frameworks.stock import StockClass
-from porter.graph import Graph, Node
-from porter.padding import Capabilities, Size
-from porter.plan import Plan
 
-Tensors = Mapping[str, Mapping[str, Array]]
+if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that need no numpy
+    from numpy.typing import NDArray
+
+    from porter.data.preprocess import Preprocess
+    from porter.dtypes import Array, Dtype, Precision
+    from porter.frameworks.checkpoint import Checkpoint
+    from porter.frameworks.stock import StockClass
+    from porter.graph import Graph, Node
+    from porter.padding import Capabilities, Size
+    from porter.plan import Plan
+
+Tensors: TypeAlias = "Mapping[str, Mapping[str, Array]]"
 """Canonical tensors: path to role to array (porter.graph.tensor_shapes)."""
-Classifier = Callable[[NDArray[Any]], Callable[[], Array]]
+Classifier: TypeAlias = "Callable[[NDArray[Any]], Callable[[], Array]]"
 """Begins with pixels N x crops x H x W x RGB, as porter.data.pipeline gives them. Calling its result waits for the logits, float32,
 (N * crops) x classes. So a GPU gets the next photos before anybody waits for the logits of the last ones."""
 

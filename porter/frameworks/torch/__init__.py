@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from porter.data.preprocess import Preprocess
-from porter.dtypes import Array, Dtype, Precision
 from porter.errors import MissingFramework, UsageError
-from porter.frameworks import Classifier
-from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.references import REFERENCES
-from porter.frameworks.stock import StockClass
-from porter.frameworks.torch.layout import CAPABILITIES, from_canonical, tensor_names, to_canonical
-from porter.frameworks.torch.port_files import WEIGHTS_FILE, code_files, read_weights, write_port
-from porter.frameworks.torch.port_files import write_stock as write_stock_port
-from porter.frameworks.torch.state import fillings
-from porter.graph import Graph
-from porter.padding import Size
-from porter.plan import Plan
+from porter.frameworks.torch.layout import CAPABILITIES, WEIGHTS_FILE, from_canonical, tensor_names, to_canonical
 
-__all__ = ["CAPABILITIES", "code_files", "fillings", "from_canonical", "tensor_names", "to_canonical"]
+if TYPE_CHECKING:  # `porter pads` needs no numpy
+    from porter.data.preprocess import Preprocess
+    from porter.dtypes import Array, Dtype, Precision
+    from porter.frameworks import Classifier
+    from porter.frameworks.checkpoint import Checkpoint
+    from porter.frameworks.stock import StockClass
+    from porter.graph import Graph
+    from porter.padding import Size
+    from porter.plan import Plan
+
+__all__ = ["CAPABILITIES", "from_canonical", "tensor_names", "to_canonical"]
 
 NAME = "torch"
 DEFAULT_ZOO = "torchvision"
@@ -46,13 +45,31 @@ def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mappin
     return {}
 
 
+def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
+    """The entries of a state_dict that the source lacks, with their numbers; see porter.frameworks.torch.state."""
+    from porter.frameworks.torch import state
+
+    return state.fillings(graph, tensors)
+
+
+def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
+    """`model.py` as porter writes it today; see porter.frameworks.torch.port_files."""
+    from porter.frameworks.torch import port_files
+
+    return port_files.code_files(plan, layers)
+
+
 def write(folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], layers: Mapping[str, str], dtype: Dtype) -> None:
     """Writes `model.safetensors` and `model.py`; see porter.frameworks.torch.port_files."""
+    from porter.frameworks.torch.port_files import write_port
+
     write_port(folder, plan, tensors, dtype)
 
 
 def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
     """The canonical tensors of a port that `write` or `write_stock` wrote."""
+    from porter.frameworks.torch.port_files import read_weights
+
     return read_weights(folder, plan.graph, layers)
 
 
@@ -68,6 +85,8 @@ def write_stock(
     folder: Path, plan: Plan, variant: str, classes: int, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
 ) -> None:
     """Writes `model.safetensors`, a state_dict of torchvision's class, and `model.py`; see porter.frameworks.torch.port_files."""
+    from porter.frameworks.torch.port_files import write_stock as write_stock_port
+
     write_stock_port(folder, plan, arrays, layers)
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from porter.dtypes import Array
 from porter.errors import MappingError
 from porter.graph import BatchNorm, Conv, Dense, Graph, Node
 from porter.padding import Capabilities
+
+if TYPE_CHECKING:  # `porter pads` needs no numpy
+    from porter.dtypes import Array
+
+WEIGHTS_FILE = "model.safetensors"
 
 # tests/frameworks/torch/test_layout.py compares this with torch's own layers. `real_cells` is count_include_pad=False,
 # `clipped_window` count_include_pad=True. A pool's pad "should be smaller than or equal to half of kernel size".

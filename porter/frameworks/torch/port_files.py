@@ -13,13 +13,12 @@ from safetensors.numpy import save_file
 from porter.dtypes import Array, Dtype, storage_type
 from porter.errors import FileError
 from porter.frameworks.safetensors import read_safetensors
-from porter.frameworks.torch.layout import module_name
+from porter.frameworks.torch.layout import WEIGHTS_FILE, module_name
 from porter.frameworks.torch.source import model_source
 from porter.frameworks.torch.state import canonical_tensors, state_arrays
 from porter.graph import Graph
 from porter.plan import Plan
 
-WEIGHTS_FILE = "model.safetensors"
 SOURCE_FILE = "model.py"
 
 
