@@ -218,7 +218,9 @@ def pads(
     source: From,
     to: To,
     input_size: InputSize = None,
-    all_sites: Annotated[bool, typer.Option("--all", help="also the sites whose windows stay inside the input")] = False,
+    all_sites: Annotated[
+        bool, typer.Option("--all", help="also the sites whose windows stay inside the input (--json has them)")
+    ] = False,
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:
@@ -226,9 +228,7 @@ def pads(
     from porter.pad_table import pads as table
 
     sites = table(variant, source, to, input_size, recipes)
-    shown = [site for site in sites if all_sites or site.telling]
-    hidden = len(sites) - len(shown)
-    show({"sites": [site.record() for site in shown], "hidden": hidden} if as_json else printing.pads(shown, hidden))
+    show({"sites": [site.record() for site in sites]} if as_json else printing.pads(sites, all_sites))
 
 
 @app.command()

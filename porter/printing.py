@@ -171,12 +171,14 @@ def inspection(found: Inspection, tensors: bool = False) -> list[str]:
     return [*lines, "", *table(("tensor", "shape", "type"), listed)]
 
 
-def pads(sites: Sequence[SitePads], hidden: int) -> list[str]:
+def pads(sites: Sequence[SitePads], all_sites: bool) -> list[str]:
+    shown = [site for site in sites if all_sites or site.telling]
     rows = []
-    for site in sites:
+    for site in shown:
         rows.append((site.shipped.site, site.shipped.source, site.shipped.realised, site.shipped.why))
         if site.trained is not None:
             rows.append(("  as trained", site.trained.source, site.trained.realised, site.trained.why))
+    hidden = len(sites) - len(shown)
     more = [f"{hidden} more, whose windows stay inside the input: --all shows them"] if hidden else []
     return [*table(("site", "source", "destination", "why"), rows), *more]
 

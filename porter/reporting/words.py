@@ -98,6 +98,7 @@ def facts(record: Record) -> list[Fact]:
     at = "any size" if record.input.size is None else "{}×{} only".format(*record.input.size)
     shape = f"N×{record.input.channels}×H×W" if record.input.layout == "NCHW" else f"N×H×W×{record.input.channels}"
     lists = record.tensors
+    counted = {"used": lists.used, "ignored": lists.ignored, "filled with a constant": lists.filled}
     found = [
         Fact("Variant", f"{record.variant}, of {record.architecture}"),
         Fact("From", record.zoo),
@@ -111,7 +112,7 @@ def facts(record: Record) -> list[Fact]:
         Fact("Input", f"{shape}, {at}; designed for {rows}×{columns}"),
         Fact("Output", _output(record)),
         Fact("Classes", _classes(record)),
-        Fact("Tensors", f"{len(lists.used)} used, {len(lists.ignored)} ignored, {len(lists.filled)} filled with a constant"),
+        Fact("Tensors", ", ".join(f"{len(names)} {what}" for what, names in counted.items() if names)),
         Fact("Pads", "as the zoo ships them" if record.padding == "shipped" else "as trained"),
     ]
     if record.folded is not None:
