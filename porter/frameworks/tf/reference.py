@@ -59,10 +59,11 @@ def build_reference(
 
 
 def runs_at_any_size(reference: str, variant: str) -> bool:
-    """Not for networks of TensorFlow 1, which are built for one size, nor Keras's MobileNetV2, whose pads are computed for one."""
-    if reference in _OLD:
-        return False
-    return reference != "keras" or KERAS.get(variant, ("", {}))[0] not in _PADDED_FOR_ONE_SIZE
+    """Only Keras's own models do, without MobileNetV2, whose pads are computed for one size.
+
+    Networks of TensorFlow 1 are built for one size, and keras-applications' ResNeXt has the size of each map in its Reshape layers.
+    """
+    return reference == "keras" and KERAS.get(variant, ("", {}))[0] not in _PADDED_FOR_ONE_SIZE
 
 
 def own_variables(reference: str, variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:

@@ -8,13 +8,17 @@ import pytest
 
 from porter.dtypes import Array
 from porter.errors import MappingError, UsageError
-from porter.frameworks import tf
+from porter.frameworks import get_framework, tf
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.references import KERAS
+from porter.frameworks.tf import keras_applications
+from porter.frameworks.tf.reference import _by_name, _construct
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Conv
 from porter.plan import make_plan
+from porter.verification.source import Reference
 from tests.frameworks.tf.models import explicit, mobilenet_v2, random_tensors
+from tests.shallow import shallow_zoos
 
 SIZE = (33, 47)
 
@@ -106,6 +110,34 @@ def test_every_variant_builds_at_odd_and_small_sizes(variant: str, size: tuple[i
     for layer in reference.layers:
         for weight in layer.weights:
             assert np.array_equal(weight.numpy(), file[f"{layer.name}/{weight.name}"])
+
+
+@pytest.mark.parametrize(
+    ("reference", "variant"),
+    [
+        ("keras", "mobilenet_v1_0.25"),
+        ("keras", "mobilenet_v2_0.35"),
+        ("keras", "resnet50"),
+        ("keras", "resnet50v2"),
+        pytest.param("keras", "inception_v3", marks=pytest.mark.full),
+        ("keras_applications", "resnext50_32x4d"),
+    ],
+)
+def test_a_reference_gives_at_another_size_what_one_built_for_it_gives(reference: str, variant: str) -> None:
+    construct = keras_applications.construct if reference == "keras_applications" else _construct
+    with shallow_zoos():
+        stock = construct(variant, 3, (96, 76))
+        names = _by_name(stock)
+        rng = np.random.default_rng(5)
+        file = {f"{name}/{w.name}": rng.normal(size=w.shape) ** 2 for name, layer in names.items() for w in layer.weights}
+        used, new = (
+            Reference(get_framework("tf"), reference, variant, 3, _checkpoint(file), {name: name for name in names}, None)
+            for _ in range(2)
+        )
+        used.run(np.zeros((1, 3, 96, 76)), "float32")
+        batch = rng.normal(size=(1, 3, 77, 97))
+        found, wanted = used.run(batch, "float32"), new.run(batch, "float32")
+    assert found.keys() == wanted.keys() and all(np.array_equal(found[name], wanted[name], equal_nan=True) for name in wanted)
 
 
 def test_logits_are_given_without_their_softmax() -> None:
