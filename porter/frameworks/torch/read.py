@@ -76,12 +76,17 @@ def _load(path: Path, zipped: bool) -> Any:
 
 
 def _expect_bounded(path: Path, zipped: bool) -> None:
-    """Reads the opcodes before torch runs them: an archive's `data.pkl`, or the older stream's pickles, one after the other."""
+    """Reads the opcodes before torch runs them: an archive's `data.pkl`, or the older stream's pickles, one after the other.
+
+    torch does not tell capitals from small letters in a member's name, and uses the name as it is stored.
+    """
     with ExitStack() as opened:
         if zipped:
             archive = opened.enter_context(open_zip(path, "PyTorch archive"))
-            members = [member for member in archive.infolist() if member.filename.endswith("data.pkl")]
-            streams = [opened.enter_context(archive.open(member)) for member in members]
+            members = [member for member in archive.infolist() if member.orig_filename.lower().endswith("data.pkl")]
+            if len(members) != 1:
+                raise FileError(f"this archive has {len(members)} 'data.pkl', expected one", where=str(path), next=_SAVE)
+            streams = [opened.enter_context(archive.open(members[0]))]
         else:
             streams = [opened.enter_context(path.open("rb"))] * _PICKLES
         for stream in streams:
