@@ -167,7 +167,7 @@ def evaluate(
         expect_top1: in per cent; `ok` says whether the port's is within `tolerance` (percentage points, 0.05 if None) of it.
 
     Raises:
-        PorterError: the input is bad, or the port takes another input size than its protocol gives.
+        PorterError: the input is bad, or the protocol cannot be fitted to the only size that the port takes.
     """
     from porter.evaluation.evaluate import evaluate as run
 

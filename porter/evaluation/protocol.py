@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from porter.data.preprocess import Preprocess
-from porter.errors import UsageError
+from porter.errors import RecipeError, UsageError
 from porter.evaluation.results import Crops
 from porter.port import Input, Port, Record
 
@@ -40,7 +40,7 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
     """The protocol in proportion for a port of one size; the protocol itself for a port of any size.
 
     Raises:
-        UsageError: the port's only size is no square, or the protocol gives every photo another size.
+        UsageError: the port's only size is no square or too large for the protocol, or the protocol gives every photo another size.
     """
     if taken.size is None:
         return protocol
@@ -57,7 +57,14 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
             where=where,
             next="give the recipe a crop",
         )
-    return protocol.at(rows)
+    try:
+        return protocol.at(rows)
+    except RecipeError as error:
+        raise UsageError(
+            f"this model's protocol does not reach {rows}x{columns}, the only size that this port takes: {error.message}",
+            where=where,
+            next="convert again with a smaller --input-size or any",
+        ) from None
 
 
 def fed(protocol: Preprocess, rows: int, columns: int) -> str:

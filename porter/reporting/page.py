@@ -15,7 +15,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from porter.data.preprocess import Preprocess
-from porter.evaluation.protocol import feeds
+from porter.errors import UsageError
+from porter.evaluation.protocol import feeds, fitted
 from porter.evaluation.results import Evaluation
 from porter.pads import Pad
 from porter.port import Input, Record
@@ -120,8 +121,11 @@ def _both(draw: Callable[[int], Markup]) -> dict[str, Markup]:
 
 
 def _fed(protocol: Preprocess, taken: Input) -> Preprocess:
-    """The protocol as predict and eval follow it for a port of one square size."""
-    return protocol.at(taken.size[0]) if taken.size is not None and taken.size[0] == taken.size[1] else protocol
+    """The protocol as predict and eval follow it; as the recipe states it where they refuse the port's size."""
+    try:
+        return fitted(protocol, taken, "")
+    except UsageError:
+        return protocol
 
 
 def _trivial(pad: Pad) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
-from porter.evaluation.protocol import fed, in_words, protocol_of
+from porter.evaluation.protocol import fed, feeds, in_words, protocol_of
 from porter.recipe import all_recipes
 
 CROPPED = Preprocess(
@@ -50,6 +50,7 @@ def test_what_a_model_is_fed_is_said() -> None:
         (port(None), 1, "no preprocessing"),
         (port(replace(CROPPED, crop=None)), 1, "another size"),
         (port(size=(160, 224)), 1, "photos are fed as squares, and this port takes only 160x224"),
+        (port(size=(4000, 4000)), 1, "does not reach 4000x4000.*from 1 to 4096, got 4571"),
         (port(channels=1), 1, "1 channels"),
         (port(SQUASHED), 10, "ten crops"),
     ],
@@ -57,6 +58,7 @@ def test_what_a_model_is_fed_is_said() -> None:
 def test_what_cannot_be_measured(given: Any, crops: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         protocol_of(given, crops)
+    assert crops == 10 or not feeds(given.record)
 
 
 @pytest.mark.parametrize(
