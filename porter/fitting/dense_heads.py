@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from itertools import count
 
 from porter.errors import UsageError
 from porter.fitting.grafting import path_word
@@ -30,13 +31,17 @@ def parse_head(text: str) -> DenseHead:
     """The head as `--map` states it: one layer, or several with the words between them.
 
     Raises:
-        UsageError: the text does not begin and end with a layer, or porter has no op for a word between two layers.
+        UsageError: the text does not begin and end with a layer or has a layer twice, or porter has no op for a word between two
+            layers.
     """
     layers, between = tuple(text.split(",")[::2]), tuple(text.split(",")[1::2])
     wrong = [word for word in between if word not in BETWEEN]
     if wrong or len(layers) != len(between) + 1 or not all(layers):
         problem = f"porter has no '{wrong[0]}' between dense layers" if wrong else f"'{text}' is no row of layers"
         raise UsageError(problem, where="--map", next=f"write FIRST,WORD,SECOND with one of {', '.join(BETWEEN)} as the word")
+    repeated = [name for name in layers if layers.count(name) > 1]
+    if repeated:
+        raise UsageError(f"'{text}' has the layer '{repeated[0]}' twice", where="--map", next="write every layer once")
     return DenseHead(layers, between)
 
 
@@ -51,11 +56,19 @@ def with_dense_head(features: Graph, head: DenseHead, dense: Mapping[str, Dense]
         The graph, and the file's layer by the path of each dense node.
     """
     nodes, layers, source = list(features.nodes), dict[str, str](), features.output
+    taken = {*features.by_path, output}
     for name, word in zip(head.layers, (*head.between, "none"), strict=True):
-        path = output if name == head.layers[-1] else f"head/{path_word(name)}"
+        path = output if name == head.layers[-1] else _free(f"head/{path_word(name)}", taken)
+        taken.add(path)
         nodes.append(Node(path, dense[name], (source,)))
         layers[path], source, op = name, path, BETWEEN[word]
         if op is not None:
-            source = f"{path}_{word}"
+            source = _free(f"{path}_{word}", taken)
+            taken.add(source)
             nodes.append(Node(source, op(), (path,)))
     return Graph(tuple(nodes), features.channels, output, features.scopes), layers
+
+
+def _free(path: str, taken: Container[str]) -> str:
+    """`path`, or with the first number from 2 on that makes it a new one."""
+    return path if path not in taken else next(free for number in count(2) if (free := f"{path}_{number}") not in taken)

@@ -165,6 +165,29 @@ def test_a_hidden_layer_as_wide_as_the_features_may_stand_before_the_head() -> N
     assert caught.value.maps[0] == "wide,relu,last=head/logits" and "last=head/logits" in caught.value.maps
 
 
+@pytest.mark.parametrize(
+    ("names", "paths"),
+    [
+        (("a.b", "a_b", "last"), ["head/a_b", "head/a_b_relu", "head/a_b_2", "head/a_b_2_relu", "head/logits"]),
+        (("a", "a_relu", "last"), ["head/a", "head/a_relu", "head/a_relu_2", "head/a_relu_2_relu", "head/logits"]),
+        (("logits", "pool", "last"), ["head/logits_2", "head/logits_2_relu", "head/pool_2", "head/pool_2_relu", "head/logits"]),
+    ],
+)
+def test_hidden_layers_of_like_names_are_numbered(names: tuple[str, ...], paths: list[str]) -> None:
+    widths = (1280, 6, 7, 5)
+    layers = {}
+    for name, inputs, outputs in zip(names, widths, widths[1:], strict=False):
+        layers |= {f"{name}.weight": linear(outputs, inputs), f"{name}.bias": np.zeros(outputs)}
+    found = fit("torchvision", {**TRUNK, **layers}, f"{',relu,'.join(names)}=head/logits")
+    assert [node.path for node in found.graph.nodes[-5:]] == paths
+    assert [found.found[path, "kernel"] for path in paths[::2]] == [f"{name}.weight" for name in names]
+
+
+def test_a_layer_that_stands_twice_in_a_head_is_refused() -> None:
+    with pytest.raises(UsageError, match="'fc,relu,fc' has the layer 'fc' twice"):
+        fit("torchvision", file("torchvision"), "fc,relu,fc=head/logits")
+
+
 @pytest.mark.parametrize("setting", ["fc1,tanh,last", "fc1,relu", "fc1,relu,", ",relu,last"])
 def test_a_row_of_layers_that_says_nothing_is_refused(setting: str) -> None:
     with pytest.raises(UsageError, match="relu, relu6, none"):
