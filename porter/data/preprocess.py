@@ -33,12 +33,12 @@ Interpolation = Literal["pil_bilinear", "pil_bicubic", "opencv_cubic", "tf1_bili
 Channels = Literal["rgb", "bgr"]
 Triple = tuple[float, float, float]
 
-# Containers whose decoders are Pillow's own or a codec's. EPS is left out: Pillow runs Ghostscript for it.
 _MOST_PIXELS = 1 << 26
 """Of one photo: a camera's 61 million, and the largest of ImageNet. Decoded and made floats each takes 20 bytes."""
 _FEW_PIXELS = 1 << 24
 _PIXELS_OF_A_BYTE = 64
 """Above _FEW_PIXELS: a JPEG has 20 at most unless it shows nothing, and a PNG of nothing unpacks to a thousand times its bytes."""
+# Containers whose decoders are Pillow's own or a codec's. EPS is left out: Pillow runs Ghostscript for it.
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 _MAX_RESIZED_PIXELS = 1 << 25
 
