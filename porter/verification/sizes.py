@@ -13,8 +13,6 @@ from porter.plan import Plan
 from porter.verification.source import Source
 
 Pair = tuple[int, int]
-ODD = (1, -23)
-"""Added to the native rows and columns for the second size: an even size becomes odd, and a square oblong."""
 
 
 @dataclass(frozen=True)
@@ -44,34 +42,56 @@ def check_sizes(plan: Plan, native: Pair, source: Source, built: Pair | None) ->
 
 
 def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
-    """The two smallest sizes that show every wrong pad that the native size and an odd, oblong size show.
+    """The smallest sizes that show each wrong pad that the native size shows, and those that other maps under each stride show.
 
     The pads that a window reads depend on the map's length only through its remainder after whole strides (porter.windows). So two
-    sizes that differ by a multiple of all strides of the network together are equally good: every map has the same remainder. The
+    sides that differ by a multiple of all strides of the network together are equally good: every map has the same remainder. The
     windows at the beginning of a map, those at its end and those between must be different: no map may be shorter than a window and
     its stride, or, if the map at the native size is shorter, than that map.
 
-    For ResNet-50 v2 and MobileNet v2 at 224x224 they are 128x128 and 97x105, for Inception v3 at 299x299 they are 171x171 and
-    172x180.
+    Two conventions can give the same pads for one remainder, for example `same` and (0,1) on even maps. So along rows and along
+    columns each window with a stride meets at least two remainders, if the graph takes sizes at which it does. The pads of rows do
+    not depend on columns, so one size has the native remainders along its rows, and another along its columns.
+
+    For ResNet-50 v2 and MobileNet v2 at 224x224 they are 128x97 and 97x128, for Keras's MobileNet v1 128x157 and 157x128, for
+    Inception v3 at 299x299 171x202 and 202x171.
     """
-    sides = [
-        [_smallest(graph, axis, start, native[axis]) for axis, start in enumerate(first)]
-        for first in (native, (native[0] + ODD[0], native[1] + ODD[1]))
-    ]
-    return tuple(dict.fromkeys((rows, columns) for rows, columns in sides if rows is not None and columns is not None))
+    rows, columns = (_sides(graph, axis, native[axis]) for axis in (0, 1))
+    count = max(len(rows), len(columns))
+    pairs = ((rows[at % len(rows)], columns[(at + 1) % len(columns)]) for at in range(count)) if rows and columns else ()
+    return tuple(dict.fromkeys(pairs))
 
 
-def _smallest(graph: Graph, axis: int, start: int, native: int) -> int | None:
-    """The shortest side that differs from `start` by whole strides and is long enough; None if no side is."""
+def _sides(graph: Graph, axis: int, native: int) -> list[int]:
+    """The shortest side with the remainders of the native one, then sides with other ones: each time the side that adds most."""
     period, least = _strides(graph, axis), _least(graph, axis, native)
 
     def suffices(side: int) -> bool:
         maps = _maps(graph, axis, side)
         return maps is not None and all(maps[path] >= length for path, length in least.items())
 
-    sides = range(start % period or period, max(start, native) + 2 * period, period)
-    found = bisect_left(sides, True, key=suffices)
-    return sides[found] if found < len(sides) else None
+    alike = range(native % period or period, native + 1, period)
+    first = bisect_left(alike, True, key=suffices)
+    if first == len(alike):
+        return []
+    shortest = bisect_left(range(native), True, key=suffices)
+    met = {side: _remainders(graph, axis, side) for side in range(shortest, min(shortest + period, 2 * native)) if suffices(side)}
+    sides, once = [alike[first]], _remainders(graph, axis, alike[first])
+
+    def added(side: int) -> int:
+        return sum(met[side][path] != rest for path, rest in once.items())
+
+    while met and added(best := max(met, key=added)):
+        sides.append(best)
+        once = {path: rest for path, rest in once.items() if met[best][path] == rest}
+    return sides
+
+
+def _remainders(graph: Graph, axis: int, side: int) -> dict[str, int]:
+    """By path of each window with a stride, the remainder of its map's length after whole strides."""
+    maps = _maps(graph, axis, side) or {}
+    sites = {node.path: (node.inputs[0], site.window.stride[axis]) for node in graph.nodes if (site := site_of(node.op))}
+    return {path: maps[source] % stride for path, (source, stride) in sites.items() if stride > 1 and source in maps}
 
 
 def _strides(graph: Graph, axis: int) -> int:

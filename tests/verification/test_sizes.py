@@ -4,26 +4,34 @@ import pytest
 
 from porter.graph import Graph, MaxPool, Node, shapes, site_of
 from porter.padding import Convention, Window
-from porter.recipe import expand, find_recipe
+from porter.recipe import all_recipes, expand, find_recipe
 from porter.verification.sizes import small_sizes
 
 SAME, VALID = Convention("same"), Convention()
-CASES = [("resnet50v2", "keras"), ("mobilenet_v2", "torchvision"), ("mobilenet_v1", "slim"), ("inception_v3", "slim")]
 
 
-@pytest.mark.parametrize(("variant", "zoo"), CASES)
-def test_small_sizes_pad_as_the_native_one_and_an_odd_one_do(variant: str, zoo: str) -> None:
+def zoos() -> list[tuple[str, str]]:
+    """The first variant of every zoo of every recipe."""
+    return [
+        (next(variant for variant in recipe.variants if zoo in recipe.zoos_of(variant)), zoo)
+        for recipe in all_recipes()
+        for zoo in recipe.zoos
+    ]
+
+
+@pytest.mark.parametrize(("variant", "zoo"), zoos())
+def test_every_stride_meets_the_native_remainder_and_another(variant: str, zoo: str) -> None:
     recipe = find_recipe(variant)
     graph, native = expand(recipe, variant, recipe.zoo(zoo, variant), {}), recipe.native_size()
-    small, odd = small_sizes(graph, native)
-    assert small[0] < native[0] and small[1] < native[1] and max(odd) < max(native) and odd[0] != odd[1]
-    for wanted, size in ((native, small), ((native[0] + 1, native[1] - 23), odd)):
-        large, little = shapes(graph, wanted), shapes(graph, size)
-        for node, window in ((node, site.window) for node in graph.nodes if (site := site_of(node.op))):
-            for axis in (0, 1):
-                long, short, least = (known[node.inputs[0]][1 + axis] or 0 for known in (large, little, shapes(graph, native)))
-                assert (long - short) % window.stride[axis] == 0, node.path
-                assert short >= min(least, window.extent(axis) + window.stride[axis]), node.path
+    sizes = small_sizes(graph, native)
+    assert len(sizes) == 2 and all(rows != columns and max(rows, columns) < min(native) for rows, columns in sizes)
+    large, small = shapes(graph, native), [shapes(graph, size) for size in sizes]
+    for node, window in ((node, site.window) for node in graph.nodes if (site := site_of(node.op))):
+        for axis, stride in enumerate(window.stride):
+            long, *short = (known[node.inputs[0]][1 + axis] or 0 for known in (large, *small))
+            assert long % stride in {length % stride for length in short}, node.path
+            assert stride == 1 or len({length % stride for length in short}) > 1, node.path
+            assert min(short) >= min(long, window.extent(axis) + stride), node.path
 
 
 def graph_of(*windows: tuple[Window, Convention]) -> Graph:
@@ -38,10 +46,10 @@ STEM = (Window((7, 7), (2, 2)), VALID)
 @pytest.mark.parametrize(
     ("windows", "native", "wanted"),
     [
-        ((HALVED, HALVED), (32, 32), ((12, 12), (9, 9))),
-        ((HALVED, HALVED), (20, 20), ((12, 12), (9, 9))),
-        ((STEM, HALVED, HALVED), (20, 20), ((20, 20), (21, 21))),
-        ((HALVED,), (3, 3), ((3, 3), (4, 4))),
+        ((HALVED, HALVED), (32, 32), ((12, 9), (9, 12))),
+        ((HALVED, HALVED), (20, 20), ((12, 9), (9, 12))),
+        ((STEM, HALVED, HALVED), (20, 20), ((20, 25), (25, 20))),
+        ((HALVED,), (3, 3), ((3, 4), (4, 3))),
         # A window as long as its map at the native size needs no longer one.
         (((Window((8, 8)), VALID),), (8, 8), ((8, 8),)),
     ],
@@ -50,3 +58,16 @@ def test_sizes_that_a_small_graph_takes(
     windows: tuple[tuple[Window, Convention], ...], native: tuple[int, int], wanted: object
 ) -> None:
     assert small_sizes(graph_of(*windows), native) == wanted
+
+
+def test_a_third_size_is_taken_where_no_second_one_shows_all() -> None:
+    halves = {"up": HALVED, "down": (Window((2, 2), (2, 2)), VALID)}
+    nodes = [Node(name, MaxPool(*window), ("input",)) for name, window in halves.items()]
+    nodes += [Node(f"{name}2", MaxPool(*HALVED), (name,)) for name in halves]
+    sizes = small_sizes(Graph(tuple(nodes), 3, "down2"), (32, 32))
+    assert len(sizes) == 3 and all(rows != columns for rows, columns in sizes)
+    for axis in (0, 1):
+        sides = [size[axis] for size in sizes]
+        assert all(
+            len({half % 2 for half in halved}) == 2 for halved in (sides, [-(-n // 2) for n in sides], [n // 2 for n in sides])
+        )
