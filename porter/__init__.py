@@ -213,9 +213,9 @@ def study(
 
     First it changes all strided sites together: as shipped, asymmetric (TensorFlow's SAME), symmetric ((k-1)//2 cells on every
     side), and the recipe's training pads. Then it changes one site at a time in the best of these; then it combines the changes
-    that helped. Cases whose windows are the same at this input size are one case. Cases are compared photo by photo: by the
-    log-loss of the true class, or by the entropy of the answers if the photos have no classes. It uses the recipe's own
-    preprocessing and float32.
+    that are significantly better. Cases whose windows are the same at this input size are one case. Cases are compared photo by
+    photo: by the log-loss of the true class, or by the entropy of the answers if the photos have no classes. It uses the recipe's
+    own preprocessing and float32.
 
     Args:
         variant, source, weights, mapped, options, recipes: see `convert`.

@@ -1,14 +1,15 @@
-"""The rounds of a padding study: both conventions at all strided sites, then one site at a time, then all changes that helped."""
+"""The rounds of a padding study: both conventions at all strided sites, then one site at a time, then all significant changes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from porter.errors import PaddingError
 from porter.evaluation.losses import Losses
 from porter.evaluation.padding_study.cases import Change, Setting, Trial, Twins, changed, first_round, sift, single_changes
-from porter.evaluation.padding_study.numbers import Ranks, best_of, mean
+from porter.evaluation.padding_study.numbers import Ranks, best_of, level, mean, no_worse
 from porter.padding import Convention
 
 
@@ -73,14 +74,13 @@ def run_rounds(setting: Setting, trained: Mapping[str, Convention], asked: Seque
     if why is not None:
         raise PaddingError(why)
     found = _tried(Rounds(), setting, [shipped, *others], "name", run)
-    position = found.best()
-    base, loss = found.trials[position], mean(found.outcomes[position].judged)
+    base = found.trials[found.best()]
     try:
         changes = list(asked or single_changes(setting.graph, base))
         found = _tried(found, setting, [changed(base, [change]) for change in changes], "tell" if asked else "drop", run)
-        helpful = _helpful(found, base, changes, loss)
-        if len(helpful) > 1:
-            found = _tried(found, setting, [changed(base, helpful)], "drop", run)
+        together = helpful(found, base, changes)
+        if len(together) > 1:
+            found = _tried(found, setting, [changed(base, together)], "drop", run)
     except KeyboardInterrupt:
         return replace(found, complete=False)
     return found
@@ -94,13 +94,19 @@ def _tried(found: Rounds, setting: Setting, candidates: Iterable[Trial], twins: 
     return replace(found, trials=sifted.trials, outcomes=(*found.outcomes, *outcomes), skipped=skipped)
 
 
-def _helpful(found: Rounds, base: Trial, changes: Iterable[Change], loss: float) -> list[Change]:
-    """The single changes whose loss is below `loss`, the best of each site."""
+def helpful(found: Rounds, base: Trial, changes: Iterable[Change]) -> list[Change]:
+    """The single changes that are significantly better than `base`, the best of each site.
+
+    Changes that look better by chance look better still together: with them, the last round would drop the truly best case more
+    often than LEVEL says.
+    """
+    before, limit = found.outcomes[found.trials.index(base)].judged, level(len(found.trials))
     best: dict[str, tuple[float, Change]] = {}
     for change in changes:
         trial = changed(base, [change])
         if trial in found.trials:
-            reached = mean(found.outcomes[found.trials.index(trial)].judged)
-            if reached < best.get(change.path, (loss,))[0]:
+            losses = found.outcomes[found.trials.index(trial)].judged
+            reached = mean(losses)
+            if no_worse(before, losses) < limit and reached < best.get(change.path, (inf,))[0]:
                 best[change.path] = (reached, change)
     return [change for _, change in best.values()]

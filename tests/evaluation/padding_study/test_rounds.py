@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from porter.errors import PaddingError
-from porter.evaluation.padding_study.cases import Change, Setting, Trial, site_at, strided_sites
-from porter.evaluation.padding_study.numbers import mean
-from porter.evaluation.padding_study.rounds import Outcome, Rounds, run_rounds
+from porter.evaluation.padding_study.cases import Change, Setting, Trial, changed, site_at, strided_sites
+from porter.evaluation.padding_study.numbers import LEVEL, judge, mean
+from porter.evaluation.padding_study.rounds import Outcome, Rounds, helpful, run_rounds
 from porter.frameworks import get_framework
 from porter.padding import Convention
 from porter.recipe import expand, find_recipe
@@ -83,6 +83,19 @@ def test_changes_that_help_are_tried_together(setting: Setting, by_entropy: bool
     assert photos.rounds[2:] == [[together]] and trained(found) == together
     assert [round(10 * (mean(outcome.judged) - 1.5)) for outcome in found.outcomes] == [2, 3, 3, 1, 3, 3, 1, 0]
     assert [trial.changes for trial in found.trials] == [0, 0, 1, 1, 1, 1, 1, 2]
+
+
+def test_the_last_round_drops_the_best_case_no_more_often_than_promised() -> None:
+    """Ten sites without effect, whose differences add up: joined by their sign, the best of them drop the base in 10 of 100."""
+    random, studies, lost = np.random.default_rng(5), 1000, 0
+    base, changes = Trial(("as shipped",), {}), [Change(f"site{number}", SAME) for number in range(10)]
+    trials = (base, *(changed(base, [change]) for change in changes))
+    for _ in range(studies):
+        losses = [np.zeros(200), *random.normal(size=(10, 200))]
+        found = Rounds(trials, tuple(Outcome(np.zeros(200, np.int32), None, case, None) for case in losses))
+        together = [losses[1 + changes.index(change)] for change in helpful(found, base, changes)]
+        lost += 0 not in judge([*losses, *([sum(together)] if len(together) > 1 else [])]).kept
+    assert 0 < lost <= studies * LEVEL
 
 
 def test_of_several_conventions_at_a_site_the_best_goes_into_the_last_round(setting: Setting) -> None:
