@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
 from porter.errors import ChecksumError, FileError, GraphError, UsageError
-from porter.files import digest, expect_plain, is_plain, recover_folder, write_whole
+from porter.files import WeightsFile, digest, expect_plain, is_plain, recover_folder, write_whole
 from porter.frameworks import Framework, Tensors, get_framework
 from porter.graph import Graph, tensor_shapes
 from porter.graph_record import from_record
@@ -38,13 +38,19 @@ Padding = Literal["shipped", "trained"]
 
 
 class SourceFile(_Strict):
-    """The weights file that a port was made from; `published` says whether the zoo publishes it."""
+    """The weights file that a port was made from; `published` says whether the zoo publishes it, None in ports of older porters."""
 
     file: str
     format: str
     sha256: str
-    published: bool = False
+    published: bool | None = None
     notes: tuple[str, ...] = ()
+
+    def is_published(self, file: WeightsFile | None) -> bool | None:
+        """Whether the zoo publishes it, as `file`: as recorded, otherwise by its sha256; None where neither tells."""
+        if self.published is not None:
+            return self.published
+        return False if file is None or self.format == "port" else file.has(self.sha256)
 
 
 class Input(_Strict):

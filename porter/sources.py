@@ -155,7 +155,9 @@ def _open_port(port: Port, variant: str, zoo: Zoo) -> Opened:
         graph=port.graph,
         tensors=tensors,
         lists=TensorLists(used=used, ignored={}, filled={}),
-        file=SourceFile(file=port.framework.MODEL_FILE, format="port", sha256=record.model[port.framework.MODEL_FILE]),
+        file=SourceFile(
+            file=port.framework.MODEL_FILE, format="port", sha256=record.model[port.framework.MODEL_FILE], published=False
+        ),
         options=record.options,
         classes=record.classes,
         source_classes=record.classes,

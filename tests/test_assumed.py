@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,9 @@ from safetensors.numpy import save_file
 
 import porter
 from porter import printing
-from porter.errors import RecipeError
+from porter.errors import RecipeError, UsageError
 from porter.files import digest
+from porter.port import read_port
 from porter.recipe import load_recipe, recipes_folder
 from porter.verification.check import check
 from porter.verification.reverify import source_of
@@ -131,3 +132,12 @@ def test_only_the_published_file_has_the_published_licence(own: Path, tmp_path: 
     assert convert(unpinned, None) == (True, NC, LICENSED)  # fetched; from then on the cache knows the file
     assert convert(unpinned, own) == (True, NC, LICENSED)
     assert porter.verify(tmp_path / "port", recipes=unpinned).ok
+
+    port = read_port(tmp_path / "port")
+    silent = port.record.source.model_copy(update={"published": None})
+    older = replace(port, record=port.record.model_copy(update={"source": silent}))
+    assert source_of(older, None, tmp_path / "pinned1").file.sha256 == sha256
+    for recipes, words in (("other1", "the zoo does not publish"), ("other0", "not record whether the zoo publishes it")):
+        with pytest.raises(UsageError, match=words) as caught:
+            source_of(older, None, tmp_path / recipes)
+        assert "add --weights" in (caught.value.next or "")

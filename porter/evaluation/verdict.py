@@ -68,10 +68,13 @@ def judge(accuracy: Accuracy, published: Published | None, against: Sequence[str
 
 
 def notes_on_weights(record: Record, recipe: Recipe | None) -> list[str]:
-    """A note if the published figure is of a file that the port was not made from."""
+    """A note if the published figure is of a file that the port was not made from, or if its record does not tell."""
     zoo = recipe.zoos.get(record.zoo) if recipe else None
     file = zoo.files.get(record.variant) if zoo else None
-    if file is None or record.source.published:
+    published = record.source.is_published(file)
+    if file is None or published:
         return []
     name = PurePosixPath(file.member or file.name).name
+    if published is None:
+        return [f"the port does not record whether its {record.source.file} is the published {name}: convert again"]
     return [f"the port was made from {record.source.file}, which is not the published {name}"]

@@ -72,6 +72,11 @@ class WeightsFile:
         """The digests that are known beforehand, by name."""
         return {key: value for key in _DIGESTS if (value := getattr(self, key)) is not None}
 
+    def has(self, sha256: str) -> bool | None:
+        """Whether weights of this sha256 are these; None where no sha256 of the weights themselves is published."""
+        known = self.sha256 or self.sha256_prefix
+        return None if known is None or self.member is not None else sha256.startswith(known)
+
 
 @dataclass(frozen=True)
 class Fetched:

@@ -45,16 +45,22 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
     """The source of a port, opened again: `weights`, or the zoo's published file.
 
     Raises:
-        UsageError: the port was made from other weights; or none are given, and it was not made from the zoo's published ones.
+        UsageError: the port was made from other weights; or none are given, and it was not made from the zoo's published ones, or
+            does not record whether it was.
     """
     record = port.record
-    if weights is None and not record.source.published:
-        made, given = f"{record.source.file}, sha256 {record.source.sha256}, which the zoo does not publish", record.source.file
-        if record.source.format == "port":
-            made, given = "another port", "that port"
-        raise UsageError(f"this port was made from {made}", where=str(port.folder), next=f"add --weights with {given}")
     recipe = find_recipe(record.variant, recipes)
     zoo = recipe.zoo(record.zoo, record.variant)
+    published = record.source.is_published(zoo.files.get(record.variant))
+    if weights is None and not published:
+        made, given = f"{record.source.file}, sha256 {record.source.sha256}", f"add --weights with {record.source.file}"
+        if record.source.format == "port":
+            made, given = "another port", "add --weights with that port"
+        elif published is None:
+            made, given = f"{made}, and does not record whether the zoo publishes it", f"{given}, or convert again"
+        else:
+            made = f"{made}, which the zoo does not publish"
+        raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
     try:
         opened = open_source(recipe, record.variant, zoo, weights, record.background, record.mapped, record.chosen)
     except DownloadError as error:

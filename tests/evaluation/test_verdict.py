@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from porter.data.photos import Bytes, Failure, Photo, PhotoSet
 from porter.evaluation.intervals import wilson
 from porter.evaluation.results import Accuracy
 from porter.evaluation.verdict import judge, notes_on_weights, obstacles, published_figure
+from porter.files import WeightsFile
 from porter.port import Record, SourceFile
 from porter.recipe import Published, find_recipe
 
@@ -96,6 +98,27 @@ def test_weights_that_are_not_the_published_ones_are_said() -> None:
     (note,) = notes_on_weights(other, RECIPE)
     assert "mine.pth" in note and "mobilenet_v2-b0353104.pth" in note
     assert notes_on_weights(other, None) == []
+
+
+@pytest.mark.parametrize(
+    ("published", "sha256", "words"),
+    [
+        (None, "b0353104" + "0" * 56, ()),
+        (None, "f" * 64, ("which is not the published",)),
+        (False, "b0353104" + "0" * 56, ("which is not the published",)),
+    ],
+)
+def test_a_record_that_does_not_say_whether_its_file_is_published(published: Any, sha256: str, words: tuple[str, ...]) -> None:
+    found = notes_on_weights(record(source=SourceFile(file="a.pth", format="torch", sha256=sha256, published=published)), RECIPE)
+    assert len(found) == len(words) and all(word in note for word, note in zip(words, found, strict=True))
+
+
+def test_a_record_that_cannot_be_compared_with_a_published_digest_is_said() -> None:
+    zoo = RECIPE.zoo("torchvision", "mobilenet_v2")
+    unpinned = replace(zoo, files={"mobilenet_v2": WeightsFile("a.pth", md5="0" * 32)})
+    recipe = replace(RECIPE, zoos={**RECIPE.zoos, "torchvision": unpinned})
+    (note,) = notes_on_weights(record(source=SourceFile(file="a.pth", format="torch", sha256="f" * 64)), recipe)
+    assert "does not record" in note and "convert again" in note
 
 
 def test_the_figure_is_the_recipes() -> None:
