@@ -183,3 +183,5 @@ def test_a_port_of_one_size_has_the_steps_of_its_own_size(tmp_path: Path) -> Non
     fed = "160x160: resized to 183, cropped to 160"
     text, _ = page_of(write_port(tmp_path / "port", input=taken, evaluation=evaluation(fed=fed).summary()))
     assert "Resize the shorter side to 183 pixels" in text and f"fed {fed}" in text
+    text, _ = page_of(write_port(tmp_path / "large", input={**taken, "size": [4000, 4000]}))  # too large for the protocol
+    assert "Resize the shorter side to 256 pixels" in text and "porter eval" not in text
