@@ -39,6 +39,7 @@ class Trap:
     first: str
     graph: Callable[[Graph], Graph] = lambda graph: graph
     tensors: Callable[[Path, Tensors], Tensors] = lambda _, tensors: tensors
+    size: str | None = None
 
 
 def padded(path: str, convention: Convention) -> Callable[[Graph], Graph]:
@@ -82,6 +83,9 @@ TRAPS = {
     "symmetric for Keras's (0,1)": Trap(
         "mobilenet_v2_0.35", "keras", "block3/depthwise/conv", padded("block3/depthwise/conv", SYMMETRIC)
     ),
+    "same for Keras's (0,1), which even maps do not tell": Trap(
+        "mobilenet_v1_0.25", "keras", "block3/depthwise/conv", padded("block3/depthwise/conv", Convention("same")), size="any"
+    ),
     "same for torchvision's 1": Trap("mobilenet_v2", "torchvision", "stem/conv", padded("stem/conv", Convention("same"))),
     "lowest for zero in ResNet50V2's pool": Trap(
         "resnet50v2", "keras", "stem/pool", padded("stem/pool", Convention("explicit", (1, 1, 1, 1), LOWEST))
@@ -124,7 +128,8 @@ def test_verify_names_the_first_wrong_node(name: str, weights_file: WeightsMaker
         weights = slim_file(SLIM)
     else:
         weights = weights_file(trap.variant, trap.zoo, ".h5" if trap.zoo == "keras" else ".pth")
-    porter.convert(trap.variant, trap.zoo, "torch", weights=weights, out=tmp_path / "port", check=False)
+    port = tmp_path / "port"
+    porter.convert(trap.variant, trap.zoo, "torch", weights=weights, input_size=trap.size, out=port, check=False)
     assert porter.verify(tmp_path / "port", weights=weights).ok
     put_in(tmp_path / "port", weights, trap)
     verdict = porter.verify(tmp_path / "port", weights=weights)

@@ -94,7 +94,7 @@ def check_against(
     dtype: Dtype = "float64" if record.computed else record.dtype
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if record.computed else None
     for reference in opened.references(dtype):
-        sizes = check_sizes(port.plan, port.record.input.native_size, reference, opened.size)
+        sizes = check_sizes(port.plan, port.record.input.native_size, reference, opened.size, dtypes)
         if sizes is None:
             warnings.append(f"{reference.name} cannot be run at the port's size")
             continue
@@ -114,7 +114,7 @@ def check_against(
         )
     warnings.append("compared with porter's own build of the source: two frameworks agree, which does not prove the graph")
     own = _as_ported(record, opened.own(dtype))
-    sizes = check_sizes(port.plan, port.record.input.native_size, own, None)
+    sizes = check_sizes(port.plan, port.record.input.native_size, own, None, dtypes)
     assert sizes is not None, "porter's own build takes every size"
     return check(port, own, sizes, dtypes, tolerance, device, tensors), tuple(warnings)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.dtypes import Dtype
@@ -27,18 +28,18 @@ class Sizes:
         return self.exact if dtype == "float64" else self.rounded
 
 
-def check_sizes(plan: Plan, native: Pair, source: Source, built: Pair | None) -> Sizes | None:
+def check_sizes(plan: Plan, native: Pair, source: Source, built: Pair | None, dtypes: Sequence[Dtype]) -> Sizes | None:
     """The sizes for a port: the only size that it takes; otherwise `small_sizes` in float64 and the native size in other types.
 
-    Only sizes that the source can run are used; if it can run none of them, the size that it was `built` for. None if there is no
-    such size.
+    If float64 is not among `dtypes`, the other types are compared at the native size and at `small_sizes`. Only sizes that the
+    source can run are used; if it can run none of them, the size that it was `built` for. None if there is no such size.
     """
     if plan.size is not None:
         return Sizes((plan.size,), (plan.size,)) if source.takes(plan.size) else None
     if not source.takes(native):
         return None if built is None else Sizes((built,), (built,))
-    exact = tuple(size for size in small_sizes(plan.graph, native) if source.takes(size))
-    return Sizes(exact or (native,), (native,))
+    exact = tuple(size for size in small_sizes(plan.graph, native) if source.takes(size)) or (native,)
+    return Sizes(exact, (native,) if "float64" in dtypes else tuple(dict.fromkeys((native, *exact))))
 
 
 def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
