@@ -165,7 +165,7 @@ def test_a_port_of_one_size_is_fed_its_protocol_in_proportion(weights_file: Weig
     assert found.judgement.verdict == "not comparable" and "fed 160x160, published at 224x224" in found.judgement.why
     record = read_port(tmp_path / "160").record
     assert record.evaluation is not None and record.evaluation["fed"] == found.fed and record.preprocess == protocol
-    assert "this port takes only 160x224" in made["160x224"].warnings[0]
+    assert "the port accepts only 160x224" in made["160x224"].warnings[0]
     with pytest.raises(UsageError, match="photos are fed as squares, and this port takes only 160x224"):
         porter.predict(tmp_path / "160x224", [PHOTO])
 
