@@ -254,13 +254,20 @@ def open_checkpoint(
         labels=zoo.labels if fit.own_head else None,
         background=fit.background,
         licence=publisher.licence_of(variant) if publisher else None,
-        assumed=() if recorded else assumed_options(zoo, fit.options),
+        assumed=() if recorded else (*assumed_options(zoo, fit.options), *_assumed_activation(fit)),
         sized=recorded,
         size=None if size[0] is None or size[1] is None else (size[0], size[1]),
         warnings=(*other_zoo, *placed, *fit.warnings, *scaling),
         checkpoint=checkpoint,
         fit=fit,
     )
+
+
+def _assumed_activation(fit: Fit) -> tuple[str, ...]:
+    """One line where the activation after somebody's own head is the zoo's, because a file of weights records none."""
+    if fit.own_head or fit.activation is None:
+        return ()
+    return (f"the model ends in a {fit.activation}: a file of weights does not say; if yours differs, give the whole model",)
 
 
 def read_weights(weights: Path, with_md5: bool) -> tuple[Checkpoint, Digests]:

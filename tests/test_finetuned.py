@@ -59,6 +59,8 @@ def test_a_finetuned_keras_model_gives_the_same_answers_in_torch(name: str, fine
     record, batch = made.port.record, own.images()
     assert (record.classes, record.output) == (own.classes, "logits" if own.classes else "features")
     assert record.labels is None
+    weights_only = own.path.name.endswith(".weights.h5")
+    assert any("the model ends in" in line for line in record.assumed) == weights_only
     wanted = own.answers(batch)
     if own.classes == 0:
         wanted = wanted.mean(axis=(2, 3)) if wanted.ndim == 4 else wanted

@@ -141,7 +141,7 @@ def fit_by_names(
         own_head=head.own,
         head=head.layer.name if head.layer else None,
         background=background and keep_background,
-        activation=zoo.activation if head.rows else None,
+        activation=_activation(zoo, head.rows),
         reference_taps={path: name for path, name in shown.items() if path in graph.by_path and path not in row},
         stand_in=stand_in,
         reference_names={
@@ -175,6 +175,13 @@ def _generation_warnings(current: Zoo, older: Zoo, generation: str | None) -> tu
 def _outside(prefix: str, unexpected: tuple[str, ...]) -> tuple[str, ...]:
     """Tensors beside the network, if the file's names begin with a prefix: those of a loss, of metrics, of a second network."""
     return tuple(name for name in unexpected if prefix and not name.startswith(prefix))
+
+
+def _activation(zoo: Zoo, classes: int) -> str | None:
+    """The zoo's activation after logits. A softmax of one class is 1 for every photo, so one class has a sigmoid."""
+    if classes == 1 and zoo.activation == "softmax":
+        return "sigmoid"
+    return zoo.activation if classes else None
 
 
 def _variable(name: str, layer: str, suffix: str | None) -> str:

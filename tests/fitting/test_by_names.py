@@ -58,6 +58,12 @@ def linear(units: int, features: int) -> Array:
 TRUNK = without(file("torchvision"), lambda name: name.startswith("classifier"))
 
 
+@pytest.mark.parametrize(("classes", "activation"), [(1, "sigmoid"), (5, "softmax")])
+def test_one_class_has_no_softmax(classes: int, activation: str) -> None:
+    found = fit("keras", file("keras", classes))
+    assert (found.source_classes, found.own_head, found.activation) == (classes, False, activation)
+
+
 @pytest.mark.parametrize("prefix", ["module.", "model.", "net.backbone.", "0."])
 def test_a_wrappers_prefix_is_found_and_named(prefix: str) -> None:
     found = fit("torchvision", prefixed(file("torchvision"), prefix))
