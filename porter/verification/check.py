@@ -17,7 +17,7 @@ from porter.verification.sizes import Sizes
 from porter.verification.source import Source
 
 IMAGES = 2
-"""Images for each input size in float64. Logits differ between images, and a wrong pad changes the logits of each."""
+"""Images for each input size. Logits differ between images, and a wrong pad changes the logits of each."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def check(
 def test_batches(port: Port, sizes: Sizes, dtypes: Sequence[Dtype]) -> dict[Dtype, list[Array]]:
     """For each of `dtypes`, a batch N x C x H x W of each size, prepared like the port's input.
 
-    The limit in float32 is for several images together: of one image with few logits, only rounding can exceed it by chance.
+    The limit in float32 is for several images together: for one image with few logits, rounding exceeds it by chance.
     """
     protocol, channels = port.record.preprocess, port.record.input.channels
     return {dtype: [test_batch(size, IMAGES, channels, protocol) for size in sizes.of(dtype)] for dtype in dtypes}
