@@ -73,6 +73,7 @@ class Inspection:
             "size": self.size and list(self.size),
             "head": self.head,
             "convert": next(iter(self.commands), None),
+            "assumed": list(self.assumed),
             "problem": self.problem,
             "notes": list(self.checkpoint.notes),
             "tensors": tensors,

@@ -71,6 +71,7 @@ def test_what_the_file_does_not_say_is_said(case: Case, weights_file: WeightsMak
 
 def test_what_is_assumed_can_be_set_and_is_proved(weights_file: WeightsMaker, tmp_path: Path) -> None:
     weights = weights_file("inception_v3", "torchvision", ".pth")
+    assert [line.startswith(TRANSFORM) for line in porter.inspect(weights).record()["assumed"]] == [True]
     options = {"transform_input": "false"}
     made = porter.convert(
         "inception_v3", "torchvision", "torch", weights=weights, out=tmp_path / "port", options=options, check=False
