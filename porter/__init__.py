@@ -10,6 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from porter.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from porter.conversion import Conversion
     from porter.evaluation.results import Evaluation, Study
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from porter.reporting.write import Report
     from porter.verification.check import Verdict
 
-__version__ = "0.1.0"
 __all__ = ["convert", "evaluate", "inspect", "load", "predict", "report", "study", "verify"]
 
 AnyPath = str | PathLike[str]

@@ -8,7 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from porter import __version__
 from porter.dtypes import DTYPES, Dtype
 from porter.errors import CheckFailed, MissingFramework, UsageError
 from porter.files import digest, new_folder
@@ -22,6 +21,7 @@ from porter.recipe import Recipe, Zoo, assumed_size, choose_options, find_recipe
 from porter.recipe.expressions import Value
 from porter.sources import Opened, open_source
 from porter.trained import parse_padding, with_padding
+from porter.version import __version__
 from porter.writing import Written, write_plain, write_stock
 
 if TYPE_CHECKING:
