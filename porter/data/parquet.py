@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from porter.errors import FileError, MissingFramework
+from porter.extras import install
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -170,7 +171,7 @@ def _opened(path: Path, shared: Sequence[str] = ()) -> Iterator[ParquetFile]:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise MissingFramework(f"Parquet files are read by pyarrow: {error}", next="pip install 'zoo-porter[data]'") from None
+        raise MissingFramework(f"Parquet files are read by pyarrow: {error}", next=install("data")) from None
     # pyarrow raises a KeyError for two columns of one name.
     try:
         # Without threads: there are as many workers as cores.

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from porter.errors import MissingFramework, PorterError, UsageError
+from porter.extras import install
 
 T = TypeVar("T")
 
@@ -102,7 +103,7 @@ def joined(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callable[
 
 def _join(process: Process, timeout_s: float) -> tuple[Callable[[Any], list[Any]], Callable[[], None]]:
     if find_spec("torch") is None:
-        raise MissingFramework("several processes need torch, which is not installed", next="pip install torch")
+        raise MissingFramework("several processes need torch, which is not installed", next=install("torch"))
     from porter.frameworks.torch.processes import join_processes
 
     try:

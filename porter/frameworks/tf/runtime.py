@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from porter.errors import MissingFramework, UsageError
+from porter.extras import install
 
 _DEVICES = {"cpu": "/CPU", "cuda": "/GPU"}
 
@@ -40,7 +41,7 @@ def import_keras() -> Any:
                 import_module("tensorflow")
         keras = import_module("keras")
     except ImportError as error:
-        raise MissingFramework(f"TensorFlow and Keras 3 cannot be imported: {error}", next="pip install 'zoo-porter[tf]'") from None
+        raise MissingFramework(f"TensorFlow and Keras 3 cannot be imported: {error}", next=install("tf")) from None
     if keras.config.backend() != "tensorflow":
         raise MissingFramework(
             f"Keras runs on its '{keras.config.backend()}' backend in this process", next="set KERAS_BACKEND=tensorflow"

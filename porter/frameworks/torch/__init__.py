@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from porter.errors import MissingFramework, UsageError
+from porter.extras import install
 from porter.frameworks.references import REFERENCES
 from porter.frameworks.torch.layout import CAPABILITIES, WEIGHTS_FILE, from_canonical, tensor_names, to_canonical
 
@@ -169,5 +170,4 @@ def classifier(model: Any, protocol: Preprocess, device: str, precision: Precisi
 
 def _require(package: str) -> None:
     if find_spec(package) is None:
-        extra = package != "timm"
-        raise MissingFramework(f"{package} is not installed", next="pip install " + ("'zoo-porter[torch]'" if extra else package))
+        raise MissingFramework(f"{package} is not installed", next="pip install timm" if package == "timm" else install("torch"))

@@ -13,6 +13,7 @@ from porter.data.parquet import read_table
 from porter.data.photos import Cell, Failure
 from porter.data.reading import read_bytes
 from porter.errors import FileError, MissingFramework
+from porter.extras import install
 from tests.data.layouts.making import WNIDS, label_of, opened, table, val
 
 NAMES = [f"{wnid}, whatever else" for wnid in WNIDS]
@@ -205,7 +206,7 @@ def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path, monkeypa
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingFramework) as caught:
         opened(path)
-    assert caught.value.next == "pip install 'zoo-porter[data]'"
+    assert caught.value.next == install("data")
 
 
 def test_more_rows_than_a_data_set_has_are_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

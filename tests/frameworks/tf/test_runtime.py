@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
 import pytest
 
 from porter.errors import MissingFramework, UsageError
+from porter.extras import install
 from porter.frameworks import tf
 from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
 from porter.plan import ANY, make_plan
@@ -27,7 +29,7 @@ except MissingFramework as error:
 def test_an_absent_package_is_named_with_the_way_to_get_it(absent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import_keras()
     monkeypatch.setitem(sys.modules, absent, None)
-    with pytest.raises(MissingFramework, match=rf"cannot be imported: .*{absent}.*pip install 'zoo-porter\[tf\]'"):
+    with pytest.raises(MissingFramework, match=rf"cannot be imported: .*{absent}.*{re.escape(install('tf'))}"):
         import_tensorflow()
     graph = every_op()
     with pytest.raises(MissingFramework):

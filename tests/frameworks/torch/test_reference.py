@@ -12,6 +12,7 @@ import pytest
 
 from porter.dtypes import Array
 from porter.errors import MappingError, MissingFramework, UsageError
+from porter.extras import install
 from porter.frameworks import torch as framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.references import REFERENCES
@@ -98,10 +99,10 @@ def test_timm_has_no_width_of_1_3() -> None:
         framework.build_reference("timm", "mobilenet_v2_1.3", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
 
 
-@pytest.mark.parametrize(("package", "next"), [("torchvision", r"zoo-porter\[torch\]"), ("timm", "pip install timm")])
+@pytest.mark.parametrize(("package", "next"), [("torchvision", install("torch")), ("timm", "pip install timm")])
 def test_a_missing_library(monkeypatch: pytest.MonkeyPatch, package: str, next: str) -> None:
     monkeypatch.setattr(framework, "find_spec", lambda name: None if name == package else object())
-    with pytest.raises(MissingFramework, match=rf"{package} is not installed.*{next}"):
+    with pytest.raises(MissingFramework, match=rf"{package} is not installed.*{re.escape(next)}"):
         framework.build_reference("timm", "mobilenet_v2", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
 
 
