@@ -101,8 +101,8 @@ def convert(
         opened = with_padding(opened, recipe, wanted)
         assumed = opened.assumed
         if size is None and not opened.sized:
-            assumed += assumed_size(opened.zoo, recipe.native_size())
-        size = size or opened.size or recipe.native_size()
+            assumed += assumed_size(opened.zoo, opened.native_size)
+        size = size or opened.native_size
         if stock:
             written = write_stock(building, recipe, opened, framework, size, stored_as, allow_overflow)
         else:
@@ -146,7 +146,7 @@ def _record(
         zoo=zoo.name,
         framework=framework.NAME,
         graph=to_record(plan.graph),
-        input=Input(layout=framework.INPUT_LAYOUT, size=plan.size, native_size=recipe.native_size(), channels=plan.graph.channels),
+        input=Input(layout=framework.INPUT_LAYOUT, size=plan.size, native_size=opened.native_size, channels=plan.graph.channels),
         source=opened.file,
         model={path.name: digest(path) for path in sorted(building.iterdir())},
         pads=pads_of(plan),

@@ -54,7 +54,12 @@ class SourceFile(_Strict):
 
 
 class Input(_Strict):
-    """The model's input. `size` is the only size (rows, columns) at which the model is right; None if it is right at every size."""
+    """The model's input.
+
+    Attributes:
+        size: the only size (rows, columns) at which the model is right; None if it is right at every size.
+        native_size: the size that the source was built for: the file's own, otherwise the recipe's.
+    """
 
     layout: Literal["NCHW", "NHWC"]
     size: tuple[Side, Side] | None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from porter.inspection import Inspection
     from porter.pad_table import SitePads
     from porter.pads import Pad
-    from porter.port import TensorLists
+    from porter.port import Input, TensorLists
     from porter.prediction import Prediction
     from porter.recipe import Recipe, Zoo
     from porter.reporting.write import Report
@@ -34,7 +34,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def conversion(made: Conversion) -> list[str]:
     record = made.port.record
     lists = record.tensors
-    size = "any input size" if record.input.size is None else "input {}x{} only".format(*record.input.size)
+    size = _size(record.input)
     lines = [
         f"{record.variant} from {record.zoo} to {record.framework}: {made.port.folder}",
         f"  file     {'; '.join((f'{record.source.file}, {record.source.format}', *record.source.notes))}",
@@ -55,6 +55,12 @@ def conversion(made: Conversion) -> list[str]:
     else:
         lines += [f"  check    {line}" for line in _check_lines(made.verdict)]
     return [*lines, *(f"  warning  {warning}" for warning in made.warnings)]
+
+
+def _size(taken: Input) -> str:
+    if taken.size is not None:
+        return "input {}x{} only".format(*taken.size)
+    return "any input size, native {}x{}".format(*taken.native_size)
 
 
 def _ignored(lists: TensorLists) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
-from porter.errors import MappingError, UsageError
+from porter.errors import MappingError, RecipeError, UsageError
 from porter.files import Digests, Fetched, WeightsFile, digests, fetch, is_published
 from porter.fitting.by_graph import fit_by_graph
 from porter.fitting.by_names import fit_by_names
@@ -46,6 +46,7 @@ class Opened:
         assumed: one line for each fact that the file does not record and the recipe states, without the input size.
         sized: whether the source fixes the input size that it was built for.
         size: rows and columns that the file's graph was built for; None if the file has no graph, or its graph takes any size.
+        native_size: `size`, otherwise the recipe's.
         padding: whether `graph` has the shipped or the training pads; with training pads, `shipped` is the graph with the source's
             own.
         checkpoint: the file as read, and `fit` its fit to the recipe; None if the source is a port.
@@ -62,6 +63,7 @@ class Opened:
     source_classes: int
     output: Literal["logits", "features"]
     activation: str | None
+    native_size: tuple[int, int]
     preprocess: Preprocess | None
     labels: str | None
     background: bool
@@ -163,6 +165,7 @@ def _open_port(port: Port, variant: str, zoo: Zoo) -> Opened:
         source_classes=record.classes,
         output=record.output,
         activation=record.activation,
+        native_size=record.input.native_size,
         preprocess=record.preprocess,
         labels=record.labels,
         background=record.background,
@@ -227,9 +230,11 @@ def open_checkpoint(
     checkpoint, placed = name_by_position(recipe, variant, zoo, checkpoint)
     fit = fit_file(recipe, variant, zoo, checkpoint, settings, keep_background)
     tensors = read_tensors(fit, framework, checkpoint)
-    protocol, scaling = _protocol(zoo.preprocess, fit)
     recorded = publisher is not None or checkpoint.graph is not None
-    size = checkpoint.graph.size if checkpoint.graph is not None else (None, None)
+    rows, columns = checkpoint.graph.size if checkpoint.graph is not None else (None, None)
+    built = None if rows is None or columns is None else (rows, columns)
+    native = built or recipe.native_size()
+    protocol, scaling = _protocol(_in_proportion(zoo.preprocess, native, recipe.native_size()), fit)
     return Opened(
         variant=variant,
         zoo=zoo,
@@ -250,13 +255,14 @@ def open_checkpoint(
         source_classes=fit.source_classes,
         output=fit.output,
         activation=fit.activation,
+        native_size=native,
         preprocess=protocol,
         labels=zoo.labels if fit.own_head else None,
         background=fit.background,
         licence=publisher.licence_of(variant) if publisher else None,
         assumed=() if recorded else (*assumed_options(zoo, fit.options), *_assumed_activation(fit)),
         sized=recorded,
-        size=None if size[0] is None or size[1] is None else (size[0], size[1]),
+        size=built,
         warnings=(*other_zoo, *placed, *fit.warnings, *scaling),
         checkpoint=checkpoint,
         fit=fit,
@@ -290,6 +296,16 @@ def _digest(files: Digests) -> str:
         return next(iter(files.values()))["sha256"]
     lines = "".join(f"{found['sha256']}  {path.name}\n" for path, found in sorted(files.items()))
     return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _in_proportion(protocol: Preprocess | None, built: tuple[int, int], native: tuple[int, int]) -> Preprocess | None:
+    """The zoo's protocol; in proportion if the model was built for squares of another size than the recipe's `native` one."""
+    if protocol is None or built == native or built[0] != built[1]:
+        return protocol
+    try:
+        return protocol.at(built[0])
+    except RecipeError:  # too large for the protocol, as predict and eval say if the port takes only this size
+        return protocol
 
 
 def _protocol(protocol: Preprocess | None, fit: Fit) -> tuple[Preprocess | None, tuple[str, ...]]:

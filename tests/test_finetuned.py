@@ -8,13 +8,15 @@ import pytest
 from numpy.typing import NDArray
 
 import porter
+from porter import printing
 from porter.conversion import Conversion
 from porter.errors import MappingError
 from porter.frameworks import get_framework
-from tests.finetuned_keras import KINDS, FineTuned, make_finetuned
+from tests.finetuned_keras import KINDS, SIZE, FineTuned, make_finetuned
 from tests.finetuned_torch import MAKERS, VARIANT
 from tests.standin import smooth_images
 
+PHOTO = Path(__file__).parents[1] / "scripts" / "photos" / "chelsea.png"
 REFUSED = {"sequential-weights": "follow each other"}
 """Files that hold weights alone, of a head whose activations nothing states."""
 
@@ -60,6 +62,7 @@ def test_a_finetuned_keras_model_gives_the_same_answers_in_torch(name: str, fine
     assert (record.classes, record.output) == (own.classes, "logits" if own.classes else "features")
     assert record.labels is None
     weights_only = own.path.name.endswith(".weights.h5")
+    assert record.input.native_size == ((224, 224) if weights_only else SIZE)
     assert any("the model ends in" in line for line in record.assumed) == weights_only
     wanted = own.answers(batch)
     if own.classes == 0:
@@ -72,6 +75,17 @@ def test_a_finetuned_keras_model_gives_the_same_answers_in_torch(name: str, fine
         assert "old" in name, made.warnings
     if own.pixels:
         assert record.preprocess is not None and (record.preprocess.divide, record.preprocess.mean) == (1.0, (0.0, 0.0, 0.0))
+
+
+def test_a_port_that_takes_any_size_is_fed_what_the_file_was_built_for(finetuned: Maker, tmp_path: Path) -> None:
+    own, folder = finetuned("rescaled-keras"), tmp_path / "port"
+    made = porter.convert(own.variant, "keras", "torch", weights=own.path, out=folder, input_size="any", check=False)
+    assert made.port.record.input.size is None
+    assert any("any input size, native 160x160" in line for line in printing.conversion(made))
+    again = porter.convert(own.variant, "keras", "tf", weights=folder, out=tmp_path / "again", check=False)
+    assert again.port.record.input == made.port.record.input.model_copy(update={"layout": "NHWC"})
+    for port in (folder, tmp_path / "again"):
+        assert porter.predict(port, [PHOTO])[0].fed == "160x160: resized to 182, cropped to 160"
 
 
 @pytest.mark.parametrize("name", REFUSED)
