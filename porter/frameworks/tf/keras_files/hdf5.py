@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -35,13 +36,13 @@ class Hdf5:
         path: the file, for messages.
         root: its root group.
         size: bytes of the file.
-        image: the file's bytes if they are in memory, so that tensors can be views of them.
+        image: the file's bytes, in memory or mapped, so that tensors can be views of them; None if other bytes stand before HDF5's.
     """
 
     path: Path
     root: h5py.File
     size: int
-    image: bytes | None = None
+    image: bytes | mmap.mmap | None
 
     def refuse(self, message: str, next: str | None = None) -> FileError:
         return FileError(message, where=str(self.path), next=next)
@@ -58,13 +59,19 @@ def open_hdf5(path: Path, image: bytes | None = None) -> Iterator[Hdf5]:
         size = path.stat().st_size if image is None else len(image)
         # best-effort: read-only and network file systems have no locks, and a reader does not need one.
         with h5py.File(path if image is None else BytesIO(image), "r", locking="best-effort" if image is None else None) as root:
-            whole = image if root.userblock_size == 0 else None
-            yield Hdf5(path, root, size, whole)
+            whole = _mapped(path) if image is None else image
+            yield Hdf5(path, root, size, None if root.userblock_size else whole)
     # h5py raises any of these for a damaged file: it depends on what the C library was doing.
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
         raise FileError(
             f"this HDF5 file is cut short or damaged: {_first_line(error)}", where=str(path), next="fetch or copy it again"
         ) from None
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    """The file's bytes: tensors that are views of them need no copy, and no memory until they are used."""
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _first_line(error: BaseException) -> str:

@@ -83,6 +83,13 @@ def test_tensors_stand_in_the_order_of_the_layers(tmp_path: Path) -> None:
     assert list(read_checkpoint(path).tensors) == ["conv2d_2/kernel", "conv2d_10/kernel", "conv2d_1/kernel"]
 
 
+def test_tensors_are_views_of_the_file(tmp_path: Path) -> None:
+    """Copies of all tensors would take half of the time that reading a file takes, and as much memory as the file."""
+    found = read_checkpoint(write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL, "c/bias:0": VECTOR}})).tensors
+    assert not any(array.flags.writeable for array in found.values())
+    same(found, {"c/kernel": KERNEL, "c/bias": VECTOR})
+
+
 def nested_config(name: str, *layers: str) -> bytes:
     """The config of a Sequential whose one layer is a Sequential of convolutions."""
     inner = [{"class_name": "Conv2D", "config": {"name": one, "filters": 2, "kernel_size": 3, "use_bias": False}} for one in layers]
