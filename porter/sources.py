@@ -260,13 +260,21 @@ def open_checkpoint(
         labels=zoo.labels if fit.own_head else None,
         background=fit.background,
         licence=publisher.licence_of(variant) if publisher else None,
-        assumed=() if recorded else (*assumed_options(zoo, fit.options), *_assumed_activation(fit)),
+        assumed=() if recorded else (*_assumed_scaling(checkpoint), *assumed_options(zoo, fit.options), *_assumed_activation(fit)),
         sized=recorded,
         size=built,
         warnings=(*other_zoo, *placed, *fit.warnings, *scaling),
         checkpoint=checkpoint,
         fit=fit,
     )
+
+
+def _assumed_scaling(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """One line for the layers that scale the input inside the model, because a file of weights does not say what they compute."""
+    if not checkpoint.scaling:
+        return ()
+    named = ", ".join(f"'{name}'" for name in checkpoint.scaling)
+    return (f"the input is what the zoo's own model takes: {named} in the file is left out; to keep it, give the whole model",)
 
 
 def _assumed_activation(fit: Fit) -> tuple[str, ...]:

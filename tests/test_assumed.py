@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -80,6 +82,31 @@ def test_what_is_assumed_can_be_set_and_is_proved(weights_file: WeightsMaker, tm
     (reference,) = source_of(made.port, weights, None).references("float32")
     verdict = check(made.port, reference, Sizes(((96, 76),), ()), ("float64",))
     assert verdict.ok and verdict.proof.reference == "torchvision"
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".weights.h5"])
+def test_layers_that_scale_the_input_are_left_out_and_said(suffix: str, weights_file: WeightsMaker, tmp_path: Path) -> None:
+    weights, numbers = tmp_path / f"own{suffix}", {"mean": [9.0, 8, 7], "variance": [3.0, 2, 1], "count": 0}
+    shutil.copy(weights_file(NARROW, "keras", suffix), weights)
+    with h5py.File(weights, "r+") as file:
+        if suffix == ".h5":
+            names = ["rescaling_1", "normalization", *file.attrs["layer_names"]]
+            file.attrs["layer_names"] = [str(name).encode() for name in names]
+            file.create_group("rescaling_1").attrs["weight_names"] = []
+            group = file.create_group("normalization")
+            group.attrs["weight_names"] = [f"normalization/{name}:0".encode() for name in numbers]
+            for name, value in numbers.items():
+                group[f"normalization/{name}:0"] = value
+        else:
+            file.create_group("layers/rescaling_1/vars")
+            for place, value in enumerate(numbers.values()):
+                file[f"layers/normalization/vars/{place}"] = value
+    options = {"weights": weights, "out": tmp_path / "port", "input_size": "224", "check": False}
+    record = porter.convert(NARROW, "keras", "torch", **options).port.record  # type: ignore[arg-type]
+    (said,) = record.assumed
+    assert said.startswith("the input is what the zoo's own model takes: ") and "give the whole model" in said
+    assert "'rescaling_1'" in said and "'normalization'" in said
+    assert set(record.tensors.ignored) == {f"normalization/{name}" for name in numbers}
 
 
 def test_an_assumption_of_no_option_is_no_recipe(tmp_path: Path) -> None:

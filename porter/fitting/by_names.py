@@ -21,6 +21,8 @@ from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Graph, is_depthwise, tensor_shapes
 from porter.recipe import LayerName, Recipe, Zoo, expand, options_of, tap_names
 
+SCALES = "of a layer that scales the input; the file does not say what it computes"
+
 
 @dataclass(frozen=True)
 class Located:
@@ -117,6 +119,7 @@ def fit_by_names(
     if outside and head.within(naming.prefix):
         ignored |= dict.fromkeys(outside, f"beside the network, outside '{naming.prefix}'")
         warnings += (f"left out, because they are outside '{naming.prefix}': {some(list(outside))}",)
+    ignored |= {name: SCALES for name in located.unexpected if name.rpartition(framework.SEPARATOR)[0] in checkpoint.scaling}
     unexpected = [name for name in located.unexpected if name not in ignored]
     if located.missing or unexpected:
         raise MappingError(

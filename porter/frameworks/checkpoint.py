@@ -23,6 +23,7 @@ class Checkpoint:
         counted: names are `class_counter/variable` in Keras's topological order, because the file holds no layer names.
         graph: what the file's layers compute, where it says so.
         files: the checkpoint's files, if it is not the one file `path`.
+        scaling: names of layers that scale the input, in a file that does not say what they compute.
     """
 
     path: Path
@@ -33,3 +34,4 @@ class Checkpoint:
     counted: bool = False
     graph: FileGraph | None = field(default=None, repr=False)
     files: tuple[Path, ...] = field(default=(), repr=False)
+    scaling: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,14 @@ from dataclasses import dataclass
 import h5py
 
 from porter.frameworks.tf.keras_files.hdf5 import Hdf5
+
+_SCALINGS = (
+    frozenset({"rescaling", "normalization"})
+    | {"true_divide", "subtract", "multiply", "get_item"}  # operations of Keras 3
+    | {"tf.math.truediv", "tf.math.subtract", "tf.math.multiply", "tf.__operators__.getitem"}  # of Keras 2
+    | {"tf_op_lambda", "slicing_op_lambda"}  # the classes of these, which name groups in a .weights.h5 of Keras 2
+)
+"""Keras's own names, without their numbers, of the layers and operations with which models scale their input."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +32,11 @@ class Layer:
     name: str
     qualified: str
     variables: Mapping[str, h5py.Dataset]
+
+
+def is_scaling(layer: str) -> bool:
+    """Whether Keras gives this name to a layer or an operation that scales a model's input."""
+    return re.sub(r"_\d+$", "", layer) in _SCALINGS
 
 
 def name_tensors(file: Hdf5, layers: Sequence[Layer]) -> dict[str, h5py.Dataset]:

@@ -25,7 +25,7 @@ from porter.frameworks.tf.keras_files.hdf5 import (
     read_datasets,
     text_attribute,
 )
-from porter.frameworks.tf.keras_files.naming import Layer, name_tensors
+from porter.frameworks.tf.keras_files.naming import Layer, is_scaling, name_tensors
 
 _KERAS_1_VARIABLES = {"W": "kernel", "b": "bias", "running_mean": "moving_mean", "running_std": "moving_variance"}
 """Keras 1 names a variable `layer_W`. It passes its `running_std` to `K.batch_normalization` as the variance, and Keras 2 loads it
@@ -63,7 +63,8 @@ def read_h5(path: Path) -> Checkpoint:
         if has_child(file.root, "optimizer_weights"):
             notes.append("ignored the optimiser's state")
     graph = None if config is None else read_graph(config, tensors, str(path))
-    return Checkpoint(path, "keras-h5", "tf", tensors, tuple(notes), graph=graph)
+    scaling = tuple(filter(is_scaling, names)) if graph is None else ()
+    return Checkpoint(path, "keras-h5", "tf", tensors, tuple(notes), graph=graph, scaling=scaling)
 
 
 def _layers_of(file: Hdf5, group: h5py.Group, name: str, inside: Collection[str]) -> list[Layer]:

@@ -33,7 +33,7 @@ from porter.frameworks.tf.keras_files.hdf5 import (
     text_attribute,
     walk,
 )
-from porter.frameworks.tf.keras_files.naming import Layer, name_tensors
+from porter.frameworks.tf.keras_files.naming import Layer, is_scaling, name_tensors
 
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _SMALL_CONFIG = 4 << 20
@@ -115,7 +115,14 @@ def _read(file: Hdf5, format: str, described: Mapping[LayerPath, Described]) -> 
         variables, note = _variables(file, layer, described.get(layer.path))
         notes += note
         layers.append(Layer(levels[-1], "/".join(levels), variables))
-    return Checkpoint(file.path, format, "tf", read_datasets(file, name_tensors(file, layers)), tuple(notes), counted)
+    # A group's name is its layer's class.
+    scaling = [layer.path[-1] if counted else names.get(layer.path, layer.path[-1]) for layer in stored.values() if _scales(layer)]
+    tensors = read_datasets(file, name_tensors(file, layers))
+    return Checkpoint(file.path, format, "tf", tensors, tuple(notes), counted, scaling=() if described else tuple(scaling))
+
+
+def _scales(stored: _Stored) -> bool:
+    return bool(stored.path) and is_scaling(stored.path[-1])
 
 
 def _steps(path: LayerPath) -> list[LayerPath]:
