@@ -115,8 +115,12 @@ def _averages_and_slots(v1: Any, variables: Mapping[str, Any], file: SlimFile) -
     # `moving_average_variables`: slim.get_model_variables()).
     averaged = list(variables.items())[file.partial :]
     average = v1.train.ExponentialMovingAverage(0.9999, v1.train.get_global_step())
-    average.apply([variable for _, variable in averaged])
-    return {name: average.average(variable) for name, variable in averaged}
+    # `average.apply` makes the same variables, and a condition for the initial value of each, which takes seconds.
+    return {name: _variable(v1, average.average_name(variable), variable.shape) for name, variable in averaged}
+
+
+def _variable(v1: Any, name: str, shape: Any) -> Any:
+    return v1.Variable(np.zeros(shape, np.float32), trainable=False, name=name, use_resource=False)
 
 
 def _worse(array: Array) -> Array:
