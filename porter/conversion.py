@@ -13,7 +13,7 @@ from porter.errors import CheckFailed, MissingFramework, UsageError
 from porter.files import digest, new_folder
 from porter.frameworks import Framework, get_framework
 from porter.graph import BatchNorm
-from porter.graph_record import to_record
+from porter.graph.record import to_record
 from porter.input_size import parse_size
 from porter.pads import pads_of
 from porter.port import Input, Port, Record, read_port, write_record

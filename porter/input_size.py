@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from porter.errors import UsageError
+from porter.graph.plan import ANY
 from porter.padding import Size
-from porter.plan import ANY
 
 MAX_SIDE = 8192
 

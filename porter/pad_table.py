@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from porter.frameworks import get_framework
+from porter.graph.plan import make_plan
 from porter.input_size import parse_size
 from porter.padding import REACHES_NOWHERE
 from porter.pads import Pad, pads_of
-from porter.plan import make_plan
 from porter.recipe import expand, find_recipe
 from porter.trained import trained_conventions, with_conventions
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from porter.graph import site_of
-from porter.plan import Plan
+from porter.graph.plan import Plan
 
 
 class Pad(BaseModel):

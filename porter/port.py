@@ -16,10 +16,10 @@ from porter.errors import ChecksumError, FileError, GraphError, UsageError
 from porter.files import WeightsFile, digest, expect_plain, is_plain, recover_folder, write_whole
 from porter.frameworks import Framework, Tensors, get_framework
 from porter.graph import Graph, tensor_shapes
-from porter.graph_record import from_record
+from porter.graph.plan import ANY, Plan, make_plan
+from porter.graph.record import from_record
 from porter.input_size import MAX_SIDE
 from porter.pads import Pad
-from porter.plan import ANY, Plan, make_plan
 
 RECORD = "port.json"
 MAX_RECORD_BYTES = 64 << 20
@@ -85,7 +85,7 @@ class Record(_Strict):
         chosen: the options that `--option` set.
         assumed: one line for each fact that neither the file nor the user states and the recipe does.
         licence: of the zoo's published file; None for any other file.
-        folded: path of each layer that took in the batch norm after it (porter.folding), to that norm's path; None without
+        folded: path of each layer that took in the batch norm after it (porter.graph.folding), to that norm's path; None without
             `--fold-bn`.
         absorbed: path of each batch norm whose mean took in the bias of the layer before it (porter.stock), to that layer's path.
         stock_class: the builder of the class whose names the model file has, called with `stock_arguments`; None for porter's own

@@ -13,7 +13,6 @@ import numpy as np
 
 from porter.dtypes import Array, Dtype, cast
 from porter.errors import UsageError
-from porter.folding import absorb_biases, only_readers
 from porter.frameworks import Framework, Tensors
 from porter.frameworks.stock import StockClass
 from porter.graph import (
@@ -30,6 +29,7 @@ from porter.graph import (
     site_of,
     tensor_shapes,
 )
+from porter.graph.folding import absorb_biases, only_readers
 from porter.padding import Size, same_function
 from porter.recipe import LayerName, Recipe, expand, layer_names
 from porter.transforms import undo_transforms

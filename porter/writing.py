@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from porter.dtypes import Array, Dtype, cast
-from porter.folding import Folding, fold_norms
 from porter.frameworks import Framework, Tensors
 from porter.frameworks.stock import StockClass
 from porter.graph import Graph, tensor_shapes
+from porter.graph.folding import Folding, fold_norms
+from porter.graph.plan import ANY, Plan, make_plan
 from porter.padding import Size
-from porter.plan import ANY, Plan, make_plan
 from porter.recipe import Recipe, expand, layer_names
 from porter.sources import Opened
 from porter.stock import as_stock, stock_arrays

@@ -16,7 +16,7 @@ from porter.dtypes import Array
 from porter.frameworks.torch.graph_module import build_model
 from porter.frameworks.torch.layout import CAPABILITIES, module_name
 from porter.graph import BatchNorm, Graph, tensor_shapes
-from porter.plan import make_plan
+from porter.graph.plan import make_plan
 
 IMAGES = 8
 

@@ -14,8 +14,8 @@ from porter.evaluation.results import Evaluation
 from porter.evaluation.scoring import score
 from porter.files import WeightsFile, fetch
 from porter.frameworks import get_framework
+from porter.graph.plan import make_plan
 from porter.padding import Convention
-from porter.plan import make_plan
 from porter.recipe import find_recipe
 from porter.sources import Opened, fetch_weights, open_source
 from tests.support import strided_sites, with_convention

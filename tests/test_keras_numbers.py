@@ -17,7 +17,7 @@ from porter.errors import MappingError
 from porter.fitting.by_names import fit_by_names
 from porter.frameworks import get_framework
 from porter.frameworks.reading import read_checkpoint
-from porter.plan import make_plan
+from porter.graph.plan import make_plan
 from porter.recipe import find_recipe
 from porter.sources import open_source
 from porter.verification.inputs import test_batch as make_batch

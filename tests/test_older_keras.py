@@ -12,7 +12,7 @@ from porter.dtypes import Array
 from porter.errors import MappingError
 from porter.frameworks import get_framework
 from porter.frameworks.tf.runtime import import_keras
-from porter.plan import make_plan
+from porter.graph.plan import make_plan
 from porter.recipe import expand, find_recipe, layer_names
 from tests.shallow import DEPTHS, shallow_recipes
 from tests.standin import calibrated_tensors, smooth_images

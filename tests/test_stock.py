@@ -20,8 +20,8 @@ from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch.graph_module import to_tensor
 from porter.frameworks.torch.reference import import_models
 from porter.graph import Conv, tensor_shapes
+from porter.graph.plan import ANY
 from porter.padding import Convention
-from porter.plan import ANY
 from porter.port import Record, read_port
 from porter.recipe import expand, find_recipe
 from porter.stock import as_stock, stock_arrays

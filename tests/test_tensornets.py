@@ -20,8 +20,8 @@ from porter.frameworks.tf.run import run_reference
 from porter.frameworks.tf.runtime import import_tensorflow
 from porter.frameworks.tf.slim.network import layer_ops
 from porter.graph import Graph
+from porter.graph.plan import make_plan
 from porter.padding import Convention
-from porter.plan import make_plan
 from porter.recipe import all_recipes, find_recipe, tap_names
 from porter.verification.check import check
 from porter.verification.sizes import Sizes

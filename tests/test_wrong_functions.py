@@ -7,8 +7,8 @@ import pytest
 
 from porter.frameworks import get_framework
 from porter.graph import BatchNorm, Graph
+from porter.graph.plan import make_plan
 from porter.padding import LOWEST, Convention
-from porter.plan import make_plan
 from porter.recipe import expand, find_recipe
 from porter.verification.inputs import test_batch as make_batch
 from porter.verification.parity import Parity, compare

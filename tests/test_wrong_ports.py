@@ -17,7 +17,7 @@ from porter.frameworks import get_framework
 from porter.frameworks.reading import read_checkpoint
 from porter.frameworks.torch.port_files import write_port
 from porter.graph import BatchNorm, Graph
-from porter.graph_record import to_record
+from porter.graph.record import to_record
 from porter.padding import LOWEST, Convention
 from porter.port import read_port, write_record
 from porter.recipe import expand, find_recipe

@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that ne
     from porter.frameworks.checkpoint import Checkpoint
     from porter.frameworks.stock import StockClass
     from porter.graph import Graph, Node
+    from porter.graph.plan import Plan
     from porter.padding import Capabilities, Size
-    from porter.plan import Plan
 
 Tensors: TypeAlias = "Mapping[str, Mapping[str, Array]]"
 """Canonical tensors: path to role to array (porter.graph.tensor_shapes)."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from porter.errors import GraphError, RecipeError, UsageError
-from porter.graph import INPUT, Argument, Concat, Conv, Dense, Graph, Node, Op, Scope, shapes, site_of
+from porter.graph import INPUT, Argument, Graph, Node, Scope, Shape, shapes, site_of
 from porter.padding import Convention, SiteKind
 from porter.recipe.expressions import Value, evaluate, fill_in
 from porter.recipe.model import Recipe, Zoo
@@ -99,7 +99,7 @@ class _Expansion:
     Attributes:
         nodes: by path, in the order of the steps.
         outputs: by the step's path, the node that gives its value: the node itself, or the last node of a block.
-        channels: of every node's output.
+        shapes: of every node's output, at the native size.
         locations: of each node's step.
     """
 
@@ -110,7 +110,7 @@ class _Expansion:
         self.rules = rules
         self.nodes: dict[str, Node] = {}
         self.outputs: dict[str, str] = {}
-        self.channels: dict[str, int] = {INPUT: recipe.channels}
+        self.shapes: dict[str, Shape] = {INPUT: (recipe.channels, *recipe.native_size())}
         self.locations: dict[str, Location] = {}
         self.scopes: list[Scope] = []
         self.counts: dict[tuple[str, str], int] = {}
@@ -215,24 +215,18 @@ class _Expansion:
         def pad(kind: SiteKind, default: Convention) -> Convention:
             return site_convention(self.rules, path, kind, default, self.variables, self.source)
 
-        channels = self.channels[inputs[0]]
-        op = make_op(step, values, channels, self.source, pad)
+        op = make_op(step, values, self.shapes[inputs[0]][0] or 0, self.source, pad)
         self.nodes[path] = Node(path, op, inputs)
-        self.channels[path] = self._channels(op, inputs)
+        try:
+            self.shapes[path] = op.shape(*(self.shapes[name] for name in inputs))
+        except GraphError as error:
+            raise RecipeError(f"{path}: {error.message}", where=self.source.where(step.location)) from None
         self.locations[path] = step.location
         return path
 
-    def _channels(self, op: Op, inputs: Sequence[str]) -> int:
-        if isinstance(op, Conv):
-            return op.filters
-        if isinstance(op, Dense):
-            return op.units
-        known = [self.channels[path] for path in inputs]
-        return sum(known) if isinstance(op, Concat) else known[0]
-
     def _block(self, step: Step, path: str, entry: str, arguments: Mapping[str, Argument], place: Variables, depth: int) -> str:
         block = self.recipe.blocks[step.kind]
-        variables = {**self.variables, **place, "channels": self.channels[entry]}
+        variables = {**self.variables, **place, "channels": self.shapes[entry][0] or 0}
         parameters = self._parameters(step, block, arguments, variables)
         self.scopes.append(Scope(path, block.name, parameters))
         return self.run(block.steps, f"{path}/", entry, {**variables, **parameters}, depth + 1)

@@ -7,39 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from porter.errors import RecipeError
-from porter.graph import (
-    Add,
-    Affine,
-    AvgPool,
-    BatchNorm,
-    Concat,
-    Conv,
-    Dense,
-    GlobalAvgPool,
-    GlobalMaxPool,
-    Identity,
-    MaxPool,
-    Op,
-    Relu,
-    Relu6,
-)
+from porter.graph import OPS, Affine, AvgPool, BatchNorm, Conv, ConvTranspose, MaxPool, Op
+from porter.graph.record import attributes, read_attribute
 from porter.padding import Convention, SiteKind, Window
 from porter.recipe.paddings import default_convention
 from porter.recipe.source import Source
-from porter.recipe.steps import Step
+from porter.recipe.steps import SPELLED, Step
 
 MAX_CHANNELS = 1 << 20
 MAX_SIDE = 1024
-
-_PLAIN: Mapping[str, Callable[[], Op]] = {
-    "relu": Relu,
-    "relu6": Relu6,
-    "global_avg_pool": GlobalAvgPool,
-    "global_max_pool": GlobalMaxPool,
-    "add": Add,
-    "concat": Concat,
-    "identity": Identity,
-}
 
 Pad = Callable[[SiteKind, Convention], Convention]
 """From a site's kind and the graph's own convention to the zoo's convention."""
@@ -56,25 +32,27 @@ def make_op(step: Step, values: Mapping[str, Any], channels: int, source: Source
     Raises:
         RecipeError: a value is out of its range; with its line.
     """
-    attributes = _Attributes(step, values, source)
-    if step.kind in _PLAIN:
-        return _PLAIN[step.kind]()
-    if step.kind == "dense":
-        return Dense(attributes.whole("units", MAX_CHANNELS), attributes.flag("bias"))
+    checked = _Attributes(step, values, source)
+    if step.kind not in SPELLED:
+        kind = OPS[step.kind]
+        return kind(**{name: checked.plain(kind, name) for name in values})
     if step.kind == "affine":
-        return Affine(attributes.constants("scale"), attributes.constants("offset"))
+        return Affine(checked.constants("scale"), checked.constants("offset"))
     if step.kind == "batch_norm":
-        epsilon, momentum = attributes.share("epsilon"), attributes.share("momentum")
-        return BatchNorm(epsilon, momentum, attributes.flag("scale"), attributes.flag("center"))
-    window = Window(attributes.pair("kernel"), attributes.pair("stride"), attributes.pair("dilation"))
+        epsilon, momentum = checked.share("epsilon"), checked.share("momentum")
+        return BatchNorm(epsilon, momentum, checked.flag("scale"), checked.flag("center"))
+    window = Window(checked.pair("kernel"), checked.pair("stride"), checked.pair("dilation"))
     if step.kind == "max_pool":
-        return MaxPool(window, pad("max_pool", attributes.convention("max_pool")))
+        return MaxPool(window, pad("max_pool", checked.convention("max_pool")))
     if step.kind == "avg_pool":
-        return AvgPool(window, pad("avg_pool", attributes.convention("avg_pool")))
-    convention, bias = pad("conv", attributes.convention("conv")), attributes.flag("bias")
+        return AvgPool(window, pad("avg_pool", checked.convention("avg_pool")))
+    if step.kind == "conv_transpose":
+        filters, groups = checked.whole("filters", MAX_CHANNELS), checked.whole("groups", MAX_CHANNELS)
+        return ConvTranspose(filters, window, checked.plain(ConvTranspose, "cut"), groups, checked.flag("bias"))
+    convention, bias = pad("conv", checked.convention("conv")), checked.flag("bias")
     if step.kind == "depthwise_conv":
-        return Conv(channels * attributes.whole("multiplier", 64), window, convention, channels, bias)
-    return Conv(attributes.whole("filters", MAX_CHANNELS), window, convention, attributes.whole("groups", MAX_CHANNELS), bias)
+        return Conv(channels * checked.whole("multiplier", 64), window, convention, channels, bias)
+    return Conv(checked.whole("filters", MAX_CHANNELS), window, convention, checked.whole("groups", MAX_CHANNELS), bias)
 
 
 class _Attributes:
@@ -84,6 +62,16 @@ class _Attributes:
         self.step = step
         self.values = values
         self.source = source
+
+    def plain(self, kind: type[Op], key: str) -> Any:
+        """An attribute that is spelled as in port.json."""
+        value = self.values[key]
+        if type(value) is int and attributes(kind)[key] == "Count" and value > MAX_CHANNELS:
+            raise self._refused(key, f"a whole number from 1 to {MAX_CHANNELS}")
+        try:
+            return read_attribute(kind, key, list(value) if isinstance(value, tuple) else value)
+        except ValueError as error:
+            raise RecipeError(f"'{key}': {error}", where=self.source.where((*self.step.location, key))) from None
 
     def whole(self, key: str, most: int) -> int:
         value = self.values[key]

@@ -8,29 +8,38 @@ from types import MappingProxyType
 from typing import Any
 
 from porter.errors import RecipeError
+from porter.graph import OPS
+from porter.graph.record import attributes, defaults
 from porter.recipe.expressions import is_expression, parse, placeholders
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint
 
 _WINDOW = {"stride": 1, "dilation": 1, "pad": "valid"}
 REQUIRED = object()
-OPERATIONS: Mapping[str, Mapping[str, Any]] = {
+SPELLED: Mapping[str, Mapping[str, Any]] = {
     "conv": {"filters": REQUIRED, "kernel": 1, **_WINDOW, "groups": 1, "bias": False},
     "depthwise_conv": {"kernel": REQUIRED, **_WINDOW, "multiplier": 1, "bias": False},
     "batch_norm": {"epsilon": "=bn_epsilon", "momentum": "=bn_momentum", "scale": "=bn_scale", "center": "=bn_center"},
     "affine": {"scale": 1, "offset": 0},
-    "relu": {},
-    "relu6": {},
     "max_pool": {"kernel": REQUIRED, **_WINDOW},
     "avg_pool": {"kernel": REQUIRED, **_WINDOW},
-    "global_avg_pool": {},
-    "global_max_pool": {},
-    "dense": {"units": REQUIRED, "bias": True},
-    "add": {},
-    "concat": {},
-    "identity": {},
+    "conv_transpose": {
+        "filters": REQUIRED,
+        "kernel": 1,
+        "stride": 1,
+        "dilation": 1,
+        "cut": (0, 0, 0, 0),
+        "groups": 1,
+        "bias": False,
+    },
 }
-"""Every operation with its attributes and their defaults; a batch norm's come from the options."""
+"""Operations that recipes spell otherwise than the graph does, with their attributes and defaults; a batch norm's come from the
+options."""
+OPERATIONS: Mapping[str, Mapping[str, Any]] = {
+    **SPELLED,
+    **{name: {**dict.fromkeys(attributes(op), REQUIRED), **defaults(op)} for name, op in OPS.items() if name not in SPELLED},
+}
+"""Every operation with its attributes and their defaults."""
 
 COMMON = ("when", "from", "repeat", "first", "last")
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from porter.dtypes import Array, Dtype, cast
 from porter.errors import CheckFailed
-from porter.folding import absorb_biases, fold_norms
 from porter.frameworks import Tensors
 from porter.graph import Graph
+from porter.graph.folding import absorb_biases, fold_norms
 from porter.port import Port
 from porter.verification.source import Source
 

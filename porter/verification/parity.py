@@ -12,7 +12,7 @@ import numpy as np
 from porter.dtypes import Array, Dtype
 from porter.errors import CheckFailed, UsageError
 from porter.graph import Graph, Node, site_of
-from porter.plan import Plan
+from porter.graph.plan import Plan
 from porter.verification.memory import trim
 from porter.verification.numbers import Distance, distance, parted
 from porter.verification.source import Source

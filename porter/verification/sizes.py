@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from porter.dtypes import Dtype
 from porter.errors import GraphError
 from porter.graph import INPUT, Graph, shapes, site_of
-from porter.plan import Plan
+from porter.graph.plan import Plan
 from porter.verification.source import Source
 
 Pair = tuple[int, int]

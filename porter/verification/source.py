@@ -15,7 +15,7 @@ from porter.fitting.fit import Fit, own_checkpoint
 from porter.frameworks import Classifier, Framework, Tensors
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Dense, Graph, Node, Relu6, channels_of
-from porter.plan import ANY, Plan, make_plan
+from porter.graph.plan import ANY, Plan, make_plan
 from porter.recipe import Zoo
 from porter.recipe.expressions import Value
 

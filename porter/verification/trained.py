@@ -15,7 +15,7 @@ import numpy as np
 from porter.dtypes import Array, Dtype
 from porter.frameworks import Tensors
 from porter.graph import Graph, site_of
-from porter.plan import make_plan
+from porter.graph.plan import make_plan
 from porter.port import Port
 from porter.verification.check import Shipped, Verdict, check, test_batches
 from porter.verification.numbers import distance

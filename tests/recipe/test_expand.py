@@ -6,7 +6,7 @@ import pytest
 
 from porter.errors import RecipeError
 from porter.graph import Affine, BatchNorm, Conv, GlobalMaxPool, Graph, Identity, MaxPool, Scope
-from porter.graph_record import from_record, to_record
+from porter.graph.record import from_record, to_record
 from porter.recipe import expand, load_recipe
 from tests.recipe.recipes import VALID, changed, write
 

@@ -10,8 +10,8 @@ from porter.frameworks import get_framework
 from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch.reference import import_models, import_timm
 from porter.graph import Affine, AvgPool, BatchNorm, Graph, tensor_shapes
+from porter.graph.plan import ANY, make_plan
 from porter.padding import Convention
-from porter.plan import ANY, make_plan
 from porter.recipe import expand, find_recipe, tap_names
 from tests.recipe.stock import assert_kerass, assert_slims, assert_torchs, read
 

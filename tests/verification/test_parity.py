@@ -7,8 +7,8 @@ import pytest
 from porter.dtypes import Array, Dtype
 from porter.errors import CheckFailed
 from porter.graph import AvgPool, Conv, Graph, Node, Relu
+from porter.graph.plan import Plan, make_plan
 from porter.padding import Capabilities, Convention, Window
-from porter.plan import Plan, make_plan
 from porter.verification.parity import FLOAT32_LIMIT, compare
 
 NATIVE = Capabilities(True, True, True, False, ("floor",), ("real_cells",), (), (), True)

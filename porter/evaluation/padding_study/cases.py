@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 from porter.errors import GraphError, PaddingError
 from porter.graph import Graph, nonnegative_paths, shapes, site_of
+from porter.graph.plan import make_plan
 from porter.padding import LOWEST, Capabilities, Convention, Site, same_function
-from porter.plan import make_plan
 from porter.trained import with_conventions
 
 Twins = Literal["name", "tell", "drop"]

@@ -20,7 +20,7 @@ from porter.evaluation.padding_study.numbers import UNSCORED, Ranks
 from porter.evaluation.padding_study.rounds import Outcome
 from porter.evaluation.scoring import Scored, score
 from porter.frameworks import Framework, get_framework
-from porter.plan import make_plan
+from porter.graph.plan import make_plan
 from porter.sources import Opened
 
 MOST_BYTES = 4 << 30

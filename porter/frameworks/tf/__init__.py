@@ -15,7 +15,7 @@ from porter.frameworks.tf.reference import BY_POSITION, build_reference, own_var
 from porter.frameworks.tf.run import run, run_reference
 from porter.frameworks.tf.write import MODEL_FILE, read_port, write, write_stock
 from porter.graph import Graph
-from porter.plan import Plan
+from porter.graph.plan import Plan
 
 NAME = "tf"
 DEFAULT_ZOO = "keras"

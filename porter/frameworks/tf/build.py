@@ -32,7 +32,7 @@ from porter.graph import (
     Relu6,
     tensor_shapes,
 )
-from porter.plan import ANY, Plan
+from porter.graph.plan import ANY, Plan
 
 _VARIABLES = {
     "kernel": "kernel",

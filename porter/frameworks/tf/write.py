@@ -15,7 +15,7 @@ from porter.frameworks.tf.build import build
 from porter.frameworks.tf.layout import expect_cover, layer_names, tensor_names, to_canonical
 from porter.frameworks.tf.reference import build_stock
 from porter.graph import tensor_shapes
-from porter.plan import Plan
+from porter.graph.plan import Plan
 
 MODEL_FILE = "model.keras"
 

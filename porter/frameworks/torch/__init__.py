@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.frameworks.checkpoint import Checkpoint
     from porter.frameworks.stock import StockClass
     from porter.graph import Graph
+    from porter.graph.plan import Plan
     from porter.padding import Size
-    from porter.plan import Plan
 
 __all__ = ["CAPABILITIES", "from_canonical", "tensor_names", "to_canonical"]
 

@@ -16,7 +16,7 @@ from porter.frameworks.torch.layout import module_name
 from porter.frameworks.torch.state import state_arrays
 from porter.frameworks.torch.steps import GLOBAL_POOLS, Layer, make_steps
 from porter.graph import INPUT
-from porter.plan import Plan
+from porter.graph.plan import Plan
 
 
 class Add(nn.Module):

@@ -17,7 +17,7 @@ from porter.frameworks.torch.layout import WEIGHTS_FILE, module_name
 from porter.frameworks.torch.source import model_source
 from porter.frameworks.torch.state import canonical_tensors, state_arrays
 from porter.graph import Graph
-from porter.plan import Plan
+from porter.graph.plan import Plan
 
 SOURCE_FILE = "model.py"
 

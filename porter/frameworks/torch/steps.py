@@ -24,8 +24,8 @@ from porter.graph import (
     Relu6,
     shapes,
 )
+from porter.graph.plan import ANY, Plan
 from porter.padding import Front, Pads, Realisation, Window
-from porter.plan import ANY, Plan
 
 Value = int | float | bool | tuple[int, ...] | tuple[float, ...]
 

@@ -14,8 +14,8 @@ from safetensors.numpy import save_file
 from porter.data.preprocess import open_image, prepare
 from porter.frameworks import get_framework
 from porter.graph import Graph
+from porter.graph.plan import make_plan
 from porter.padding import Convention
-from porter.plan import make_plan
 from porter.recipe import Recipe, expand, find_recipe, layer_names
 from porter.trained import with_conventions
 from tests.standin import calibrated_tensors, smooth_images

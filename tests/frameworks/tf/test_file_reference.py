@@ -15,7 +15,7 @@ from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.file_graph import FileNode, Foreign
 from porter.frameworks.reading import read_checkpoint
 from porter.graph import BatchNorm, Graph
-from porter.plan import make_plan
+from porter.graph.plan import make_plan
 from tests.conftest import SlimMaker
 from tests.slim_files import SMALL, SlimFile
 from tests.standin import smooth_images

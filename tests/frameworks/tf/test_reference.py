@@ -15,7 +15,7 @@ from porter.frameworks.tf import keras_applications
 from porter.frameworks.tf.reference import _by_name, _construct
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Conv
-from porter.plan import make_plan
+from porter.graph.plan import make_plan
 from porter.verification.source import Reference
 from tests.frameworks.tf.models import explicit, mobilenet_v2, random_tensors
 from tests.shallow import shallow_zoos

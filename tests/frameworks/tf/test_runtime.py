@@ -10,7 +10,7 @@ from porter.errors import MissingFramework, UsageError
 from porter.extras import install
 from porter.frameworks import tf
 from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
-from porter.plan import ANY, make_plan
+from porter.graph.plan import ANY, make_plan
 from tests.frameworks.tf.models import every_op, random_tensors
 
 OTHER_BACKEND = """

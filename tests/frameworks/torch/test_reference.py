@@ -18,8 +18,8 @@ from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.references import REFERENCES
 from porter.frameworks.torch import reference
 from porter.graph import Graph
+from porter.graph.plan import make_plan
 from porter.padding import Convention
-from porter.plan import make_plan
 from porter.recipe import expand, find_recipe, layer_names, tap_names
 from tests.standin import calibrated_tensors, smooth_images
 from tests.support import with_convention

@@ -21,9 +21,9 @@ from porter.frameworks import torch as framework
 from porter.frameworks.torch.source import model_source
 from porter.frameworks.torch.source.classes import OWN_LAYERS
 from porter.graph import INPUT, Add, Affine, AvgPool, BatchNorm, Concat, Conv, Graph, MaxPool, Node, Relu, Scope, tensor_shapes
-from porter.graph_record import from_record, to_record
+from porter.graph.plan import ANY, make_plan
+from porter.graph.record import from_record, to_record
 from porter.padding import LOWEST, Convention, Window
-from porter.plan import ANY, make_plan
 from porter.recipe import all_recipes, expand, find_recipe
 from tests.frameworks.torch.graphs import Writer, fine_tuned, inception, mobilenet_v2, resnet_v2, small_mobilenet
 from tests.standin import calibrated_tensors, smooth_images

@@ -11,8 +11,8 @@ import torch
 from porter.frameworks import torch as framework
 from porter.frameworks.torch.source import model_source
 from porter.graph import Add, Affine, AvgPool, BatchNorm, Concat, Graph, Identity, MaxPool, Relu, tensor_shapes
+from porter.graph.plan import ANY, make_plan
 from porter.padding import LOWEST, Convention, Window
-from porter.plan import ANY, make_plan
 from tests.frameworks.torch.graphs import SAME, Writer
 
 STEPS = ["conv", "conv", "norm", "relu", "max_pool", "avg_pool", "container", "join", "optional", "affine"]

@@ -6,8 +6,8 @@ import torch
 
 from porter.frameworks import get_framework
 from porter.graph import Affine, Graph, Node
+from porter.graph.plan import make_plan
 from porter.padding import LOWEST, Convention
-from porter.plan import make_plan
 from porter.trained import with_conventions
 from tests.frameworks.torch.graphs import resnet_v2
 from tests.standin import calibrated_tensors, smooth_images

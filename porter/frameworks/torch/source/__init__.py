@@ -24,7 +24,7 @@ from porter.frameworks.torch.source.text import call, flat
 from porter.frameworks.torch.source.tree import Body, make_tree
 from porter.frameworks.torch.steps import Value, make_steps
 from porter.graph import channels_of
-from porter.plan import Plan
+from porter.graph.plan import Plan
 
 # Names that the generated text uses itself.
 _TAKEN = {

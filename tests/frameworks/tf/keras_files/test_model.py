@@ -23,7 +23,7 @@ from porter.frameworks.tf.run import run_reference
 from porter.frameworks.torch.graph_module import build_model
 from porter.frameworks.torch.layout import CAPABILITIES, module_name
 from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, Node
-from porter.plan import make_plan
+from porter.graph.plan import make_plan
 from porter.windows import Convention, Window
 from tests.finetuned_keras import SIZE, WHOLE, FineTuned, make_finetuned
 

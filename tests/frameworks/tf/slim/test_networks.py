@@ -22,7 +22,7 @@ from porter.frameworks.tf.runtime import import_tensorflow
 from porter.frameworks.tf.slim import code as slim_code
 from porter.frameworks.tf.slim.networks import construct
 from porter.graph import BatchNorm, Conv, Graph, is_depthwise, tensor_shapes
-from porter.plan import make_plan
+from porter.graph.plan import make_plan
 from porter.recipe import all_recipes, expand, find_recipe, layer_names, tap_names
 from tests.frameworks.tf.models import explicit
 from tests.slim_files import SMALL, slim_checkpoint

@@ -54,14 +54,14 @@ def fold_norms(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> Fold
             changed[node.path] = _fold(tensors[node.path], norm, tensors[norm.path])
             op = replace(op, bias=True)
         nodes.append(Node(node.path, op, tuple(norms.get(path, path) for path in node.inputs)))
-    output = norms.get(graph.output, graph.output)
-    return Folding(replace(graph, nodes=tuple(nodes), output=output), changed, folded)
+    output, *further = (norms.get(path, path) for path in graph.outputs)
+    return Folding(replace(graph, nodes=tuple(nodes), output=output, further=tuple(further)), changed, folded)
 
 
 def only_readers(graph: Graph) -> dict[str, str]:
     """Convolutions and dense layers whose only reader is a batch norm, by path, to the path of that norm."""
     readers = Counter(path for node in graph.nodes for path in node.inputs)
-    readers[graph.output] += 1
+    readers.update(graph.outputs)
     return {
         node.inputs[0]: node.path
         for node in graph.nodes

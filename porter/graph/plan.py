@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from porter.errors import PaddingError
-from porter.graph import Graph, nonnegative_paths, shapes, site_of
+from porter.errors import GraphError, PaddingError
+from porter.graph.graph import Graph, nonnegative_paths, shapes, site_of
+from porter.graph.ops import Flatten
 from porter.padding import Capabilities, Realisation, Size, realise
 
 ANY: Size = (None, None)
@@ -18,7 +19,7 @@ class Plan:
 
     Attributes:
         realisations: by the path of each windowed node, its layers in the destination.
-        size: the only input size (rows, columns) at which every pad is right, or None if they are right at every size.
+        size: the only input size (rows, columns) at which the graph and every pad are right; None if they are at every size.
     """
 
     graph: Graph
@@ -31,8 +32,12 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
 
     Raises:
         PaddingError: a site has no exact form in the destination; `where` is its path.
+        GraphError: `size` is free, and the graph flattens a map, which fixes it.
     """
     size = ANY if None in size else size
+    fixed = _flattened_map(graph)
+    if fixed is not None and size == ANY:
+        raise GraphError("what is flattened fixes the input's size", where=fixed, next="give --input-size the model's own size")
     known, nonnegative = shapes(graph, size), nonnegative_paths(graph)
     realisations: dict[str, Realisation] = {}
     for node in graph.nodes:
@@ -45,6 +50,13 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
         except PaddingError as error:
             raise PaddingError(error.message, where=node.path, next=error.next) from None
     rows, columns = size
-    if rows is None or columns is None or all(realisation.every_size for realisation in realisations.values()):
+    if rows is None or columns is None or (fixed is None and all(found.every_size for found in realisations.values())):
         return Plan(graph, realisations, None)
     return Plan(graph, realisations, (rows, columns))
+
+
+def _flattened_map(graph: Graph) -> str | None:
+    """The first Flatten whose map's size depends on the input's."""
+    known = shapes(graph, ANY)
+    flattened = (node for node in graph.nodes if isinstance(node.op, Flatten))
+    return next((node.path for node in flattened if None in known[node.inputs[0]]), None)

@@ -39,7 +39,7 @@ from porter.graph import (
     site_of,
     tensor_shapes,
 )
-from porter.graph_record import from_record, to_record
+from porter.graph.record import from_record, to_record
 from porter.padding import LOWEST, Convention, Site, Window
 from porter.windows import Average
 from tests.windows import evaluate_map, lay
@@ -119,7 +119,7 @@ def test_sites_and_depthwise_convolutions() -> None:
 def test_what_a_relu_makes_non_negative_stays_so_until_something_may_subtract() -> None:
     assert nonnegative_paths(every_op()) == {
         *("stem/relu", "unit1/relu", "unit1/add", "pool/max", "pool/average", "pool/join", "same", "mean", "most"),
-        *("features", "hidden/relu"),
+        *("features", "hidden/relu", "hidden/scaled"),
     }
     signed = (Node("relu", Relu(), (INPUT,)), Node("sum", Add(), ("relu", INPUT)), Node("pool", POOL, (INPUT,)))
     norm = (Node("norm", BatchNorm(1e-3, 0.1), ("relu",)), Node("join", Concat(), ("relu", "norm")))
@@ -298,7 +298,9 @@ def junk() -> dict[str, Callable[[dict[str, Any]], object]]:
         "an input from later": at("nodes", 0, "inputs", value=["logits"]),
         "itself as input": at("nodes", 0, "inputs", value=["stem/conv"]),
         "no such output": at("output", value="elsewhere"),
-        "an output that is a list": at("output", value=["logits"]),
+        "an output that is a number": at("output", value=1),
+        "no outputs": at("output", value=[]),
+        "an output that is no node": at("output", value=["features", "nowhere"]),
         "scopes in a word": at("scopes", value="unit1"),
         "a scope without block": without("scopes", 0, "block"),
         "arguments in a list": at("scopes", 0, "arguments", value=[1]),
@@ -320,7 +322,7 @@ def test_records_that_are_junk(name: str) -> None:
 def test_channels_are_worked_out_once_for_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """They were for every layer that was read and for every layer that was written."""
     calls: list[Graph] = []
-    monkeypatch.setattr("porter.graph.shapes", lambda graph, size: calls.append(graph) or shapes(graph, size))
+    monkeypatch.setattr("porter.graph.graph.shapes", lambda graph, size: calls.append(graph) or shapes(graph, size))
     graph = Graph((Node("conv", Conv(4, Window((1, 1)), Convention()), (INPUT,)),), 2, "conv")
     assert tensor_shapes(graph) == tensor_shapes(graph) == {"conv": {"kernel": (4, 2, 1, 1)}}
     assert not is_depthwise(graph, graph.by_path["conv"]) and channels_of(graph)["conv"] == 4

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
-from typing import Any
+from dataclasses import MISSING, asdict, fields
+from typing import Any, get_args
 
 from porter.errors import GraphError, PaddingError
-from porter.graph import MOST_CONSTANTS, OPS, Argument, Graph, Node, Scope, shapes
-from porter.padding import LOWEST, Convention, Window
+from porter.graph import ops
+from porter.graph.graph import Argument, Graph, Node, Scope, shapes
+from porter.graph.ops import MOST_CONSTANTS, OPS, Op
+from porter.padding import LARGEST, LOWEST, Convention, Window
 
 LARGEST_COUNT = 2**24
 """The most channels, filters, groups and units: far more than any model has, and far too few to exhaust the memory."""
@@ -19,10 +21,12 @@ LARGEST_COUNT = 2**24
 def to_record(graph: Graph) -> dict[str, Any]:
     """The graph as plain JSON values, for port.json."""
     nodes = [
-        {"path": node.path, "op": node.op_name, "inputs": list(node.inputs), **_jsonable(asdict(node.op))} for node in graph.nodes
+        {"path": node.path, "op": node.op_name, "inputs": list(node.inputs), **_jsonable(asdict(node.op))}  # type: ignore[call-overload]
+        for node in graph.nodes
     ]
     scopes = [{"path": scope.path, "block": scope.block, "arguments": _jsonable(dict(scope.arguments))} for scope in graph.scopes]
-    return {"channels": graph.channels, "output": graph.output, "nodes": nodes, "scopes": scopes}
+    output = list(graph.outputs) if graph.further else graph.output
+    return {"channels": graph.channels, "output": output, "nodes": nodes, "scopes": scopes}
 
 
 def from_record(record: object) -> Graph:
@@ -37,23 +41,44 @@ def from_record(record: object) -> Graph:
         entry = _object(record, {"channels", "output", "nodes", "scopes"})
         nodes = tuple(_node(node) for node in _array(entry["nodes"]))
         scopes = tuple(_scope(scope) for scope in _array(entry["scopes"]))
-        graph = Graph(nodes, _count(entry["channels"]), _path(entry["output"]), scopes)
+        outputs = entry["output"] if isinstance(entry["output"], list) and entry["output"] else [entry["output"]]
+        first, *further = map(_path, outputs)
+        graph = Graph(nodes, _count(entry["channels"]), first, scopes, tuple(further))
     except (ValueError, PaddingError) as error:
         raise GraphError(f"the graph's record cannot be read: {error}", where="graph", next="convert again") from None
     shapes(graph, (None, None))
     return graph
 
 
+def read_attribute(kind: type[Op], name: str, value: object) -> Any:
+    """An op's attribute from a plain value: lists for tuples, "-inf" for that number.
+
+    Raises:
+        ValueError: its type or its range is wrong.
+    """
+    return _READERS[attributes(kind)[name]](value)
+
+
+def attributes(kind: type[Op]) -> dict[str, str]:
+    """The attributes of an op, to what each may be, as porter.graph.ops names it."""
+    return {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]
+
+
+def defaults(kind: type[Op]) -> dict[str, Any]:
+    """The attributes of an op that have a default."""
+    return {field.name: field.default for field in fields(kind) if field.default is not MISSING}  # type: ignore[arg-type]
+
+
 def _node(value: object) -> Node:
     entry = dict(value) if isinstance(value, Mapping) else {}
     kind = OPS.get(entry["op"]) if isinstance(entry.get("op"), str) else None
     if kind is None:
-        raise ValueError(f"expected a node with one of the ops {', '.join(OPS)}, got {_short(value)}")
-    attributes = {field.name: _ATTRIBUTES[str(field.type)] for field in fields(kind)}
-    entry = _object(entry, {"path", "op", "inputs", *attributes})
+        raise ValueError(f"expected a node with an op that porter has, got {_short(value)}")
+    # A port of an older porter lacks the attributes that are new since.
+    entry = _object({**_jsonable(defaults(kind)), **entry}, {"path", "op", "inputs", *attributes(kind)})
     path = _path(entry["path"])
     try:
-        op = kind(**{name: read(entry[name]) for name, read in attributes.items()})
+        op = kind(**{name: read_attribute(kind, name, entry[name]) for name in attributes(kind)})
     except (ValueError, PaddingError) as error:
         raise ValueError(f"{path}: {error}") from None
     return Node(path, op, tuple(_path(source) for source in _array(entry["inputs"])))
@@ -139,13 +164,48 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-_ATTRIBUTES: Mapping[str, Callable[[object], Any]] = {
-    "int": _count,
-    "float": _share,
+def _whole(value: object) -> int:
+    if type(value) is not int or abs(value) > LARGEST_COUNT:
+        raise ValueError(f"expected a whole number from -{LARGEST_COUNT} to {LARGEST_COUNT}, got {_short(value)}")
+    return value
+
+
+def _number(value: object) -> float:
+    return _constants([value])[0]
+
+
+def _fill(value: object) -> float:
+    return LOWEST if value == "-inf" else _number(value)
+
+
+def _pads(value: object) -> tuple[int, ...]:
+    amounts = tuple(map(_whole, _array(value)))
+    if len(amounts) != 4 or max(map(abs, amounts)) > LARGEST:
+        raise ValueError(f"expected four numbers of cells, at most {LARGEST} each, got {_short(value)}")
+    return amounts
+
+
+def _one_of(words: tuple[str, ...]) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if value not in words:
+            raise ValueError(f"expected one of {', '.join(words)}, got {_short(value)}")
+        return str(value)
+
+    return read
+
+
+_READERS: Mapping[str, Callable[[object], Any]] = {
+    "Count": _count,
+    "Whole": _whole,
+    "Share": _share,
+    "Number": _number,
+    "Fill": _fill,
+    "Pads": _pads,
     "tuple[float, ...]": _constants,
     "bool": _flag,
     "Window": _window,
     "Convention": _convention,
+    **{name: _one_of(get_args(getattr(ops, name))) for name in ("Order", "Blocks", "Function", "Axis")},
 }
 """The reader of an op's attribute, by its annotation."""
 

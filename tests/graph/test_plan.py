@@ -8,8 +8,8 @@ from porter.errors import GraphError, PaddingError
 from porter.frameworks.tf import CAPABILITIES as KERAS
 from porter.frameworks.torch import CAPABILITIES as TORCH
 from porter.graph import INPUT, Add, Affine, Conv, Graph, MaxPool, Node, Relu
+from porter.graph.plan import ANY, make_plan
 from porter.padding import LOWEST, Convention, Window
-from porter.plan import ANY, make_plan
 
 TWO = Window((3, 3), (2, 2))
 SAME, ONE = Convention("same"), Convention("explicit", (1, 1, 1, 1))

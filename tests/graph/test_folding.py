@@ -12,15 +12,15 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import porter
-from porter import folding, printing
+from porter import printing
 from porter.conversion import Conversion
 from porter.dtypes import Array
 from porter.errors import CheckFailed, MappingError
-from porter.folding import absorb_biases, fold_norms, only_readers
 from porter.frameworks import get_framework
-from porter.graph import INPUT, Add, BatchNorm, Conv, Dense, GlobalAvgPool, Graph, Node, Relu, tensor_shapes
+from porter.graph import INPUT, Add, BatchNorm, Conv, Dense, GlobalAvgPool, Graph, Node, Relu, folding, tensor_shapes
+from porter.graph.folding import absorb_biases, fold_norms, only_readers
+from porter.graph.plan import make_plan
 from porter.padding import Convention, Window
-from porter.plan import make_plan
 from tests.conftest import WeightsMaker
 from tests.frameworks.torch.graphs import inception, resnet_v2, small_mobilenet
 from tests.standin import calibrated_tensors, smooth_images

@@ -1,0 +1,129 @@
+"""The framework-neutral form of a model: nodes with an op, inputs and a path, and the shapes that flow between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from porter.errors import GraphError
+from porter.graph.ops import Conv, Op, Shape, Tensors
+from porter.padding import Site, Size
+
+INPUT = "input"
+Argument = int | float | bool | str | tuple["Argument", ...] | None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One step of a graph. `path` is unique, such as `stage2/unit1/conv2`; `inputs` are paths, or `input`."""
+
+    path: str
+    op: Op
+    inputs: tuple[str, ...]
+
+    @property
+    def op_name(self) -> str:
+        return self.op.name
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where a recipe's block was used: all nodes below `path` came from it, with these arguments."""
+
+    path: str
+    block: str
+    arguments: Mapping[str, Argument]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in topological order.
+
+    Attributes:
+        channels: of the input.
+        output: path of the node that gives the logits or features.
+        further: paths of the nodes that give further outputs, in their order.
+        scopes: the blocks that the nodes came from, outermost first; they shape generated code, not the function.
+    """
+
+    nodes: tuple[Node, ...]
+    channels: int
+    output: str
+    scopes: tuple[Scope, ...] = ()
+    further: tuple[str, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return (self.output, *self.further)
+
+    @cached_property
+    def by_path(self) -> Mapping[str, Node]:
+        return {node.path: node for node in self.nodes}
+
+    @cached_property
+    def channels_by_path(self) -> Mapping[str, int]:
+        """Channels (or features) of every path, `input` included. Raises GraphError as `shapes`."""
+        return {path: shape[0] or 0 for path, shape in shapes(self, (None, None)).items()}
+
+
+def site_of(op: object) -> Site | None:
+    """The padding site that an op is, if it is one."""
+    return op.site if isinstance(op, Op) else None
+
+
+def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
+    """The shape of every path, `input` included, for an input of `size` (rows, columns; None where unknown).
+
+    Raises:
+        GraphError: an input or an output does not exist, or a node's inputs do not fit.
+    """
+    known: dict[str, Shape] = {INPUT: (graph.channels, *size)}
+    for node in graph.nodes:
+        missing = [path for path in node.inputs if path not in known]
+        if missing:
+            raise GraphError(f"input '{missing[0]}' is no earlier node", where=node.path)
+        if node.path in known:
+            raise GraphError("two nodes have this path", where=node.path)
+        if len(node.inputs) < 2 if node.op.several else len(node.inputs) != 1:
+            takes = "two inputs or more" if node.op.several else "one input"
+            raise GraphError(f"takes {takes}, got {len(node.inputs)}", where=node.path)
+        try:
+            known[node.path] = node.op.shape(*(known[path] for path in node.inputs))
+        except GraphError as error:
+            raise GraphError(error.message, where=node.path, next=error.next) from None
+    for path in graph.outputs:
+        if path not in graph.by_path:
+            raise GraphError("the output is no node", where=path)
+    return known
+
+
+def tensor_shapes(graph: Graph) -> dict[str, Tensors]:
+    """The canonical tensors of every node that has any: path to role to shape.
+
+    Roles are `kernel` and `bias`; `gamma`, `beta`, `mean` and `variance`; `alpha`.
+    """
+    channels = channels_of(graph)
+    found = {node.path: node.op.tensors(channels[node.inputs[0]]) for node in graph.nodes}
+    return {path: tensors for path, tensors in found.items() if tensors}
+
+
+def nonnegative_paths(graph: Graph) -> frozenset[str]:
+    """Paths whose values are provably >= 0: after a ReLU, and pools, sums and joins of these."""
+    found: set[str] = set()
+    for node in graph.nodes:
+        if node.op.nonnegative([path in found for path in node.inputs]):
+            found.add(node.path)
+    return frozenset(found)
+
+
+def is_depthwise(graph: Graph, node: Node) -> bool:
+    """Whether a node is a depthwise convolution: one group for each of several input channels."""
+    if not isinstance(node.op, Conv) or node.op.groups == 1:
+        return False
+    return node.op.groups == channels_of(graph)[node.inputs[0]]
+
+
+def channels_of(graph: Graph) -> Mapping[str, int]:
+    """Channels (or features) of every path, `input` included; computed once for each graph."""
+    return graph.channels_by_path
