@@ -86,22 +86,16 @@ def _frozen_network(construct: Construct, variant: str, classes: int, size: tupl
 def old_variables() -> Iterator[None]:
     """Variables made inside are of the old kind, as in the checkpoints and frozen graphs that people have.
 
-    They are compared by identity, as in TensorFlow 1: each layer puts all variables before it into a set, and TensorFlow 2's comparison
-    asks for each whether functions are being traced.
     Slim and TensorFlow 1's layers warn for each layer that they are old; these warnings are switched off.
     """
     v1 = import_tensorflow().compat.v1
-    v1.disable_tensor_equality()
-    try:
-        with (
-            v1.variable_scope(v1.get_variable_scope(), use_resource=False),
-            quiet_logger(import_tensorflow()),
-            warnings.catch_warnings(),
-        ):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        v1.enable_tensor_equality()
+    with (
+        v1.variable_scope(v1.get_variable_scope(), use_resource=False),
+        quiet_logger(import_tensorflow()),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        yield
 
 
 def graph_variables() -> dict[str, tuple[int, ...]]:
