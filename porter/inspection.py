@@ -98,7 +98,7 @@ def inspect(file: Path, recipes: Path | None = None) -> Inspection:
         commands = _settled(checkpoint, files, match, problem, recipes)
         if commands or match.score >= LIKELY:
             size = _size(checkpoint, match, recipes)
-            return Inspection(checkpoint, matches, match, size=size, problem=problem.message, commands=commands)
+            return Inspection(checkpoint, matches, match, size=size, problem=_stated(problem, checkpoint), commands=commands)
     return Inspection(checkpoint, matches, None, problem=NO_RECIPE)
 
 
@@ -165,6 +165,11 @@ def _settled(checkpoint: Checkpoint, files: Digests, match: Match, error: Porter
             continue
         found.append(_command(match, opened.zoo.framework, checkpoint.path, recipes, setting))
     return tuple(found)
+
+
+def _stated(problem: PorterError, checkpoint: Checkpoint) -> str:
+    """A problem with its layer and the next step, if it is about one layer; what is about the whole file has the commands."""
+    return problem.message if problem.where == str(checkpoint.path) else str(problem)
 
 
 def _size(checkpoint: Checkpoint, match: Match, recipes: Path | None) -> tuple[int, int] | None:

@@ -130,7 +130,7 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
         known = shapes(graph, size)
     except GraphError as error:
         raise MappingError(f"an input of {size[0]}x{size[1]} is too small: {error.message}", where=error.where) from None
-    found: dict[str, tuple[str, ...]] = {INPUT: _scaled_inputs(file)}
+    found: dict[str, tuple[str, ...]] = {INPUT: _prepared_inputs(file)}
     for node in graph.nodes:
         if isinstance(node.op, Identity):
             found[node.path] = found[node.inputs[0]]
@@ -179,11 +179,12 @@ def describe(op: Op | OutputActivation | Foreign) -> str:
             return type(op).__name__
 
 
-def _scaled_inputs(file: FileGraph) -> tuple[str, ...]:
-    """The file's input, and the layers that only scale it by constants."""
+def _prepared_inputs(file: FileGraph) -> tuple[str, ...]:
+    """The file's input, and the layers that only prepare it: they scale it by constants, or porter has no op for them."""
     found = [INPUT]
     for layer in file.nodes:
-        if isinstance(layer.op, Affine) and layer.inputs[0] in found:
+        prepares = isinstance(layer.op, Affine) or (isinstance(layer.op, Foreign) and not layer.tensors)
+        if prepares and layer.inputs and set(layer.inputs) <= set(found):
             found.append(layer.name)
     return tuple(found)
 

@@ -13,7 +13,8 @@ from porter.errors import MappingError
 from porter.fitting.averages import prefer_averages
 from porter.fitting.dense_heads import parse_head, with_dense_head
 from porter.fitting.fit import Fit, StandIn, shape_text, some, without_head
-from porter.fitting.heads import AFTER_HEAD, dense_op, find_head, stand_in_head
+from porter.fitting.grafting import POOL
+from porter.fitting.heads import AFTER_HEAD, dense_op, find_head, flattened, stand_in_head
 from porter.fitting.naming import name_layers, parse_map
 from porter.fixed import holds
 from porter.frameworks import Framework, get_framework
@@ -122,9 +123,10 @@ def fit_by_names(
     ignored |= {name: SCALES for name in located.unexpected if name.rpartition(framework.SEPARATOR)[0] in checkpoint.scaling}
     unexpected = [name for name in located.unexpected if name not in ignored]
     if located.missing or unexpected:
-        raise MappingError(
-            _two_lists(located, unexpected), where=str(checkpoint.path), next="porter inspect FILE ranks what it could be"
-        )
+        flat = flattened(draft, framework, checkpoint, unexpected)
+        problem = _two_lists(located, unexpected) + (f"; '{flat}' reads a map, flattened" if flat else "")
+        next = POOL if flat else "porter inspect FILE ranks what it could be"
+        raise MappingError(problem, where=str(checkpoint.path), next=next)
     _assert_ignored_values(zoo, checkpoint, ignored)
     found, unused, averaged = prefer_averages(located.found, checkpoint.tensors, framework.AVERAGE_SUFFIX)
     shown = tap_names(recipe, variant, zoo, draft)

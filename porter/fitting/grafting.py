@@ -24,6 +24,10 @@ from porter.graph import (
     shapes,
 )
 
+OUTSIDE = "save the model without the layers before the network, and compute outside what they do to the photos"
+POOL = "porter ports a head that reads a global pool, and not yet one that reads a map: pool the map, and train the head again"
+UP_TO = "save the model up to '{}', port that, and compute what follows outside"
+
 
 @dataclass(frozen=True)
 class Grafted:
@@ -49,7 +53,10 @@ def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], base: str, en
     """
     entrance = _chain(file, pairs[INPUT])
     paths = {layer.name: f"input/{path_word(layer.name)}" for layer in entrance}
-    nodes = [Node(paths[layer.name], _own_op(layer), tuple(paths.get(name, name) for name in layer.inputs)) for layer in entrance]
+    nodes = [
+        Node(paths[layer.name], _own_op(layer, OUTSIDE), tuple(paths.get(name, name) for name in layer.inputs))
+        for layer in entrance
+    ]
     source = nodes[-1].path if nodes else INPUT
     trunk = [node for node in draft.nodes if node.path in pairs]
     for node in trunk:
@@ -82,7 +89,7 @@ def _append_head(draft: Graph, file: FileGraph, end: str, paths: dict[str, str],
     features = {node.path for node in nodes if isinstance(node.op, GlobalAvgPool | GlobalMaxPool | Dense)}
     leading = file.leading_to((end,))
     for layer in (layer for layer in file.nodes if layer.name in leading and layer.name not in paths):
-        op = _own_op(layer)
+        op = _own_op(layer, UP_TO.format(layer.inputs[0]) if features.issuperset(map(paths.get, layer.inputs)) else POOL)
         if any(name not in paths for name in layer.inputs):
             raise MappingError("this layer reads the file's input beside the network; porter cannot port it", where=layer.name)
         inputs = tuple(paths[name] for name in layer.inputs)
@@ -110,9 +117,9 @@ def _chain(file: FileGraph, name: str) -> list[FileNode]:
     return found
 
 
-def _own_op(layer: FileNode) -> Op:
+def _own_op(layer: FileNode, next: str | None = None) -> Op:
     if isinstance(layer.op, Foreign | OutputActivation):
-        raise MappingError(f"this layer is a {layer.op.kind}, which porter has no op for", where=layer.name)
+        raise MappingError(f"this layer is a {layer.op.kind}, which porter has no op for", where=layer.name, next=next)
     return layer.op
 
 

@@ -142,6 +142,13 @@ def _dense_layers(graph: Graph, framework: Framework, checkpoint: Checkpoint, na
     return found
 
 
+def flattened(graph: Graph, framework: Framework, checkpoint: Checkpoint, names: Collection[str]) -> str | None:
+    """The dense layer among `names` that reads several cells of the last map, all channels of each; None if there is none."""
+    _, features = tensor_shapes(graph)[graph.output]["kernel"]
+    dense = _dense_layers(graph, framework, checkpoint, names)
+    return next((name for name, (_, width) in dense.items() if width > features and width % features == 0), None)
+
+
 def _in_a_row(first: str, units: int, dense: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
     """`first` and the dense layers that can follow it: each takes as many values as the layer before it gives."""
     row = [first]

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from porter.errors import MappingError
+from porter.fitting.alignment import align
 from porter.fitting.by_graph import fit_by_graph
 from porter.fitting.fit import Fit
+from porter.fitting.grafting import OUTSIDE, POOL, UP_TO
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.file_graph import FileGraph, FileNode, Foreign, OutputActivation
 from porter.graph import (
@@ -218,12 +220,20 @@ def test_what_porter_has_no_op_for_is_refused_by_name(path: str) -> None:
     assert caught.value.where == path
 
 
-def test_a_foreign_layer_before_the_network_or_in_the_head_is_refused_by_name() -> None:
-    with pytest.raises(MappingError, match="Resizing"):
-        fit(inserted(FILE, layer_of(DRAFT, "stem/conv"), FileNode("resize", Foreign("Resizing"), ())))
-    with pytest.raises(MappingError, match="Lambda") as caught:
-        fit(own_head(FileNode("mine", Foreign("Lambda"), ()), dense("fc", 5)))
-    assert caught.value.where == "mine"
+def test_a_foreign_layer_before_the_network_or_in_the_head_is_refused_by_name_with_the_next_step() -> None:
+    pool, last = layer_of(DRAFT, "head/pool"), layer_of(DRAFT, "head/relu")
+    scaled = inserted(FILE, layer_of(DRAFT, "stem/conv"), FileNode("mean", Affine((1.0,), (-103.0,)), ()))
+    foreign = own_head(FileNode("mine", Foreign("Lambda"), ()), dense("fc", 5))
+    flat = own_head(FileNode("flat", Foreign("Flatten of a 7x7 map"), ()), dense("fc", 5))
+    for file, where, next in (
+        (inserted(scaled, "mean", FileNode("flip", Foreign("GetItem"), ())), "flip", OUTSIDE),
+        (foreign, "mine", UP_TO.format(pool)),
+        (changed(flat, "flat", inputs=(last,)), "flat", POOL),
+    ):
+        assert align(DRAFT, file, (224, 224)).share >= 0.98  # so the file is known for what it is
+        with pytest.raises(MappingError, match="which porter has no op for") as caught:
+            fit(file)
+        assert (caught.value.where, caught.value.next) == (where, next)
 
 
 def test_a_norm_that_was_folded_away_is_refused() -> None:

@@ -11,6 +11,7 @@ from porter.dtypes import Array
 from porter.errors import MappingError, UsageError
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.fit import Fit
+from porter.fitting.grafting import POOL
 from porter.frameworks import get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Dense, Relu, tensor_shapes
@@ -212,6 +213,12 @@ def test_anything_else_is_listed_on_both_sides() -> None:
         fit("torchvision", tensors)
     assert "1 tensors missing: features.0.0.weight 32x3x3x3" in caught.value.message
     assert "1 tensors unexpected: surprise.weight" in caught.value.message
+
+
+def test_a_head_that_reads_a_flattened_map_is_told_with_the_next_step() -> None:
+    with pytest.raises(MappingError, match="'fc' reads a map, flattened") as caught:
+        fit("torchvision", {**TRUNK, "fc.weight": linear(5, 49 * 1280)})
+    assert caught.value.next == POOL
 
 
 @pytest.mark.parametrize("setting", ["fc", "=head/logits", "fc=", "fc=head/logit", "fc=head/pool"])
