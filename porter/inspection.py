@@ -64,7 +64,7 @@ class Inspection:
         return tuple(match for match in others if match.score >= self.match.score - CLOSE)
 
     def record(self) -> dict[str, Any]:
-        """As `porter inspect --json` prints it."""
+        """As `porter inspect --json` prints it; its matches are `match` and those that are `close`."""
         tensors = {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in self.checkpoint.tensors.items()}
         return {
             "format": self.checkpoint.format,
@@ -77,7 +77,7 @@ class Inspection:
             "problem": self.problem,
             "notes": list(self.checkpoint.notes),
             "tensors": tensors,
-            "matches": [asdict(match) for match in self.matches],
+            "matches": [asdict(match) for match in (self.match, *self.close) if match is not None],
         }
 
 

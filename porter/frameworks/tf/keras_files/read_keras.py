@@ -109,12 +109,15 @@ def _read(file: Hdf5, format: str, described: Mapping[LayerPath, Described]) -> 
     notes = ["ignored the optimiser's state"] if has_child(file.root, "optimizer") else []
     if counted:
         notes.append("the file holds no layer names: layers are named by class and counter")
-    layers = []
+    layers, guessed = [], []
     for layer in holders:
         levels = [step[-1] if counted else names.get(step, step[-1]) for step in _steps(layer.path)] or [layer.name or "model"]
-        variables, note = _variables(file, layer, described.get(layer.path))
-        notes += note
+        variables, is_guess = _variables(file, layer, described.get(layer.path))
+        guessed += ["/".join(layer.path)] if is_guess else []
         layers.append(Layer(levels[-1], "/".join(levels), variables))
+    if guessed:
+        read = "read as beta, moving_mean, moving_variance (scale=False)"
+        notes.append(f"batch norms with three variables, {read}: {len(guessed)}, such as {guessed[0]}")
     # A group's name is its layer's class.
     scaling = [layer.path[-1] if counted else names.get(layer.path, layer.path[-1]) for layer in stored.values() if _scales(layer)]
     tensors = read_datasets(file, name_tensors(file, layers))
@@ -172,15 +175,14 @@ def _kind(counted: str) -> str:
     return re.sub(r"_\d+$", "", counted)
 
 
-def _variables(file: Hdf5, stored: _Stored, described: Described | None) -> tuple[dict[str, h5py.Dataset], list[str]]:
-    """A layer's variables by name, and a note where a name is a guess. Unknown classes keep the numbers."""
+def _variables(file: Hdf5, stored: _Stored, described: Described | None) -> tuple[dict[str, h5py.Dataset], bool]:
+    """A layer's variables by name, and whether the names are a guess. Unknown classes keep the numbers."""
     kind = described.kind if described else _kind(stored.path[-1]) if stored.path else ""
     where, count = "/".join(stored.path), len(stored.numbered)
-    note: list[str] = []
+    guessed = False
     if kind == "batch_normalization":
         names = _norm_variables(file, where, count, described)
-        if described is None and count == 3:
-            note.append(f"{where} has three variables: read as beta, moving_mean, moving_variance (scale=False)")
+        guessed = described is None and count == 3
     elif kind == "normalization":
         names = _NORMALIZATION
     elif kind in _VARIABLES:
@@ -194,7 +196,7 @@ def _variables(file: Hdf5, stored: _Stored, described: Described | None) -> tupl
             f"layer '{where}' has {count} variables, expected {len(names)}: {', '.join(names)}",
             "quantised and LoRA layers are not read: save the model without them",
         )
-    return dict(zip(names, stored.numbered.values(), strict=True)), note
+    return dict(zip(names, stored.numbered.values(), strict=True)), guessed
 
 
 def _norm_variables(file: Hdf5, where: str, count: int, described: Described | None) -> tuple[str, ...]:
