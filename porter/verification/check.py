@@ -120,12 +120,14 @@ def check(
 
 
 def test_batches(port: Port, sizes: Sizes, dtypes: Sequence[Dtype]) -> dict[Dtype, list[Array]]:
-    """For each of `dtypes`, a batch N x C x H x W of each size, prepared like the port's input.
+    """For each of `dtypes`, the images of each size, prepared like the port's input: 1 x C x H x W each, so that the values of one
+    image are held at a time.
 
     The limit in float32 is for several images together: for one image with few logits, rounding exceeds it by chance.
     """
     protocol, channels = port.record.preprocess, port.record.input.channels
-    return {dtype: [test_batch(size, IMAGES, channels, protocol) for size in sizes.of(dtype)] for dtype in dtypes}
+    images = {size: np.split(test_batch(size, IMAGES, channels, protocol), IMAGES) for dtype in dtypes for size in sizes.of(dtype)}
+    return {dtype: [image for size in sizes.of(dtype) for image in images[size]] for dtype in dtypes}
 
 
 def _summary(parity: Parity) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from porter.errors import CheckFailed, UsageError
 from porter.graph import Graph, Node, site_of
 from porter.graph.plan import Plan
 from porter.verification.memory import trim
-from porter.verification.numbers import Distance, distance, parted
+from porter.verification.numbers import Distance, Norms, distance, norms
 from porter.verification.source import Source
 
 FLOAT64_LIMIT = 1e-10
@@ -91,7 +92,8 @@ def compare(
     """Runs both sides over `batches` and compares every node that both show.
 
     Args:
-        batches: for each number type to compare in, N x C x H x W, one input size each. There is one result for each type.
+        batches: for each number type to compare in, N x C x H x W. There is one result for each type. Neighbours of one input size
+            count as one batch; the values of only one of them are held at a time.
         tolerance: the limit on relative L2 distance; None for 1e-10 in float64, and in float32 for the larger of 1e-5 and four
             times the source's own rounding at that node.
 
@@ -100,22 +102,24 @@ def compare(
     """
     if tolerance is not None and not 0 < tolerance < 1:
         raise UsageError(f"a tolerance is between 0 and 1, got {tolerance}", where="--tolerance")
-    seen = {dtype: _Seen() for dtype in batches}
     # The types one after the other, because models are large.
-    order = [(dtype, batch) for dtype in sorted(batches, key=lambda dtype: dtype != "float64") for batch in batches[dtype]]
-    with _progress(sum(2 if dtype == "float64" else 3 for dtype, _ in order)) as step:
-        for dtype, batch in order:
-            wanted = dict(source.run(batch, "float64"))
-            step()
-            own: dict[str, float] = {}
-            if dtype != "float64":
-                exact, wanted = wanted, dict(source.run(batch, dtype))
-                own = {path: parted(exact.pop(path), value)[0] for path, value in wanted.items()}
-                step()
-                del exact
-            _compare_batch(seen[dtype], plan.graph, own, wanted, dict(port(batch, dtype)), dtype, tolerance)
-            step()
-            trim()
+    order = sorted(batches, key=lambda dtype: dtype != "float64")
+    seen = {dtype: _Worst() for dtype in batches}
+    with _progress(sum((2 if dtype == "float64" else 3) * len(batches[dtype]) for dtype in order)) as step:
+        for dtype in order:
+            for _, alike in groupby(batches[dtype], key=lambda batch: batch.shape[2:]):
+                sums = _Sums()
+                for batch in alike:
+                    wanted = dict(source.run(batch, "float64"))
+                    step()
+                    if dtype != "float64":
+                        exact, wanted = wanted, dict(source.run(batch, dtype))
+                        sums.add_rounding(exact, wanted)
+                        step()
+                    sums.add(plan.graph, wanted, dict(port(batch, dtype)))
+                    step()
+                    trim()
+                seen[dtype].add(plan.graph, sums, dtype, tolerance)
     return tuple(_parity(plan, source.name, batches[dtype], dtype, seen[dtype]) for dtype in batches)
 
 
@@ -131,41 +135,59 @@ def _progress(steps: int) -> Iterator[Callable[[], object]]:
 
 
 @dataclass
-class _Seen:
-    """The worst over the batches so far."""
+class _Sums:
+    """Distances by path, summed over the batches of one size, and the logits of both sides.
+
+    `own` is the source's distance from itself in float64. The logits are kept, because a Distance cannot be summed.
+    """
+
+    nodes: dict[str, Norms] = field(default_factory=dict)
+    own: dict[str, Norms] = field(default_factory=dict)
+    logits: list[tuple[Array, Array]] = field(default_factory=list)
+
+    def add_rounding(self, exact: dict[str, Array], rounded: Mapping[str, Array]) -> None:
+        """Adds the source's distance from itself. Values of `exact` are released after they are compared."""
+        for path, value in rounded.items():
+            _add(self.own, path, norms(exact.pop(path), value))
+
+    def add(self, graph: Graph, wanted: dict[str, Array], got: dict[str, Array]) -> None:
+        """Adds the port's distance from its source. Values of both are released after they are compared."""
+        for path in (node.path for node in graph.nodes if node.path in wanted and node.path in got):
+            value = got.pop(path)
+            reference = _flattened(wanted.pop(path), value)
+            _add(self.nodes, path, norms(reference, value))
+            if path == graph.output:
+                self.logits.append((reference, value))
+
+
+def _add(sums: dict[str, Norms], path: str, found: Norms) -> None:
+    sums[path] = sums[path] + found if path in sums else found
+
+
+@dataclass
+class _Worst:
+    """The worst over the sizes so far."""
 
     nodes: dict[str, NodeDistance] = field(default_factory=dict)
     logits: Distance | None = None
     limit: float = 0.0
     rounding: float = 0.0
 
-
-def _compare_batch(
-    seen: _Seen,
-    graph: Graph,
-    own: Mapping[str, float],
-    wanted: dict[str, Array],
-    got: dict[str, Array],
-    dtype: Dtype,
-    tolerance: float | None,
-) -> None:
-    """`own` is the source's distance from itself in float64, by path. Values are released after they are compared."""
-    for path in (node.path for node in graph.nodes if node.path in wanted and node.path in got):
-        value = got.pop(path)
-        reference = _flattened(wanted.pop(path), value)
-        rel_l2, max_abs = parted(reference, value)
-        rounding = own.get(path, 0.0)
-        node = NodeDistance(path, rel_l2, max_abs, _limit(dtype, rounding, tolerance))
-        seen.nodes[path] = max(seen.nodes.get(path, node), node, key=lambda row: row.rel_l2 / row.limit)
-        if path == graph.output:
-            if not np.isfinite(reference).all():
-                raise CheckFailed(f"the source's logits are not finite in {dtype}, so nothing is proved", where=path)
-            found = distance(reference, value)
-            seen.logits = max(seen.logits or found, found, key=lambda at: (not at.argmax_equal, at.rel_l2))
-            seen.limit, seen.rounding = max(seen.limit, node.limit), max(seen.rounding, rounding)
+    def add(self, graph: Graph, sums: _Sums, dtype: Dtype, tolerance: float | None) -> None:
+        for path, found in sums.nodes.items():
+            rounding = sums.own[path].rel_l2 if path in sums.own else 0.0
+            node = NodeDistance(path, found.rel_l2, found.max_abs, _limit(dtype, rounding, tolerance))
+            self.nodes[path] = max(self.nodes.get(path, node), node, key=lambda row: row.rel_l2 / row.limit)
+            if path == graph.output:
+                wanted, got = (np.concatenate(side) for side in zip(*sums.logits, strict=True))
+                if not np.isfinite(wanted).all():
+                    raise CheckFailed(f"the source's logits are not finite in {dtype}, so nothing is proved", where=path)
+                logits = distance(wanted, got)
+                self.logits = max(self.logits or logits, logits, key=lambda at: (not at.argmax_equal, at.rel_l2))
+                self.limit, self.rounding = max(self.limit, node.limit), max(self.rounding, rounding)
 
 
-def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, seen: _Seen) -> Parity:
+def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, seen: _Worst) -> Parity:
     if seen.logits is None:
         raise CheckFailed("the source does not show its logits, so nothing is proved", where=plan.graph.output)
     nodes = tuple(seen.nodes[node.path] for node in plan.graph.nodes if node.path in seen.nodes)

@@ -26,11 +26,11 @@ from porter.verification.source import OwnBuild, Source
 
 @dataclass
 class _Kept:
-    """A source, and its first logits in float64 at each input size: N x C."""
+    """A source, and its logits in float64 by batch: N x C."""
 
     source: Source
     output: str
-    logits: dict[tuple[int, ...], Array] = field(default_factory=dict)
+    logits: dict[bytes, Array] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class _Kept:
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         values = self.source.run(batch, dtype)
         if dtype == "float64" and self.output in values:
-            self.logits.setdefault(batch.shape[2:], values[self.output].reshape(len(batch), -1))
+            self.logits[batch.tobytes()] = values[self.output].reshape(len(batch), -1)
         return values
 
 

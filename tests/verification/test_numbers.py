@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from porter.verification.numbers import distance
+from porter.verification.numbers import distance, norms
 
 
 def test_equal_arrays_are_no_distance_apart() -> None:
@@ -42,3 +42,10 @@ def test_a_source_of_zeros() -> None:
 def test_half_precision_is_compared_in_double() -> None:
     big = np.array([60000.0, 60000.0], np.float16)
     assert distance(big, big).rel_l2 == 0.0
+
+
+@pytest.mark.parametrize("last", [4.0, np.nan])
+def test_norms_of_parts_add_up_to_the_distance_of_the_whole(last: float) -> None:
+    wanted, got = np.array([3.0, -4.0, 0.0, 2.0]), np.array([3.5, -4.0, 1.0, last])
+    whole, parts = distance(wanted, got), norms(wanted[:2], got[:2]) + norms(wanted[2:], got[2:])
+    assert parts.rel_l2 == pytest.approx(whole.rel_l2) and parts.max_abs == whole.max_abs

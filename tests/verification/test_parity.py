@@ -1,3 +1,4 @@
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from porter.errors import CheckFailed
 from porter.graph import AvgPool, Conv, Graph, Node, Relu
 from porter.graph.plan import Plan, make_plan
 from porter.padding import Capabilities, Convention, Window
+from porter.verification.numbers import distance
 from porter.verification.parity import FLOAT32_LIMIT, compare
 
 NATIVE = Capabilities(True, True, True, False, ("floor",), ("real_cells",), (), (), True)
@@ -32,7 +34,7 @@ def plan() -> Plan:
     return make_plan(Graph(nodes, 3, "pool"), (8, 8), NATIVE)
 
 
-def values(**changes: float) -> dict[str, Array]:
+def values(**changes: float | Array) -> dict[str, Array]:
     base = {path: np.arange(1.0, 9.0).reshape(1, 8) for path in ("stem/conv", "stem/relu", "pool")}
     return {path: array + changes.get(path.replace("/", "_"), 0.0) for path, array in base.items()}
 
@@ -104,7 +106,31 @@ def test_the_worst_of_several_sizes_counts() -> None:
         calls.append(1.0)
         return values(pool=1.0 if len(calls) == 1 else 0.0)
 
-    assert not compare(plan(), Fake(lambda dtype: values()), port, {"float64": [BATCH, BATCH]})[0].ok
+    assert not compare(plan(), Fake(lambda dtype: values()), port, {"float64": [BATCH, BATCH[:, :, 1:]]})[0].ok
+
+
+def test_the_images_of_one_size_are_run_one_by_one_and_measured_together() -> None:
+    """All maps of a network are large: the values of one image are released before the next one is run."""
+    rng = np.random.default_rng(0)
+    images = [rng.standard_normal((1, 3, 8, 8)) for _ in range(3)]
+    sides = {side: [values(pool=rng.standard_normal((1, 8))) for _ in images] for side in ("double", "single", "port")}
+    held: list[weakref.ref[Array]] = []
+
+    def run(side: str, batch: Array) -> dict[str, Array]:
+        if side == "double":
+            assert all(array() is None for array in held)
+        at = next(n for n, image in enumerate(images) if image is batch)
+        found = {path: array.copy() for path, array in sides[side][at].items()}
+        held.extend(weakref.ref(array) for path, array in found.items() if path != "pool")
+        return found
+
+    source = Fake(lambda dtype: {})
+    source.run = lambda batch, dtype: run("double" if dtype == "float64" else "single", batch)  # type: ignore[method-assign]
+    found = compare(plan(), source, lambda batch, dtype: run("port", batch), {"float32": images})[0]
+    double, single, port = (np.concatenate([shown["pool"] for shown in sides[side]]) for side in ("double", "single", "port"))
+    assert found.logits == distance(single, port) and found.inputs == 3
+    assert found.nodes[-1].rel_l2 == pytest.approx(found.logits.rel_l2) and found.nodes[-1].max_abs == found.logits.max_abs
+    assert found.source_rounding == pytest.approx(distance(double, single).rel_l2)
 
 
 def test_a_long_check_shows_a_bar_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -49,8 +49,8 @@ class Runner:
         with tensorflow.device(tensorflow_device(self._device)), tf32(tensorflow, False), quiet_logger(tensorflow):
             feed = tensorflow.cast(np.ascontiguousarray(batch.transpose(0, 2, 3, 1)), self._model.inputs[0].dtype)
             results = self._functions[names](feed)
-        # Each value is freed once it is copied, because all maps of a network are large.
-        return {name: channels_first(results.pop(name).numpy()) for name in names}
+        # TensorFlow's own memory, read-only: `Tensor.numpy` would copy it, and all maps of a network are large.
+        return {name: channels_first(np.asarray(results.pop(name))) for name in names}
 
     def _function(self, names: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
         tapped = import_keras().Model(self._model.inputs, {name: self.values[name] for name in names})

@@ -74,7 +74,7 @@ class GraphRunner:
         images = np.ascontiguousarray(batch.transpose(0, 2, 3, 1), dtype=self._dtype)
         at_once = self._shape[0] or len(images)
         runs = [self._run(images[start : start + at_once], at_once, names) for start in range(0, len(images), at_once)]
-        return {name: channels_first(np.concatenate([run[name] for run in runs])) for name in names}
+        return {name: channels_first(np.concatenate([run.pop(name) for run in runs])) for name in names}
 
     def _run(self, images: Array, at_once: int, names: tuple[str, ...]) -> dict[str, Array]:
         tensorflow = import_tensorflow()
