@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from porter.dtypes import DTYPES, Dtype
 from porter.errors import CheckFailed, MissingFramework, UsageError
-from porter.files import digest, new_folder
+from porter.files import new_folder
 from porter.frameworks import Framework, get_framework
 from porter.graph import BatchNorm
 from porter.graph.record import to_record
@@ -107,7 +107,7 @@ def convert(
             written = write_stock(building, recipe, opened, framework, size, stored_as, allow_overflow)
         else:
             written = write_plain(building, recipe, opened, framework, size, stored_as, allow_overflow, fold_bn)
-        record = _record(recipe, framework, opened, written, stored_as, building, mapped, chosen, assumed)
+        record = _record(recipe, framework, opened, written, stored_as, mapped, chosen, assumed)
         verdict: Verdict | None = None
         warnings: tuple[str, ...] = ()
         if checked is not False:
@@ -133,7 +133,6 @@ def _record(
     opened: Opened,
     written: Written,
     dtype: Dtype,
-    building: Path,
     mapped: tuple[str, ...],
     chosen: dict[str, Value],
     assumed: tuple[str, ...],
@@ -148,7 +147,7 @@ def _record(
         graph=to_record(plan.graph),
         input=Input(layout=framework.INPUT_LAYOUT, size=plan.size, native_size=opened.native_size, channels=plan.graph.channels),
         source=opened.file,
-        model={path.name: digest(path) for path in sorted(building.iterdir())},
+        model=dict(sorted(written.model.items())),
         pads=pads_of(plan),
         padding=opened.padding,
         options=dict(opened.options),

@@ -23,6 +23,7 @@ class Written:
     """What went into a port's model files, and how it differs from the source.
 
     Attributes:
+        model: the sha256 of each file by its name.
         tensors: canonical; only those that the source gives.
         layers: names of the destination's layers by path, where they are not porter's own.
         filled: destination tensors that no source tensor gives, with the number in them.
@@ -31,6 +32,7 @@ class Written:
     """
 
     plan: Plan
+    model: Mapping[str, str]
     tensors: Tensors
     layers: Mapping[str, str]
     filled: Mapping[str, int]
@@ -59,9 +61,9 @@ def write_plain(
     folding = fold_norms(opened.graph, opened.tensors) if fold_bn else Folding(opened.graph, opened.tensors)
     plan = make_plan(folding.graph, size, framework.CAPABILITIES)
     layers = _default_layers(recipe, opened.variant, framework, folding.graph)
-    framework.write(folder, plan, _cast_all(folding.tensors, dtype, allow_overflow), layers, dtype)
+    model = framework.write(folder, plan, _cast_all(folding.tensors, dtype, allow_overflow), layers, dtype)
     filled = framework.fillings(plan.graph, folding.tensors)
-    return Written(plan, folding.tensors, layers, filled, folded=folding.folded if fold_bn else None)
+    return Written(plan, model, folding.tensors, layers, filled, folded=folding.folded if fold_bn else None)
 
 
 def write_stock(
@@ -82,11 +84,11 @@ def write_stock(
     arrays, filled = stock_arrays(framework, stock, _cast_all(stock.tensors, dtype, allow_overflow), dtype)
     held = tensor_shapes(stock.graph)
     layers = {path: layer.name for path, layer in stock.layers.items() if framework.NAMES_LAYERS or path in held}
-    framework.write_stock(folder, plan, opened.variant, opened.classes, arrays, layers, dtype)
+    model = framework.write_stock(folder, plan, opened.variant, opened.classes, arrays, layers, dtype)
     warnings: tuple[str, ...] = ()
     if framework.STOCK_TAKES_ANY_SIZE and fixed is not None:
         warnings = (f"{stock.builder.name} takes every input size, but is the source's function only at {rows}x{columns}",)
-    return Written(plan, stock.tensors, layers, filled, absorbed=stock.absorbed, stock=stock.builder, warnings=warnings)
+    return Written(plan, model, stock.tensors, layers, filled, absorbed=stock.absorbed, stock=stock.builder, warnings=warnings)
 
 
 def _default_layers(recipe: Recipe, variant: str, framework: Framework, graph: Graph) -> dict[str, str]:

@@ -80,8 +80,10 @@ class Framework(Protocol):
     def fillings(self, graph: Graph, tensors: Tensors) -> Mapping[str, int]:
         """Destination tensors that no source tensor gives, by the destination's names, with the number that fills them."""
 
-    def write(self, folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype) -> None:
-        """Writes the port's model files. `layers` names the destination's layers by path, if the default zoo has them."""
+    def write(self, folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype) -> Mapping[str, str]:
+        """Writes the port's model files, and returns the sha256 of each by its name. `layers` names the destination's layers by
+        path, if the default zoo has them.
+        """
 
     def read_port(self, folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
         """The canonical tensors of a port that `write` or `write_stock` wrote."""
@@ -105,7 +107,7 @@ class Framework(Protocol):
         arrays: Mapping[str, Array],
         layers: Mapping[str, str],
         dtype: Dtype,
-    ) -> None:
+    ) -> Mapping[str, str]:
         """As `write`, but for the library's own class: `arrays` are all of its tensors, by its names and in its axis order;
         `layers` names its layers by path.
         """

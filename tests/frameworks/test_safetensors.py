@@ -10,7 +10,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from porter.errors import FileError
+from porter.files import digest
 from porter.frameworks.reading import read_checkpoint, sniff
+from porter.frameworks.safetensors import write_safetensors
 
 VALUES = {"b.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "a.bias": np.array([1.5, np.nan], np.float32)}
 
@@ -46,6 +48,16 @@ def test_every_bit_of_half_and_bfloat16(tmp_path: Path) -> None:
     assert found["half"].dtype == np.float16 and found["brain"].dtype == ml_dtypes.bfloat16
     for array in found.values():
         np.testing.assert_array_equal(array.view(np.uint16), patterns)
+
+
+def test_a_file_has_the_packages_bytes_and_the_digest_is_its_own(tmp_path: Path) -> None:
+    types = [np.dtype(name) for name in ("int64", "float64", "float32", "bfloat16", "float16", "uint8", "bool")]
+    arrays = {f"{place}.{kind.name}": np.arange(6).astype(kind).reshape(2, 3) for place in ("gewöhnlich", "a") for kind in types}
+    arrays |= {"turned": np.arange(24, dtype=np.float32).reshape(2, 3, 4).T, "scalar": np.array(7), "empty": np.zeros((0, 3))}
+    ours, packages = tmp_path / "ours.safetensors", tmp_path / "packages.safetensors"
+    sha256 = write_safetensors(ours, arrays)
+    save_file({name: array.copy(order="C") for name, array in arrays.items()}, packages)
+    assert ours.read_bytes() == packages.read_bytes() and sha256 == digest(ours)
 
 
 def test_cut_short(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from zipfile import ZipFile, ZipInfo
 
 from porter.dtypes import Array, Dtype
+from porter.files import digest
 from porter.frameworks import Tensors
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.tf.build import build
@@ -23,8 +24,9 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip archive can state."""
 
 
-def write(folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype) -> None:
-    """Writes `model.keras` into `folder`; plain `keras.models.load_model` opens it, without custom objects.
+def write(folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype) -> dict[str, str]:
+    """Writes `model.keras` into `folder`; plain `keras.models.load_model` opens it, without custom objects. Returns the
+    sha256 of the file by its name.
 
     The same plan and tensors give the same bytes, under one version of Keras and HDF5.
 
@@ -32,30 +34,31 @@ def write(folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str],
         MappingError: `tensors` and the graph do not cover each other, or a shape differs.
         MissingFramework: TensorFlow or Keras is not installed.
     """
-    _save(build(plan, tensors, layers, dtype, "cpu"), folder)
+    return _save(build(plan, tensors, layers, dtype, "cpu"), folder)
 
 
 def write_stock(
     folder: Path, plan: Plan, variant: str, classes: int, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
-) -> None:
+) -> dict[str, str]:
     """Writes `model.keras` into `folder` as keras.applications' own class of `variant`, built for `plan.size`, with `arrays` by
-    that class's names and in its axis order.
+    that class's names and in its axis order. Returns the sha256 of the file by its name.
 
     Raises:
         MappingError: `arrays` and the class do not cover each other, or a shape differs.
         MissingFramework: TensorFlow or Keras is not installed.
     """
     assert plan.size is not None, "a class of keras.applications is built for one size"
-    _save(build_stock(variant, classes, plan.size, Checkpoint(folder, "memory", "tf", arrays), dtype), folder)
+    return _save(build_stock(variant, classes, plan.size, Checkpoint(folder, "memory", "tf", arrays), dtype), folder)
 
 
-def _save(model: Any, folder: Path) -> None:
+def _save(model: Any, folder: Path) -> dict[str, str]:
     dated = folder / f"dated-{MODEL_FILE}"
     try:
         model.save(dated)
         _undate(dated, folder / MODEL_FILE)
     finally:
         dated.unlink(missing_ok=True)
+    return {MODEL_FILE: digest(folder / MODEL_FILE)}
 
 
 def _undate(dated: Path, target: Path) -> None:

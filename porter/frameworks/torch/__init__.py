@@ -60,11 +60,13 @@ def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
     return port_files.code_files(plan, layers)
 
 
-def write(folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], layers: Mapping[str, str], dtype: Dtype) -> None:
+def write(
+    folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], layers: Mapping[str, str], dtype: Dtype
+) -> dict[str, str]:
     """Writes `model.safetensors` and `model.py`; see porter.frameworks.torch.port_files."""
     from porter.frameworks.torch.port_files import write_port
 
-    write_port(folder, plan, tensors, dtype)
+    return write_port(folder, plan, tensors, dtype)
 
 
 def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
@@ -84,11 +86,11 @@ def stock_class(variant: str, classes: int, size: Size) -> StockClass:
 
 def write_stock(
     folder: Path, plan: Plan, variant: str, classes: int, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
-) -> None:
+) -> dict[str, str]:
     """Writes `model.safetensors`, a state_dict of torchvision's class, and `model.py`; see porter.frameworks.torch.port_files."""
     from porter.frameworks.torch.port_files import write_stock as write_stock_port
 
-    write_stock_port(folder, plan, arrays, layers)
+    return write_stock_port(folder, plan, arrays, layers)
 
 
 def build(

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
-
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import save_file
 
 from porter.dtypes import Array, Dtype, storage_type
 from porter.errors import FileError
-from porter.frameworks.safetensors import read_safetensors
+from porter.frameworks.safetensors import read_safetensors, write_safetensors
 from porter.frameworks.torch.layout import WEIGHTS_FILE, module_name
 from porter.frameworks.torch.source import model_source
 from porter.frameworks.torch.state import canonical_tensors, state_arrays
@@ -22,18 +18,19 @@ from porter.graph.plan import Plan
 SOURCE_FILE = "model.py"
 
 
-def write_port(folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype) -> None:
-    """Writes `model.safetensors`, a plain state_dict in `dtype`, and `model.py`, its module, into `folder`.
+def write_port(folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype) -> dict[str, str]:
+    """Writes `model.safetensors`, a plain state_dict in `dtype`, and `model.py`, its module, into `folder`. Returns the
+    sha256 of each file by its name.
 
     Raises:
         MappingError: the tensors do not fit the graph. GraphError: an attribute cannot have such a path.
     """
-    _write(folder, plan, {}, state_arrays(plan.graph, tensors, storage_type(dtype)))
+    return _write(folder, plan, {}, state_arrays(plan.graph, tensors, storage_type(dtype)))
 
 
-def write_stock(folder: Path, plan: Plan, arrays: Mapping[str, Array], layers: Mapping[str, str]) -> None:
+def write_stock(folder: Path, plan: Plan, arrays: Mapping[str, Array], layers: Mapping[str, str]) -> dict[str, str]:
     """As `write_port`; `arrays` is the whole state_dict of a stock class, and `layers` names its modules by path."""
-    _write(folder, plan, layers, arrays)
+    return _write(folder, plan, layers, arrays)
 
 
 def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
@@ -42,18 +39,12 @@ def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
     return {SOURCE_FILE: model_source(plan, names).encode()}
 
 
-def _write(folder: Path, plan: Plan, layers: Mapping[str, str], arrays: Mapping[str, Array]) -> None:
-    for name, text in code_files(plan, layers).items():
+def _write(folder: Path, plan: Plan, layers: Mapping[str, str], arrays: Mapping[str, Array]) -> dict[str, str]:
+    code = code_files(plan, layers)
+    for name, text in code.items():
         (folder / name).write_bytes(text)
-    # safetensors writes bytes in the order of memory, so it would store a transposed view in the wrong order.
-    with ThreadPoolExecutor() as threads:
-        dense = dict(zip(arrays, threads.map(_dense, arrays.values()), strict=True))
-    try:
-        save_file(dense, folder / WEIGHTS_FILE)
-    except SafetensorError as error:  # an error of the disk, because the arrays are as safetensors needs them
-        raise OSError(str(error)) from None
-    # safetensors 0.8 lets only the owner read its files, but others use a port too.
-    (folder / WEIGHTS_FILE).chmod((folder / SOURCE_FILE).stat().st_mode)
+    digests = {name: sha256(text).hexdigest() for name, text in code.items()}
+    return {**digests, WEIGHTS_FILE: write_safetensors(folder / WEIGHTS_FILE, arrays)}
 
 
 def read_weights(folder: Path, graph: Graph, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
@@ -66,7 +57,3 @@ def read_weights(folder: Path, graph: Graph, layers: Mapping[str, str]) -> dict[
     if not path.is_file():
         raise FileError("the port has no weights", where=str(path), next="convert again")
     return canonical_tensors(graph, read_safetensors(path).tensors, layers)
-
-
-def _dense(array: Array) -> Array:
-    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
