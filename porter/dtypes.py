@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,12 +24,14 @@ class OverflowsError(PorterError):
 
 def storage_type(dtype: Dtype) -> np.dtype[np.generic]:
     """The numpy type; bfloat16 is ml_dtypes'."""
-    return np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+    if dtype == "bfloat16":
+        import ml_dtypes  # noqa: F401  gives numpy the name; slow to import
+    return np.dtype(dtype)
 
 
 def is_floating(array: Array) -> bool:
     """Whether an array holds floating-point numbers, including ml_dtypes' types."""
-    return np.issubdtype(array.dtype, np.floating) or array.dtype == ml_dtypes.bfloat16
+    return np.issubdtype(array.dtype, np.floating) or array.dtype.name == "bfloat16"
 
 
 def cast(array: Array, dtype: Dtype, name: str, allow_overflow: bool = False) -> Array:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, RecipeError, UsageError
 from porter.files import Digests, Fetched, WeightsFile, digests, fetch, is_published
-from porter.fitting.by_graph import fit_by_graph
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.by_position import name_by_position
 from porter.fitting.fit import Fit, read_tensors
@@ -24,11 +23,13 @@ from porter.frameworks import get_framework
 from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.reading import read_checkpoint
 from porter.graph import Graph
-from porter.matching import LIKELY, NO_RECIPE, Match, rank
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
 from porter.recipe import Recipe, Zoo, assumed_options, find_recipe, with_options
 from porter.recipe.expressions import Value
-from porter.verification.source import FileGraphSource, OwnBuild, Reference, rounded, rounded_tensors, zoo_reference
+
+if TYPE_CHECKING:
+    from porter.matching import Match
+    from porter.verification.source import FileGraphSource, OwnBuild, Reference
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,8 @@ class Opened:
         """Implementations of the source's function that porter did not write, with the file's tensors rounded to the port's type:
         the file's own graph, then the zoo's implementation.
         """
+        from porter.verification.source import FileGraphSource, rounded, zoo_reference
+
         if self.checkpoint is None or self.fit is None:
             return
         framework, checkpoint = get_framework(self.zoo.framework), rounded(self.checkpoint, dtype)
@@ -91,6 +94,8 @@ class Opened:
 
     def own(self, dtype: Dtype) -> OwnBuild:
         """Porter's own build of the same graph in the source's framework."""
+        from porter.verification.source import OwnBuild, rounded_tensors
+
         return OwnBuild(get_framework(self.zoo.framework), self.graph, rounded_tensors(self.tensors, dtype))
 
 
@@ -226,9 +231,8 @@ def open_checkpoint(
     if options and checkpoint.graph is not None:
         _expect_open(options, str(weights), "the file carries its own graph")
     zoo = with_options(recipe, variant, zoo, options or {})
-    fit_file = fit_by_names if checkpoint.graph is None else fit_by_graph
     checkpoint, placed = name_by_position(recipe, variant, zoo, checkpoint)
-    fit = fit_file(recipe, variant, zoo, checkpoint, settings, keep_background)
+    fit = _fit(recipe, variant, zoo, checkpoint, settings, keep_background)
     tensors = read_tensors(fit, framework, checkpoint)
     recorded = publisher is not None or checkpoint.graph is not None
     rows, columns = checkpoint.graph.size if checkpoint.graph is not None else (None, None)
@@ -275,6 +279,14 @@ def _assumed_scaling(checkpoint: Checkpoint) -> tuple[str, ...]:
         return ()
     named = ", ".join(f"'{name}'" for name in checkpoint.scaling)
     return (f"the input is what the zoo's own model takes: {named} in the file is left out; to keep it, give the whole model",)
+
+
+def _fit(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint, settings: tuple[str, ...], keep_background: bool) -> Fit:
+    if checkpoint.graph is None:
+        return fit_by_names(recipe, variant, zoo, checkpoint, settings, keep_background)
+    from porter.fitting.by_graph import fit_by_graph  # most files hold only weights
+
+    return fit_by_graph(recipe, variant, zoo, checkpoint, settings, keep_background)
 
 
 def _assumed_activation(fit: Fit) -> tuple[str, ...]:
@@ -361,6 +373,8 @@ def _other_zoo_warning(publisher: Zoo | None, zoo: Zoo) -> tuple[str, ...]:
 
 def _advice(error: MappingError, checkpoint: Checkpoint, recipe: Recipe, variant: str, zoo: Zoo) -> str | None:
     """The error's own advice, unless the file looks like another variant or zoo than was asked for."""
+    from porter.matching import LIKELY, rank  # only for an error
+
     matches = rank(checkpoint, recipe.path.parent)
     likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
     asked = any((match.variant, match.zoo) == (variant, zoo.name) for match in likely)
@@ -368,6 +382,8 @@ def _advice(error: MappingError, checkpoint: Checkpoint, recipe: Recipe, variant
 
 
 def _described(matches: tuple[Match, ...]) -> str:
+    from porter.matching import LIKELY, NO_RECIPE
+
     if not matches or matches[0].score < LIKELY:
         return NO_RECIPE
     best = matches[0]

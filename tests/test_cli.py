@@ -322,6 +322,13 @@ def test_converting_to_torch_without_a_check_imports_no_framework(suffix: str, w
     assert (tmp_path / "p" / "model.safetensors").exists()
 
 
+def test_converting_only_weights_imports_no_reader_of_graphs(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    weights = weights_file("mobilenet_v2_0.35", "keras", ".h5")
+    arguments = ("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--no-check", "--weights", weights)
+    unneeded = {"ml_dtypes", "porter.fitting.by_graph", "porter.frameworks.tf.keras_files.graph", "porter.verification.source"}
+    assert not imported_by(*arguments, "--out", tmp_path / "p") & unneeded
+
+
 CONVERT_TF = ("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--no-check", "--out", "p", "--weights")
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
 
 from porter.frameworks.checkpoint import Checkpoint
-from porter.frameworks.tf.keras_files.flow import names_within
-from porter.frameworks.tf.keras_files.graph import read_graph
 from porter.frameworks.tf.keras_files.hdf5 import (
     Hdf5,
     dataset_of,
@@ -54,7 +53,11 @@ def read_h5(path: Path) -> Checkpoint:
         if has_child(group, "top_level_model_weights"):
             names += ("top_level_model_weights",)
         config = text_attribute(file, file.root, "model_config") if whole else None
-        inside = {} if config is None else names_within(config, str(path))
+        inside: Mapping[str, Collection[str]] = {}
+        if config is not None:
+            from porter.frameworks.tf.keras_files.flow import names_within  # most files hold only weights
+
+            inside = names_within(config, str(path))
         layers = [
             layer for name in names for layer in _layers_of(file, group_of(file, group, name), name, inside.get(name, frozenset()))
         ]
@@ -62,9 +65,12 @@ def read_h5(path: Path) -> Checkpoint:
         notes = ["read under 'model_weights'"] if whole else []
         if has_child(file.root, "optimizer_weights"):
             notes.append("ignored the optimiser's state")
-    graph = None if config is None else read_graph(config, tensors, str(path))
-    scaling = tuple(filter(is_scaling, names)) if graph is None else ()
-    return Checkpoint(path, "keras-h5", "tf", tensors, tuple(notes), graph=graph, scaling=scaling)
+    checkpoint = Checkpoint(path, "keras-h5", "tf", tensors, tuple(notes))
+    if config is None:
+        return replace(checkpoint, scaling=tuple(filter(is_scaling, names)))
+    from porter.frameworks.tf.keras_files.graph import read_graph
+
+    return replace(checkpoint, graph=read_graph(config, tensors, str(path)))
 
 
 def _layers_of(file: Hdf5, group: h5py.Group, name: str, inside: Collection[str]) -> list[Layer]:
