@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
-from porter.errors import MappingError, RecipeError, UsageError
+from porter.errors import MappingError, PorterError, RecipeError, UsageError
 from porter.files import Digests, Fetched, WeightsFile, digests, fetch, is_published
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.by_position import name_by_position
@@ -30,6 +30,8 @@ from porter.recipe.expressions import Value
 if TYPE_CHECKING:
     from porter.matching import Match
     from porter.verification.source import FileGraphSource, OwnBuild, Reference
+
+NO_MAP = "no --map settles it: give the whole model (.keras, SavedModel), or a file without the layers after the network"
 
 
 @dataclass(frozen=True)
@@ -194,11 +196,31 @@ def _open_file(
         kind for other in recipe.zoos_of(variant).values() if variant in other.files for kind in other.files[variant].published
     }
     checkpoint, files = read_weights(weights, with_md5="md5" in pinned and not fetched)
+
+    def opened(given: tuple[str, ...]) -> Opened:
+        return open_checkpoint(recipe, variant, zoo, checkpoint, files, keep_background, given, options, fetched)
+
     try:
-        return open_checkpoint(recipe, variant, zoo, checkpoint, files, keep_background, settings, options, fetched)
+        return opened(settings)
     except MappingError as error:
-        error.next = _advice(error, checkpoint, recipe, variant, zoo)
-        raise
+        tried = _tried(error, opened, settings)
+        tried.next = _advice(tried, checkpoint, recipe, variant, zoo)
+        raise tried from None
+
+
+def _tried(error: MappingError, opened: Callable[[tuple[str, ...]], Opened], settings: tuple[str, ...]) -> MappingError:
+    """The error with those settings of `--map` that open the file: what stands beside a head can make each of them fail."""
+
+    def works(setting: str) -> bool:
+        node = setting.rpartition("=")[2]
+        try:
+            opened((*(given for given in settings if given.rpartition("=")[2] != node), setting))
+        except PorterError:
+            return False
+        return True
+
+    working = [setting for setting in error.maps if works(setting)]
+    return MappingError(error.message, where=error.where, next=NO_MAP if error.maps else error.next, maps=working)
 
 
 def open_checkpoint(

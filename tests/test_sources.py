@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 import porter
 from porter.errors import MappingError, RecipeError
 from porter.recipe import find_recipe
-from porter.sources import open_source
+from porter.sources import NO_MAP, open_source
 from tests.recipe.recipes import VALID, write
 from tests.support import source_checkpoint
 
@@ -37,6 +37,29 @@ def test_the_zoo_of_a_file_is_told_before_its_head_is_asked_for(tmp_path: Path) 
     with pytest.raises(MappingError) as caught:
         open_source(recipe, "mobilenet_v1_0.25", recipe.zoo("slim", "mobilenet_v1_0.25"), path)
     assert "it looks like mobilenet_v1_0.25 from tensornets" in str(caught.value.next)
+
+
+def test_every_map_that_is_offered_opens_the_file(tmp_path: Path) -> None:
+    recipe, path = find_recipe(VARIANT), tmp_path / "model.safetensors"
+    tensors = {name: np.ascontiguousarray(array) for name, array in source_checkpoint(VARIANT, "torchvision").tensors.items()}
+    kernel = tensors.pop("classifier.1.weight")
+    tensors |= {"classifier.1.weight": kernel[:64].copy(), "classifier.1.bias": tensors.pop("classifier.1.bias")[:64].copy()}
+    tensors |= {"classifier.4.weight": np.ones((3, 64), np.float32), "classifier.4.bias": np.ones(3, np.float32)}
+
+    def offered(settings: tuple[str, ...] = ()) -> MappingError:
+        save_file(tensors, path)
+        with pytest.raises(MappingError) as caught:
+            open_source(recipe, VARIANT, recipe.zoo("torchvision", VARIANT), path, settings=settings)
+        return caught.value
+
+    for settings in ((), ("classifier.9=head/logits",)):
+        maps = offered(settings).maps
+        assert maps
+        for setting in maps:
+            open_source(recipe, VARIANT, recipe.zoo("torchvision", VARIANT), path, settings=(setting,))
+    tensors |= {f"classifier.2.{name}": np.ones(64, np.float32) for name in ("weight", "bias", "running_mean", "running_var")}
+    between = offered()
+    assert "follow each other" in between.message and (between.maps, between.next) == ((), NO_MAP)
 
 
 @pytest.mark.parametrize("zoo", ["torchvision", "torchvision_v2"])
