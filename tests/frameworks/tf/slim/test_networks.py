@@ -49,8 +49,13 @@ def distance(found: Any, wanted: Any) -> float:
     return float(np.linalg.norm(found.ravel() - wanted.ravel()) / np.linalg.norm(wanted))
 
 
-@pytest.mark.parametrize("size", [(224, 224), (160, 160), (225, 201)], ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("variant", SMALL)
+@pytest.mark.parametrize(
+    ("variant", "size"),
+    [
+        *((variant, (65, 64)) for variant in SMALL),  # every map has odd rows and even columns
+        (SMALL[0], (225, 201)),  # above 224, slim's MobileNet v1 pools by other code
+    ],
+)
 def test_every_node_of_the_recipe_is_slims(variant: str, size: tuple[int, int]) -> None:
     batch = smooth_images(3, size, seed=1, count=2).astype(np.float64)
     graph = standin_graph(variant, "slim", CLASSES)
@@ -62,7 +67,7 @@ def test_every_node_of_the_recipe_is_slims(variant: str, size: tuple[int, int]) 
     wrong = graph
     for path in strided_sites(graph):
         wrong = with_convention(wrong, path, explicit(1, 1, 1, 1))
-    if size != (225, 201):  # on odd maps both pad one cell on each side
+    if size == (65, 64):  # on odd maps both pad one cell on each side
         assert distance(own(variant, wrong, size, batch)[graph.output], wanted[graph.output]) > 1e-3
 
 
