@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,20 @@ from tests.weights_files import write_weights
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-LONGEST = ("test_parity.py", "test_mission.py", "test_any_size.py", "test_evaluate.py", "test_build.py")
+LONGEST = (
+    "test_parity.py",
+    "test_model.py",
+    "test_slim.py",
+    "test_mission.py",
+    "test_wrong_ports.py",
+    "test_stock.py",
+    "test_networks.py",
+    "test_padding_frameworks.py",
+    "test_build.py",
+    "test_any_size.py",
+    "test_padding.py",
+    "test_evaluate.py",
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +48,14 @@ SlimMaker = Callable[[SlimFile], Path]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The files that take longest come first, so that no worker is still in one when the others have done the rest."""
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def let_go() -> Iterator[None]:
+    """Models refer to themselves, so that only a collection frees them; what a module leaves is not looked at again."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
