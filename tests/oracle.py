@@ -1,0 +1,207 @@
+"""A plain interpreter of graphs in numpy and float64: the judge of every destination.
+
+It is written from the docstrings of porter.graph.ops. Windows are those of tests.windows, laid cell by cell; nothing here calls
+porter's own arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from porter.dtypes import Array
+from porter.graph import INPUT, AvgPool, Conv, ConvTranspose, Graph, LocalResponseNorm, MaxPool, Op
+from tests.windows import divisors, lay
+
+Tensors = Mapping[str, Array]
+
+SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+
+
+def evaluate(graph: Graph, tensors: Mapping[str, Tensors], batch: Array) -> dict[str, Array]:
+    """The value of every path for a batch N×C×H×W, in float64: maps N×C×H×W, features N×C."""
+    values = {INPUT: batch.astype(np.float64)}
+    for node in graph.nodes:
+        values[node.path] = apply(node.op, tensors.get(node.path, {}), *(values[path] for path in node.inputs))
+    return values
+
+
+def apply(op: Op, tensors: Tensors, *inputs: Array) -> Array:
+    """The value of one op."""
+    exact = {role: array.astype(np.float64) for role, array in tensors.items()}
+    if op.name in _OF_VALUES:
+        return _OF_VALUES[op.name](op, *inputs)
+    return _OF_TENSORS[op.name](op, exact, *inputs)
+
+
+def _taps(op: Conv | MaxPool | AvgPool, x: Array, fill: float) -> Array:
+    """What each window reads, N×C×rows×kernel rows×columns×kernel columns; `fill` outside the map."""
+    window, convention = op.window, op.convention
+    cells = []
+    for axis, size in enumerate(x.shape[2:]):
+        geometry = (window.kernel[axis], window.stride[axis], window.dilation[axis])
+        pads = (convention.pads[2 * axis], convention.pads[2 * axis + 1])
+        cells.append(np.array(lay(convention.rule, *geometry, size, pads, convention.rounding).windows))
+    down, along = cells[0][:, :, None, None], cells[1][None, None]
+    height, width = x.shape[2:]
+    real = (down >= 0) & (down < height) & (along >= 0) & (along < width)
+    return np.where(real, x[:, :, down.clip(0, height - 1), along.clip(0, width - 1)], fill)
+
+
+def _conv(op: Conv, tensors: Tensors, x: Array) -> Array:
+    groups = zip(np.split(_taps(op, x, 0.0), op.groups, 1), np.split(tensors["kernel"], op.groups), strict=True)
+    return _shifted(np.concatenate([np.einsum("ncrhsw,fchw->nfrs", *pair) for pair in groups], 1), tensors.get("bias"))
+
+
+def _conv_transpose(op: ConvTranspose, tensors: Tensors, x: Array) -> Array:
+    window, (count, _, rows, columns) = op.window, x.shape
+    (down, along), (high, wide) = (
+        window.stride,
+        ((n - 1) * window.stride[i] + window.extent(i) for i, n in enumerate((rows, columns))),
+    )
+    total = np.zeros((count, op.filters, high, wide))
+    for row, column in np.ndindex(*window.kernel):
+        groups = zip(np.split(x, op.groups, 1), np.split(tensors["kernel"][:, :, row, column], op.groups), strict=True)
+        part = np.concatenate([np.einsum("ncrs,cf->nfrs", *pair) for pair in groups], 1)
+        first, left = row * window.dilation[0], column * window.dilation[1]
+        total[:, :, first : first + rows * down : down, left : left + columns * along : along] += part
+    top, bottom, left, right = op.cut
+    more = np.pad(total, ((0, 0), (0, 0), (max(-top, 0), max(-bottom, 0)), (max(-left, 0), max(-right, 0))))
+    return _shifted(_crop(more, *(max(n, 0) for n in op.cut)), tensors.get("bias"))
+
+
+def _avg_pool(op: AvgPool, x: Array) -> Array:
+    down, along = (divisors(op.convention, op.window, axis, size) for axis, size in enumerate(x.shape[2:]))
+    return _taps(op, x, 0.0).sum((3, 5)) / np.outer(down, along)
+
+
+def _local_response_norm(op: LocalResponseNorm, x: Array) -> Array:
+    sums = [(x[:, max(c - op.size // 2, 0) : c + (op.size - 1) // 2 + 1] ** 2).sum(1) for c in range(x.shape[1])]
+    return x / (op.bias + op.alpha * np.stack(sums, 1)) ** op.beta
+
+
+def _crop(x: Array, top: int, bottom: int, left: int, right: int) -> Array:
+    return x[:, :, top : x.shape[2] - bottom, left : x.shape[3] - right]
+
+
+def _each(vector: Array, x: Array) -> Array:
+    """A number for each channel, in the form of `x`."""
+    return vector.reshape(1, -1, *[1] * (x.ndim - 2))
+
+
+def _shifted(x: Array, vector: Array | None) -> Array:
+    return x if vector is None else x + _each(vector, x)
+
+
+def _scaled(x: Array, tensors: Tensors) -> Array:
+    return _shifted(x * _each(tensors["gamma"], x) if "gamma" in tensors else x, tensors.get("beta"))
+
+
+def _batch_norm(op: Any, tensors: Tensors, x: Array) -> Array:
+    return _scaled((x - _each(tensors["mean"], x)) / np.sqrt(_each(tensors["variance"], x) + op.epsilon), tensors)
+
+
+def _layer_norm(op: Any, tensors: Tensors, x: Array) -> Array:
+    spread = ((x - x.mean(1, keepdims=True)) ** 2).mean(1, keepdims=True)
+    return _scaled((x - x.mean(1, keepdims=True)) / np.sqrt(spread + op.epsilon), tensors)
+
+
+def _reduce(op: Any, x: Array) -> Array:
+    axis = 1 + ("channels", "rows", "columns").index(op.axis)
+    return x.mean(axis, keepdims=True) if op.function == "mean" else x.max(axis, keepdims=True)
+
+
+def _kept(value: Array, keep: bool) -> Array:
+    return value[:, :, None, None] if keep else value
+
+
+def _sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def _elu(x: Array, alpha: float) -> Array:
+    return np.where(x >= 0, x, alpha * (np.exp(np.minimum(x, 0)) - 1))
+
+
+def _gelu(op: Any, x: Array) -> Array:
+    if op.approximate:
+        return x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2
+    return x * (1 + np.vectorize(math.erf, [np.float64])(x / np.sqrt(2))) / 2
+
+
+def _softmax(x: Array) -> Array:
+    powers = np.exp(x - x.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)
+
+
+def _shuffle(op: Any, x: Array) -> Array:
+    count, channels, *size = x.shape
+    return x.reshape(count, op.groups, channels // op.groups, *size).swapaxes(1, 2).reshape(x.shape)
+
+
+def _depth_to_space(op: Any, x: Array) -> Array:
+    channels = x.shape[1] // op.block**2
+    result = np.empty((len(x), channels, x.shape[2] * op.block, x.shape[3] * op.block))
+    for channel, row, column in np.ndindex(channels, op.block, op.block):
+        cell = row * op.block + column
+        source = cell * channels + channel if op.order == "DCR" else channel * op.block**2 + cell
+        result[:, channel, row :: op.block, column :: op.block] = x[:, source]
+    return result
+
+
+def _pad(x: Array, *widths: tuple[int, int], fill: float = 0.0) -> Array:
+    return np.pad(x, ((0, 0), *widths, *[(0, 0)] * (x.ndim - 1 - len(widths))), constant_values=fill)
+
+
+_OF_TENSORS: dict[str, Callable[..., Array]] = {
+    "conv": _conv,
+    "conv_transpose": _conv_transpose,
+    "dense": lambda op, tensors, x: _shifted(x @ tensors["kernel"].T, tensors.get("bias")),
+    "batch_norm": _batch_norm,
+    "layer_norm": _layer_norm,
+    "channel_scale": lambda op, tensors, x: _scaled(x, tensors),
+    "prelu": lambda op, tensors, x: np.where(x >= 0, x, _each(tensors["alpha"], x) * x),
+}
+
+_OF_VALUES: dict[str, Callable[..., Array]] = {
+    "max_pool": lambda op, x: _taps(op, x, op.convention.fill).max((3, 5)),
+    "avg_pool": _avg_pool,
+    "global_avg_pool": lambda op, x: _kept(x.mean((2, 3)), op.keep),
+    "global_max_pool": lambda op, x: _kept(x.max((2, 3)), op.keep),
+    "reduce": _reduce,
+    "local_response_norm": _local_response_norm,
+    "affine": lambda op, x: x * _each(np.array(op.scale), x) + _each(np.array(op.offset), x),
+    "relu": lambda op, x: np.maximum(x, 0),
+    "relu6": lambda op, x: np.minimum(np.maximum(x, 0), 6),
+    "clip": lambda op, x: np.minimum(np.maximum(x, op.low), op.high),
+    "leaky_relu": lambda op, x: np.where(x >= 0, x, op.slope * x),
+    "elu": lambda op, x: _elu(x, op.alpha),
+    "selu": lambda op, x: SELU_SCALE * _elu(x, SELU_ALPHA),
+    "sigmoid": lambda op, x: _sigmoid(x),
+    "tanh": lambda op, x: np.tanh(x),
+    "softplus": lambda op, x: np.logaddexp(0, x),
+    "hard_sigmoid": lambda op, x: np.minimum(np.maximum(op.slope * x + op.offset, 0), 1),
+    "swish": lambda op, x: x * _sigmoid(x),
+    "hard_swish": lambda op, x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6,
+    "gelu": _gelu,
+    "softmax": lambda op, x: _softmax(x),
+    "add": lambda op, *values: reduce(np.add, values),
+    "multiply": lambda op, *values: reduce(np.multiply, values),
+    "maximum": lambda op, *values: reduce(np.maximum, values),
+    "minimum": lambda op, *values: reduce(np.minimum, values),
+    "concat": lambda op, *values: np.concatenate(values, 1),
+    "identity": lambda op, x: x,
+    "flatten": lambda op, x: (x if op.order == "CHW" else x.transpose(0, 2, 3, 1)).reshape(len(x), -1),
+    "as_map": lambda op, x: x[:, :, None, None],
+    "pad_map": lambda op, x: _pad(x, (0, 0), op.pads[:2], op.pads[2:], fill=op.fill),
+    "crop": lambda op, x: _crop(x, *op.pads),
+    "pad_channels": lambda op, x: _pad(x, (op.before, op.after)),
+    "slice_channels": lambda op, x: x[:, list(range(op.start, op.stop, op.step))],
+    "channel_shuffle": _shuffle,
+    "depth_to_space": _depth_to_space,
+    "upsample": lambda op, x: x.repeat(op.rows, 2).repeat(op.columns, 3),
+}

@@ -1,0 +1,274 @@
+"""Random small graphs over all ops, with calibrated tensors, a batch, and the value of every path by the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from hypothesis import Phase
+from hypothesis import strategies as st
+
+from porter.dtypes import Array
+from porter.errors import GraphError, PaddingError
+from porter.graph import (
+    INPUT,
+    OPS,
+    Affine,
+    AsMap,
+    AvgPool,
+    BatchNorm,
+    ChannelScale,
+    ChannelShuffle,
+    Clip,
+    Conv,
+    ConvTranspose,
+    Crop,
+    Dense,
+    DepthToSpace,
+    Elu,
+    Flatten,
+    Gelu,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    Graph,
+    HardSigmoid,
+    LayerNorm,
+    LeakyRelu,
+    LocalResponseNorm,
+    MaxPool,
+    Node,
+    Op,
+    PadChannels,
+    PadMap,
+    Reduce,
+    Shape,
+    SliceChannels,
+    Upsample,
+)
+from porter.padding import LOWEST, Capabilities, Convention, Window, realise
+from tests.oracle import apply
+
+LARGEST_SIDE, LARGEST_CHANNELS, LARGEST_FEATURES, LARGEST_VALUE = 14, 16, 400, 1e4
+IMAGES = 2
+
+UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
+"""Phases for long graphs, which take minutes to shrink."""
+
+CAPABLE = Capabilities(
+    symmetric=True,
+    explicit=True,
+    same=True,
+    half_kernel=False,
+    roundings=("floor", "ceil", "full"),
+    averages=("real_cells", "full_window", "clipped_window"),
+    dynamic=("same", "same_lower"),
+    dilated_pools=("max_pool", "avg_pool"),
+    dilated_strides=True,
+)
+"""Of a destination that says every site for which there is a number."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A graph with all that a comparison needs.
+
+    Attributes:
+        graph: its outputs are all values that no node reads, and sometimes one more.
+        tensors: canonical, in float64: path to role to array.
+        batch: N×C×H×W.
+        values: of every path by the oracle, `input` included.
+    """
+
+    graph: Graph
+    tensors: Mapping[str, Mapping[str, Array]] = field(repr=False)
+    batch: Array = field(repr=False)
+    values: Mapping[str, Array] = field(repr=False)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        rows, columns = self.batch.shape[2:]
+        return rows, columns
+
+
+@st.composite
+def samples(
+    draw: st.DrawFn, *destinations: Capabilities, ops: Collection[str] = tuple(OPS), least: int = 1, most: int = 12
+) -> Sample:
+    """Graphs of `least` to `most` nodes of `ops` (names), or fewer where some do not fit, whose sites have an exact form in each
+    of `destinations`. Long ones have nearly every op, many short ones have the rare cases."""
+    destinations = destinations or (CAPABLE,)
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    channels, rows, columns = draw(st.integers(1, 6)), draw(st.integers(1, 11)), draw(st.integers(1, 11))
+    values = {INPUT: random.normal(random.normal(0, 0.5, (1, channels, 1, 1)), 2, (IMAGES, channels, rows, columns))}
+    nodes: list[Node] = []
+    tensors: dict[str, dict[str, Array]] = {}
+    for _ in range(draw(st.integers(least, most))):
+        name = draw(st.sampled_from([name for name in ops if _candidates(OPS[name], values)]))
+        paths = _inputs(draw, OPS[name], values)
+        op = _op(draw, OPS[name], _shape(values[paths[0]]))
+        if not _fits(op, [_shape(values[path]) for path in paths], destinations):
+            continue
+        path = f"{name}_{len(nodes)}"
+        inputs = [values[source] for source in paths]
+        own = _calibrated(random, op, inputs)
+        value = apply(op, own, *inputs)
+        if not (np.abs(value).max() <= LARGEST_VALUE or isinstance(op, PadMap)):
+            continue
+        values[path], tensors = value, tensors | ({path: own} if own else {})
+        nodes.append(Node(path, op, paths))
+    if not nodes:
+        nodes, values["identity"] = [Node("identity", OPS["identity"](), (INPUT,))], values[INPUT]
+    read = {source for node in nodes for source in node.inputs}
+    ends = [node.path for node in nodes if node.path not in read]
+    output, *further = draw(st.permutations(list(dict.fromkeys([*ends, *draw(st.sampled_from([[], [nodes[0].path]]))]))))
+    return Sample(Graph(tuple(nodes), channels, output, (), tuple(further)), tensors, values[INPUT], values)
+
+
+def _shape(value: Array) -> tuple[int, ...]:
+    return value.shape[1:]
+
+
+def _fits(op: Op, inputs: Sequence[Shape], destinations: Sequence[Capabilities]) -> bool:
+    try:
+        channels, *size = op.shape(*inputs)
+        if op.site is not None:
+            _, rows, columns = inputs[0]
+            for capabilities in destinations:
+                realise(op.site, (rows, columns), capabilities)
+    except (GraphError, PaddingError):
+        return False
+    return channels <= (LARGEST_CHANNELS if size else LARGEST_FEATURES) and all(n <= LARGEST_SIDE for n in size)
+
+
+def _candidates(kind: type[Op], values: Mapping[str, Array]) -> list[str]:
+    """Values that an op of `kind` may take; only a max pool takes pads of -inf."""
+    rank = {Dense: 2, AsMap: 2}.get(kind, 4 if kind in _OVER_MAPS else None)
+    return [path for path, value in values.items() if rank in (None, value.ndim) and (kind is MaxPool or np.isfinite(value).all())]
+
+
+def _inputs(draw: st.DrawFn, kind: type[Op], values: Mapping[str, Array]) -> tuple[str, ...]:
+    """Inputs of an op of `kind`, of which recent ones are likelier."""
+    found = _candidates(kind, values)
+    first = found[-1 - min(draw(st.sampled_from([0, 0, 0, 1, 2, 5])), len(found) - 1)]
+    if not kind.several:
+        return (first,)
+    others = [path for path in found if _fits(kind(), [_shape(values[first]), _shape(values[path])], ())]
+    return (first, *draw(st.lists(st.sampled_from(others or [first]), min_size=1, max_size=2)))
+
+
+def _calibrated(random: np.random.Generator, op: Op, inputs: list[Array]) -> dict[str, Array]:
+    """Tensors under which values neither fade nor explode, with norms of about what arrives."""
+    tensors = {
+        role: random.normal(1 if role == "gamma" else 0, 0.4, shape) for role, shape in op.tensors(inputs[0].shape[1]).items()
+    }
+    if "variance" in tensors:
+        axes = (0, *range(2, inputs[0].ndim))
+        tensors["mean"] = inputs[0].mean(axes) + tensors["mean"]
+        tensors["variance"] = inputs[0].var(axes) * np.exp(tensors["variance"]) + 0.01
+    if "kernel" in tensors:
+        bare = {role: array for role, array in tensors.items() if role == "kernel"} | {"bias": np.zeros(1)}
+        size = np.abs(apply(op, bare, *inputs)).mean()
+        tensors["kernel"] = tensors["kernel"] * (2 / size if size > 1e-3 else 1)
+    return tensors
+
+
+# Thousandths are no float32, so that a constant that is rounded to it shows.
+_SHARE = st.integers(1, 900).map(lambda n: n / 1000)
+_NUMBER = st.integers(-3000, 3000).map(lambda n: n / 1000)
+_POSITIVE = st.integers(300, 2000).map(lambda n: n / 1000)
+_PADS = st.tuples(*[st.integers(0, 3)] * 4)
+_KERNEL = st.tuples(*[st.sampled_from([3, 1, 2, 4, 5])] * 2)
+_STRIDE = st.one_of(st.sampled_from([(1, 1), (2, 2)]), st.tuples(*[st.integers(1, 3)] * 2))
+_DILATION = st.one_of(st.just((1, 1)), st.tuples(*[st.integers(1, 2)] * 2))
+
+
+def _window(draw: st.DrawFn, dilated: bool = True) -> Window:
+    return Window(draw(_KERNEL), draw(_STRIDE), draw(_DILATION) if dilated else (1, 1))
+
+
+def _convention(draw: st.DrawFn, kind: type[Op]) -> Convention:
+    rule = draw(st.sampled_from(["explicit", "same", "valid", "same_lower", "cntk"]))
+    pads = draw(_PADS) if rule == "explicit" else (0, 0, 0, 0)
+    if kind is Conv:
+        return Convention(rule, pads)
+    fill = draw(st.sampled_from([LOWEST, 0.0, -0.7, 0.7])) if kind is MaxPool else 0.0
+    average = draw(st.sampled_from(["real_cells", "full_window", "clipped_window"])) if kind is AvgPool else "real_cells"
+    return Convention(rule, pads, fill, average, draw(st.sampled_from(["floor", "ceil", "full"])))
+
+
+def _grouped(draw: st.DrawFn, channels: int) -> tuple[int, int]:
+    """Filters and groups."""
+    groups = draw(st.sampled_from([1, channels, *(n for n in range(2, channels) if channels % n == 0)]))
+    return groups * draw(st.integers(1, max(LARGEST_CHANNELS // 2 // groups, 1))), groups
+
+
+def _conv(draw: st.DrawFn, shape: Shape) -> Op:
+    filters, groups = _grouped(draw, shape[0])
+    return Conv(filters, _window(draw), _convention(draw, Conv), groups, draw(st.booleans()))
+
+
+def _conv_transpose(draw: st.DrawFn, shape: Shape) -> Op:
+    filters, groups = _grouped(draw, shape[0])
+    return ConvTranspose(filters, _window(draw), draw(st.tuples(*[st.integers(-2, 3)] * 4)), groups, draw(st.booleans()))
+
+
+def _affine(draw: st.DrawFn, shape: Shape) -> Op:
+    each = [st.tuples(*[_NUMBER] * draw(st.sampled_from([1, shape[0]]))) for _ in range(2)]
+    return Affine(draw(each[0]), draw(each[1]))
+
+
+def _slice(draw: st.DrawFn, shape: Shape) -> Op:
+    first, last = sorted(draw(st.tuples(*[st.integers(0, shape[0] - 1)] * 2)))
+    step = draw(st.integers(1, 3))
+    if draw(st.booleans()):
+        return SliceChannels(first, last + 1, step)
+    return SliceChannels(last, first - 1, -step)
+
+
+def _blocks(channels: int) -> list[int]:
+    return [n for n in (3, 2, 1) if channels % n**2 == 0]
+
+
+def _divisor(draw: st.DrawFn, number: int) -> int:
+    return draw(st.sampled_from([n for n in range(1, number + 1) if number % n == 0]))
+
+
+_MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
+    Conv: _conv,
+    ConvTranspose: _conv_transpose,
+    MaxPool: lambda draw, _: MaxPool(_window(draw), _convention(draw, MaxPool)),
+    AvgPool: lambda draw, _: AvgPool(_window(draw, dilated=False), _convention(draw, AvgPool)),
+    GlobalAvgPool: lambda draw, _: GlobalAvgPool(draw(st.booleans())),
+    GlobalMaxPool: lambda draw, _: GlobalMaxPool(draw(st.booleans())),
+    Reduce: lambda draw, _: Reduce(draw(st.sampled_from(["mean", "max"])), draw(st.sampled_from(["channels", "rows", "columns"]))),
+    Dense: lambda draw, _: Dense(draw(st.integers(1, 9)), draw(st.booleans())),
+    BatchNorm: lambda draw, _: BatchNorm(draw(_SHARE), 0.1, draw(st.booleans()), draw(st.booleans())),
+    LayerNorm: lambda draw, _: LayerNorm(draw(_SHARE), draw(st.booleans()), draw(st.booleans())),
+    LocalResponseNorm: lambda draw, _: LocalResponseNorm(draw(st.integers(1, 6)), draw(_SHARE), draw(_POSITIVE), draw(_POSITIVE)),
+    ChannelScale: lambda draw, _: ChannelScale(draw(st.booleans())),
+    Affine: _affine,
+    Clip: lambda draw, _: Clip(*sorted(draw(st.tuples(_NUMBER, _NUMBER)))),
+    LeakyRelu: lambda draw, _: LeakyRelu(draw(_NUMBER)),
+    Elu: lambda draw, _: Elu(draw(_NUMBER)),
+    HardSigmoid: lambda draw, _: draw(
+        st.sampled_from([HardSigmoid(), HardSigmoid(0.2), HardSigmoid(draw(_NUMBER), draw(_NUMBER))])
+    ),
+    Gelu: lambda draw, _: Gelu(draw(st.booleans())),
+    Flatten: lambda draw, shape: Flatten(shape[1], shape[2], draw(st.sampled_from(["CHW", "HWC"]))),
+    PadMap: lambda draw, _: PadMap(draw(_PADS), draw(st.sampled_from([0.0, LOWEST, -0.7, 1 / 3]))),
+    Crop: lambda draw, _: Crop(draw(st.tuples(*[st.integers(0, 2)] * 4))),
+    PadChannels: lambda draw, _: PadChannels(draw(st.integers(0, 3)), draw(st.integers(0, 3))),
+    SliceChannels: _slice,
+    OPS["channel_shuffle"]: lambda draw, shape: ChannelShuffle(_divisor(draw, shape[0])),
+    DepthToSpace: lambda draw, shape: DepthToSpace(draw(st.sampled_from(_blocks(shape[0]))), draw(st.sampled_from(["DCR", "CRD"]))),
+    Upsample: lambda draw, _: Upsample(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
+}
+"""Ops with attributes; the others have one form."""
+
+_OVER_MAPS = {Conv, ConvTranspose, MaxPool, AvgPool, GlobalAvgPool, GlobalMaxPool, Reduce, LocalResponseNorm, Flatten}
+_OVER_MAPS |= {PadMap, Crop, ChannelShuffle, DepthToSpace, Upsample}
+
+
+def _op(draw: st.DrawFn, kind: type[Op], shape: Shape) -> Op:
+    return _MAKERS[kind](draw, shape) if kind in _MAKERS else kind()
