@@ -38,7 +38,12 @@ Recipes = Annotated[Path | None, typer.Option("--recipes", metavar="DIR", help="
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 PortFolder = Annotated[Path, typer.Argument(metavar="DIR", help="a port's folder")]
 Mapped = Annotated[
-    list[str] | None, typer.Option("--map", metavar="SRC=NODE", help="which layer of the file is which node of the recipe")
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="SRC=NODE",
+        help="which layer of the file is which node; for dense layers in a row: FIRST,relu,LAST=head/logits",
+    ),
 ]
 Options = Annotated[
     list[str] | None,
@@ -343,6 +348,6 @@ def main() -> NoReturn:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     try:
         with noted_interrupts() as interrupts:
-            sys.exit(app(standalone_mode=False))
+            sys.exit(app(standalone_mode=False, prog_name="porter"))
     except Exception as error:
         end_with(KeyboardInterrupt() if interrupts else error)

@@ -45,6 +45,11 @@ class Prediction:
 
 def predict(folder: Path, images: Sequence[Path]) -> tuple[Prediction, ...]:
     """Runs a port over photos, prepared by the recipe's protocol. See porter.predict."""
+    for path in images:
+        if path.is_dir():
+            raise UsageError(
+                "predict takes photos, and this is a folder", where=str(path), next=f"porter predict {folder} {path}/*"
+            )
     port = read_port(folder)
     if port.record.output == "features":
         raise UsageError(

@@ -91,7 +91,8 @@ def end_with(error: BaseException) -> NoReturn:
     if isinstance(error, PorterError):
         _fail(error.code, error.message, error.where, error.next, error.status)
     if isinstance(error, TyperException):
-        _fail("usage", error.format_message(), None, "see porter --help", 2)
+        context = getattr(error, "ctx", None)
+        _fail("usage", error.format_message(), None, f"see {context.command_path if context else 'porter'} --help", 2)
     if isinstance(error, Abort | KeyboardInterrupt):
         _fail("interrupted", "interrupted", None, None, INTERRUPTED)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:

@@ -91,6 +91,20 @@ def test_unknown_values(cli: Cli, option: str, value: str) -> None:
     refused(cli("convert", "mobilenet_v2", *(word for pair in arguments.items() for word in pair)), value)
 
 
+def test_a_wrong_zoo_is_told_as_the_argument_that_it_is(cli: Cli) -> None:
+    refused(cli("convert", "resnet50v2", "--from", "kears", "--to", "torch"), "error: --from kears: ", "did you mean 'keras'?")
+
+
+def test_arguments_that_are_missing_point_to_the_help_of_their_command(cli: Cli) -> None:
+    refused(cli("convert"), "see porter convert --help")
+    refused(cli("study", "padding"), "see porter study padding --help")
+    refused(cli("--nothing"), "see porter --help")
+
+
+def test_the_help_of_map_spells_layers_in_a_row(cli: Cli) -> None:
+    assert "FIRST,relu,LAST=head/logits" in cli("convert", "--help").out
+
+
 def test_a_size_beyond_the_bound_is_told_it(cli: Cli) -> None:
     refused(cli("pads", "mobilenet_v2", "--from", "tf", "--to", "torch", "--input-size", "99999"), "99999", "at most 8192")
 

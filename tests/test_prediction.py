@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import porter
-from porter.errors import FileError
+from porter.errors import FileError, UsageError
 from tests.conftest import WeightsMaker
 
 PHOTO = Path(__file__).parents[1] / "scripts" / "photos" / "chelsea.png"
@@ -49,3 +49,6 @@ def test_a_file_that_is_no_photo(weights_file: WeightsMaker, tmp_path: Path) -> 
     (tmp_path / "no.jpg").write_text("no photo")
     with pytest.raises(FileError, match=r"no\.jpg"):
         porter.predict(tmp_path / "p", [tmp_path / "no.jpg"])
+    with pytest.raises(UsageError, match="photos, and this is a folder") as folder:
+        porter.predict(tmp_path / "p", [tmp_path])
+    assert folder.value.next == f"porter predict {tmp_path / 'p'} {tmp_path}/*"

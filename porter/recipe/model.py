@@ -199,7 +199,7 @@ class Recipe:
         if zoo.name not in having:
             raise UsageError(
                 f"zoo '{zoo.name}' has no '{variant}'",
-                where=str(self.path),
+                where=f"--from {name}",
                 next=f"it has {', '.join(zoo.only)}; '{variant}' is in {', '.join(having)}",
             )
         return having[zoo.name]
@@ -219,11 +219,15 @@ class Recipe:
         if name not in (*FRAMEWORK_NAMES, *OTHER_NAMES) or name == get_framework(name).DEFAULT_ZOO:
             usable = [framework for framework in FRAMEWORK_NAMES if get_framework(framework).DEFAULT_ZOO in self.zoos]
             raise UsageError(
-                f"'{self.architecture}' has no zoo '{name}'", where=str(self.path), next=hint(name, (*self.zoos, *usable))
+                f"'{self.architecture}' has no zoo '{name}'", where=f"--from {name}", next=hint(name, (*self.zoos, *usable))
             )
         default = get_framework(name).DEFAULT_ZOO
         if default not in self.zoos:
-            raise UsageError(f"'{self.architecture}' has no zoo '{default}', the default of '{name}'", next=hint(name, self.zoos))
+            raise UsageError(
+                f"'{self.architecture}' has no zoo '{default}', the default of '{name}'",
+                where=f"--from {name}",
+                next=hint(name, self.zoos),
+            )
         return self.zoos[default]
 
     def native_size(self) -> tuple[int, int]:
