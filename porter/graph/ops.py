@@ -472,10 +472,10 @@ class Merge(Op):
             raise GraphError(f"cannot {self.name} shapes {_listed(inputs)}")
         found: list[int | None] = []
         for sizes in zip(*inputs, strict=True):
-            wide = {size for size in sizes if size != 1} or {1}
-            if len(wide) > 1:
+            wide = [size for size in sizes if size != 1]
+            if not _alike(wide):
                 raise GraphError(f"cannot {self.name} shapes {_listed(inputs)}")
-            found += wide
+            found.append(_known(wide) if wide else 1)
         return tuple(found)
 
 
@@ -518,9 +518,10 @@ class Concat(KeepsSign):
     several = True
 
     def shape(self, *inputs: Shape) -> Shape:
-        if any(shape[1:] != inputs[0][1:] for shape in inputs):
+        if len({len(shape) for shape in inputs}) != 1 or not all(map(_alike, list(zip(*inputs, strict=True))[1:])):
             raise GraphError(f"cannot join shapes {_listed(inputs)}")
-        return (sum(shape[0] or 0 for shape in inputs), *inputs[0][1:])
+        channels, *size = zip(*inputs, strict=True)
+        return (sum(n or 0 for n in channels), *map(_known, size))
 
 
 # Places: what moves values, and computes none.
@@ -690,6 +691,16 @@ def expect_groups(filters: int, groups: int, shape: Shape) -> None:
     channels = _map(shape)[0] or 0
     if groups < 1 or channels % groups or filters % groups:
         raise GraphError(f"{groups} groups divide neither {channels} channels nor {filters} filters")
+
+
+def _alike(sizes: Sequence[int | None]) -> bool:
+    """Whether sizes can be equal: an unknown one can be any."""
+    return len({size for size in sizes if size is not None}) < 2
+
+
+def _known(sizes: Sequence[int | None]) -> int | None:
+    """The size that stands for `_alike` ones."""
+    return next((size for size in sizes if size is not None), None)
 
 
 def _listed(shapes: Sequence[Shape]) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from porter.errors import GraphError, PaddingError
-from porter.graph.graph import Graph, nonnegative_paths, shapes, site_of
-from porter.graph.ops import Flatten
+from porter.graph.graph import Graph, Node, nonnegative_paths, shapes, site_of
+from porter.graph.ops import Flatten, Merge, Op, Shape
 from porter.padding import Capabilities, Realisation, Size, realise
 
 ANY: Size = (None, None)
@@ -32,12 +32,14 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
 
     Raises:
         PaddingError: a site has no exact form in the destination; `where` is its path.
-        GraphError: `size` is free, and the graph flattens a map, which fixes it.
+        GraphError: `size` is free, and a node takes maps of one size only.
     """
     size = ANY if None in size else size
-    fixed = _flattened_map(graph)
+    fixed = _fixed(graph)
     if fixed is not None and size == ANY:
-        raise GraphError("what is flattened fixes the input's size", where=fixed, next="give --input-size the model's own size")
+        raise GraphError(
+            f"{fixed.op.words} fixes the input's size", where=fixed.path, next="give --input-size the model's own size"
+        )
     known, nonnegative = shapes(graph, size), nonnegative_paths(graph)
     realisations: dict[str, Realisation] = {}
     for node in graph.nodes:
@@ -55,8 +57,15 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
     return Plan(graph, realisations, (rows, columns))
 
 
-def _flattened_map(graph: Graph) -> str | None:
-    """The first Flatten whose map's size depends on the input's."""
+def _fixed(graph: Graph) -> Node | None:
+    """The first node that takes maps of one size only, although the input's size decides it: it flattens them, or it joins them
+    with values of a size that the input does not decide."""
     known = shapes(graph, ANY)
-    flattened = (node for node in graph.nodes if isinstance(node.op, Flatten))
-    return next((node.path for node in flattened if None in known[node.inputs[0]]), None)
+    return next((node for node in graph.nodes if _fixes(node.op, [known[path] for path in node.inputs])), None)
+
+
+def _fixes(op: Op, inputs: Sequence[Shape]) -> bool:
+    if isinstance(op, Flatten):
+        return None in inputs[0]
+    stretched = {1} if isinstance(op, Merge) else set()
+    return any(None in sizes and set(sizes) - stretched != {None} for sizes in zip(*inputs, strict=True))

@@ -7,8 +7,9 @@ import pytest
 from porter.errors import GraphError, PaddingError
 from porter.frameworks.tf import CAPABILITIES as KERAS
 from porter.frameworks.torch import CAPABILITIES as TORCH
-from porter.graph import INPUT, Add, Affine, Conv, Graph, MaxPool, Node, Relu
+from porter.graph import INPUT, Add, Affine, Concat, Conv, GlobalAvgPool, Graph, MaxPool, Multiply, Node, Op, Relu, Upsample
 from porter.graph.plan import ANY, make_plan
+from porter.graph.record import from_record, to_record
 from porter.padding import LOWEST, Convention, Window
 
 TWO = Window((3, 3), (2, 2))
@@ -72,3 +73,22 @@ def test_an_input_too_small_is_refused_where_it_stops_fitting() -> None:
     with pytest.raises(GraphError, match="no 3x3 window fits into") as caught:
         make_plan(two_convolutions(Convention(), Convention()), (4, 4), TORCH)
     assert (caught.value.where, caught.value.next) == ("b", "give a larger input size")
+
+
+@pytest.mark.parametrize("join", [Add(), Concat()])
+def test_a_map_that_is_joined_with_one_of_a_size_of_its_own_fixes_the_input(join: Op) -> None:
+    """It was refused at an unknown size, so that its port could be written, but not read."""
+    nodes = (
+        Node("mean", GlobalAvgPool(keep=True), (INPUT,)),
+        Node("wide", Upsample(8, 8), ("mean",)),
+        Node("scaled", Multiply(), (INPUT, "mean")),
+        Node("joined", join, ("scaled", "wide")),
+    )
+    graph = Graph(nodes, 3, "joined")
+    assert from_record(to_record(graph)) == graph
+    assert make_plan(graph, (8, 8), KERAS).size == (8, 8)
+    with pytest.raises(GraphError, match="fixes the input's size") as caught:
+        make_plan(graph, ANY, KERAS)
+    assert (caught.value.where, caught.value.next) == ("joined", "give --input-size the model's own size")
+    with pytest.raises(GraphError, match=r"cannot (add|join) shapes 3x8x9, 3x8x8"):
+        make_plan(graph, (8, 9), KERAS)
