@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from porter.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from porter.conversion import Conversion
+    from porter.conversion.convert import Conversion
+    from porter.evaluation.prediction import Prediction
     from porter.evaluation.results import Evaluation, Study
-    from porter.inspection import Inspection
-    from porter.prediction import Prediction
     from porter.reporting.write import Report
+    from porter.source.inspection import Inspection
     from porter.verification.check import Verdict
 
 __all__ = ["convert", "evaluate", "inspect", "load", "predict", "report", "study", "verify"]
@@ -72,7 +72,7 @@ def convert(
     Raises:
         PorterError: the input is bad, or the port does not compute its source's function (CheckFailed).
     """
-    from porter.conversion import convert as run
+    from porter.conversion.convert import convert as run
 
     return run(
         variant,
@@ -125,7 +125,7 @@ def verify(
 
 def predict(folder: AnyPath, images: Sequence[AnyPath]) -> tuple[Prediction, ...]:
     """The five likeliest classes of each photo. The photos are prepared by the recipe's own protocol."""
-    from porter.prediction import predict as run
+    from porter.evaluation.prediction import predict as run
 
     return run(Path(folder), [Path(image) for image in images])
 
@@ -253,7 +253,7 @@ def study(
 
 def inspect(file: AnyPath, recipes: AnyPath | None = None) -> Inspection:
     """What a weights file is: format, variant, zoo, classes, input size, head and differences, and the command that ports it."""
-    from porter.inspection import inspect as run
+    from porter.source.inspection import inspect as run
 
     return run(Path(file), _path(recipes))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from porter.cli import main
+from porter.cli.app import main
 from tests.slim_files import SlimFile, write_slim
 from tests.weights_files import write_weights
 
@@ -19,16 +19,16 @@ settings.load_profile("untimed")
 
 LONGEST = (
     "test_parity.py",
-    "test_model.py",
+    "test_keras_file.py",
     "test_slim.py",
     "test_mission.py",
     "test_wrong_ports.py",
     "test_stock.py",
     "test_networks.py",
-    "test_padding_frameworks.py",
+    "test_frameworks.py",
     "test_build.py",
     "test_any_size.py",
-    "test_padding.py",
+    "test_realise.py",
     "test_evaluate.py",
 )
 

@@ -21,10 +21,10 @@ from porter.frameworks import get_framework
 from porter.frameworks.tf.runtime import import_keras
 from porter.padding import LOWEST, Convention, Rounding, Window, row
 from porter.recipe import find_recipe
-from porter.trained import with_conventions
+from porter.source.references import OwnBuild
+from porter.source.trained import with_conventions
 from porter.verification.inputs import test_batch as make_batch
 from porter.verification.numbers import Distance, distance
-from porter.verification.source import OwnBuild
 from tests.support import standin_graph, standin_tensors, strided_sites
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "padding.md"

@@ -1,7 +1,7 @@
 """A plain interpreter of graphs in numpy and float64: the judge of every destination.
 
-It is written from the docstrings of porter.graph.ops. Windows are those of tests.windows, laid cell by cell; nothing here calls
-porter's own arithmetic.
+It is written from the docstrings of porter.graph.ops. Windows are those of tests.padding.windows, laid cell by cell; nothing here
+calls porter's own arithmetic.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from porter.dtypes import Array
 from porter.graph import INPUT, AvgPool, Conv, ConvTranspose, Graph, LocalResponseNorm, MaxPool, Op
-from tests.windows import divisors, lay
+from tests.padding.windows import divisors, lay
 
 Tensors = Mapping[str, Array]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from porter.frameworks.tf.runtime import import_tensorflow
-from porter.frameworks.torch.reference import import_models, import_timm
+from porter.zoos.torchvision import import_models, import_timm
 
 Pixels = NDArray[np.uint8]
 Values = NDArray[np.float32]

@@ -8,11 +8,11 @@ from pathlib import Path
 from porter.dtypes import Array, Dtype
 from porter.port import Port
 from porter.recipe import find_recipe
-from porter.sources import open_source
+from porter.source.opened import open_source
+from porter.source.references import Source
 from porter.verification.check import check
 from porter.verification.parity import Parity
 from porter.verification.sizes import Sizes
-from porter.verification.source import Source
 
 
 @dataclass

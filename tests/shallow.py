@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from porter.frameworks.tf.slim.code import import_net
-from porter.frameworks.tf.slim.network import _frozen_network
-from porter.frameworks.tf.slim.tensornets import _import as import_tensornets
-from porter.frameworks.torch.reference import import_models, import_timm
 from porter.recipe import all_recipes
+from porter.zoos.slim.code import import_net
+from porter.zoos.slim.network import _frozen_network
+from porter.zoos.slim.tensornets import _import as import_tensornets
+from porter.zoos.torchvision import import_models, import_timm
 from tests.tensornets_files import tensornets_installed
 
 DEPTHS = (3, 2, 2, 2)

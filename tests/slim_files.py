@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from porter.dtypes import Array
-from porter.frameworks.checkpoint import Checkpoint
+from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.tf.runtime import import_tensorflow, quiet_logger
-from porter.frameworks.tf.slim.network import Network
-from porter.frameworks.tf.slim.networks import construct
+from porter.zoos.slim.network import Network
+from porter.zoos.slim.networks import construct
 from tests.support import source_checkpoint
 
 SMALL = ("mobilenet_v1_0.25", "mobilenet_v2_0.35")

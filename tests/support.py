@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from porter.dtypes import Array
+from porter.filegraph.checkpoint import Checkpoint
 from porter.files import digest
 from porter.frameworks import get_framework
-from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import AvgPool, Conv, Graph, MaxPool, Node, site_of
 from porter.padding import Convention
 from porter.port import read_port, write_record

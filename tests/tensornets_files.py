@@ -11,10 +11,10 @@ import pytest
 
 from porter.dtypes import Array
 from porter.frameworks import get_framework
-from porter.frameworks.tf.slim.network import variables_of
-from porter.frameworks.tf.slim.tensornets import construct
 from porter.recipe import find_recipe, layer_names
-from porter.transforms import undo_transforms
+from porter.recipe.transforms import undo_transforms
+from porter.zoos.slim.network import variables_of
+from porter.zoos.slim.tensornets import construct
 from tests.support import standin_graph, standin_tensors
 
 

@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import porter
-from porter import printing
+from porter.cli import printing
 from porter.errors import RecipeError, UsageError
 from porter.files import digest
 from porter.port import read_port

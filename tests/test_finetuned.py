@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 import porter
-from porter import printing
-from porter.conversion import Conversion
+from porter.cli import printing
+from porter.conversion.convert import Conversion
 from porter.errors import MappingError
 from porter.frameworks import get_framework
 from tests.finetuned_keras import KINDS, SIZE, FineTuned, make_finetuned

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import porter
+from porter.cli.study import study as printed
 from porter.data.layouts import open_photos
 from porter.errors import DownloadError
-from porter.evaluation.padding_study.printing import study as printed
 from porter.evaluation.results import Evaluation
 from porter.evaluation.scoring import score
 from porter.files import WeightsFile, fetch
@@ -17,7 +17,7 @@ from porter.frameworks import get_framework
 from porter.graph.plan import make_plan
 from porter.padding import Convention
 from porter.recipe import find_recipe
-from porter.sources import Opened, fetch_weights, open_source
+from porter.source.opened import Opened, fetch_weights, open_source
 from tests.support import strided_sites, with_convention
 
 PHOTOS = Path(__file__).parents[2] / "shared" / "imagenet-sample" / "val"

@@ -11,10 +11,10 @@ import torch
 
 import porter
 from porter.errors import MappingError
+from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
-from porter.frameworks.checkpoint import Checkpoint
-from porter.frameworks.torch.reference import import_models
 from porter.recipe import find_recipe
+from porter.zoos.torchvision import import_models
 from tests.conftest import WeightsMaker
 from tests.slim_files import slim_checkpoint
 from tests.support import source_checkpoint

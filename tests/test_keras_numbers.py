@@ -15,11 +15,11 @@ import pytest
 import porter
 from porter.errors import MappingError
 from porter.fitting.by_names import fit_by_names
+from porter.formats.reading import read_checkpoint
 from porter.frameworks import get_framework
-from porter.frameworks.reading import read_checkpoint
 from porter.graph.plan import make_plan
 from porter.recipe import find_recipe
-from porter.sources import open_source
+from porter.source.opened import open_source
 from porter.verification.inputs import test_batch as make_batch
 from tests.support import source_checkpoint, standin_graph, standin_tensors
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import porter
-from porter.frameworks.reading import read_checkpoint
+from porter.formats.reading import read_checkpoint
 from porter.port import read_port
 from porter.recipe import find_recipe, layer_names
-from porter.sources import open_source
+from porter.source.opened import open_source
 from tests.conftest import WeightsMaker
 
 

@@ -12,19 +12,19 @@ import pytest
 
 import porter
 from porter.dtypes import Array, Dtype
+from porter.formats.reading import read_checkpoint
 from porter.frameworks import get_framework
-from porter.frameworks.reading import read_checkpoint
-from porter.frameworks.references import TENSORNETS
-from porter.frameworks.tf.graph_files.run import GraphRunner
+from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.run import run_reference
 from porter.frameworks.tf.runtime import import_tensorflow
-from porter.frameworks.tf.slim.network import layer_ops
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import Convention
 from porter.recipe import all_recipes, find_recipe, tap_names
 from porter.verification.check import check
 from porter.verification.sizes import Sizes
+from porter.zoos.slim.network import layer_ops
+from porter.zoos.tables import TENSORNETS
 from tests.standin import smooth_images
 from tests.support import standin_graph, standin_tensors, with_convention
 from tests.tensornets_files import needs_python37, needs_tensornets, tensornets_python, tensornets_tensors

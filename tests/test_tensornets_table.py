@@ -18,7 +18,7 @@ from porter.data.labels import imagenet_classes
 from porter.frameworks import get_framework
 from porter.graph import tensor_shapes
 from porter.recipe import expand, find_recipe, layer_names, recipes_folder
-from porter.transforms import undo_transforms
+from porter.recipe.transforms import undo_transforms
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "tensornets_table"
 VARIANTS = runpy.run_path(str(SCRIPT))["VARIANTS"]

@@ -10,9 +10,9 @@ from porter.graph import BatchNorm, Graph
 from porter.graph.plan import make_plan
 from porter.padding import LOWEST, Convention
 from porter.recipe import expand, find_recipe
+from porter.source.references import OwnBuild
 from porter.verification.inputs import test_batch as make_batch
 from porter.verification.parity import Parity, compare
-from porter.verification.source import OwnBuild
 from tests.support import standin_graph, standin_tensors, with_convention
 
 RESNET, INCEPTION = ("resnet50v2", "keras"), ("inception_v3", "torchvision")

@@ -10,10 +10,10 @@ from porter.graph import site_of
 from porter.graph.plan import ANY, make_plan
 from porter.padding import Convention
 from porter.recipe import find_recipe
+from porter.source.references import OwnBuild
 from porter.verification.inputs import test_batch as make_batch
 from porter.verification.parity import Parity, compare
 from porter.verification.sizes import small_sizes
-from porter.verification.source import OwnBuild
 from tests.parity import Remembered
 from tests.support import standin_graph, standin_tensors, strided_sites, with_convention
 

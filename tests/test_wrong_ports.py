@@ -15,8 +15,8 @@ import porter
 from porter.dtypes import Array
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.fit import read_tensors
+from porter.formats.reading import read_checkpoint
 from porter.frameworks import get_framework
-from porter.frameworks.reading import read_checkpoint
 from porter.frameworks.torch.port_files import write_port
 from porter.graph import BatchNorm, Graph
 from porter.graph.record import to_record

@@ -10,7 +10,7 @@ from porter.data.preprocess import Preprocess
 from porter.errors import MissingFramework, UsageError
 from porter.frameworks import Classifier
 from porter.port import Port
-from porter.sources import Opened
+from porter.source.opened import Opened
 
 
 def source_classifier(

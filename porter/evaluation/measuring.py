@@ -20,7 +20,7 @@ from porter.evaluation.results import Crops
 from porter.evaluation.scoring import Scored, score
 from porter.frameworks import Classifier
 from porter.port import Port
-from porter.sources import Opened
+from porter.source.opened import Opened
 
 T = TypeVar("T")
 

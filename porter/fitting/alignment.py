@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import permutations, product
 
 from porter.errors import GraphError, MappingError
-from porter.frameworks.file_graph import FileGraph, FileNode, Foreign, OutputActivation
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, OutputActivation
 from porter.graph import (
     INPUT,
     Add,
@@ -30,7 +30,7 @@ from porter.graph import (
     Shape,
     shapes,
 )
-from porter.windows import Size, Window
+from porter.padding import Size, Window
 
 _POINT = Window((1, 1))
 

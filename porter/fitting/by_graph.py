@@ -11,14 +11,14 @@ from dataclasses import replace
 import numpy as np
 
 from porter.errors import MappingError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.file_graph import FileGraph
 from porter.fitting.alignment import Alignment, align, built_size, describe
 from porter.fitting.file_heads import End, find_end, head_kernels, left_out, possible_heads, trunk_end
 from porter.fitting.fit import Fit, some
 from porter.fitting.grafting import Grafted, graft
 from porter.fitting.naming import parse_map
 from porter.frameworks import Framework, get_framework
-from porter.frameworks.checkpoint import Checkpoint
-from porter.frameworks.file_graph import FileGraph
 from porter.graph import (
     Affine,
     AvgPool,
@@ -33,9 +33,8 @@ from porter.graph import (
     site_of,
     tensor_shapes,
 )
-from porter.padding import same_function
+from porter.padding import Size, same_function
 from porter.recipe import LayerName, Recipe, Zoo, expand, layer_names, tap_names
-from porter.windows import Size
 
 AFTER = "the file's graph does not use it for the logits"
 

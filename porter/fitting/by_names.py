@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from porter.errors import MappingError
+from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.averages import prefer_averages
 from porter.fitting.dense_heads import parse_head, with_dense_head
 from porter.fitting.fit import Fit, StandIn, shape_text, some, without_head
 from porter.fitting.grafting import POOL
 from porter.fitting.heads import AFTER_HEAD, dense_op, find_head, flattened, stand_in_head
 from porter.fitting.naming import name_layers, parse_map
-from porter.fixed import holds
 from porter.frameworks import Framework, get_framework
-from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Graph, is_depthwise, tensor_shapes
 from porter.recipe import LayerName, Recipe, Zoo, expand, options_of, tap_names
+from porter.recipe.fixed import holds
 
 SCALES = "of a layer that scales the input; the file does not say what it computes"
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from porter.dtypes import Array
 from porter.errors import MappingError, MissingFramework
+from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import locate
 from porter.fitting.fit import shape_text
 from porter.fitting.naming import name_layers
 from porter.frameworks import get_framework
-from porter.frameworks.checkpoint import Checkpoint
 from porter.recipe import Recipe, Zoo, expand
 
 _ROLES: Mapping[str, str] = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from porter.errors import MappingError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.file_graph import FileGraph, OutputActivation
 from porter.fitting.alignment import Alignment
 from porter.fitting.fit import some
 from porter.fitting.naming import TENSORS, expect_head
 from porter.frameworks import Framework
-from porter.frameworks.checkpoint import Checkpoint
-from porter.frameworks.file_graph import FileGraph, OutputActivation
 from porter.graph import Conv, Dense, Graph, tensor_shapes
 from porter.recipe import Recipe, Zoo, layer_names
 

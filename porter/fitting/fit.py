@@ -10,11 +10,11 @@ import numpy as np
 
 from porter.dtypes import Array, is_floating
 from porter.errors import FileError, MappingError
+from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import Framework
-from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Affine, Graph, channels_of, tensor_shapes
 from porter.recipe.expressions import Value
-from porter.transforms import apply_transforms
+from porter.recipe.transforms import apply_transforms
 
 LISTED = 8
 
@@ -43,7 +43,7 @@ class Fit:
         found: (path, role) to source tensor name.
         options: those that the recipe's graph was expanded with, with the zoo's own number of classes; empty if the graph is the
             file's.
-        transforms: by path, the changes of its arrays besides the axis order (porter.transforms).
+        transforms: by path, the changes of its arrays besides the axis order (porter.recipe.transforms).
         ignored: source tensor name to the reason.
         source_classes: rows of the file's head; 0 if it has none.
         own_head: the head is the zoo's own, with its classes and their order.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from keyword import iskeyword
 
 from porter.errors import GraphError, MappingError
-from porter.frameworks.file_graph import FileGraph, FileNode, Foreign, OutputActivation
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, OutputActivation
 from porter.graph import (
     INPUT,
     Affine,

@@ -9,11 +9,11 @@ import numpy as np
 
 from porter.dtypes import Array
 from porter.errors import MappingError
+from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.dense_heads import BETWEEN, DenseHead
 from porter.fitting.fit import some
 from porter.fitting.naming import TENSORS
 from porter.frameworks import Framework
-from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Conv, Dense, Graph, tensor_shapes
 from porter.padding import Convention, Window
 from porter.recipe import LayerName

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from porter.errors import MappingError, RecipeError, UsageError
+from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import Framework, get_framework
-from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Dense, Graph, tensor_shapes
 from porter.recipe import LayerName, Recipe, Zoo, layer_names
 from porter.recipe.spelling import hint

@@ -14,11 +14,11 @@ if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that ne
 
     from porter.data.preprocess import Preprocess
     from porter.dtypes import Array, Dtype, Precision
-    from porter.frameworks.checkpoint import Checkpoint
-    from porter.frameworks.stock import StockClass
+    from porter.filegraph.checkpoint import Checkpoint
     from porter.graph import Graph, Node
     from porter.graph.plan import Plan
     from porter.padding import Capabilities, Size
+    from porter.zoos.stock import StockClass
 
 Tensors: TypeAlias = "Mapping[str, Mapping[str, Array]]"
 """Canonical tensors: path to role to array (porter.graph.tensor_shapes)."""
@@ -38,7 +38,7 @@ class Framework(Protocol):
     """The Python package that runs models, for messages and for the record of versions."""
     CAPABILITIES: Capabilities
     BY_POSITION: tuple[str, ...]
-    """Those of its references (porter.frameworks.references) whose loader ignores the names of a file's tensors and uses their
+    """Those of its references (porter.zoos.tables) whose loader ignores the names of a file's tensors and uses their
     places."""
     SEPARATOR: str
     """The text between the parts of a tensor's name."""

@@ -12,10 +12,9 @@ from porter.data.labels import LABEL_MAPS
 from porter.data.preprocess import Preprocess
 from porter.errors import RecipeError
 from porter.files import WeightsFile
-from porter.fixed import FIXED
 from porter.frameworks import FRAMEWORK_NAMES
-from porter.frameworks.references import REFERENCES
 from porter.recipe.expressions import FUNCTIONS, placeholders
+from porter.recipe.fixed import FIXED
 from porter.recipe.model import BUILT_SIZE, RESERVED, STANDARD_OPTIONS, Generation, IgnoreRule, NameRule, Override, Recipe, Zoo
 from porter.recipe.paddings import read_rules
 from porter.recipe.patterns import match_path
@@ -34,7 +33,8 @@ from porter.recipe.schema import (
 from porter.recipe.source import Location, Source, read_source
 from porter.recipe.spelling import hint
 from porter.recipe.steps import COMMON, OPERATIONS, Block, check_expressions, parse_steps
-from porter.transforms import TRANSFORMS
+from porter.recipe.transforms import TRANSFORMS
+from porter.zoos.tables import REFERENCES
 
 NO_REFERENCE = "none"
 """The `reference` of a zoo that extends another, if the other's reference lacks its models."""

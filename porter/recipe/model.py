@@ -32,7 +32,7 @@ RESERVED = frozenset({"index", "count", "first", "last", "channels", "input"})
 
 @dataclass(frozen=True)
 class LayerName:
-    """A zoo's name of a node, and the transforms (porter.transforms) of its arrays."""
+    """A zoo's name of a node, and the transforms (porter.recipe.transforms) of its arrays."""
 
     name: str
     transforms: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Generation:
 class IgnoreRule:
     """Source tensors that stay unused: a shell-style pattern, the reason, and the values that they must have.
 
-    `equals` is the number that every value must be, or the name of a fixed array (porter.fixed).
+    `equals` is the number that every value must be, or the name of a fixed array (porter.recipe.fixed).
     """
 
     pattern: str

@@ -98,14 +98,14 @@ class GenerationSection(Section):
 
 
 class NameSection(Section):
-    """A layer's name, and the transforms of its arrays (porter.transforms)."""
+    """A layer's name, and the transforms of its arrays (porter.recipe.transforms)."""
 
     name: str
     transforms: tuple[str, ...] = ()
 
 
 class IgnoreSection(Section):
-    """Why a source tensor is left unused, and what it must equal: one number, or a fixed array of porter.fixed."""
+    """Why a source tensor is left unused, and what it must equal: one number, or a fixed array of porter.recipe.fixed."""
 
     reason: str
     equals: float | str | None = None

@@ -10,7 +10,7 @@ from porter.data.preprocess import Preprocess
 from porter.port import Record
 from porter.reporting.plots.nodes import written
 from porter.reporting.records import Comparison, Contents
-from porter.verification.source import OwnBuild
+from porter.source.references import OwnBuild
 
 Standing = Literal["proved", "unproved", "differs"]
 

@@ -11,10 +11,10 @@ import numpy as np
 from porter.dtypes import Array, Dtype
 from porter.frameworks import Tensors
 from porter.port import Port
+from porter.source.references import Source
 from porter.verification.inputs import test_batch
 from porter.verification.parity import Parity, compare
 from porter.verification.sizes import Sizes
-from porter.verification.source import Source
 
 IMAGES = 2
 """Images for each input size. Logits differ between images, and a wrong pad changes the logits of each."""

@@ -14,9 +14,9 @@ from porter.dtypes import Array, Dtype
 from porter.errors import CheckFailed, UsageError
 from porter.graph import Graph, Node, site_of
 from porter.graph.plan import Plan
+from porter.source.references import Source
 from porter.verification.memory import trim
 from porter.verification.numbers import Distance, Norms, distance, norms
-from porter.verification.source import Source
 
 FLOAT64_LIMIT = 1e-10
 """Separates a wrong function from rounding: equal functions stay below 1e-13 here, the smallest wrong pad is above 1e-4."""

@@ -12,12 +12,12 @@ from porter.dtypes import Dtype
 from porter.errors import DownloadError, MissingFramework, UsageError
 from porter.port import Port, Record, read_port
 from porter.recipe import find_recipe
-from porter.sources import Opened, open_source
-from porter.trained import with_padding
+from porter.source.opened import Opened, open_source
+from porter.source.references import Source
+from porter.source.trained import with_padding
 from porter.verification.check import Verdict, check
 from porter.verification.computed import Shifted, unrounded_tensors
 from porter.verification.sizes import check_sizes
-from porter.verification.source import Source
 from porter.verification.trained import check_trained
 
 

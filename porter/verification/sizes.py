@@ -11,7 +11,7 @@ from porter.dtypes import Dtype
 from porter.errors import GraphError
 from porter.graph import INPUT, Graph, shapes, site_of
 from porter.graph.plan import Plan
-from porter.verification.source import Source
+from porter.source.references import Source
 
 Pair = tuple[int, int]
 
@@ -45,7 +45,7 @@ def check_sizes(plan: Plan, native: Pair, source: Source, built: Pair | None, dt
 def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
     """The smallest sizes that show each wrong pad that the native size shows, and those that other maps under each stride show.
 
-    The pads that a window reads depend on the map's length only through its remainder after whole strides (porter.windows). So two
+    The pads that a window reads depend on the map's length only through its remainder after whole strides (porter.padding). So two
     sides that differ by a multiple of all strides of the network together are equally good: every map has the same remainder. The
     windows at the beginning of a map, those at its end and those between must be different: no map may be shorter than a window and
     its stride, or, if the map at the native size is shorter, than that map.

@@ -17,11 +17,11 @@ from porter.frameworks import Tensors
 from porter.graph import Graph, site_of
 from porter.graph.plan import make_plan
 from porter.port import Port
+from porter.source.references import OwnBuild, Source
 from porter.verification.check import Shipped, Verdict, check, test_batches
 from porter.verification.numbers import distance
 from porter.verification.parity import compare
 from porter.verification.sizes import Sizes
-from porter.verification.source import OwnBuild, Source
 
 
 @dataclass

@@ -13,9 +13,9 @@ import pytest
 
 from porter.errors import MissingFramework, UsageError
 from porter.evaluation.beside import source_classifier
-from porter.frameworks.checkpoint import Checkpoint
+from porter.filegraph.checkpoint import Checkpoint
 from porter.graph import Dense, Node, Relu
-from porter.verification.source import OwnBuild, Reference
+from porter.source.references import OwnBuild, Reference
 from tests.evaluation.protocols import PROTOCOLS
 
 HEAD = "head/logits"

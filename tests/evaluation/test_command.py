@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import porter
-from porter.cli import main
+from porter.cli.app import main
+from porter.cli.evaluation import evaluation
 from porter.data.photos import Failure
 from porter.errors import UsageError
-from porter.evaluation.printing import evaluation
 from porter.evaluation.results import Accuracy, Agreement, Differing, Evaluation, Judgement
 
 FOUND = Evaluation(

@@ -246,7 +246,7 @@ def test_two_processes_give_what_one_gives(mine: Made, tmp_path: Path) -> None:
         for copy in range(2):
             shutil.copy(photo, many / photo.parent.name / f"{copy}-{photo.name}")
     shutil.copytree(mine.port, tmp_path / "shared")
-    program = "import sys; from porter.cli import main; sys.argv[0] = 'porter'; main()"
+    program = "import sys; from porter.cli.app import main; sys.argv[0] = 'porter'; main()"
     options = ("--data", str(many), "--source", "--weights", str(mine.weights), "--workers", "0", "--json")
     (status, output), (other_status, nothing) = run_two(["-c", program, "eval", str(tmp_path / "shared"), *options], tmp_path)
     assert status == other_status == 0 and nothing == ""  # the first one prints, for both

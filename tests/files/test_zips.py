@@ -9,7 +9,7 @@ import pytest
 from porter.errors import FileError
 from porter.files.archives import unpack
 from porter.files.zips import open_zip
-from porter.frameworks.reading import read_checkpoint
+from porter.formats.reading import read_checkpoint
 
 NAMES = ("config.json", "metadata.json", "model.weights.h5")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from porter.frameworks.file_graph import FileGraph, FileNode
+from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.graph import INPUT, Graph, tensor_shapes
 
 

@@ -1,7 +1,7 @@
 """Laying a recipe's graph and a file's side by side."""
 
+from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.fitting.alignment import align
-from porter.frameworks.file_graph import FileGraph, FileNode
 from porter.graph import INPUT, Add, Conv, Graph, Node
 from porter.padding import Convention, Window
 

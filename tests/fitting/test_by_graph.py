@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from porter.errors import MappingError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, OutputActivation
 from porter.fitting.alignment import align
 from porter.fitting.by_graph import fit_by_graph
 from porter.fitting.fit import Fit
 from porter.fitting.grafting import OUTSIDE, POOL, UP_TO
-from porter.frameworks.checkpoint import Checkpoint
-from porter.frameworks.file_graph import FileGraph, FileNode, Foreign, OutputActivation
 from porter.graph import (
     INPUT,
     Add,

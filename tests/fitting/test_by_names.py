@@ -9,11 +9,11 @@ import pytest
 
 from porter.dtypes import Array
 from porter.errors import MappingError, UsageError
+from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.fit import Fit
 from porter.fitting.grafting import POOL
 from porter.frameworks import get_framework
-from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Dense, Relu, tensor_shapes
 from porter.recipe import expand, find_recipe, layer_names
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.conversion import Conversion
+from porter.conversion.convert import Conversion
 from porter.dtypes import Array
 from porter.errors import MappingError, MissingFramework
 from porter.port import read_port

@@ -9,9 +9,9 @@ import pytest
 
 from porter.dtypes import Array, Dtype, storage_type
 from porter.errors import FileError
+from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit, read_tensors
 from porter.frameworks import get_framework
-from porter.frameworks.checkpoint import Checkpoint
 from porter.graph import Conv, Graph, Node
 from porter.padding import Convention, Window
 

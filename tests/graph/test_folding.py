@@ -12,8 +12,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import porter
-from porter import printing
-from porter.conversion import Conversion
+from porter.cli import printing
+from porter.conversion.convert import Conversion
 from porter.dtypes import Array
 from porter.errors import CheckFailed, MappingError
 from porter.frameworks import get_framework

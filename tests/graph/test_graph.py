@@ -40,9 +40,8 @@ from porter.graph import (
     tensor_shapes,
 )
 from porter.graph.record import from_record, to_record
-from porter.padding import LOWEST, Convention, Site, Window
-from porter.windows import Average
-from tests.windows import evaluate_map, lay
+from porter.padding import LOWEST, Average, Convention, Site, Window
+from tests.padding.windows import evaluate_map, lay
 
 ONE, THREE = Window((1, 1)), Window((3, 3), (2, 2))
 VALID, SAME = Convention(), Convention("same")

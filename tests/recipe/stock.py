@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from porter.frameworks import get_framework
-from porter.frameworks.tf.reference import _by_name as keras_layers
 from porter.frameworks.tf.runtime import import_tensorflow
-from porter.frameworks.tf.slim.networks import construct
 from porter.graph import AvgPool, BatchNorm, Conv, Graph, Identity, MaxPool, shapes, site_of, tensor_shapes
 from porter.padding import Convention, pad_amounts
 from porter.recipe import LayerName, Recipe, expand, find_recipe, layer_names
+from porter.zoos.keras import _by_name as keras_layers
+from porter.zoos.slim.networks import construct
 
 Pads = tuple[tuple[int, int], ...]
 

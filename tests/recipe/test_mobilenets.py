@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from porter.frameworks import get_framework
-from porter.frameworks.references import TIMM
 from porter.frameworks.tf.runtime import import_keras
-from porter.frameworks.torch.reference import import_models, import_timm
 from porter.graph import BatchNorm, Conv, Graph, Node, is_depthwise, shapes, tensor_shapes
 from porter.padding import Convention, pad_amounts
 from porter.recipe import LayerName, Recipe, all_recipes, expand, find_recipe, layer_names, tap_names
+from porter.zoos.tables import TIMM
+from porter.zoos.torchvision import import_models, import_timm
 
 VARIANTS = [*find_recipe("mobilenet_v1").variants, *find_recipe("mobilenet_v2").variants]
 V2 = list(find_recipe("mobilenet_v2").variants)

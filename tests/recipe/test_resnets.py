@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from porter.errors import UsageError
+from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
 from porter.frameworks import get_framework
-from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.tf.runtime import import_keras, import_tensorflow
-from porter.frameworks.tf.slim.networks import construct
-from porter.frameworks.torch.reference import import_models, import_timm
 from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.padding import LOWEST, Convention, pad_amounts
 from porter.recipe import LayerName, Recipe, expand, find_recipe, layer_names
+from porter.zoos.slim.networks import construct
+from porter.zoos.torchvision import import_models, import_timm
 
 ARCHITECTURES = [find_recipe(name) for name in ("resnet18", "resnext50_32x4d", "wide_resnet50_2")]
 IN_TORCH = [

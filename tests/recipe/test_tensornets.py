@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from porter.errors import MappingError, UsageError
+from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
 from porter.frameworks import get_framework
-from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.tf.runtime import import_tensorflow
-from porter.frameworks.tf.slim.tensornets import construct
 from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.padding import LOWEST, Convention
 from porter.recipe import all_recipes, expand, find_recipe, layer_names, tap_names
-from porter.transforms import apply_transforms, undo_transforms
+from porter.recipe.transforms import apply_transforms, undo_transforms
+from porter.zoos.slim.tensornets import construct
 from tests.recipe.stock import read
 from tests.tensornets_files import needs_tensornets
 

@@ -18,7 +18,7 @@ from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, MaxPool, Node
 from porter.graph.plan import make_plan
 from porter.graph.record import to_record
 from porter.padding import Convention, Window
-from porter.pads import pads_of
+from porter.port.pads import pads_of
 
 GRAPH = Graph(
     channels=3,

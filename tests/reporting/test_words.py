@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from porter.cli import app
+from porter.cli.app import app
 from porter.data.preprocess import Preprocess
 from porter.reporting.commands import convert, evaluate, reproduce
 from porter.reporting.page import missing

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import porter
-from porter.cli import main
+from porter.cli.app import main
 from porter.errors import ChecksumError, FileError, PorterError, UsageError
 from porter.evaluation.results import Evaluation
 from porter.reporting.records import MAX_PAIRS, read_contents

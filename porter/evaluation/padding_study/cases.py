@@ -15,7 +15,7 @@ from porter.errors import GraphError, PaddingError
 from porter.graph import Graph, nonnegative_paths, shapes, site_of
 from porter.graph.plan import make_plan
 from porter.padding import LOWEST, Capabilities, Convention, Site, same_function
-from porter.trained import with_conventions
+from porter.source.trained import with_conventions
 
 Twins = Literal["name", "tell", "drop"]
 SHIPPED, ASYMMETRIC, SYMMETRIC, TRAINED = "as shipped", "asymmetric", "symmetric", "as trained"

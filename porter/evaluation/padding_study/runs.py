@@ -21,7 +21,7 @@ from porter.evaluation.padding_study.rounds import Outcome
 from porter.evaluation.scoring import Scored, score
 from porter.frameworks import Framework, get_framework
 from porter.graph.plan import make_plan
-from porter.sources import Opened
+from porter.source.opened import Opened
 
 MOST_BYTES = 4 << 30
 """The most bytes of weights in one pass, counted as if every model had its own; more trials need another pass."""

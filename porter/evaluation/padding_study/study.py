@@ -22,8 +22,8 @@ from porter.evaluation.results import Case, Crops, Study
 from porter.port import Port, read_port, update_record
 from porter.recipe import choose_options, find_recipe
 from porter.recipe.expressions import Value
-from porter.sources import Opened, open_source
-from porter.trained import trained_conventions
+from porter.source.opened import Opened, open_source
+from porter.source.trained import trained_conventions
 
 
 def study(

@@ -7,15 +7,15 @@ from typing import Any, Literal
 
 from porter.dtypes import Array
 from porter.frameworks.tf.build import build
-from porter.frameworks.tf.evaluating import classifier
+from porter.frameworks.tf.evaluate import classifier
 from porter.frameworks.tf.file_reference import build_file
 from porter.frameworks.tf.layout import CAPABILITIES, counted_layers, from_canonical, tensor_names, to_canonical
 from porter.frameworks.tf.numbering import numbered_layers
-from porter.frameworks.tf.reference import BY_POSITION, build_reference, own_variables, runs_at_any_size, stock_class
 from porter.frameworks.tf.run import run, run_reference
 from porter.frameworks.tf.write import MODEL_FILE, read_port, write, write_stock
 from porter.graph import Graph
 from porter.graph.plan import Plan
+from porter.zoos.keras import BY_POSITION, build_reference, own_variables, runs_at_any_size, stock_class
 
 NAME = "tf"
 DEFAULT_ZOO = "keras"

@@ -6,9 +6,9 @@ from typing import Any
 
 from porter.dtypes import Dtype
 from porter.errors import MissingFramework
-from porter.frameworks.checkpoint import Checkpoint
-from porter.frameworks.file_graph import FileGraph, Foreign
-from porter.frameworks.tf.graph_files.run import GraphRunner
+from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.file_graph import FileGraph, Foreign
+from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.layout import expect_cover
 from porter.padding import Size
 
@@ -29,7 +29,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     if graph is None:
         raise MissingFramework("this file carries no graph", where=str(checkpoint.path))
     if checkpoint.format.startswith(_KERAS):
-        from porter.frameworks.tf.keras_files.model import build_keras_file
+        from porter.frameworks.tf.keras_file import build_keras_file
 
         return build_keras_file(checkpoint, dtype, size)
     wanted = {name for node in graph.nodes for name in node.tensors.values()}

@@ -9,14 +9,14 @@ from typing import Any
 from zipfile import ZipFile, ZipInfo
 
 from porter.dtypes import Array, Dtype
+from porter.filegraph.checkpoint import Checkpoint
 from porter.files import digest
 from porter.frameworks import Tensors
-from porter.frameworks.checkpoint import Checkpoint
 from porter.frameworks.tf.build import build
 from porter.frameworks.tf.layout import expect_cover, layer_names, tensor_names, to_canonical
-from porter.frameworks.tf.reference import build_stock
 from porter.graph import tensor_shapes
 from porter.graph.plan import Plan
+from porter.zoos.keras import build_stock
 
 MODEL_FILE = "model.keras"
 
@@ -80,7 +80,7 @@ def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, 
         FileError: `model.keras` is missing or cannot be read.
         MappingError: the file and the graph do not cover each other.
     """
-    from porter.frameworks.tf.keras_files.read_keras import read_keras
+    from porter.formats.keras.read_keras import read_keras
 
     path = folder / MODEL_FILE
     unused = dict(read_keras(path).tensors)

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from porter.errors import MissingFramework, UsageError
 from porter.extras import install
-from porter.frameworks.references import REFERENCES
 from porter.frameworks.torch.layout import CAPABILITIES, WEIGHTS_FILE, from_canonical, tensor_names, to_canonical
+from porter.zoos.tables import REFERENCES
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.data.preprocess import Preprocess
     from porter.dtypes import Array, Dtype, Precision
+    from porter.filegraph.checkpoint import Checkpoint
     from porter.frameworks import Classifier
-    from porter.frameworks.checkpoint import Checkpoint
-    from porter.frameworks.stock import StockClass
     from porter.graph import Graph
     from porter.graph.plan import Plan
     from porter.padding import Size
+    from porter.zoos.stock import StockClass
 
 __all__ = ["CAPABILITIES", "from_canonical", "tensor_names", "to_canonical"]
 
@@ -79,7 +79,7 @@ def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, 
 def stock_class(variant: str, classes: int, size: Size) -> StockClass:
     """Torchvision's builder of a variant and its arguments; its models take every input size."""
     _require("torch")
-    from porter.frameworks.torch.reference import stock_builder
+    from porter.zoos.torchvision import stock_builder
 
     return stock_builder(variant, classes)
 
@@ -126,13 +126,13 @@ def build_reference(
     dtype: Dtype,
     options: Mapping[str, Any] = {},
 ) -> Any:
-    """The library's own model with the tensors of `checkpoint`, loaded by its own names; see porter.frameworks.torch.reference."""
+    """The library's own model with the tensors of `checkpoint`, loaded by its own names; see porter.zoos.torchvision."""
     if reference not in REFERENCES["torch"]:
         raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(REFERENCES['torch'])}")
     _require("torch")
     _require("torchvision")
     _require(reference)
-    from porter.frameworks.torch.reference import build_stock
+    from porter.zoos.torchvision import build_stock
 
     return build_stock(reference, variant, classes, checkpoint, dtype, options)
 
@@ -164,8 +164,8 @@ def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
-    """A module as evaluations run it; see porter.frameworks.torch.evaluating."""
-    from porter.frameworks.torch.evaluating import make_classifier
+    """A module as evaluations run it; see porter.frameworks.torch.evaluate."""
+    from porter.frameworks.torch.evaluate import make_classifier
 
     return make_classifier(model, protocol, device, precision, tap)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from porter.dtypes import Array, Dtype, storage_type
 from porter.errors import FileError
-from porter.frameworks.safetensors import read_safetensors, write_safetensors
+from porter.formats.safetensors import read_safetensors, write_safetensors
+from porter.frameworks.torch.code import model_source
 from porter.frameworks.torch.layout import WEIGHTS_FILE, module_name
-from porter.frameworks.torch.source import model_source
 from porter.frameworks.torch.state import canonical_tensors, state_arrays
 from porter.graph import Graph
 from porter.graph.plan import Plan

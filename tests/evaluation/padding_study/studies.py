@@ -17,7 +17,7 @@ from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import Convention
 from porter.recipe import Recipe, expand, find_recipe, layer_names
-from porter.trained import with_conventions
+from porter.source.trained import with_conventions
 from tests.standin import calibrated_tensors, smooth_images
 
 VARIANT, ZOO, CLASSES, PHOTOS, SIDE, SEED = "strided", "home", 20, 40, 32, 3

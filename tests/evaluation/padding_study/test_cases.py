@@ -24,7 +24,7 @@ from porter.evaluation.padding_study.cases import (
 from porter.frameworks import get_framework
 from porter.padding import LOWEST, Convention
 from porter.recipe import expand, find_recipe
-from porter.trained import trained_conventions, with_conventions
+from porter.source.trained import trained_conventions, with_conventions
 
 SAME, ONE = Convention("same"), Convention("explicit", (1, 1, 1, 1))
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import porter
-from porter.cli import main
+from porter.cli.app import main
+from porter.cli.study import study as printed
 from porter.data.preprocess import open_image
 from porter.errors import PorterError, UsageError
 from porter.evaluation.padding_study import runs, study
-from porter.evaluation.padding_study.printing import study as printed
 from porter.evaluation.results import Study
 from porter.frameworks import get_framework
 from porter.port import read_port

@@ -26,7 +26,7 @@ from porter.graph import (
     tensor_shapes,
 )
 from porter.padding import LOWEST, Convention, Window, row
-from tests.windows import divisors
+from tests.padding.windows import divisors
 
 SAME = Convention("same")
 ONE = Window((1, 1))

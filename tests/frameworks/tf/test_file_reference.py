@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from porter.errors import MappingError, MissingFramework
+from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.file_graph import FileNode, Foreign
+from porter.formats.reading import read_checkpoint
 from porter.frameworks import get_framework
-from porter.frameworks.checkpoint import Checkpoint
-from porter.frameworks.file_graph import FileNode, Foreign
-from porter.frameworks.reading import read_checkpoint
 from porter.graph import BatchNorm, Graph
 from porter.graph.plan import make_plan
 from tests.conftest import SlimMaker

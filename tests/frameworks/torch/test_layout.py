@@ -14,7 +14,7 @@ from porter.frameworks import get_framework
 from porter.frameworks import torch as framework
 from porter.graph import INPUT, BatchNorm, Conv, Dense, Graph, Node, Relu
 from porter.padding import Convention, Window, count_windows
-from tests.windows import divisors
+from tests.padding.windows import divisors
 
 GRAPH = Graph((), 3, INPUT)
 CONV = Node("a/conv", Conv(4, Window((1, 1)), Convention(), bias=True), (INPUT,))

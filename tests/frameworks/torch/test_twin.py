@@ -8,7 +8,7 @@ from porter.frameworks import get_framework
 from porter.graph import Affine, Graph, Node
 from porter.graph.plan import make_plan
 from porter.padding import LOWEST, Convention
-from porter.trained import with_conventions
+from porter.source.trained import with_conventions
 from tests.frameworks.torch.graphs import resnet_v2
 from tests.standin import calibrated_tensors, smooth_images
 

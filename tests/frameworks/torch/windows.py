@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from porter.padding import LOWEST, Site, row
-from tests.windows import divisors
+from tests.padding.windows import divisors
 
 
 def run_site(site: Site, x: np.ndarray, kernel: np.ndarray | None = None) -> np.ndarray:

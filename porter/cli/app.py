@@ -1,0 +1,353 @@
+"""The command line: parses, calls the API, prints."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+import porter
+from porter.cli import printing
+from porter.cli.terminal import INTERRUPTED, end_with, noted_interrupts, say, show, write
+
+OBJECTS_BETWEEN_COLLECTIONS = 50_000
+"""With Python's own 700, a short command spends a fifth of its time looking for garbage among imported modules."""
+
+# Plain help: rich would triple the time that `porter --help` takes.
+app = typer.Typer(
+    help="Moves trained weights of vision models between frameworks so that the port computes the same function, and proves it.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+recipe_app = typer.Typer(help="The recipes: one YAML file per architecture.", invoke_without_command=True, rich_markup_mode=None)
+app.add_typer(recipe_app, name="recipe")
+study_app = typer.Typer(help="Studies of trained weights.", invoke_without_command=True, rich_markup_mode=None)
+app.add_typer(study_app, name="study")
+
+Variant = Annotated[str, typer.Argument(metavar="VARIANT", help="such as mobilenet_v2; see porter recipe list")]
+From = Annotated[str, typer.Option("--from", metavar="ZOO|FRAMEWORK", help="where the weights come from")]
+To = Annotated[str, typer.Option("--to", metavar="FRAMEWORK", help="the framework of the port: tf or torch")]
+Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="a file to use instead of the zoo's published one")]
+InputSize = Annotated[str | None, typer.Option("--input-size", metavar="N|HxW|any", help="default: the recipe's own")]
+Recipes = Annotated[Path | None, typer.Option("--recipes", metavar="DIR", help="recipes to use instead of porter's")]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
+PortFolder = Annotated[Path, typer.Argument(metavar="DIR", help="a port's folder")]
+Mapped = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="SRC=NODE",
+        help="which layer of the file is which node; for dense layers in a row: FIRST,relu,LAST=head/logits",
+    ),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="set an option of the recipe that a file of weights does not record"),
+]
+Data = Annotated[Path, typer.Option("--data", metavar="PATH", help="labelled photos: class folders, a tar, Parquet shards, ...")]
+Device = Annotated[str, typer.Option(metavar="cpu|cuda", help="where the models run")]
+Crops = Annotated[int, typer.Option(metavar="1|10", help="ten crops: the mean of their probabilities")]
+BatchSize = Annotated[int, typer.Option(metavar="N", help="photos at a time")]
+Workers = Annotated[int | None, typer.Option(metavar="N", help="processes that decode; default: one per core")]
+Limit = Annotated[int | None, typer.Option(metavar="N", help="score at most N photos")]
+Cache = Annotated[Path | None, typer.Option(metavar="DIR", help="keep prepared photos for the next run")]
+Labels = Annotated[Path | None, typer.Option(metavar="FILE", help="ReaL's real.json, or ImageNet's development kit")]
+
+
+@recipe_app.callback()
+@study_app.callback()
+def help_without_command(context: typer.Context) -> None:
+    """Prints the help if no command is given, as --help does."""
+    if context.invoked_subcommand is None:
+        write(context.get_help())
+
+
+@app.callback()
+def start(
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Show porter's version and exit.")] = False
+) -> None:
+    if version:
+        show([f"porter {porter.__version__}"])
+        raise typer.Exit
+    help_without_command(context)
+
+
+@app.command()
+def convert(
+    variant: Variant,
+    source: From,
+    to: To,
+    weights: Weights = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="default: ./VARIANT-ZOO-FRAMEWORK")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an existing port")] = False,
+    padding: Annotated[
+        str,
+        typer.Option(metavar="shipped|trained", help="the pads that the zoo ships, or those that the weights were trained with"),
+    ] = "shipped",
+    input_size: InputSize = None,
+    dtype: Annotated[str, typer.Option(help="float32, float16, bfloat16 or float64")] = "float32",
+    allow_overflow: Annotated[bool, typer.Option("--allow-overflow", help="let values become infinite that are too large")] = False,
+    keep_background: Annotated[bool, typer.Option("--keep-background", help="keep row 0 of a 1001-class head")] = False,
+    mapped: Mapped = None,
+    options: Options = None,
+    fold_bn: Annotated[bool, typer.Option("--fold-bn", help="fold batch norms into the layers before them")] = False,
+    stock: Annotated[
+        bool, typer.Option("--stock", help="use the names of the destination's stock class, if it computes the same")
+    ] = False,
+    check: Annotated[bool | None, typer.Option("--check/--no-check", help="compare port and source; default: if possible")] = None,
+    trusted: Annotated[bool, typer.Option("--trusted", help="skip the isolation of readers written in C (none yet)")] = False,
+    recipes: Recipes = None,
+    as_json: Json = False,
+) -> None:
+    """Port a variant's weights to another framework and prove the port."""
+    conversion = porter.convert(
+        variant,
+        source,
+        to,
+        weights=weights,
+        out=out,
+        overwrite=overwrite,
+        padding=padding,
+        input_size=input_size,
+        dtype=dtype,
+        allow_overflow=allow_overflow,
+        keep_background=keep_background,
+        mapped=mapped or (),
+        options=_options(options),
+        fold_bn=fold_bn,
+        stock=stock,
+        check=check,
+        recipes=recipes,
+    )
+    show(conversion.record() if as_json else printing.conversion(conversion))
+
+
+@app.command()
+def verify(
+    folder: PortFolder,
+    weights: Weights = None,
+    float64: Annotated[bool, typer.Option("--float64", help="compare in double precision too: the proof")] = False,
+    layers: Annotated[bool, typer.Option("--layers", help="print every compared node")] = False,
+    device: Annotated[str, typer.Option(help="where the port runs: cpu or cuda")] = "cpu",
+    tolerance: Annotated[float | None, typer.Option(help="limit on relative L2 distance")] = None,
+    recipes: Recipes = None,
+    as_json: Json = False,
+) -> None:
+    """Compare a port with its source again, node by node. Exit status 1 if they differ."""
+    verdict = porter.verify(folder, weights=weights, float64=float64, device=device, tolerance=tolerance, recipes=recipes)
+    show(verdict.record() if as_json else printing.verdict(verdict, layers))
+    if not verdict.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def predict(
+    folder: PortFolder,
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="photos")],
+    as_json: Json = False,
+) -> None:
+    """Print the five likeliest classes of photos."""
+    predictions = porter.predict(folder, images)
+    if as_json:
+        show({"predictions": [prediction.record() for prediction in predictions]})
+    else:
+        show(printing.predictions(predictions))
+
+
+@app.command("eval")
+def evaluate(
+    folder: PortFolder,
+    data: Data,
+    source: Annotated[bool, typer.Option("--source", help="run the source in its own framework beside the port")] = False,
+    weights: Weights = None,
+    device: Device = "cpu",
+    precision: Annotated[str, typer.Option(metavar="fp32|tf32|bf16", help="of the port; the source runs in fp32")] = "fp32",
+    crops: Crops = 1,
+    batch_size: BatchSize = 64,
+    workers: Workers = None,
+    limit: Limit = None,
+    cache: Cache = None,
+    labels: Labels = None,
+    expect_top1: Annotated[float | None, typer.Option(metavar="X", help="exit status 1 unless top-1 is near X per cent")] = None,
+    tolerance: Annotated[float | None, typer.Option(metavar="T", help="how near, in percentage points; default: 0.05")] = None,
+    recipes: Recipes = None,
+    as_json: Json = False,
+) -> None:
+    """Measure a port's top-1 and top-5 on labelled photos. Ctrl-C stops and prints the figures so far."""
+    found = porter.evaluate(
+        folder,
+        data,
+        source=source,
+        weights=weights,
+        device=device,
+        precision=precision,
+        crops=crops,
+        batch_size=batch_size,
+        workers=workers,
+        limit=limit,
+        cache=cache,
+        labels=labels,
+        expect_top1=expect_top1,
+        tolerance=tolerance,
+        recipes=recipes,
+    )
+    from porter.cli.evaluation import evaluation
+    from porter.evaluation.distributed import this_process
+
+    if this_process().leads:
+        show(found.record() if as_json else evaluation(found))
+    if not (found.ok and found.complete):
+        raise typer.Exit(1 if found.complete else INTERRUPTED)
+
+
+@app.command()
+def inspect(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="a weights file of any readable format")],
+    tensors: Annotated[bool, typer.Option("--tensors", help="list every tensor with its shape and type")] = False,
+    recipes: Recipes = None,
+    as_json: Json = False,
+) -> None:
+    """Print what a weights file is, and the command that ports it."""
+    inspection = porter.inspect(file, recipes)
+    show(inspection.record() if as_json else printing.inspection(inspection, tensors))
+
+
+@app.command()
+def pads(
+    variant: Variant,
+    source: From,
+    to: To,
+    input_size: InputSize = None,
+    all_sites: Annotated[
+        bool, typer.Option("--all", help="also the sites whose windows stay inside the input (--json has them)")
+    ] = False,
+    recipes: Recipes = None,
+    as_json: Json = False,
+) -> None:
+    """Print the padding sites: the source's convention, its realisation in the destination, and why; also training pads."""
+    from porter.conversion.pad_table import pads as table
+
+    sites = table(variant, source, to, input_size, recipes)
+    show({"sites": [site.record() for site in sites]} if as_json else printing.pads(sites, all_sites))
+
+
+@app.command()
+def fetch(variant: Variant, source: From, recipes: Recipes = None, as_json: Json = False) -> None:
+    """Download a variant's published weights into the cache, check them and print their path."""
+    from porter.source.opened import fetch_weights
+
+    fetched = fetch_weights(variant, source, recipes)
+    if as_json:
+        show({"path": str(fetched.path), "sha256": fetched.sha256, "warnings": list(fetched.warnings)})
+    else:
+        say((f"warning: {warning}" for warning in fetched.warnings), err=True)
+        show([str(fetched.path)])
+
+
+@study_app.command("padding")
+def study_padding(
+    variant: Variant,
+    source: From,
+    data: Data,
+    weights: Weights = None,
+    sites: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--site", metavar="PATH=CONVENTION,...", help="try these conventions at this site, instead of all strided sites"
+        ),
+    ] = None,
+    mapped: Mapped = None,
+    options: Options = None,
+    device: Device = "cpu",
+    crops: Crops = 1,
+    batch_size: BatchSize = 64,
+    workers: Workers = None,
+    limit: Limit = None,
+    cache: Cache = None,
+    labels: Labels = None,
+    port: Annotated[Path | None, typer.Option(metavar="DIR", help="write the study into this port's record")] = None,
+    recipes: Recipes = None,
+    as_json: Json = False,
+) -> None:
+    """Measure the same weights under each candidate padding and name the one that they were trained with."""
+    found = porter.study(
+        variant,
+        source,
+        data,
+        weights=weights,
+        sites=sites or (),
+        mapped=mapped or (),
+        options=_options(options),
+        device=device,
+        crops=crops,
+        batch_size=batch_size,
+        workers=workers,
+        limit=limit,
+        cache=cache,
+        labels=labels,
+        port=port,
+        recipes=recipes,
+    )
+    from porter.cli.study import study
+
+    show(found.record() if as_json else study(found))
+    if not found.complete:
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command()
+def report(
+    folder: PortFolder,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="default: DIR/report.html")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write everything that is recorded about a port as one HTML page."""
+    written = porter.report(folder, out)
+    show(written.record() if as_json else printing.report(written))
+
+
+@recipe_app.command("list")
+def recipe_list(recipes: Recipes = None, as_json: Json = False) -> None:
+    """List architectures, their variants and zoos."""
+    from porter.recipe import all_recipes
+
+    found = all_recipes(recipes)
+    show({"recipes": [printing.recipe_record(recipe) for recipe in found]} if as_json else printing.recipe_list(found))
+
+
+@recipe_app.command("show")
+def recipe_show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="an architecture or a variant")],
+    recipes: Recipes = None,
+    as_json: Json = False,
+) -> None:
+    """Print a recipe; for a variant, its graph and zoos."""
+    from porter.recipe import expand, find_recipe
+
+    recipe = find_recipe(name, recipes)
+    variant = name if name in recipe.variants else next(iter(recipe.variants))
+    graph = expand(recipe, variant, next(iter(recipe.zoos_of(variant).values())), {})
+    show(printing.recipe_record(recipe) if as_json else printing.recipe(recipe, variant, graph))
+
+
+def _options(settings: list[str] | None) -> dict[str, str]:
+    from porter.recipe import split_settings
+
+    return split_settings(settings or ())
+
+
+def main() -> NoReturn:
+    """The `porter` command."""
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    # Otherwise pydantic searches every installed distribution for its plugins.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
+    try:
+        with noted_interrupts() as interrupts:
+            sys.exit(app(standalone_mode=False, prog_name="porter"))
+    except Exception as error:
+        end_with(KeyboardInterrupt() if interrupts else error)

@@ -1,0 +1,234 @@
+"""The output of the commands for people: plain text as lines, which the command line escapes and joins."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from porter.conversion.convert import Conversion
+    from porter.conversion.pad_table import SitePads
+    from porter.evaluation.prediction import Prediction
+    from porter.graph import Graph, Node
+    from porter.port import Input, TensorLists
+    from porter.port.pads import Pad
+    from porter.recipe import Recipe, Zoo
+    from porter.reporting.write import Report
+    from porter.source.inspection import Inspection
+    from porter.verification.check import Verdict
+    from porter.verification.parity import Parity
+
+SHOWN = 5
+"""Items that `inspect` prints of each list; the JSON has all."""
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Left-aligned columns, two spaces apart."""
+    lines = [header, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+
+
+def conversion(made: Conversion) -> list[str]:
+    record = made.port.record
+    lists = record.tensors
+    size = _size(record.input)
+    lines = [
+        f"{record.variant} from {record.zoo} to {record.framework}: {made.port.folder}",
+        f"  file     {'; '.join((f'{record.source.file}, {record.source.format}', *record.source.notes))}",
+        f"  tensors  {'; '.join((f'{len(lists.used)} used', *_ignored(lists), *_filled(lists)))}",
+        f"  classes  {record.classes}" + (f" of the file's {record.source_classes}" if _differ(record) else ""),
+        f"  licence  {record.licence or 'unknown'}",
+        *(f"  assumed  {line}" for line in record.assumed),
+        f"  padding  {_pads_summary(record.pads)}; {size}"
+        + ("; as trained, not as shipped" if record.padding == "trained" else ""),
+    ]
+    if record.folded is not None:
+        kept = f"{len(made.norms)} stay, such as {made.norms[0]}" if made.norms else "none stay"
+        lines.append(f"  norms    {len(record.folded)} folded into the layers before them; {kept}")
+    if record.stock_class:
+        lines.append(f"  stock    {_call(record.stock_class, record.stock_arguments)}{_absorbed(record.absorbed)}")
+    if made.verdict is None:
+        lines.append(f"  check    {record.check}")
+    else:
+        lines += [f"  check    {line}" for line in _check_lines(made.verdict)]
+    return [*lines, *(f"  warning  {warning}" for warning in made.warnings)]
+
+
+def _size(taken: Input) -> str:
+    if taken.size is not None:
+        return "input {}x{} only".format(*taken.size)
+    return "any input size, native {}x{}".format(*taken.native_size)
+
+
+def _ignored(lists: TensorLists) -> list[str]:
+    return [f"{count} ignored: {reason}" for reason, count in Counter(lists.ignored.values()).items()]
+
+
+def _filled(lists: TensorLists) -> list[str]:
+    """Filled tensors by the last part of their names: `num_batches_tracked`."""
+    kinds = Counter((re.split("[./]", name)[-1], number) for name, number in lists.filled.items())
+    return [f"{count} filled: {kind} = {number}" for (kind, number), count in kinds.items()]
+
+
+def _call(name: str, arguments: Mapping[str, Any]) -> str:
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+
+
+def _absorbed(norms: Mapping[str, str]) -> str:
+    return f"; {len(norms)} biases absorbed into the means of the norms after them" if norms else ""
+
+
+def _differ(record: Any) -> bool:
+    return bool(record.classes != record.source_classes)
+
+
+def _pads_summary(pads: Sequence[Pad]) -> str:
+    kinds: dict[str, int] = {}
+    for pad in pads:
+        kinds[pad.kind] = kinds.get(pad.kind, 0) + 1
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+
+
+def _parity_line(parity: Parity) -> str:
+    from porter.source.references import OwnBuild
+
+    if not parity.ok:
+        outcome = f"DIFFERS from {parity.reference}"
+    elif parity.reference == OwnBuild.name:
+        outcome = "agrees with porter's own build, which is no proof,"
+    else:
+        outcome = f"same function as {parity.reference}"
+    sizes = ", ".join(f"{rows}x{columns}" for rows, columns in parity.sizes)
+    worst = max(node.rel_l2 for node in parity.nodes)
+    return (
+        f"{parity.dtype}: {outcome} at {sizes}; {len(parity.nodes)} nodes, the worst {worst:.1e}; logits "
+        f"{parity.logits.rel_l2:.1e} (limit {parity.limit:.1e}), max {parity.logits.max_abs:.1e}, "
+        f"argmax {'equal' if parity.logits.argmax_equal else 'DIFFERS'}"
+    )
+
+
+def _check_lines(found: Verdict) -> list[str]:
+    lines = [_parity_line(parity) for parity in found.parities] + ([found.rounding] if found.rounding else [])
+    if found.shipped is None:
+        return lines
+    shipped, proved = found.shipped, [f"shipped pads, {_parity_line(parity)}" for parity in found.shipped.parities]
+    effect = (
+        f"training pads change the logits by {shipped.rel_l2:.1e} (relative L2) "
+        f"and the argmax on {shipped.argmax_differ} of {shipped.images} images"
+    )
+    return [*proved, *lines, effect]
+
+
+def verdict(found: Verdict, layers: bool) -> list[str]:
+    lines = _check_lines(found)
+    if not found.ok:
+        lines.append(found.failure())
+    if layers:
+        rows = [
+            (node.path, f"{node.rel_l2:.1e}", f"{node.max_abs:.1e}", "" if node.ok else "<-- above the limit")
+            for node in found.proof.nodes
+        ]
+        lines += ["", *table(("node", "relative L2", "max abs", ""), rows)]
+    lines += [f"note: {note}" for note in found.notes]
+    if found.proof.uncompared:
+        lines.append(f"not compared, because the source does not show them: {', '.join(found.proof.uncompared)}")
+    return lines
+
+
+def predictions(found: Sequence[Prediction]) -> list[str]:
+    lines = []
+    for prediction in found:
+        lines.append(f"{prediction.image}, fed {prediction.fed}")
+        lines += [
+            f"  {guess.probability:7.2%}  logit {guess.logit:8.4f}  {guess.name or f'class {guess.index}'}"
+            for guess in prediction.top5
+        ]
+    return lines
+
+
+def inspection(found: Inspection, tensors: bool = False) -> list[str]:
+    checkpoint, match = found.checkpoint, found.match
+    content = "; ".join((f"{checkpoint.format}, {len(checkpoint.tensors)} tensors", *checkpoint.notes))
+    lines = [str(checkpoint.path), f"  format     {content}", f"  framework  {checkpoint.framework or 'any'}"]
+    if match is not None:
+        lines.append(f"  is         {match.variant} from {match.zoo} (fits {match.score:.1%})")
+        lines += [f"  or         {other.variant} from {other.zoo} (fits {other.score:.1%})" for other in found.close[:SHOWN]]
+        size = "any size" if found.size is None else "{}x{}".format(*found.size)
+        lines.append(f"  input      {size}" + ("" if checkpoint.graph or checkpoint.format == "port" else ", as the recipe has it"))
+    if found.classes is not None:
+        of_file = f" of the file's {found.source_classes}" if found.classes != found.source_classes else ""
+        lines.append(f"  classes    {found.classes}{of_file}")
+        lines.append(f"  head       {found.head or 'none'}" + (f", then {found.activation}" if found.activation else ""))
+    lines += [f"  differs    {line}" for line in found.differs]
+    lines += [f"  assumed    {line}" for line in found.assumed]
+    if found.problem is not None:
+        lines.append(f"  problem    {found.problem}")
+    if match is not None and not found.commands:
+        lines += [f"  missing    {name}, or it has another shape" for name in match.missing[:SHOWN]]
+        lines += [f"  unexpected {name}" for name in match.unexpected[:SHOWN]]
+    if found.commands:
+        lines += ["to port it, one of:" if len(found.commands) > 1 else "to port it:", *(f"  {line}" for line in found.commands)]
+    if not tensors:
+        return lines
+    listed = [(name, "x".join(map(str, array.shape)) or "scalar", str(array.dtype)) for name, array in checkpoint.tensors.items()]
+    return [*lines, "", *table(("tensor", "shape", "type"), listed)]
+
+
+def pads(sites: Sequence[SitePads], all_sites: bool) -> list[str]:
+    shown = [site for site in sites if all_sites or site.telling]
+    rows = []
+    for site in shown:
+        rows.append((site.shipped.site, site.shipped.source, site.shipped.realised, site.shipped.why))
+        if site.trained is not None:
+            rows.append(("  as trained", site.trained.source, site.trained.realised, site.trained.why))
+    hidden = len(sites) - len(shown)
+    more = [f"{hidden} more, whose windows stay inside the input: --all shows them"] if hidden else []
+    return [*table(("site", "source", "destination", "why"), rows), *more]
+
+
+def report(written: Report) -> list[str]:
+    return [str(written.path), *(f"  not in it  {what}: {command}" for what, command in written.missing.items())]
+
+
+def recipe_record(found: Recipe) -> dict[str, Any]:
+    return {"architecture": found.architecture, "variants": list(found.variants), "zoos": list(found.zoos), "file": str(found.path)}
+
+
+def recipe_list(found: Sequence[Recipe]) -> list[str]:
+    rows = [(recipe.architecture, ", ".join(recipe.variants), ", ".join(recipe.zoos)) for recipe in found]
+    return table(("architecture", "variants", "zoos"), rows)
+
+
+def recipe(found: Recipe, variant: str, graph: Graph) -> list[str]:
+    from porter.graph import shapes
+
+    known = shapes(graph, found.native_size())
+    steps = [(node.path, node.op_name, _window(node), "x".join(map(str, known[node.path]))) for node in graph.nodes]
+    zoos = [(zoo.name, zoo.framework, *_published(zoo, variant)) for zoo in found.zoos_of(variant).values()]
+    lines = [f"{found.architecture} ({found.paper}), {found.path}", f"variants: {', '.join(found.variants)}", ""]
+    return [
+        *lines,
+        *table(("zoo", "framework", "top-1", "top-5", "licence", "file"), zoos),
+        "",
+        f"{variant}:",
+        *table(("node", "op", "window", "output"), steps),
+    ]
+
+
+def _published(zoo: Zoo, variant: str) -> tuple[str, ...]:
+    figures, file = zoo.published.get(variant), zoo.files.get(variant)
+    accuracy = (f"{figures.top1:.3f}", f"{figures.top5:.3f}") if figures else ("", "")
+    return (*accuracy, zoo.licence_of(variant) or "", file.name if file else "none")
+
+
+def _window(node: Node) -> str:
+    from porter.graph import site_of
+
+    site = site_of(node.op)
+    if site is None:
+        return ""
+    (rows, columns), stride = site.window.kernel, site.window.stride[0]
+    return f"{rows}x{columns}" + (f" /{stride}" if stride > 1 else "")

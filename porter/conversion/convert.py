@@ -1,0 +1,223 @@
+"""The steps of every conversion: read, match names, change layout, realise padding, write, check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from porter.conversion.writing import Written, write_plain, write_stock
+from porter.dtypes import DTYPES, Dtype
+from porter.errors import CheckFailed, MissingFramework, UsageError
+from porter.files import new_folder
+from porter.frameworks import Framework, get_framework
+from porter.graph import BatchNorm
+from porter.graph.record import to_record
+from porter.padding.sizes import parse_size
+from porter.port import Input, Port, Record, read_port, write_record
+from porter.port.pads import pads_of
+from porter.recipe import Recipe, Zoo, assumed_size, choose_options, find_recipe
+from porter.recipe.expressions import Value
+from porter.source.opened import Opened, open_source
+from porter.source.trained import parse_padding, with_padding
+from porter.version import __version__
+
+if TYPE_CHECKING:
+    from porter.verification.check import Verdict
+
+CHECKED_DTYPES: tuple[Dtype, ...] = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A finished port, the warnings about it, and the comparison with its source, if one was made."""
+
+    port: Port
+    verdict: Verdict | None
+    warnings: tuple[str, ...]
+
+    @property
+    def norms(self) -> tuple[str, ...]:
+        """The batch norms of the port: after folding, those that stay."""
+        return tuple(node.path for node in self.port.graph.nodes if isinstance(node.op, BatchNorm))
+
+    def record(self) -> dict[str, Any]:
+        """As `porter convert --json` prints it."""
+        record = self.port.record
+        lists = record.tensors
+        return {
+            "port": str(self.port.folder),
+            "variant": record.variant,
+            "zoo": record.zoo,
+            "framework": record.framework,
+            "classes": record.classes,
+            "source_classes": record.source_classes,
+            "tensors": {"used": len(lists.used), "ignored": len(lists.ignored), "filled": len(lists.filled)},
+            "pads": [pad.model_dump() for pad in record.pads],
+            "folded": None if record.folded is None else {"norms": len(record.folded), "kept": list(self.norms)},
+            "stock_class": record.stock_class,
+            "parity": record.parity,
+            "check": record.check,
+            "assumed": list(record.assumed),
+            "warnings": list(self.warnings),
+        }
+
+
+def convert(
+    variant: str,
+    source: str,
+    destination: str,
+    *,
+    weights: Path | None = None,
+    out: Path | None = None,
+    overwrite: bool = False,
+    padding: str = "shipped",
+    input_size: str | None = None,
+    dtype: str = "float32",
+    allow_overflow: bool = False,
+    keep_background: bool = False,
+    mapped: tuple[str, ...] = (),
+    options: Mapping[str, Value] | None = None,
+    fold_bn: bool = False,
+    stock: bool = False,
+    checked: bool | None = None,
+    recipes: Path | None = None,
+) -> Conversion:
+    """Ports `variant` from the zoo or framework `source` to the framework `destination`. See porter.convert."""
+    recipe = find_recipe(variant, recipes)
+    zoo, framework, stored_as = recipe.zoo(source, variant), get_framework(destination), parse_dtype(dtype)
+    size = None if input_size is None else parse_size(input_size)
+    if fold_bn and stock:
+        raise UsageError(
+            "stock classes have batch norms, so none can be folded", where="--fold-bn", next="leave out one of the two"
+        )
+    chosen = choose_options(recipe, options or {})
+    wanted = parse_padding(padding, recipe, variant, zoo)
+    folder = out or Path(f"{variant}-{zoo.name}-{framework.NAME}")
+    with new_folder(folder, overwrite) as building:
+        opened = open_source(recipe, variant, zoo, weights, keep_background, mapped, chosen)
+        opened = with_padding(opened, recipe, wanted)
+        assumed = opened.assumed
+        if size is None and not opened.sized:
+            assumed += assumed_size(opened.zoo, opened.native_size)
+        size = size or opened.native_size
+        if stock:
+            written = write_stock(building, recipe, opened, framework, size, stored_as, allow_overflow)
+        else:
+            written = write_plain(building, recipe, opened, framework, size, stored_as, allow_overflow, fold_bn)
+        record = _record(recipe, framework, opened, written, stored_as, mapped, chosen, assumed)
+        verdict: Verdict | None = None
+        warnings: tuple[str, ...] = ()
+        if checked is not False:
+            write_record(building, record)
+            verdict, outcome, warnings = _check(read_port(building, held=False), opened, required=checked is True)
+            record = record.model_copy(update={"parity": verdict.record() if verdict else None, "check": outcome})
+        write_record(building, record)
+    warnings = (*opened.warnings, *written.warnings, *_record_warnings(record, opened.zoo), *warnings)
+    return Conversion(read_port(folder, held=False), verdict, warnings)
+
+
+def parse_dtype(text: str) -> Dtype:
+    """One of porter.dtypes.DTYPES."""
+    for dtype in DTYPES:
+        if dtype == text:
+            return dtype
+    raise UsageError(f"'{text}' is no storage type", where="--dtype", next=f"write one of {', '.join(DTYPES)}")
+
+
+def _record(
+    recipe: Recipe,
+    framework: Framework,
+    opened: Opened,
+    written: Written,
+    dtype: Dtype,
+    mapped: tuple[str, ...],
+    chosen: dict[str, Value],
+    assumed: tuple[str, ...],
+) -> Record:
+    zoo, variant, plan, stock = opened.zoo, opened.variant, written.plan, written.stock
+    return Record(
+        format=1,
+        architecture=recipe.architecture,
+        variant=variant,
+        zoo=zoo.name,
+        framework=framework.NAME,
+        graph=to_record(plan.graph),
+        input=Input(layout=framework.INPUT_LAYOUT, size=plan.size, native_size=opened.native_size, channels=plan.graph.channels),
+        source=opened.file,
+        model=dict(sorted(written.model.items())),
+        pads=pads_of(plan),
+        padding=opened.padding,
+        options=dict(opened.options),
+        chosen=chosen,
+        layers=dict(written.layers),
+        batches={path: int(roles["batches"]) for path, roles in written.tensors.items() if "batches" in roles},
+        tensors=opened.lists.model_copy(update={"filled": {name: str(number) for name, number in written.filled.items()}}),
+        mapped=mapped,
+        dtype=dtype,
+        preprocess=opened.preprocess,
+        labels=opened.labels,
+        classes=opened.classes,
+        source_classes=opened.source_classes,
+        background=opened.background,
+        output=opened.output,
+        activation=opened.activation,
+        assumed=assumed,
+        licence=opened.licence,
+        folded=written.folded,
+        absorbed=written.absorbed,
+        stock_class=stock.name if stock else None,
+        stock_arguments=stock.arguments if stock else {},
+        parity=None,
+        check="not made: --no-check",
+        versions=_versions(framework),
+    )
+
+
+def _versions(framework: Framework) -> dict[str, str]:
+    found = {"porter": __version__}
+    for name in ("numpy", framework.PACKAGE):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _check(port: Port, opened: Opened, required: bool) -> tuple[Verdict | None, str, tuple[str, ...]]:
+    """The comparison, its outcome in a few words, and warnings.
+
+    Raises:
+        MissingFramework: a framework that it needs is not installed, and it is `required`.
+    """
+    from porter.source.references import OwnBuild
+    from porter.verification.reverify import check_against
+
+    try:
+        verdict, warnings = check_against(port, opened, CHECKED_DTYPES)
+    except MissingFramework as error:
+        if required:
+            raise
+        return None, f"skipped: {error}", (str(error),)
+    if not verdict.ok:
+        raise CheckFailed(verdict.failure(), where=port.record.variant, next="no port was written")
+    outcome = "passed" if verdict.proof.reference != OwnBuild.name else "agrees with porter's own build, which is no proof"
+    return verdict, outcome, warnings
+
+
+def _record_warnings(record: Record, zoo: Zoo) -> tuple[str, ...]:
+    warnings = []
+    stated = record.licence or zoo.licence_of(record.variant) or ""
+    if "NC" in stated and record.licence is None:
+        warnings.append(f"{zoo.name}'s own weights are licensed {stated}: weights trained from them are not for commercial use")
+    elif "NC" in stated:
+        warnings.append(f"the weights are licensed {stated}: not for commercial use")
+    taken = record.input.size
+    if taken is not None and taken[0] != taken[1]:
+        only = "{}x{}".format(*taken)
+        warnings.append(
+            f"the port accepts only {only}, and predict and eval feed squares: convert again with --input-size N or any"
+        )
+    return tuple(warnings)

@@ -1,0 +1,50 @@
+"""The table of a port's padding sites, made without its weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from porter.frameworks import get_framework
+from porter.graph.plan import make_plan
+from porter.padding import REACHES_NOWHERE
+from porter.padding.sizes import parse_size
+from porter.port.pads import Pad, pads_of
+from porter.recipe import expand, find_recipe
+from porter.source.trained import trained_conventions, with_conventions
+
+
+@dataclass(frozen=True)
+class SitePads:
+    """The decision at one site for the shipped pads, and for the training pads if it differs."""
+
+    shipped: Pad
+    trained: Pad | None
+
+    @property
+    def telling(self) -> bool:
+        """Whether a window reaches past the input, or the two sides differ."""
+        shipped = self.shipped
+        return shipped.why != REACHES_NOWHERE or shipped.source != shipped.realised or self.trained is not None
+
+    def record(self) -> dict[str, Any]:
+        """As `porter pads --json` prints it."""
+        trained = self.trained and self.trained.model_dump(include={"source", "realised", "why"})
+        return {**self.shipped.model_dump(), "trained": trained}
+
+
+def pads(variant: str, source: str, destination: str, input_size: str | None, recipes: Path | None) -> tuple[SitePads, ...]:
+    """The table of padding sites of a port, without weights.
+
+    Raises:
+        PaddingError: a site has no exact form in the destination at this size.
+    """
+    recipe = find_recipe(variant, recipes)
+    zoo, capabilities = recipe.zoo(source, variant), get_framework(destination).CAPABILITIES
+    graph = expand(recipe, variant, zoo, {})
+    size = recipe.native_size() if input_size is None else parse_size(input_size)
+    shipped = pads_of(make_plan(graph, size, capabilities))
+    conventions = trained_conventions(recipe, variant, zoo)
+    trained = pads_of(make_plan(with_conventions(graph, conventions), size, capabilities)) if conventions else shipped
+    return tuple(SitePads(pad, None if other == pad else other) for pad, other in zip(shipped, trained, strict=True))

@@ -1,0 +1,208 @@
+"""A port as its destination's stock class: whether the class computes the source's function, and the tensors under its names.
+
+Shapes do not show it. Torchvision's resnet50 loads Keras's weights without an error, strides at other convolutions and answers
+wrongly. So the graph that the stock class computes, as the recipe has it, is compared with the source's node by node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from porter.dtypes import Array, Dtype, cast
+from porter.errors import UsageError
+from porter.frameworks import Framework, Tensors
+from porter.graph import (
+    AvgPool,
+    BatchNorm,
+    Conv,
+    Dense,
+    Graph,
+    MaxPool,
+    Node,
+    Op,
+    nonnegative_paths,
+    shapes,
+    site_of,
+    tensor_shapes,
+)
+from porter.graph.folding import absorb_biases, only_readers
+from porter.padding import Size, same_function
+from porter.recipe import LayerName, Recipe, expand, layer_names
+from porter.recipe.transforms import undo_transforms
+from porter.zoos.stock import StockClass
+
+FILLINGS: Mapping[str, int] = {"bias": 0, "gamma": 1, "beta": 0, "batches": 0}
+"""What a stock class may have in addition to the source's tensors, with the number that changes nothing."""
+
+
+@dataclass(frozen=True)
+class Stock:
+    """A source's graph and canonical tensors as the stock class has them.
+
+    Attributes:
+        builder: the class.
+        layers: its layers' names and transforms, by path.
+        absorbed: path of each norm whose mean took in a bias that the class lacks, to the layer that had it.
+    """
+
+    builder: StockClass
+    graph: Graph
+    tensors: Tensors
+    layers: Mapping[str, LayerName]
+    absorbed: Mapping[str, str]
+
+
+def as_stock(recipe: Recipe, variant: str, framework: Framework, graph: Graph, tensors: Tensors, classes: int, size: Size) -> Stock:
+    """The source as the class that the destination's default zoo has for the variant.
+
+    If the class lacks a bias before a norm, the bias goes into that norm's mean, in float64; a bias that the source lacks is 0.
+
+    Args:
+        size: the input size at which the port is right; None for every size.
+
+    Raises:
+        UsageError: there is no such class, the file has no head, or the function differs; it names where and how.
+    """
+    if not classes:
+        raise UsageError("a stock class has a head, and the file has none", where="--stock", next="convert without --stock")
+    builder = framework.stock_class(variant, classes, size)
+    zoo = recipe.zoo(framework.DEFAULT_ZOO, variant)
+    theirs = expand(recipe, variant, zoo, {"classes": classes})
+    _expect_same(graph, theirs, size, builder.name)
+    absorbed = _absorbable(graph, theirs)
+    nodes = tuple(replace(node, op=_like(node.op, theirs.by_path[node.path].op)) for node in graph.nodes)
+    names = layer_names(recipe, variant, zoo, theirs)
+    return Stock(builder, replace(graph, nodes=nodes), absorb_biases(tensors, absorbed), names, absorbed)
+
+
+def stock_arrays(framework: Framework, stock: Stock, tensors: Tensors, dtype: Dtype) -> tuple[dict[str, Array], dict[str, int]]:
+    """All tensors of the stock class by its names and in its axis order, and, by name, the number that it was filled with.
+
+    Args:
+        tensors: `stock`'s, in the port's type.
+    """
+    arrays: dict[str, Array] = {}
+    filled: dict[str, int] = {}
+    for path, roles in tensor_shapes(stock.graph).items():
+        node, layer = stock.graph.by_path[path], stock.layers[path]
+        for role, (name, *_) in framework.tensor_names(stock.graph, node, layer.name).items():
+            array = tensors[path].get(role)
+            if array is None:
+                filled[name] = FILLINGS[role]
+                array = np.full(roles.get(role, ()), filled[name], np.float32 if role in roles else np.int64)
+            array = undo_transforms(layer.transforms, role, cast(array, dtype, name))
+            arrays[name] = framework.from_canonical(stock.graph, node, role, array)
+    return arrays, filled
+
+
+def _like(op: Op, theirs: Op) -> Op:
+    """The source's op with the tensors of the stock class's."""
+    if isinstance(op, Conv | Dense) and isinstance(theirs, Conv | Dense):
+        return replace(op, bias=theirs.bias)
+    if isinstance(op, BatchNorm) and isinstance(theirs, BatchNorm):
+        return replace(op, scale=theirs.scale, center=theirs.center)
+    return op
+
+
+def _absorbable(graph: Graph, theirs: Graph) -> dict[str, str]:
+    """Norms that are the only readers of a layer whose bias the stock class lacks, to that layer."""
+    return {norm: layer for layer, norm in only_readers(graph).items() if _loses_bias(layer, graph, theirs)}
+
+
+def _loses_bias(path: str, graph: Graph, theirs: Graph) -> bool:
+    if path not in graph.by_path or path not in theirs.by_path:
+        return False
+    return bool(getattr(graph.by_path[path].op, "bias", False) and not getattr(theirs.by_path[path].op, "bias", False))
+
+
+def _expect_same(graph: Graph, theirs: Graph, size: Size, name: str) -> None:
+    """Refuses a stock class that computes another function. Names the first structure or padding site and the first number that
+    differ.
+    """
+    sites, numbers = list(_site_differences(graph, theirs, size)), list(_number_differences(graph, theirs))
+    if not sites and not numbers:
+        return
+    where, first = (sites or numbers)[0]
+    then = f"; {numbers[0][0]} {numbers[0][1]}" if sites and numbers else ""
+    count = len(sites) + len(numbers)
+    more = f"; {count} differences in all" if count > 1 else ""
+    if _kernels(graph) == _kernels(theirs):
+        risk = "the shapes would fit, strict loading would succeed and the answers would be wrong"
+    else:
+        risk = "not even the shapes would fit"
+    raise UsageError(
+        f"{name} is another function: {first}{then}{more}. {risk.capitalize()}",
+        where=where,
+        next="convert without --stock",
+    )
+
+
+def _kernels(graph: Graph) -> dict[str, tuple[int, ...]]:
+    return {path: roles["kernel"] for path, roles in tensor_shapes(graph).items() if "kernel" in roles}
+
+
+def _site_differences(graph: Graph, theirs: Graph, size: Size) -> Iterator[tuple[str, str]]:
+    """Paths at which the graphs differ in structure, strides, pads or averages, each with both sides."""
+    known, nonnegative = shapes(graph, size), nonnegative_paths(graph)
+    apart = graph.by_path.keys() ^ theirs.by_path.keys()
+    for node in graph.nodes:
+        other = theirs.by_path.get(node.path)
+        if other is None or type(other.op) is not type(node.op):
+            yield node.path, f"{node.op_name} in the source, {other.op_name if other else 'no such step'} in the stock class"
+            continue
+        # A reader of a step that one side lacks reads another step there; the error names the missing step itself.
+        if other.inputs != node.inputs and apart.isdisjoint((*node.inputs, *other.inputs)):
+            yield node.path, f"reads {', '.join(node.inputs)} in the source, {', '.join(other.inputs)} in the stock class"
+        site, op = site_of(node.op), other.op
+        if site is None or not isinstance(op, Conv | MaxPool | AvgPool):
+            continue
+        _, rows, columns = known[node.inputs[0]]
+        if site.window != op.window:
+            yield node.path, f"{_window(node)} in the source, {_window(other)} in the stock class"
+        elif not same_function(site, op.convention, (rows, columns), node.inputs[0] in nonnegative):
+            at = "every size" if rows is None else f"{rows}x{columns}"
+            stock = replace(site, convention=op.convention)
+            yield node.path, f"pads '{site}' in the source, '{stock}' in the stock class, not the same for an input of {at}"
+    for node in theirs.nodes:
+        if node.path not in graph.by_path:
+            yield node.path, f"no such step in the source, {node.op_name} in the stock class"
+    if graph.output != theirs.output:
+        yield graph.output, f"is the source's output, {theirs.output} the stock class's"
+
+
+def _number_differences(graph: Graph, theirs: Graph) -> Iterator[tuple[str, str]]:
+    """Paths at which the ops' other attributes differ, without those that the stock class's tensors can compensate."""
+    absorbed = set(_absorbable(graph, theirs).values())
+    for node in graph.nodes:
+        ours, other = node.op, theirs.by_path[node.path].op if node.path in theirs.by_path else None
+        if type(ours) is not type(other):
+            continue
+        if isinstance(ours, BatchNorm) and isinstance(other, BatchNorm):
+            if ours.epsilon != other.epsilon:
+                yield node.path, f"epsilon {ours.epsilon!r} in the source, {other.epsilon!r} in the stock class"
+            for part in ("scale", "center"):
+                if getattr(ours, part) and not getattr(other, part):
+                    yield node.path, f"{part} in the source, none in the stock class"
+        elif isinstance(ours, Conv) and isinstance(other, Conv):
+            if (ours.filters, ours.groups) != (other.filters, other.groups):
+                yield node.path, f"{_filters(ours)} in the source, {_filters(other)} in the stock class"
+        elif not isinstance(ours, MaxPool | AvgPool | Dense) and ours != other:
+            yield node.path, f"{ours} in the source, {other} in the stock class"
+        if isinstance(ours, Conv | Dense) and _loses_bias(node.path, graph, theirs) and node.path not in absorbed:
+            yield node.path, "a bias in the source, none in the stock class, and its only reader is no norm"
+
+
+def _filters(op: Conv) -> str:
+    return f"{op.filters} filters in {op.groups} groups" if op.groups > 1 else f"{op.filters} filters"
+
+
+def _window(node: Node) -> str:
+    site = site_of(node.op)
+    assert site is not None
+    window = site.window
+    text = f"{window.kernel[0]}x{window.kernel[1]} with stride {window.stride[0]}"
+    text += f"x{window.stride[1]}" if window.stride[0] != window.stride[1] else ""
+    return text + (f" and dilation {window.dilation}" if window.dilation != (1, 1) else "")

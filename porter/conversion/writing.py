@@ -1,0 +1,107 @@
+"""A source's graph and tensors as the model files of a port: unchanged, with batch norms folded, or as a stock class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from porter.conversion.stock import as_stock, stock_arrays
+from porter.dtypes import Array, Dtype, cast
+from porter.frameworks import Framework, Tensors
+from porter.graph import Graph, tensor_shapes
+from porter.graph.folding import Folding, fold_norms
+from porter.graph.plan import ANY, Plan, make_plan
+from porter.padding import Size
+from porter.recipe import Recipe, expand, layer_names
+from porter.source.opened import Opened
+from porter.zoos.stock import StockClass
+
+
+@dataclass(frozen=True)
+class Written:
+    """What went into a port's model files, and how it differs from the source.
+
+    Attributes:
+        model: the sha256 of each file by its name.
+        tensors: canonical; only those that the source gives.
+        layers: names of the destination's layers by path, where they are not porter's own.
+        filled: destination tensors that no source tensor gives, with the number in them.
+        folded, absorbed: see porter.port.Record.
+        stock: the class whose names the files have.
+    """
+
+    plan: Plan
+    model: Mapping[str, str]
+    tensors: Tensors
+    layers: Mapping[str, str]
+    filled: Mapping[str, int]
+    folded: Mapping[str, str] | None = None
+    absorbed: Mapping[str, str] = field(default_factory=dict)
+    stock: StockClass | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def write_plain(
+    folder: Path,
+    recipe: Recipe,
+    opened: Opened,
+    framework: Framework,
+    size: Size,
+    dtype: Dtype,
+    allow_overflow: bool,
+    fold_bn: bool,
+) -> Written:
+    """Writes a port under porter's own names (in Keras, those of keras.applications' layers). `fold_bn` folds the batch norms that
+    can be folded.
+
+    Raises:
+        PorterError: a site without an exact form, values that `dtype` cannot hold, or a missing framework.
+    """
+    folding = fold_norms(opened.graph, opened.tensors) if fold_bn else Folding(opened.graph, opened.tensors)
+    plan = make_plan(folding.graph, size, framework.CAPABILITIES)
+    layers = _default_layers(recipe, opened.variant, framework, folding.graph)
+    model = framework.write(folder, plan, _cast_all(folding.tensors, dtype, allow_overflow), layers, dtype)
+    filled = framework.fillings(plan.graph, folding.tensors)
+    return Written(plan, model, folding.tensors, layers, filled, folded=folding.folded if fold_bn else None)
+
+
+def write_stock(
+    folder: Path, recipe: Recipe, opened: Opened, framework: Framework, size: Size, dtype: Dtype, allow_overflow: bool
+) -> Written:
+    """Writes a port as the destination's stock class, which has to compute exactly the source's function.
+
+    Raises:
+        UsageError: there is no such class, or it computes another function than the source.
+        PorterError: as `write_plain`.
+    """
+    right_at = make_plan(opened.graph, size, framework.CAPABILITIES).size or ANY
+    taken = right_at if framework.STOCK_TAKES_ANY_SIZE else size
+    stock = as_stock(recipe, opened.variant, framework, opened.graph, opened.tensors, opened.classes, taken)
+    rows, columns = taken
+    fixed = None if rows is None or columns is None else (rows, columns)
+    plan = replace(make_plan(stock.graph, size, framework.CAPABILITIES), size=fixed)
+    arrays, filled = stock_arrays(framework, stock, _cast_all(stock.tensors, dtype, allow_overflow), dtype)
+    held = tensor_shapes(stock.graph)
+    layers = {path: layer.name for path, layer in stock.layers.items() if framework.NAMES_LAYERS or path in held}
+    model = framework.write_stock(folder, plan, opened.variant, opened.classes, arrays, layers, dtype)
+    warnings: tuple[str, ...] = ()
+    if framework.STOCK_TAKES_ANY_SIZE and fixed is not None:
+        warnings = (f"{stock.builder.name} takes every input size, but is the source's function only at {rows}x{columns}",)
+    return Written(plan, model, stock.tensors, layers, filled, absorbed=stock.absorbed, stock=stock.builder, warnings=warnings)
+
+
+def _default_layers(recipe: Recipe, variant: str, framework: Framework, graph: Graph) -> dict[str, str]:
+    """Layer names by path from the destination framework's default zoo, for destinations whose layers carry names."""
+    zoo = recipe.zoos_of(variant).get(framework.DEFAULT_ZOO)
+    if zoo is None or not framework.NAMES_LAYERS:
+        return {}
+    draft = expand(recipe, variant, zoo, {})
+    return {path: layer.name for path, layer in layer_names(recipe, variant, zoo, draft).items() if path in graph.by_path}
+
+
+def _cast_all(tensors: Tensors, dtype: Dtype, allow_overflow: bool) -> dict[str, dict[str, Array]]:
+    return {
+        path: {role: cast(array, dtype, f"{path}:{role}", allow_overflow) for role, array in roles.items()}
+        for path, roles in tensors.items()
+    }

@@ -1,0 +1,37 @@
+"""What every reader returns: the tensors of one weights file, under the names that the file gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from porter.dtypes import Array
+from porter.filegraph.file_graph import FileGraph
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The tensors of one file.
+
+    Attributes:
+        path: where it was read from.
+        format: one of the names that `porter inspect` prints, such as `keras-h5`.
+        framework: the framework that writes this format, or None where several do (safetensors).
+        tensors: name to array, in the file's own axis order. Keras names are `layer/variable` without the `:0`.
+        notes: what the reader removed or ignored, one line each: a wrapping key, a `module.` prefix.
+        counted: names are `class_counter/variable` in Keras's topological order, because the file holds no layer names.
+        graph: what the file's layers compute, where it says so.
+        files: the checkpoint's files, if it is not the one file `path`.
+        scaling: names of layers that scale the input, in a file that does not say what they compute.
+    """
+
+    path: Path
+    format: str
+    framework: str | None
+    tensors: Mapping[str, Array] = field(repr=False)
+    notes: tuple[str, ...] = ()
+    counted: bool = False
+    graph: FileGraph | None = field(default=None, repr=False)
+    files: tuple[Path, ...] = field(default=(), repr=False)
+    scaling: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""How files say their tensors and their graphs: one module or folder for each kind of file."""

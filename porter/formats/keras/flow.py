@@ -1,0 +1,267 @@
+"""A Keras model's config, read as plain JSON, as one list of layer calls with nested models flattened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+from typing import Any
+
+from porter.errors import FileError
+from porter.formats.keras.nodes import Inbound, Reference, parse_inbound, parse_references
+from porter.formats.keras.versions import MODELS, OPERATION, is_foreign, is_operation, modern
+
+LayerNames = tuple[str, ...]
+"""The names of the models that a layer is nested in, outermost first, and its own."""
+
+_MOST_DEPTH = 32
+_SHAPES = ("batch_shape", "batch_input_shape", "build_input_shape")
+
+
+@dataclass(frozen=True)
+class Value:
+    """The result of a call: the call's place in Flow.calls, -1 for the model's input."""
+
+    call: int
+
+
+SOURCE = Value(-1)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of one layer.
+
+    Attributes:
+        path: names of the models around it, outermost first, and its own.
+        kind: its class, by its name in today's Keras; an operation's begins with `keras.ops.`. It is a model's class only for a
+            further call of a model: the layers of a model represent its first call.
+        arguments: its config.
+        given: the arguments of the call, with `Value` for each tensor.
+        call_index: how many calls of the same layer come before it.
+        training: the value that its caller fixed, or None.
+    """
+
+    path: LayerNames
+    kind: str
+    arguments: Mapping[str, Any] = field(repr=False)
+    given: Inbound
+    call_index: int = 0
+    training: bool | None = None
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A model's calls in topological order.
+
+    Attributes:
+        outputs: the model's outputs.
+        shape: of its input, batch first, as the config states it; empty where the config states none.
+    """
+
+    calls: tuple[Call, ...]
+    outputs: tuple[Value, ...]
+    shape: tuple[int | None, ...]
+
+
+def values_in(found: Any) -> list[Value]:
+    """The values in one argument, or in all arguments of a call, in order."""
+    if isinstance(found, Inbound):
+        return values_in((found.arguments, tuple(found.keywords.values())))
+    if isinstance(found, Value):
+        return [found]
+    return [value for item in found for value in values_in(item)] if isinstance(found, tuple) else []
+
+
+def read_flow(text: str | bytes, where: str) -> Flow | None:
+    """The calls that a model's config describes; None where the model is not made of a list of layers.
+
+    Raises:
+        FileError: it is not JSON, or not a Keras model's config.
+    """
+    with _reading(where):
+        model = json.loads(text)
+        if not _is_model(model):
+            return None
+        calls: list[Call] = []
+        outputs = _flatten(calls, model, (), [SOURCE], None)
+        return Flow(tuple(calls), tuple(outputs), _shape_of(model))
+
+
+def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
+    """For each layer of the outermost model that is a model itself, the names of all layers in it, at any depth.
+
+    Raises:
+        FileError: as `read_flow`.
+    """
+    with _reading(where):
+        model = json.loads(text)
+        layers = _layers(model) if _is_model(model) else []
+        return {_name(layer): frozenset(_names(layer, 0)) for layer in layers if _is_model(layer)}
+
+
+@contextmanager
+def _reading(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        text = str(error.args[0]) if error.args else ""
+        message = f"the file's description of its model cannot be read: {type(error).__name__} {text:.200}"
+        raise FileError(message.splitlines()[0], where=where, next="save the model again") from None
+
+
+def _is_model(layer: Mapping[str, Any]) -> bool:
+    return layer["class_name"] in MODELS and "config" in layer
+
+
+def _names(model: Mapping[str, Any], depth: int) -> Iterator[str]:
+    if depth > _MOST_DEPTH:
+        raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
+    for layer in _layers(model):
+        yield _name(layer)
+        if _is_model(layer):
+            yield from _names(layer, depth + 1)
+
+
+def _layers(model: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """A model's layers. Keras 1, and Keras 2 before 2.2.3, wrote a Sequential's config as the list itself."""
+    config = model["config"]
+    layers = config if isinstance(config, list) else config["layers"]
+    names = [_name(layer) for layer in layers]
+    if len(set(names)) < len(names):
+        raise ValueError("two layers of one model have the same name")
+    return list(layers)
+
+
+def _name(layer: Mapping[str, Any]) -> str:
+    config = layer["config"]
+    name = layer.get("name") or (config["name"] if isinstance(config, dict) else "sequential")
+    if not isinstance(name, str):
+        raise ValueError("a layer's name is no text")
+    return name
+
+
+def _flatten(
+    calls: list[Call], model: Mapping[str, Any], path: LayerNames, inputs: Sequence[Value], training: bool | None
+) -> list[Value]:
+    if len(path) > _MOST_DEPTH:
+        raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
+    if model["class_name"] == "Sequential" or isinstance(model["config"], list):
+        return _flatten_sequential(calls, model, path, inputs, training)
+    config, layers = model["config"], {_name(layer): layer for layer in _layers(model)}
+    nodes = {name: [parse_inbound(node, layers) for node in layer.get("inbound_nodes") or ()] for name, layer in layers.items()}
+    starts = [reference.layer for reference in parse_references(config["input_layers"])]
+    outputs = parse_references(config["output_layers"])
+    known: dict[tuple[str, int], list[Value]] = {}
+    for place, name in enumerate(starts):
+        known[name, 0] = [
+            inputs[place] if place < len(inputs) else _add(calls, Call((*path, name), "InputLayer", {}, Inbound((), {})))
+        ]
+    resolve = _Resolver(layers, nodes)
+    for name, index in resolve.order(outputs):
+        if (name, index) in known:
+            continue
+        if not nodes[name]:
+            raise ValueError(f"layer '{name}' is never called")
+        given = nodes[name][index].replaced(lambda reference: _pick(known[resolve.key(reference)], reference.output))
+        known[name, index] = _call(calls, layers[name], (*path, name), given, index, training)
+    return [_pick(known[resolve.key(reference, of_model=True)], reference.output) for reference in outputs]
+
+
+def _flatten_sequential(
+    calls: list[Call], model: Mapping[str, Any], path: LayerNames, inputs: Sequence[Value], training: bool | None
+) -> list[Value]:
+    values = list(inputs)
+    for layer in _layers(model):
+        if layer["class_name"] != "InputLayer":
+            values = _call(calls, layer, (*path, _name(layer)), Inbound((values[0],), {}), 0, training)
+    return values
+
+
+def _call(
+    calls: list[Call], layer: Mapping[str, Any], path: LayerNames, given: Inbound, index: int, training: bool | None
+) -> list[Value]:
+    fixed = given.keywords.get("training")
+    training = fixed if isinstance(fixed, bool) else training
+    kind, config = layer["class_name"], layer["config"]
+    if not isinstance(kind, str):
+        raise ValueError("a layer's class is no text")
+    if kind in MODELS and not index:
+        return _flatten(calls, layer, path, values_in(given), training)
+    if kind in MODELS:
+        return [_add(calls, Call(path, kind, {}, given, index, training))]
+    if is_foreign(layer):
+        return [_add(calls, Call(path, f"{kind} of {layer.get('module') or 'the user'}", config, given, index, training))]
+    kind, arguments = modern(kind, config)
+    if is_operation(layer):
+        kind = f"{OPERATION}{kind}"
+    return [_add(calls, Call(path, kind, arguments, given, index, training))]
+
+
+def _add(calls: list[Call], call: Call) -> Value:
+    calls.append(call)
+    return Value(len(calls) - 1)
+
+
+def _pick(values: Sequence[Value], output: int) -> Value:
+    """One output of a call. porter has no op for a layer with several, so one node represents all of them."""
+    return values[output] if len(values) > 1 else values[0]
+
+
+class _Resolver:
+    """Finds the call of a layer that a reference means, and the order of a model's calls."""
+
+    def __init__(self, layers: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, Sequence[Inbound]]) -> None:
+        self._kinds = {name: layer["class_name"] for name, layer in layers.items()}
+        self._nodes = nodes
+        self._modern = any(isinstance(node, dict) for layer in layers.values() for node in layer.get("inbound_nodes") or ())
+
+    def key(self, reference: Reference, of_model: bool = False) -> tuple[str, int]:
+        """Layer and call. `of_model`: the reference is one of the model's outputs.
+
+        In Keras 2 the creation of a nested model is its call 0 (keras/engine/functional.py, get_config). Keras 3 counts its calls
+        from 0, but in `output_layers` from 1, except a Sequential's (keras/src/models/functional.py, get_config and get_tensor).
+        """
+        name, call = reference.layer, reference.call
+        if name not in self._nodes:
+            raise ValueError(f"no layer is named '{name}'")
+        count, kind = max(len(self._nodes[name]), 1), self._kinds[name]
+        if kind in MODELS:
+            late = (of_model and kind != "Sequential") if self._modern else True
+            call = 0 if count == 1 and call <= 1 else call - late
+        if not 0 <= call < count:
+            raise ValueError(f"layer '{name}' has no call {reference.call}")
+        return name, call
+
+    def order(self, outputs: Sequence[Reference]) -> list[tuple[str, int]]:
+        """Every call that the outputs need, each after the calls that it needs itself."""
+        waiting = [self.key(reference, of_model=True) for reference in outputs]
+        needs: dict[tuple[str, int], list[tuple[str, int]]] = {}
+        while waiting:
+            name, index = key = waiting.pop()
+            if key in needs:
+                continue
+            calls = self._nodes[name]
+            needs[key] = [self.key(reference) for reference in calls[index].references()] if calls else []
+            waiting += needs[key]
+        return list(TopologicalSorter(needs).static_order())
+
+
+def _shape_of(model: Mapping[str, Any]) -> tuple[int | None, ...]:
+    """The shape of a model's first input, which versions of Keras state in different places."""
+    config = model["config"]
+    stated = config if isinstance(config, dict) else {}
+    if model["class_name"] in MODELS and isinstance(config, dict | list):
+        layers = _layers(model)
+        first = layers[0] if layers else None
+        if "input_layers" in stated:
+            start = parse_references(stated["input_layers"])[0].layer
+            first = next(layer for layer in layers if _name(layer) == start)
+        if first is not None and (shape := _shape_of(first)):
+            return shape
+    shape = next((stated[key] for key in _SHAPES if stated.get(key)), ())
+    if not all(size is None or type(size) is int for size in shape):
+        raise ValueError("the input's shape has other things than whole numbers")
+    return tuple(shape)

@@ -1,0 +1,91 @@
+"""Names of a Keras file's tensors: `layer/variable`, nested models flattened."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import h5py
+
+from porter.formats.keras.hdf5 import Hdf5
+
+_SCALINGS = (
+    frozenset({"rescaling", "normalization"})
+    | {"true_divide", "subtract", "multiply", "get_item"}  # operations of Keras 3
+    | {"tf.math.truediv", "tf.math.subtract", "tf.math.multiply", "tf.__operators__.getitem"}  # of Keras 2
+    | {"tf_op_lambda", "slicing_op_lambda"}  # the classes of these, which name groups in a .weights.h5 of Keras 2
+)
+"""Keras's own names, without their numbers, of the layers and operations with which models scale their input."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer that holds variables.
+
+    Attributes:
+        name: its own name.
+        qualified: the names of the models that it is nested in and its own, with `/` between them.
+    """
+
+    name: str
+    qualified: str
+    variables: Mapping[str, h5py.Dataset]
+
+
+def is_scaling(layer: str) -> bool:
+    """Whether Keras gives this name to a layer or an operation that scales a model's input."""
+    return re.sub(r"_\d+$", "", layer) in _SCALINGS
+
+
+def name_tensors(file: Hdf5, layers: Sequence[Layer]) -> dict[str, h5py.Dataset]:
+    """`layer/variable` to dataset. A recipe names a backbone's layers by their own names, so nesting is shown only where two layers
+    share a name.
+
+    Raises:
+        FileError: two tensors still have the same name.
+    """
+    claims = Counter(layer.name for layer in layers)
+    tensors: dict[str, h5py.Dataset] = {}
+    for layer in layers:
+        prefix = layer.name if claims[layer.name] == 1 else layer.qualified
+        for variable, dataset in layer.variables.items():
+            name = f"{prefix}/{variable}"
+            if name in tensors:
+                raise file.refuse(f"two tensors are named '{name}': '{tensors[name].name}' and '{dataset.name}'")
+            tensors[name] = dataset
+    return tensors
+
+
+def name_layers(
+    holders: Sequence[tuple[str, ...]], layers: Iterable[tuple[str, ...]], tensors: Iterable[str]
+) -> dict[tuple[str, ...], str]:
+    """The name that `name_tensors` gave each layer's tensors; for layers without tensors a name that no other layer has.
+
+    A legacy file has the outermost model that a layer is nested in, but not always the models between, so the whole path is tried
+    first, and then paths without some of them.
+
+    Args:
+        holders: layers that may have tensors, by the names of the models around them and their own.
+        layers: all of them.
+        tensors: names as `name_tensors` gave them.
+    """
+    free = {tensor.rpartition("/")[0] for tensor in tensors}
+    names: dict[tuple[str, ...], str] = {}
+    # The least nested layers choose first among names without a path.
+    for path in sorted(set(holders), key=len):
+        spellings = ["/".join(path), "/".join((path[0], *path[-1:])), *("/".join(path[start:]) for start in range(1, len(path)))]
+        found = next((spelling for spelling in spellings if spelling in free), None)
+        if found is not None:
+            free.discard(found)
+            names[path] = found
+    taken = set(names.values())
+    for path in layers:
+        if path not in names:
+            spelling = next((one for one in (path[-1], "/".join(path)) if one not in taken), "/".join(path))
+            while spelling in taken:
+                spelling += "'"
+            names[path] = spelling
+            taken.add(spelling)
+    return names

@@ -1,0 +1,124 @@
+"""Keras's legacy .h5, only weights or a whole model, as Keras 1, 2 and 3 write it.
+
+Layout: attribute `layer_names` in topological order; a group per layer with attribute `weight_names`, which are paths of datasets
+inside that group (keras/src/legacy/saving/legacy_h5_format.py). A whole model has the same under `model_weights`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+
+from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.keras.hdf5 import (
+    Hdf5,
+    dataset_of,
+    group_of,
+    has_child,
+    names_attribute,
+    open_hdf5,
+    read_datasets,
+    text_attribute,
+)
+from porter.formats.keras.naming import Layer, is_scaling, name_tensors
+
+_KERAS_1_VARIABLES = {"W": "kernel", "b": "bias", "running_mean": "moving_mean", "running_std": "moving_variance"}
+"""Keras 1 names a variable `layer_W`. It passes its `running_std` to `K.batch_normalization` as the variance, and Keras 2 loads it
+as the moving variance unchanged."""
+_KERAS_1_NAME = re.compile(r"(?P<layer>.+)_(?P<variable>W|b|gamma|beta|running_mean|running_std|(?:depthwise|pointwise)_kernel)")
+
+_Scope = tuple[str, ...]
+_Variables = Mapping[str, h5py.Dataset]
+
+
+def read_h5(path: Path) -> Checkpoint:
+    """Reads a legacy Keras file. Tensors are in the order of its layers; a whole model has its graph in `model_config`.
+
+    Raises:
+        FileError: it is damaged or incomplete, lacks tensors, has kernels that Theano flipped, or a `model_config` that is none.
+    """
+    with open_hdf5(path) as file:
+        whole = has_child(file.root, "model_weights")
+        group = group_of(file, file.root, "model_weights") if whole else file.root
+        # Theano convolves, others correlate: its kernels are flipped in both directions (Keras 2's _need_convert_kernel).
+        if text_attribute(file, group, "backend") == "theano":
+            raise file.refuse(
+                "the kernels were stored by Keras on Theano, which flips them", "load it in Keras 2 on TensorFlow and save it there"
+            )
+        names = names_attribute(file, group, "layer_names")
+        if has_child(group, "top_level_model_weights"):
+            names += ("top_level_model_weights",)
+        config = text_attribute(file, file.root, "model_config") if whole else None
+        inside: Mapping[str, Collection[str]] = {}
+        if config is not None:
+            from porter.formats.keras.flow import names_within  # most files hold only weights
+
+            inside = names_within(config, str(path))
+        layers = [
+            layer for name in names for layer in _layers_of(file, group_of(file, group, name), name, inside.get(name, frozenset()))
+        ]
+        tensors = read_datasets(file, name_tensors(file, layers))
+        notes = ["read under 'model_weights'"] if whole else []
+        if has_child(file.root, "optimizer_weights"):
+            notes.append("ignored the optimiser's state")
+    checkpoint = Checkpoint(path, "keras-h5", "tf", tensors, tuple(notes))
+    if config is None:
+        return replace(checkpoint, scaling=tuple(filter(is_scaling, names)))
+    from porter.formats.keras.graph import read_graph
+
+    return replace(checkpoint, graph=read_graph(config, tensors, str(path)))
+
+
+def _layers_of(file: Hdf5, group: h5py.Group, name: str, inside: Collection[str]) -> list[Layer]:
+    """The layers whose variables are in one group, which is a layer or a nested model.
+
+    Weight names begin with the scopes that were open when the variable was made (`conv1`, `conv1_1` in a second TF 1 session,
+    `model/conv1`), so the layer's name is the group's, unless the weight names are of several layers.
+
+    Args:
+        inside: names of the layers in the nested model, where the file says them.
+    """
+    scopes: dict[_Scope, dict[str, h5py.Dataset]] = {}
+    owners = {"": group}
+    for weight in names_attribute(file, group, "weight_names"):
+        scope, variable = _split(weight)
+        variables = scopes.setdefault(scope, {})
+        if variable in variables:
+            raise file.refuse(f"layer '{name}' has two variables '{variable}'")
+        above, _, last = weight.rpartition("/")
+        if above not in owners:
+            owners[above] = group_of(file, group, above)
+        variables[variable] = dataset_of(file, owners[above], last)
+    if len(scopes) == 1 and not inside:
+        return [Layer(name, name, variables) for variables in scopes.values()]
+    layers = []
+    for scope, held in _renamed(scopes, inside).items():
+        inner = scope[1:] if scope[:1] == (name,) else scope
+        layers.append(Layer(inner[-1] if inner else name, "/".join((name, *inner)), held))
+    return layers
+
+
+def _renamed(scopes: Mapping[_Scope, _Variables], inside: Collection[str]) -> Mapping[_Scope, _Variables]:
+    """The scopes under their layers' names.
+
+    TF 1 numbers a scope that it has seen before, as when a notebook's cell is run twice: `conv1_1` for the layer `conv1`.
+    """
+    found = {_without_number(scope, inside): variables for scope, variables in scopes.items()}
+    return found if len(found) == len(scopes) else scopes
+
+
+def _without_number(scope: _Scope, inside: Collection[str]) -> _Scope:
+    plain = re.sub(r"_\d+$", "", scope[-1]) if scope else ""
+    return (*scope[:-1], plain) if plain in inside and scope[-1] not in inside else scope
+
+
+def _split(weight: str) -> tuple[tuple[str, ...], str]:
+    """The scopes in a weight's name, and the variable's name in Keras 2 and 3."""
+    *scope, variable = weight.removesuffix(":0").split("/")
+    if not scope and (old := _KERAS_1_NAME.fullmatch(variable)):
+        return (old["layer"],), _KERAS_1_VARIABLES.get(old["variable"], old["variable"])
+    return tuple(scope), variable

@@ -1,0 +1,214 @@
+"""Keras 3's own formats: `.weights.h5`, and `.keras`, which is a zip of one with the model's config.
+
+A layer's variables are at `layers/CLASS_COUNTER/vars/0`, `/1` and so on, and those of a nested model at
+`layers/functional/layers/...`. The numbers are the order in which the class makes its variables, trainable ones first
+(keras/src/layers/layer.py, save_own_variables).
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import h5py
+
+from porter.errors import FileError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.files.zips import open_zip
+from porter.formats.keras.config import Described, LayerPath, describe_layers
+from porter.formats.keras.graph import read_graph
+from porter.formats.keras.hdf5 import (
+    CONTAINERS,
+    Hdf5,
+    child_of,
+    dataset_of,
+    group_of,
+    has_child,
+    open_hdf5,
+    read_datasets,
+    text_attribute,
+    walk,
+)
+from porter.formats.keras.naming import Layer, is_scaling, name_tensors
+from porter.formats.limits import most_bytes
+
+_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
+_SMALL_CONFIG = 4 << 20
+"""Bytes of a config that is always read: the configs of Keras's largest models have half of that."""
+_NOT_THE_MODEL = frozenset({"optimizer"})
+
+_VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "conv2d": ("kernel", "bias"),
+    "conv2d_transpose": ("kernel", "bias"),
+    "depthwise_conv2d": ("depthwise_kernel", "bias"),
+    "separable_conv2d": ("depthwise_kernel", "pointwise_kernel", "bias"),
+    "dense": ("kernel", "bias"),
+}
+"""Variables by class. A bias comes last, so a layer without a bias has one number less."""
+_NORMALIZATION = ("mean", "variance", "count")
+"""Variables of a Normalization that was adapted to data (keras/src/layers/preprocessing/normalization.py, build)."""
+_RENORM = ("moving_stddev", "renorm_mean", "renorm_stddev")
+
+
+def read_weights_h5(path: Path) -> Checkpoint:
+    """Reads a `.weights.h5`. Later Keras 3 stores each layer's name in it; without them, names are `class_counter/variable`.
+
+    Raises:
+        FileError: it is damaged, or a layer has other variables than its class.
+    """
+    with open_hdf5(path) as file:
+        return _read(file, "keras-weights-h5", {})
+
+
+def read_keras(path: Path) -> Checkpoint:
+    """Reads a `.keras` archive: only its config and its weights, both into memory.
+
+    Raises:
+        FileError: it is damaged or incomplete, or a layer has other variables than its config says.
+    """
+    with open_zip(path, ".keras archive") as archive:
+        size = path.stat().st_size
+        # JSON takes some thirty times its bytes in memory, so a small file may not unpack to a large config.
+        config = _member(archive, path, _CONFIG, max(size, _SMALL_CONFIG))
+        image = _member(archive, path, _WEIGHTS, most_bytes(size))
+    with open_hdf5(path, image) as file:
+        checkpoint = _read(file, "keras", describe_layers(config, path))
+    return replace(checkpoint, graph=read_graph(config, checkpoint.tensors, str(path)))
+
+
+def _member(archive: zipfile.ZipFile, path: Path, name: str, limit: int) -> bytes:
+    members = [member for member in archive.infolist() if member.filename == name]
+    if len(members) != 1:
+        raise FileError(f"expected one '{name}' in this .keras archive, found {len(members)}", where=str(path))
+    if members[0].file_size > limit:
+        raise FileError(f"'{name}' declares {members[0].file_size} bytes, more than the {limit} expected", where=str(path))
+    # zipfile stops at the declared size and checks the CRC.
+    return archive.read(members[0])
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A layer's variables as the file keeps them: by number, under its path, with its name if the file has it."""
+
+    path: LayerPath
+    name: str | None
+    numbered: Mapping[str, h5py.Dataset]
+
+
+def _read(file: Hdf5, format: str, described: Mapping[LayerPath, Described]) -> Checkpoint:
+    stored = _all_stored(file)
+    names = {path: layer.name for path, layer in stored.items() if layer.name} | {
+        path: layer.name for path, layer in described.items()
+    }
+    ranks = {path: rank for rank, path in enumerate(described)}
+    holders = sorted((layer for layer in stored.values() if layer.numbered), key=lambda layer: _order(layer.path, ranks))
+    counted = any(layer.path and not any(step in names for step in _steps(layer.path)) for layer in holders)
+    notes = ["ignored the optimiser's state"] if has_child(file.root, "optimizer") else []
+    if counted:
+        notes.append("the file holds no layer names: layers are named by class and counter")
+    layers, guessed = [], []
+    for layer in holders:
+        levels = [step[-1] if counted else names.get(step, step[-1]) for step in _steps(layer.path)] or [layer.name or "model"]
+        variables, is_guess = _variables(file, layer, described.get(layer.path))
+        guessed += ["/".join(layer.path)] if is_guess else []
+        layers.append(Layer(levels[-1], "/".join(levels), variables))
+    if guessed:
+        read = "read as beta, moving_mean, moving_variance (scale=False)"
+        notes.append(f"batch norms with three variables, {read}: {len(guessed)}, such as {guessed[0]}")
+    # A group's name is its layer's class.
+    scaling = [layer.path[-1] if counted else names.get(layer.path, layer.path[-1]) for layer in stored.values() if _scales(layer)]
+    tensors = read_datasets(file, name_tensors(file, layers))
+    return Checkpoint(file.path, format, "tf", tensors, tuple(notes), counted, scaling=() if described else tuple(scaling))
+
+
+def _scales(stored: _Stored) -> bool:
+    return bool(stored.path) and is_scaling(stored.path[-1])
+
+
+def _steps(path: LayerPath) -> list[LayerPath]:
+    """The models that a layer is nested in, outermost first, and the layer."""
+    return [path[: depth + 1] for depth in range(len(path))]
+
+
+def _all_stored(file: Hdf5) -> dict[LayerPath, _Stored]:
+    found: dict[LayerPath, _Stored] = {}
+    for path, group in walk(file, file.root, _NOT_THE_MODEL):
+        layer = _stored(file, path, group)
+        if layer is None:
+            continue
+        if layer.path in found:
+            raise file.refuse(f"layer '{'/'.join(layer.path)}' is twice in the file")
+        found[layer.path] = layer
+    return found
+
+
+def _stored(file: Hdf5, path: tuple[str, ...], group: h5py.Group) -> _Stored | None:
+    """The variables in one group, or None where it has none or they are a dropout's random state."""
+    if not has_child(group, "vars") or "seed_generator" in path:
+        return None
+    if not isinstance(child_of(file, group, "vars"), h5py.Group):
+        raise file.refuse(f"expected a group of variables at '{group.name}/vars', got a dataset")
+    variables = group_of(file, group, "vars")
+    numbers = sorted(variables, key=lambda key: (len(key), key))
+    if numbers != [str(number) for number in range(len(numbers))]:
+        raise file.refuse(f"expected variables 0 to {len(numbers) - 1} in '{variables.name}', got {', '.join(numbers[:8])}")
+    numbered = {number: dataset_of(file, variables, number) for number in numbers}
+    return _Stored(_layer_path(path), text_attribute(file, variables, "name"), numbered)
+
+
+def _layer_path(path: tuple[str, ...]) -> LayerPath:
+    """A group's path without the containers, which are at every second place, beginning with the first."""
+    return tuple(part for depth, part in enumerate(path) if depth % 2 or part not in CONTAINERS)
+
+
+def _order(path: LayerPath, ranks: Mapping[LayerPath, int]) -> tuple[object, ...]:
+    """The config's order; without a config by class and then by counter, because HDF5 lists `_10` before `_2`."""
+    if path in ranks:
+        return (0, ranks[path])
+    return (1, *((_kind(part), int(part[len(_kind(part)) + 1 :] or 0)) for part in path))
+
+
+def _kind(counted: str) -> str:
+    return re.sub(r"_\d+$", "", counted)
+
+
+def _variables(file: Hdf5, stored: _Stored, described: Described | None) -> tuple[dict[str, h5py.Dataset], bool]:
+    """A layer's variables by name, and whether the names are a guess. Unknown classes keep the numbers."""
+    kind = described.kind if described else _kind(stored.path[-1]) if stored.path else ""
+    where, count = "/".join(stored.path), len(stored.numbered)
+    guessed = False
+    if kind == "batch_normalization":
+        names = _norm_variables(file, where, count, described)
+        guessed = described is None and count == 3
+    elif kind == "normalization":
+        names = _NORMALIZATION
+    elif kind in _VARIABLES:
+        names = _VARIABLES[kind]
+        bias = described.arguments.get("use_bias", True) if described else count == len(names)
+        names = names if bias else names[:-1]
+    else:
+        names = tuple(stored.numbered)
+    if len(names) != count:
+        raise file.refuse(
+            f"layer '{where}' has {count} variables, expected {len(names)}: {', '.join(names)}",
+            "quantised and LoRA layers are not read: save the model without them",
+        )
+    return dict(zip(names, stored.numbered.values(), strict=True)), guessed
+
+
+def _norm_variables(file: Hdf5, where: str, count: int, described: Described | None) -> tuple[str, ...]:
+    """Gamma, beta and the statistics, in the order that BatchNormalization.build makes them.
+
+    Without a config, three variables are read as `scale=False` (beta stays), as in every Inception; no zoo has only
+    `center=False`.
+    """
+    statistics = ("moving_mean", "moving_variance")
+    if described is None:
+        known = {2: statistics, 3: ("beta", *statistics), 4: ("gamma", "beta", *statistics)}
+        return known.get(count, ("gamma", "beta", *statistics, *_RENORM))
+    arguments = described.arguments
+    affine = [name for name, key in (("gamma", "scale"), ("beta", "center")) if arguments.get(key, True)]
+    return (*affine, *statistics, *(_RENORM if arguments.get("renorm") else ()))

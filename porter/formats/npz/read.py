@@ -1,0 +1,105 @@
+"""numpy's .npz, a zip of arrays: TensorNets' names and values, and archives of arrays by their names."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from porter.dtypes import Array
+from porter.errors import FileError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.files.zips import open_zip
+from porter.formats.limits import most_bytes
+from porter.formats.npz.unpickling import make_array, unpickle_arrays
+
+_NAMES, _VALUES = "names", "values"
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def read_npz(path: Path) -> Checkpoint:
+    """The arrays of an archive, in its order.
+
+    TensorNets writes two members (tensornets/utils.py, `save`): `names` of the variables, in the order in which its code makes
+    them, and `values`, an object array of their arrays, which numpy pickles. The tensor of the variable `NAME:0` is `NAME`.
+    In any other archive, each member of numbers is a tensor.
+
+    Raises:
+        FileError: it is damaged or larger than its file can hold, names and values do not pair, or it pickles more than arrays.
+    """
+    members = _members(path)
+    if _NAMES in members and _VALUES in members:
+        names = _strings(members[_NAMES], f"{path}: {_NAMES}")
+        values = _values(members[_VALUES], most_bytes(path.stat().st_size), f"{path}: {_VALUES}")
+        if len(names) != len(values) or len(set(names)) != len(names):
+            message = f"expected one array for each name, got {len(set(names))} different names and {len(values)} arrays"
+            raise FileError(message, where=str(path), next="fetch or copy it again")
+        return Checkpoint(path, "npz", "tf", dict(zip(names, values, strict=True)))
+    tensors: dict[str, Array] = {}
+    ignored: list[str] = []
+    for name, data in members.items():
+        dtype, shape, fortran, content = _header(data, f"{path}: {name}")
+        if dtype.kind in "fiub":
+            tensors[name] = make_array(content, dtype, shape, fortran, f"{path}: {name}")
+        else:
+            ignored.append(name)
+    notes = (f"ignored {', '.join(ignored[:5])}, which are no numbers",) if ignored else ()
+    return Checkpoint(path, "npz", None, tensors, notes)
+
+
+def _members(path: Path) -> Mapping[str, bytes]:
+    """The bytes of each array by its name; all sizes are compared with the file's before anything is unpacked."""
+    with open_zip(path, ".npz archive") as archive:
+        listed = archive.infolist()
+        total, limit = sum(member.file_size for member in listed), most_bytes(path.stat().st_size)
+        if total > limit:
+            raise FileError(f"the archive declares {total} bytes, more than the {limit} it can hold", where=str(path))
+        if len({member.filename for member in listed}) != len(listed):
+            raise FileError("a member is twice in this archive", where=str(path), next="fetch it again")
+        # zipfile stops at the declared size and checks the CRC.
+        return {member.filename.removesuffix(".npy"): archive.read(member) for member in listed}
+
+
+def _header(data: bytes, where: str) -> tuple[np.dtype[Any], tuple[int, ...], bool, bytes]:
+    """Type, shape and order that a .npy declares, and the bytes after its header."""
+    stream = io.BytesIO(data)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numpy warns if Python 2 wrote a shape as (3L,)
+            version = np.lib.format.read_magic(stream)
+            if version not in _HEADERS:
+                raise FileError(f"a .npy of version {version[0]}.{version[1]}, expected 1.0 or 2.0", where=where)
+            shape, fortran, dtype = _HEADERS[version](stream)
+    except FileError:
+        raise
+    # The header is a Python literal, which numpy reads with ast and repairs with tokenize; both raise errors of their own.
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise FileError(f"this array is cut short or damaged: {reason}", where=where, next="fetch it again") from None
+    return dtype, shape, fortran, data[stream.tell() :]
+
+
+def _strings(data: bytes, where: str) -> list[str]:
+    dtype, shape, _, content = _header(data, where)
+    if dtype.kind not in "US" or len(shape) != 1:
+        raise FileError(f"expected a list of names, got an array of {dtype} and {len(shape)} axes", where=where)
+    listed = make_array(content, dtype, shape, False, where)
+    try:
+        # Bytes are from Python 2. numpy's text may hold characters that UTF-8 lacks and no terminal prints.
+        names = [(name if isinstance(name, bytes) else str(name).encode()).decode() for name in listed]
+    except ValueError as error:
+        raise FileError(f"a name is no text: {error}", where=where, next="fetch it again") from None
+    return [name.removesuffix(":0") for name in names]
+
+
+def _values(data: bytes, limit: int, where: str) -> list[Array]:
+    dtype, shape, fortran, content = _header(data, where)
+    if dtype.kind == "O":
+        return unpickle_arrays(content, limit, where)
+    if dtype.kind not in "fiub" or not shape:
+        raise FileError(f"expected arrays of numbers, got {dtype}", where=where)
+    return list(make_array(content, dtype, shape, fortran, where))  # numpy makes one array of variables that have the same shape

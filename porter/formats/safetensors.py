@@ -1,0 +1,88 @@
+"""The safetensors format, which every framework shares: a JSON header and the bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from porter.dtypes import Array
+from porter.errors import FileError
+from porter.filegraph.checkpoint import Checkpoint
+
+_DTYPES = {
+    "uint64": "U64",
+    "int64": "I64",
+    "float64": "F64",
+    "float32": "F32",
+    "uint32": "U32",
+    "int32": "I32",
+    "bfloat16": "BF16",
+    "float16": "F16",
+    "uint16": "U16",
+    "int16": "I16",
+    "int8": "I8",
+    "uint8": "U8",
+    "bool": "BOOL",
+}
+"""The format's names of numpy's types, in the order in which the package writes them: wide ones first, so that all are aligned."""
+
+
+def read_safetensors(path: Path) -> Checkpoint:
+    """Reads every tensor, in the header's dtypes. The package checks that the tensors cover the file and do not overlap.
+
+    Raises:
+        FileError: the file is cut short or damaged, or has a dtype of less than a byte or one that numpy lacks.
+    """
+    import ml_dtypes  # noqa: F401  gives numpy the name bfloat16, which safetensors needs
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            for name in file.keys():  # noqa: SIM118  the file is no mapping
+                dtype = file.get_slice(name).get_dtype()
+                if dtype not in _DTYPES.values():
+                    raise FileError(f"tensor '{name}' is {dtype}, expected one of {', '.join(_DTYPES.values())}", where=str(path))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        message = f"this safetensors file is cut short or damaged: {error}"
+        raise FileError(message, where=str(path), next="fetch or copy it again") from None
+    return Checkpoint(path, "safetensors", None, tensors)
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, Array]) -> str:
+    """Writes the bytes that the package's `save_file` writes, and returns their sha256 in hex.
+
+    The package takes only dense arrays, all at once, and its file would have to be read again for the digest. Here arrays are made
+    dense while those before them are written and hashed.
+
+    Raises:
+        OSError: the disk is full, or another error of the disk.
+    """
+    order = list(_DTYPES)
+    names = sorted(tensors, key=lambda name: (order.index(tensors[name].dtype.name), name))
+    header: dict[str, object] = {}
+    end = 0
+    for name in names:
+        start, end = end, end + tensors[name].nbytes
+        kind = _DTYPES[tensors[name].dtype.name]
+        header[name] = {"dtype": kind, "shape": tensors[name].shape, "data_offsets": (start, end)}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    hashed = hashlib.sha256()
+    with path.open("wb") as file, ThreadPoolExecutor() as copying, ThreadPoolExecutor(1) as hashing:
+        dense = copying.map(lambda name: _dense_bytes(tensors[name]), names)
+        for piece in chain[bytes | memoryview]((len(text).to_bytes(8, "little"), text), dense):
+            hashing.submit(hashed.update, piece)
+            file.write(piece)
+    return hashed.hexdigest()
+
+
+def _dense_bytes(array: Array) -> memoryview:
+    """The values in the order of the axes, as bytes, because files and hashes do not take bfloat16."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

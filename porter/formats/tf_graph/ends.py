@@ -1,0 +1,75 @@
+"""Where a TensorFlow graph begins and ends: its image, and the values that nothing reads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from porter.formats.tf_graph.nodes import GraphNode, Reference, depending
+
+_IMAGE_TYPES = (1, 2, 4, 19)
+"""Float, double, unsigned byte and half (tensorflow/core/framework/types.proto)."""
+_OBSERVERS = frozenset(
+    {
+        "ArgMax",
+        "ArgMin",
+        "Assert",
+        "InTopK",
+        "InTopKV2",
+        "NoOp",
+        "Print",
+        "PrintV2",
+        "Rank",
+        "Shape",
+        "ShapeN",
+        "Size",
+        "SoftmaxCrossEntropyWithLogits",
+        "SparseSoftmaxCrossEntropyWithLogits",
+        "TopK",
+        "TopKV2",
+        "HistogramSummary",
+        "ImageSummary",
+        "ScalarSummary",
+        "TensorSummary",
+        "TensorSummaryV2",
+    }
+)
+"""Ops that observe a network and are no part of it: sizes, rankings, losses, summaries."""
+
+
+def image_inputs(nodes: Mapping[str, GraphNode]) -> list[str]:
+    """Placeholders that may take images: of a number type and rank 4, or of unknown rank if there are none of rank 4."""
+    placeholders = [node for node in nodes.values() if node.op == "Placeholder" and node.type("dtype") in _IMAGE_TYPES]
+    if not placeholders:
+        placeholders = [node for node in nodes.values() if node.op == "PlaceholderWithDefault" and input_sizes(node)]
+    of_rank_4 = [node.name for node in placeholders if len(input_sizes(node)) == 4]
+    return of_rank_4 or [node.name for node in placeholders if not input_sizes(node)]
+
+
+def input_sizes(node: GraphNode) -> tuple[int | None, ...]:
+    """A placeholder's shape, None where a size is free; empty if it states none. Keras writes it only in `_output_shapes`."""
+    if "shape" in node.attributes:
+        shape = node.attributes["shape"].shape
+    elif "_output_shapes" in node.attributes and len(node.attributes["_output_shapes"].list.shape) == 1:
+        shape = node.attributes["_output_shapes"].list.shape[0]
+    else:
+        return ()
+    return tuple(int(size.size) if size.size > 0 else None for size in shape.dim)
+
+
+def loose_ends(nodes: Mapping[str, GraphNode], image: str) -> list[str]:
+    """The nodes of the network, which depend on the image, that no such node reads. `nodes` are in order."""
+    live = depending(nodes, [image])
+    observers: set[str] = set()
+    for node in nodes.values():
+        sources = [source for source, _ in node.inputs if source in live]
+        if node.name in live and (node.op in _OBSERVERS or (sources and observers.issuperset(sources))):
+            observers.add(node.name)
+    network = [node for node in nodes.values() if node.name in live and node.name not in observers]
+    read = {source for node in network for source, _ in node.inputs}
+    return [node.name for node in network if node.name not in read and node.name != image]
+
+
+def within_network(nodes: Mapping[str, GraphNode], image: str, ends: Collection[Reference]) -> list[str]:
+    """The nodes of `ends`, such as a signature's outputs, that depend on the image and are no observers."""
+    live = depending(nodes, [image])
+    return list(dict.fromkeys(name for name, _ in ends if name in live and nodes[name].op not in _OBSERVERS))

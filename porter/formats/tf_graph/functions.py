@@ -1,0 +1,118 @@
+"""Calls of a GraphDef's own functions, replaced by the functions' nodes: SavedModels of TF 2 are made of such calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from porter.formats.tf_graph.nodes import MOST_NODES, GraphNode, Reference, Refuse
+from porter.frameworks.tf.layout import unused_name
+
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+_MOST_DEPTH = 32
+
+
+@dataclass(frozen=True)
+class _Body:
+    """A function called at one place: its nodes under their new names, and its outputs."""
+
+    nodes: dict[str, GraphNode]
+    outputs: tuple[Reference, ...]
+
+
+def inline_functions(
+    nodes: Mapping[str, GraphNode], functions: Iterable[Any], refuse: Refuse
+) -> tuple[dict[str, GraphNode], dict[Reference, Reference]]:
+    """The nodes of a graph without calls of `functions` (FunctionDefs), and the values that replace the calls' outputs.
+
+    The names of a function's nodes begin with the caller's name (`block1/call/Conv2D`) if the call is in a scope. Otherwise they
+    stay, as in a function that a signature or a whole model calls.
+
+    Raises:
+        FileError: functions call each other without end, or do not name their outputs.
+    """
+    library = {function.signature.name: function for function in functions}
+    nodes = dict(nodes)
+    moved: dict[Reference, Reference] = {}
+    taken = set(nodes)
+    for _ in range(_MOST_DEPTH):
+        calls = [node for node in nodes.values() if called_function(node, library) is not None]
+        if not calls:
+            return {name: _rewired(node, moved) for name, node in nodes.items()} if moved else nodes, moved
+        for call in calls:
+            body = _body(call, library[called_function(call, library) or ""], taken, refuse)
+            del nodes[call.name]
+            taken.remove(call.name)
+            nodes |= body.nodes
+            moved |= {(call.name, index): source for index, source in enumerate(body.outputs)}
+            if len(nodes) > MOST_NODES:
+                raise refuse(f"its functions unfold to more than {MOST_NODES} nodes")
+    raise refuse(f"its functions call each other more than {_MOST_DEPTH} deep")
+
+
+def called_function(node: GraphNode, library: Mapping[str, Any]) -> str | None:
+    """The name of the library's function that a node calls, or None."""
+    name = str(node.attributes["f"].func.name) if node.op in _CALLS and "f" in node.attributes else node.op
+    return name if name in library else None
+
+
+def _rewired(node: GraphNode, moved: Mapping[Reference, Reference]) -> GraphNode:
+    return replace(node, inputs=tuple(follow(source, moved) for source in node.inputs))
+
+
+def follow(source: Reference, moved: Mapping[Reference, Reference]) -> Reference:
+    """The value that replaces another; a call's output may be another call's."""
+    while source in moved:
+        source = moved[source]
+    return source
+
+
+def _body(call: GraphNode, function: Any, taken: set[str], refuse: Refuse) -> _Body:
+    """The nodes that replace a call; their names are added to `taken`."""
+    arguments = [argument.name for argument in function.signature.input_arg]
+    if len(arguments) != len(call.inputs):
+        raise refuse(f"'{call.name}' gives {len(call.inputs)} values to '{function.signature.name}', which takes {len(arguments)}")
+    known: dict[str, Reference] = dict(zip(arguments, call.inputs, strict=True))
+    prefix = f"{call.name}/" if "/" in call.name else ""
+    names: dict[str, str] = {}
+    for proto in function.node_def:
+        names[proto.name] = unused_name(prefix + proto.name, taken)
+        taken.add(names[proto.name])
+    ops = {proto.name: proto.op for proto in function.node_def}
+
+    def source_of(text: str) -> Reference:
+        # In a function a value is `argument`, or `node:output of its op:place in that` (function.proto, FunctionDef.node_def).
+        name, *place = text.split(":")
+        if not place and name in known:
+            return known[name]
+        if name not in ops or len(place) != 2 or not place[1].isdigit():
+            raise refuse(f"function '{function.signature.name}' reads '{text}', which it lacks")
+        return names[name], _outputs_before(ops[name], place[0]) + int(place[1])
+
+    nodes = {
+        names[proto.name]: GraphNode(
+            names[proto.name],
+            proto.op,
+            tuple(source_of(text) for text in proto.input if not text.startswith("^")),
+            proto.attr,
+        )
+        for proto in function.node_def
+    }
+    outputs = [function.ret.get(argument.name) for argument in function.signature.output_arg]
+    if None in outputs:
+        raise refuse(f"function '{function.signature.name}' does not name its outputs")
+    return _Body(nodes, tuple(source_of(text) for text in outputs if text is not None))
+
+
+@cache
+def _outputs_before(op: str, argument: str) -> int:
+    """The number of outputs of an op before those named `argument`.
+
+    Only an op's last output may be a list of unknown length here; no network has ops with a list before another output.
+    """
+    definition = import_module("tensorflow.python.framework.op_def_registry").get(op)
+    names = [output.name for output in definition.output_arg] if definition is not None else []
+    return names.index(argument) if argument in names else 0

@@ -1,0 +1,159 @@
+"""A TensorFlow graph as porter's FileGraph and the tensors in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from porter.dtypes import Array
+from porter.filegraph.file_graph import FileGraph, OutputActivation
+from porter.formats.tf_graph.constants import Constants
+from porter.formats.tf_graph.ends import input_sizes
+from porter.formats.tf_graph.nodes import GraphNode, Reference, Refuse, depending, ordered
+from porter.formats.tf_graph.ops import read_node
+from porter.formats.tf_graph.walk import Value, Walk, named_steps
+from porter.frameworks.tf.runtime import import_tensorflow
+from porter.graph import INPUT
+
+_FLOAT = 1
+_KERNEL_OPS = ("Conv2D", "DepthwiseConv2dNative")
+_THROUGH = frozenset(
+    {"Identity", "Snapshot", "StopGradient", "CheckNumerics", "PlaceholderWithDefault", "PreventGradient", "ReadVariableOp"}
+)
+"""Ops that give their only input unchanged."""
+
+
+@dataclass(frozen=True)
+class PlainGraph:
+    """A graph without function calls.
+
+    Attributes:
+        nodes: by name, in any order; a node with a value in `variables` is a variable, whatever its op.
+        variables: values by the names of their nodes.
+        image: the node that takes images; its own inputs are ignored.
+        ends: the nodes whose values the graph gives.
+        budget: bytes that one of its constants may unpack to.
+    """
+
+    nodes: Mapping[str, GraphNode]
+    variables: Mapping[str, Array]
+    image: str
+    ends: Sequence[str]
+    budget: int
+
+
+def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, Array]]:
+    """The graph in porter's terms, and its tensors: every variable, every weight that a node takes, every big constant.
+
+    A tap is the name of a TensorFlow op and means its first output. The definition is a GraphDef of the nodes that lead to the
+    outputs and compute something, without control inputs, devices and underscored attributes; in it the tensors are constants
+    with their names, types and shapes, without their content.
+
+    Raises:
+        FileError: there is a loop, a node is missing, or a constant does not hold what it declares.
+    """
+    nodes = _without_integers(_begun_at(graph.image, _with_constants(graph)), graph.image)
+    nodes, ends = _shortened(ordered(nodes, graph.ends, refuse), graph.ends)
+    live = depending(nodes, [graph.image] + [node.name for node in nodes.values() if node.op == "Placeholder"])
+    constants = Constants(nodes, graph.variables, graph.budget, refuse)
+    channels, *size = _image_shape(nodes, graph.image, constants)
+    walk = Walk(constants, live)
+    walk.values[graph.image] = Value(INPUT, (channels, *size))
+    for node in nodes.values():
+        if node.name in live and node.name != graph.image:
+            read_node(walk, node)
+    steps, outputs = named_steps(walk.steps, _given(walk, ends))
+    used = [name for step in steps for name in step.tensors.values()]
+    big = [node.name for node in nodes.values() if node.name in graph.variables or constants.is_big(node)]
+    tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}
+    definition = _definition(nodes, tensors)
+    return FileGraph(steps, outputs, channels, (size[0], size[1]), definition=definition), tensors
+
+
+def _given(walk: Walk, ends: Sequence[Reference]) -> list[str]:
+    """The steps that the ends give. Logits beside their own softmax are one output with it."""
+    found = list(dict.fromkeys(walk.value(end).source for end in ends if end[0] in walk.values))
+    activations = [walk.steps[name] for name in found if name in walk.steps and isinstance(walk.steps[name].op, OutputActivation)]
+    inside = {source for step in activations for source in step.inputs}
+    return [name for name in found if name not in inside and name != INPUT]
+
+
+def _with_constants(graph: PlainGraph) -> dict[str, GraphNode]:
+    """The nodes with variables as constants without inputs."""
+    constants = {name: GraphNode(name, "Const", (), {}) for name in graph.nodes if name in graph.variables}
+    return {**graph.nodes, **constants}
+
+
+def _shortened(nodes: Mapping[str, GraphNode], ends: Sequence[str]) -> tuple[dict[str, GraphNode], list[Reference]]:
+    """The nodes without those that give their input unchanged, and the ends that result. `nodes` are in order."""
+    moved: dict[Reference, Reference] = {}
+    kept: dict[str, GraphNode] = {}
+    for node in nodes.values():
+        inputs = tuple(moved.get(source, source) for source in node.inputs)
+        if node.op in _THROUGH and len(inputs) == 1:
+            moved[node.name, 0] = inputs[0]
+        else:
+            kept[node.name] = replace(node, inputs=inputs)
+    return kept, [moved.get((name, 0), (name, 0)) for name in ends]
+
+
+def _begun_at(image: str, nodes: dict[str, GraphNode]) -> dict[str, GraphNode]:
+    """The graph from the image on, without the nodes that compute the image."""
+    node = nodes[image]
+    if node.op != "Placeholder":
+        kind = node.attributes.get("dtype") or node.attributes["T"]
+        kept = {name: node.attributes[name] for name in ("shape", "_output_shapes") if name in node.attributes}
+        nodes[image] = GraphNode(image, "Placeholder", (), {"dtype": kind, **kept})
+    return nodes
+
+
+def _without_integers(nodes: dict[str, GraphNode], image: str) -> dict[str, GraphNode]:
+    """Makes a graph that takes bytes and casts them to floats take the floats."""
+    readers = [node for node in nodes.values() if (image, 0) in node.inputs]
+    types = {node.type("DstT") for node in readers if node.op == "Cast"}
+    if nodes[image].type("dtype") == _FLOAT or types != {_FLOAT} or any(node.op != "Cast" for node in readers):
+        return nodes
+    for node in readers:
+        nodes[node.name] = replace(node, op="Identity", attributes={"T": node.attributes["DstT"]})
+    nodes[image] = replace(nodes[image], attributes={**nodes[image].attributes, "dtype": readers[0].attributes["DstT"]})
+    return nodes
+
+
+def _image_shape(nodes: Mapping[str, GraphNode], image: str, constants: Constants) -> tuple[int, int | None, int | None]:
+    """Channels, rows and columns. If the image does not state its channels, the first kernel does."""
+    sizes = input_sizes(nodes[image])
+    _, rows, columns, channels = sizes if len(sizes) == 4 else (None, None, None, None)
+    for node in nodes.values():
+        if channels is None and node.op in _KERNEL_OPS and len(node.inputs) == 2:
+            kernel = constants.tensor(node.inputs[1])
+            channels = kernel.shape[2] if kernel is not None and len(kernel.shape) == 4 else None
+    return (3 if channels is None else channels), rows, columns
+
+
+def _definition(nodes: Mapping[str, GraphNode], tensors: Mapping[str, Array]) -> bytes:
+    tf = import_tensorflow()
+    definition = tf.compat.v1.GraphDef()
+    definition.versions.producer = tf.version.GRAPH_DEF_VERSION
+    for node in nodes.values():
+        made = definition.node.add(name=node.name, op=node.op)
+        made.input.extend(f"{name}:{index}" if index else name for name, index in node.inputs)
+        if node.name in tensors:
+            _declare(made, tensors[node.name], tf)
+            continue
+        for name, value in node.attributes.items():
+            if not name.startswith("_"):
+                made.attr[name].CopyFrom(value)
+        if node.op == "Placeholder" and "shape" not in made.attr and input_sizes(node):
+            made.attr["shape"].shape.CopyFrom(tf.TensorShape(input_sizes(node)).as_proto())
+    return bytes(definition.SerializeToString(deterministic=True))
+
+
+def _declare(made: Any, array: Array, tf: Any) -> None:
+    """A constant's type and shape without its content."""
+    kind = tf.dtypes.as_dtype(np.dtype(array.dtype)).as_datatype_enum
+    made.attr["dtype"].type = kind
+    made.attr["value"].tensor.dtype = kind
+    made.attr["value"].tensor.tensor_shape.CopyFrom(tf.TensorShape(array.shape).as_proto())

@@ -1,0 +1,175 @@
+"""Frozen graphs and SavedModels: their weights and their graphs. They are parsed, never loaded or run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from porter.dtypes import Array, is_floating
+from porter.errors import FileError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.limits import most_bytes
+from porter.formats.tf_checkpoint.read import read_tf_checkpoint
+from porter.formats.tf_graph.constants import Constants
+from porter.formats.tf_graph.ends import image_inputs, loose_ends, within_network
+from porter.formats.tf_graph.functions import follow, inline_functions
+from porter.formats.tf_graph.graph import PlainGraph, read_graph
+from porter.formats.tf_graph.nodes import GraphNode, Reference, Refuse, ordered, parse_nodes, parse_reference
+from porter.formats.tf_graph.saved_variables import VARIABLE_OPS, read_variables
+from porter.frameworks.tf.runtime import import_tensorflow
+
+_MOST_PROTO = (1 << 31) - 1
+"""Protobuf's own limit on a message."""
+_SERVING = "serving_default"
+
+
+def read_frozen_graph(path: Path) -> Checkpoint:
+    """A GraphDef whose weights are constants. It begins at its only placeholder of rank 4 and ends at the nodes that nothing reads.
+
+    Raises:
+        FileError: it is no GraphDef, too large or damaged, or has variables without values.
+        MissingFramework: TensorFlow is not installed.
+    """
+    refuse = _refusal(path)
+    graph = _parse(path, import_tensorflow().compat.v1.GraphDef())
+    called = _in_order(parse_nodes(graph.node, refuse), refuse)
+    nodes, moved = inline_functions(called, graph.library.function, refuse)
+    image, notes = _image(nodes, image_inputs(called))
+    budget = most_bytes(path.stat().st_size)
+    if image is None:
+        return Checkpoint(path, "frozen-graph", "tf", _constants(nodes, budget, refuse), notes)
+    plain = _in_order(nodes, refuse)
+    ends = _ends(plain, called, moved, image)
+    unfrozen = [node.name for node in ordered(plain, ends, refuse).values() if node.op in VARIABLE_OPS]
+    if unfrozen:
+        message = f"the graph has variables without values, such as '{unfrozen[0]}': it is not frozen"
+        raise FileError(message, where=str(path), next="name the checkpoint beside it")
+    found, tensors = read_graph(PlainGraph(nodes, {}, image, ends, budget), refuse)
+    return Checkpoint(path, "frozen-graph", "tf", tensors, (*notes, _span(image, ends)), graph=found)
+
+
+def read_saved_model(path: Path) -> Checkpoint:
+    """A SavedModel, named by its folder or its saved_model.pb: the graph of its signature `serving_default`.
+
+    TF 2's functions are inlined, and variables take their values from the folder `variables`.
+
+    Raises:
+        FileError: it is no SavedModel, has no graph to serve, or its variables are incomplete or damaged.
+        MissingFramework: TensorFlow is not installed.
+    """
+    file = path / "saved_model.pb" if path.is_dir() else path
+    refuse = _refusal(path)
+    import_tensorflow()
+    model = _parse(file, import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel())
+    meta = _serving(model, path)
+    name, signature = _signature(meta)
+    called = _in_order(parse_nodes(meta.graph_def.node, refuse), refuse)
+    outputs = [] if signature is None else [parse_reference(info.name) for _, info in sorted(signature.outputs.items())]
+    if outputs:
+        called = ordered(called, [source for source, _ in outputs], refuse)
+    nodes, moved = inline_functions(called, meta.graph_def.library.function, refuse)
+    asked = {} if signature is None else {key: parse_reference(info.name) for key, info in signature.inputs.items()}
+    known = [source for source, _ in asked.values() if source in nodes]
+    image, notes = _image(nodes, [source for source in known if source in image_inputs(nodes)] or known or image_inputs(nodes))
+    stored = file.parent / "variables" / "variables"
+    if image is None:
+        weights = read_tf_checkpoint(stored)
+        return replace(weights, path=path, format="saved-model", notes=(*notes, *weights.notes), files=(file, *weights.files))
+    plain = _in_order(nodes, refuse)
+    if signature is None:
+        ends = _ends(plain, called, moved, image)
+    else:
+        ends = within_network(plain, image, [follow(source, moved) for source in outputs])
+    if not ends:
+        raise FileError("no output of the SavedModel depends on the image", where=str(path), next="export it again")
+    needed = ordered(plain, ends, refuse)
+    _expect_repeatable(needed, path)
+    variables = read_variables(meta, needed, stored)
+    nodes = variables.renamed(needed)
+    files = (file, *variables.files)
+    budget = most_bytes(sum(part.stat().st_size for part in files))
+    found, tensors = read_graph(PlainGraph(nodes, variables.values, image, ends, budget), refuse)
+    tags = f"signature '{name}'" if name else "no signature"
+    return Checkpoint(path, "saved-model", "tf", tensors, (tags, *notes, _span(image, ends)), graph=found, files=files)
+
+
+def _expect_repeatable(nodes: Mapping[str, GraphNode], path: Path) -> None:
+    """Refuses a graph that draws random numbers: Keras 3's `export` keeps the augmentation of photos in the graph."""
+    drawing = next((node for node in nodes.values() if "Random" in node.op), None)
+    if drawing is not None:
+        message = f"'{drawing.name}' draws random numbers ({drawing.op}): the model answers otherwise each time that it is run"
+        instead = "save the Keras model as .keras, or call its augmentation layers with training=False and export it again"
+        raise FileError(message, where=str(path), next=instead)
+
+
+def _refusal(path: Path) -> Refuse:
+    return lambda message: FileError(message, where=str(path), next="save the graph again")
+
+
+def _parse(path: Path, message: Any) -> Any:
+    """`message` with the content of a file."""
+    decode_error = import_module("google.protobuf.message").DecodeError
+    try:
+        size = path.stat().st_size
+        if size > _MOST_PROTO:
+            raise FileError(f"the graph has {size} bytes, a protobuf message has {_MOST_PROTO} at most", where=str(path))
+        message.ParseFromString(path.read_bytes())
+    except decode_error:
+        raise FileError("the graph is cut short or damaged", where=str(path), next="fetch or copy it again") from None
+    except OSError as error:
+        raise FileError(f"the file cannot be read: {error.strerror}", where=str(path)) from None
+    return message
+
+
+def _in_order(nodes: Mapping[str, GraphNode], refuse: Refuse) -> dict[str, GraphNode]:
+    return ordered(nodes, list(nodes), refuse)
+
+
+def _image(nodes: Mapping[str, GraphNode], candidates: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    """The only node that takes images, or None and the reason."""
+    if len(candidates) == 1:
+        return candidates[0], ()
+    found = f"{len(candidates)} inputs, such as '{candidates[0]}'," if candidates else "no placeholder"
+    return None, (f"read without the graph: it has {found} that may take an image of rank 4",)
+
+
+def _ends(
+    nodes: Mapping[str, GraphNode], called: Mapping[str, GraphNode], moved: Mapping[Reference, Reference], image: str
+) -> list[str]:
+    """The ends of a graph that does not state them: the nodes that nothing reads. Each call of a function is one node here."""
+    found: list[Reference] = []
+    for name in loose_ends(called, image):
+        given = [source for source in moved if source[0] == name]
+        found += [follow(source, moved) for source in given] if given else [(name, 0)]
+    return within_network(nodes, image, found)
+
+
+def _span(image: str, ends: Sequence[str]) -> str:
+    return f"the graph begins at '{image}' and ends at {', '.join(repr(end) for end in ends)}"
+
+
+def _constants(nodes: Mapping[str, GraphNode], budget: int, refuse: Refuse) -> dict[str, Array]:
+    """Every constant of real numbers except single ones, by the name of its node."""
+    constants = Constants(nodes, {}, budget, refuse)
+    found = {node.name: constants.array(node.name) for node in nodes.values() if node.op == "Const"}
+    return {name: array for name, array in found.items() if array.ndim and is_floating(array)}
+
+
+def _serving(model: Any, path: Path) -> Any:
+    """The graph for serving; a SavedModel may hold one for training too."""
+    graphs = list(model.meta_graphs)
+    chosen = [graph for graph in graphs if "serve" in graph.meta_info_def.tags] or graphs
+    if len(chosen) != 1:
+        tags = "; ".join(", ".join(graph.meta_info_def.tags) or "none" for graph in graphs)
+        raise FileError(f"expected one graph tagged 'serve', found {len(graphs)} with tags: {tags}", where=str(path))
+    return chosen[0]
+
+
+def _signature(meta: Any) -> tuple[str, Any | None]:
+    """The signature to read: `serving_default`, otherwise the first by name that has inputs and outputs."""
+    usable = sorted(name for name, signature in meta.signature_def.items() if signature.inputs and signature.outputs)
+    name = _SERVING if _SERVING in usable else usable[0] if usable else ""
+    return name, meta.signature_def[name] if name else None

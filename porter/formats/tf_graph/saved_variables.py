@@ -1,0 +1,124 @@
+"""The variables of a SavedModel: the tensor of its checkpoint for each handle in its graph, and the tensor's name."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from porter.dtypes import Array
+from porter.errors import FileError
+from porter.formats.tf_checkpoint.names import Owner
+from porter.formats.tf_checkpoint.read import Bundle, open_bundle, owners_of
+from porter.formats.tf_graph.nodes import GraphNode
+
+VARIABLE_OPS = frozenset({"VarHandleOp", "VariableV2", "Variable"})
+_NODE_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
+"""The names that TensorFlow accepts for a node (tensorflow/python/framework/ops.py)."""
+
+
+@dataclass(frozen=True)
+class Variables:
+    """The variables that a graph reads.
+
+    Attributes:
+        names: names of their nodes to names of the tensors.
+        values: by the names of the tensors.
+        files: the files of the values.
+    """
+
+    names: Mapping[str, str]
+    values: Mapping[str, Array]
+    files: tuple[Path, ...]
+
+    def renamed(self, nodes: Mapping[str, GraphNode]) -> dict[str, GraphNode]:
+        """The graph with its variables under the names of their tensors."""
+        return {
+            self.names.get(name, name): replace(
+                node,
+                name=self.names.get(name, name),
+                inputs=tuple((self.names.get(source, source), index) for source, index in node.inputs),
+            )
+            for name, node in nodes.items()
+        }
+
+
+def read_variables(meta: Any, nodes: Mapping[str, GraphNode], stored: Path) -> Variables:
+    """The variables among `nodes`, from the checkpoint `stored`; `meta` is the MetaGraphDef that the nodes are from.
+
+    A handle of TF 1 has its variable's name. A handle of TF 2 is an argument of a function, whose entry in the object graph lists
+    the objects that are its arguments (saved_object_graph.proto, SavedConcreteFunction.bound_inputs); the same object in the
+    checkpoint's object graph has the key.
+
+    Raises:
+        FileError: the checkpoint is incomplete or damaged, or a variable is not in it.
+    """
+    handles = [node for node in nodes.values() if node.op in VARIABLE_OPS]
+    if not handles:
+        return Variables({}, {}, ())
+    bundle = open_bundle(stored)
+    owners = _bound_owners(meta, bundle)
+    by_name: dict[str, str] = {}
+    for owner in owners_of(bundle.object_graph()):
+        by_name.setdefault(owner.full_name, owner.key)
+    keys: dict[str, str] = {}
+    for node in handles:
+        shared = node.text("shared_name", "") or node.name
+        known = owners[node.name].key if node.name in owners else None
+        key = next((key for key in (known, shared, node.name, by_name.get(shared)) if key in bundle.shapes), None)
+        if key is None:
+            raise FileError(f"variable '{shared}' of the graph is not in its checkpoint", where=str(stored), next="save it again")
+        keys[node.name] = key
+    names = _names({node.name: owners[node.name].full_name for node in handles if node.name in owners}, keys, nodes)
+    values = bundle.read(set(keys.values()))
+    return Variables(names, {names[name]: values[key] for name, key in keys.items()}, bundle.files.files)
+
+
+def _names(full: Mapping[str, str], keys: Mapping[str, str], nodes: Mapping[str, GraphNode]) -> dict[str, str]:
+    """The variables' own names if no other node has any of them, otherwise their nodes' names."""
+    wanted = {name: full.get(name) or name for name in keys}
+    counts = Counter(wanted.values())
+    others = nodes.keys() - keys.keys()
+    free = all(counts[name] == 1 and name not in others and _NODE_NAME.fullmatch(name) for name in wanted.values())
+    return wanted if free else {name: name for name in keys}
+
+
+def _bound_owners(meta: Any, bundle: Bundle) -> dict[str, Owner]:
+    """The key and the name of each handle's variable, by the name of the handle's node."""
+    objects, saved = meta.object_graph_def, bundle.object_graph()
+    if saved is None or not objects.nodes or not saved.nodes:
+        return {}
+    places = _same_objects(objects, saved)
+    found: dict[str, Owner] = {}
+    for node in meta.graph_def.node:
+        function = objects.concrete_functions.get(node.attr["f"].func.name) if "f" in node.attr else None
+        inputs = [name for name in node.input if not name.startswith("^")]
+        bound = list(function.bound_inputs) if function is not None else []
+        for name, place in zip(inputs[len(inputs) - len(bound) :], bound, strict=False):
+            if place in places and objects.nodes[place].HasField("variable"):
+                attributes = saved.nodes[places[place]].attributes
+                if len(attributes) == 1:
+                    found[name] = Owner(attributes[0].checkpoint_key, objects.nodes[place].variable.name)
+    return found
+
+
+def _same_objects(one: Any, other: Any) -> dict[int, int]:
+    """Places in one object graph to those in the other: the roots, and children with the same name."""
+    found = {0: 0}
+    waiting = [0]
+    while waiting:
+        place = waiting.pop()
+        others = {child.local_name: child.node_id for child in other.nodes[found[place]].children}
+        for child in one.nodes[place].children:
+            target = others.get(child.local_name)
+            if target is not None and child.node_id not in found and _inside(child.node_id, one) and _inside(target, other):
+                found[child.node_id] = target
+                waiting.append(child.node_id)
+    return found
+
+
+def _inside(place: int, graph: Any) -> bool:
+    return 0 <= place < len(graph.nodes)

@@ -1,0 +1,1 @@
+"""PyTorch's .pth and .pt."""

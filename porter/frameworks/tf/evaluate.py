@@ -1,0 +1,74 @@
+"""Keras models and frozen graphs as evaluations run them: many photos, logits only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.data.preprocess import Preprocess
+from porter.dtypes import Array, Precision
+from porter.errors import UsageError
+from porter.frameworks import Classifier
+from porter.frameworks.tf.frozen.run import GraphRunner
+from porter.frameworks.tf.run import tap_value, tf32
+from porter.frameworks.tf.runtime import import_keras, import_tensorflow, quiet_logger, tensorflow_device
+
+
+def classifier(model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
+    """See porter.frameworks.Framework.classifier. Frozen graphs and TF-slim's networks always run on the CPU.
+
+    Raises:
+        UsageError: there is no such device, or the precision is bf16, in which porter runs no TensorFlow model.
+    """
+    if precision == "bf16":
+        raise UsageError("porter runs TensorFlow models in fp32 or tf32, not in bf16", where="--precision", next="port to torch")
+    name = tensorflow_device(device)
+    if isinstance(model, GraphRunner):
+        if tap is None:
+            raise UsageError("a frozen graph gives only values that are named")
+        return _of_graph(model, protocol, tap)
+    return _of_keras(model, protocol, name, precision, tap)
+
+
+def _of_graph(runner: GraphRunner, protocol: Preprocess, tap: str) -> Classifier:
+    from porter.data.pipeline import normalise
+
+    def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
+        images = normalise(pixels, protocol)
+        value = runner(images.reshape(-1, *images.shape[2:]), (tap,))[tap]
+        return lambda: value.reshape(len(value), -1)  # a head that is a convolution gives a map of one cell
+
+    return classify
+
+
+def _of_keras(model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None) -> Classifier:
+    tensorflow = import_tensorflow()
+    cut = import_keras().Model(model.inputs, model.outputs[0] if tap is None else tap_value(model, tap))
+    compiled: dict[tuple[int, ...], Any] = {}
+
+    def normalised(pixels: Any, divide: Any, mean: Any, std: Any) -> Any:
+        values = tensorflow.cast(pixels, "float32") / divide if pixels.dtype == tensorflow.uint8 else pixels
+        return ((values if protocol.channels == "rgb" else values[..., ::-1]) - mean) / std
+
+    def run(pixels: Any, divide: Any, mean: Any, std: Any) -> Any:
+        return cut(normalised(pixels, divide, mean, std), training=False)
+
+    def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
+        images = pixels.reshape(-1, *pixels.shape[2:])
+        # As inputs, because TensorFlow may replace a division by a constant by a product with its rounded reciprocal.
+        scaling = [np.asarray(value, np.float32) for value in (protocol.divide, protocol.mean, protocol.std)]
+        with tensorflow.device(device), tf32(tensorflow, precision == "tf32"):
+            given = [tensorflow.constant(value) for value in (images, *scaling)]
+            size = images.shape[1:]
+            if size not in compiled:
+                specs = [tensorflow.TensorSpec(value.shape, value.dtype) for value in given]
+                specs[0] = tensorflow.TensorSpec((None, *size), given[0].dtype)
+                with quiet_logger(tensorflow):
+                    compiled[size] = tensorflow.function(run).get_concrete_function(*specs)
+            found: Array = compiled[size](*given).numpy()
+        return lambda: found.reshape(len(found), -1)
+
+    return classify

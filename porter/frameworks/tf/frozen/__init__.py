@@ -1,0 +1,1 @@
+"""Frozen graphs, run by TensorFlow."""

@@ -1,0 +1,162 @@
+"""A GraphDef in another floating type: its constants, the types of its ops, and batch norms, which have no kernel in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from porter.dtypes import Array, Dtype
+from porter.errors import FileError, MappingError, MissingFramework
+from porter.frameworks.tf.frozen.definition import op_name, output_index
+from porter.frameworks.tf.runtime import import_tensorflow
+
+_FUSED_NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+_NORM_OF_2015 = "BatchNormWithGlobalNormalization"
+
+
+def read_constants(graph: Any, tensors: Mapping[str, Array], most: int) -> dict[str, Array]:
+    """The values of a graph's Const ops, by name: those of `tensors`, otherwise the graph's own.
+
+    Args:
+        most: bytes that the graph's own constants may unpack to; a GraphDef may state one number and a large shape.
+
+    Raises:
+        MappingError: an array has another shape than its constant.
+        FileError: the constants are larger than `most`, or one cannot be read.
+    """
+    make_ndarray, found = import_tensorflow().make_ndarray, {}
+    for node in graph.node:
+        if node.op != "Const":
+            continue
+        proto = node.attr["value"].tensor
+        shape = tuple(int(dimension.size) for dimension in proto.tensor_shape.dim)
+        if node.name in tensors:
+            array = tensors[node.name]
+            if array.shape != shape:
+                raise MappingError(f"expected shape {shape}, got {array.shape}", where=node.name)
+        else:
+            most -= math.prod(shape) * 8
+            if most < 0 or min(shape, default=0) < 0:
+                raise FileError("the constants of this graph are larger than its file can hold", where=node.name)
+            try:
+                array = make_ndarray(proto)
+            except (TypeError, ValueError) as error:
+                raise FileError(f"this constant cannot be read: {error}", where=node.name) from None
+        found[node.name] = array
+    return found
+
+
+def in_dtype(
+    graph: Any, constants: Mapping[str, Array], dtype: Dtype, decimal_epsilons: bool = False
+) -> tuple[Any, dict[str, Array]]:
+    """`graph` with every floating type replaced by `dtype`, `float32` or `float64`, and the arrays to feed it.
+
+    Floating constants become placeholders that are fed, because a GraphDef holds at most 2 GB, and TensorFlow would keep several
+    copies of each. TensorNets's ResNeXt-101 (64x4d) needs 1.9 GB of them in float64.
+
+    In float64 a batch norm of inference becomes Sub, Mul, Rsqrt and AddV2, the last under the norm's own name: TensorFlow's
+    FusedBatchNorm has kernels only for half, bfloat16 and float inputs (core/kernels/fused_batch_norm_op.cc). A
+    BatchNormWithGlobalNormalization becomes these ops in both types, because today's TensorFlow refuses it in new graphs
+    (core/ops/nn_ops.cc).
+
+    Args:
+        constants: values of the Const ops (`read_constants`).
+        decimal_epsilons: for a graph made here from code that says 0.001: a GraphDef holds epsilons as float32, and in float64
+            this restores the number in the code. A file's epsilon is the float32 that the file stores.
+
+    Raises:
+        MissingFramework: a batch norm normalises by the batch itself, or an op reads its other outputs.
+    """
+    tensorflow = import_tensorflow()
+    target = getattr(tensorflow, dtype).as_datatype_enum
+    floats = frozenset(getattr(tensorflow, name).as_datatype_enum for name in ("half", "bfloat16", "float32", "float64"))
+    found, fed = type(graph)(versions=graph.versions), {}
+    fused = {node.name: node for node in graph.node if node.op in _FUSED_NORMS}
+    for node in graph.node:
+        _expect_inference(node, fused)
+        if (node.name in fused and dtype == "float64") or node.op == _NORM_OF_2015:
+            found.node.extend(_norm_in_parts(tensorflow, node, target, decimal_epsilons))
+        elif node.op != "Const":
+            copy = found.node.add()
+            copy.CopyFrom(node)
+            for name in _left_out_types(node.op, floats) - node.attr.keys():
+                copy.attr[name].type = target
+            _retype(copy, floats, target)
+        elif node.attr["dtype"].type in floats:
+            array = fed[node.name] = constants[node.name].astype(dtype, copy=False)
+            placeholder = found.node.add(name=node.name, op="Placeholder")
+            placeholder.attr["dtype"].type = target
+            placeholder.attr["shape"].shape.CopyFrom(tensorflow.TensorShape(array.shape).as_proto())
+        else:
+            found.node.append(_constant(tensorflow, node, node.name, constants[node.name]))
+    return found, fed
+
+
+def _expect_inference(node: Any, fused: Mapping[str, Any]) -> None:
+    # The default of is_training is True (core/ops/nn_ops.cc).
+    if node.name in fused and ("is_training" not in node.attr or node.attr["is_training"].b):
+        raise MissingFramework(
+            f"this {node.op} normalises by the batch that it sees", where=node.name, next="freeze it for inference"
+        )
+    for source in node.input:
+        if output_index(source) and op_name(source) in fused:
+            raise MissingFramework(f"reads the batch statistics '{source}'", where=node.name, next="freeze it for inference")
+
+
+def _norm_in_parts(tensorflow: Any, node: Any, target: int, decimal_epsilons: bool) -> list[Any]:
+    """(x - mean) * (gamma * rsqrt(variance + epsilon)) + beta."""
+    if node.op == _NORM_OF_2015:
+        x, mean, variance, beta, gamma = node.input
+        stored = node.attr["variance_epsilon"].f
+        if not node.attr["scale_after_normalization"].b:
+            gamma = ""
+    else:
+        x, gamma, beta, mean, variance = node.input
+        stored = node.attr["epsilon"].f if "epsilon" in node.attr else 1e-4  # the default (core/ops/nn_ops.cc)
+    epsilon = float(str(np.float32(stored))) if decimal_epsilons else float(np.float32(stored))
+    part = f"{node.name}/porter_".__add__
+    constant = _constant(tensorflow, node, part("epsilon"), np.array(epsilon, tensorflow.as_dtype(target).as_numpy_dtype))
+    steps = [
+        ("AddV2", part("variance"), variance, constant.name),
+        ("Rsqrt", part("scale"), part("variance")),
+        *([("Mul", part("scaled_gamma"), gamma, part("scale"))] if gamma else []),
+        ("Sub", part("centred"), x, mean),
+        ("Mul", part("scaled"), part("centred"), part("scaled_gamma" if gamma else "scale")),
+        ("AddV2", node.name, part("scaled"), beta),
+    ]
+    found = [constant]
+    for op, name, *inputs in steps:
+        found.append(type(node)(name=name, op=op, input=inputs))
+        found[-1].attr["T"].type = target
+    return found
+
+
+def _constant(tensorflow: Any, like: Any, name: str, array: Array) -> Any:
+    constant, value = type(like)(name=name, op="Const"), tensorflow.make_tensor_proto(array)
+    constant.attr["dtype"].type = value.dtype
+    constant.attr["value"].tensor.CopyFrom(value)
+    return constant
+
+
+@cache
+def _left_out_types(op: str, floats: frozenset[int]) -> frozenset[str]:
+    """The attributes of an op whose default is a floating type: a file may leave them out, as SavedModels do with MaxPool's T."""
+    definition = import_module("tensorflow.python.framework.op_def_registry").get(op)
+    attributes = definition.attr if definition is not None else ()
+    return frozenset(attribute.name for attribute in attributes if attribute.default_value.type in floats)
+
+
+def _retype(node: Any, floats: frozenset[int], target: int) -> None:
+    for value in node.attr.values():
+        kind = value.WhichOneof("value")
+        if kind == "type" and value.type in floats:
+            value.type = target
+        elif kind == "list":
+            for index, each in enumerate(value.list.type):
+                if each in floats:
+                    value.list.type[index] = target

@@ -1,0 +1,139 @@
+"""Running a frozen TensorFlow graph in float32 or float64, with its ops as taps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from porter.dtypes import Array, Dtype
+from porter.errors import MissingFramework, UsageError
+from porter.formats.limits import most_bytes
+from porter.frameworks.tf.frozen.definition import read_definition
+from porter.frameworks.tf.frozen.retype import in_dtype, read_constants
+from porter.frameworks.tf.runtime import import_tensorflow
+
+_RUN_IN = ("float32", "float64")
+
+
+class GraphRunner:
+    """Evaluates ops of one graph on the CPU, each as the graph states it: TensorFlow's rewriting of graphs is off.
+
+    Attributes:
+        values: the names of values, to the op whose first output is the value.
+    """
+
+    def __init__(
+        self,
+        definition: bytes,
+        tensors: Mapping[str, Array],
+        outputs: Collection[str],
+        dtype: Dtype,
+        layers: Mapping[str, str] | None = None,
+        decimal_epsilons: bool = False,
+    ) -> None:
+        """
+        Args:
+            definition: a serialised GraphDef with one placeholder, images N×H×W×C. Only the nodes that lead to `outputs` are run.
+            tensors: values of Const ops, by name; other constants keep their own.
+            outputs: names of ops.
+            layers: further names for ops.
+            decimal_epsilons: see `in_dtype`.
+
+        Raises:
+            MissingFramework: TensorFlow is not installed, or does not run this graph; an op that is not pure maths is named.
+            UsageError: such graphs are not run in this type.
+            MappingError, FileError, GraphError: as `read_definition` and `read_constants`.
+        """
+        if dtype not in _RUN_IN:
+            raise UsageError(f"graphs are run in {' or '.join(_RUN_IN)}, not in {dtype}")
+        tensorflow = import_tensorflow()
+        part = read_definition(definition, outputs)
+        constants = read_constants(part, tensors, most_bytes(len(definition)))
+        self._input, self._shape = _placeholder(tensorflow, part)
+        self._dtype = dtype
+        graph, self._fed = in_dtype(part, constants, dtype, decimal_epsilons)
+        self._session = _session(tensorflow, graph)
+        self.values = {node.name: node.name for node in part.node} | dict(layers or {})
+
+    def __call__(self, batch: Array, names: tuple[str, ...]) -> dict[str, Array]:
+        """The values called `names` for a batch N×C×H×W; maps come back as N×C×H×W.
+
+        Where the graph has a fixed number of images, it is run as often as needed.
+
+        Raises:
+            UsageError: the graph lacks a name, or the batch does not fit its input.
+        """
+        unknown = [name for name in names if name not in self.values]
+        if unknown:
+            raise UsageError(f"the graph has no op '{unknown[0]}'")
+        if not names:
+            return {}
+        self._expect_fit(batch.shape)
+        images = np.ascontiguousarray(batch.transpose(0, 2, 3, 1), dtype=self._dtype)
+        at_once = self._shape[0] or len(images)
+        runs = [self._run(images[start : start + at_once], at_once, names) for start in range(0, len(images), at_once)]
+        return {name: channels_first(np.concatenate([run.pop(name) for run in runs])) for name in names}
+
+    def _run(self, images: Array, at_once: int, names: tuple[str, ...]) -> dict[str, Array]:
+        tensorflow = import_tensorflow()
+        missing = at_once - len(images)
+        if missing:
+            images = np.concatenate([images, np.zeros((missing, *images.shape[1:]), images.dtype)])
+        try:
+            fed = {f"{op}:0": array for op, array in (self._fed | {self._input: images}).items()}
+            found = self._session.run({name: f"{self.values[name]}:0" for name in names}, fed)
+        except (tensorflow.errors.UnimplementedError, tensorflow.errors.NotFoundError) as error:
+            raise MissingFramework(f"TensorFlow {tensorflow.__version__} cannot run this graph: {_first_line(error)}") from None
+        except tensorflow.errors.OpError as error:
+            size = f"{images.shape[1]}x{images.shape[2]}"
+            raise UsageError(f"the graph cannot be run on images of {size}: {_first_line(error)}") from None
+        return {name: value[: at_once - missing] if missing else value for name, value in found.items()}
+
+    def _expect_fit(self, shape: tuple[int, ...]) -> None:
+        _, rows, columns, channels = self._shape
+        wanted = (None, channels, rows, columns)
+        if len(shape) != 4 or not shape[0] or any(w is not None and w != n for w, n in zip(wanted, shape, strict=True)):
+            text = "x".join("?" if n is None else str(n) for n in wanted[1:])
+            raise UsageError(f"the graph takes images of {text}, got a batch of shape {shape}")
+
+
+def _placeholder(tensorflow: Any, graph: Any) -> tuple[str, tuple[int | None, ...]]:
+    """Name and shape (images, rows, columns, channels; None where free) of the graph's only input."""
+    found = [node for node in graph.node if node.op == "Placeholder"]
+    if len(found) != 1:
+        names = ", ".join(node.name for node in found) or "none"
+        raise MissingFramework(f"porter runs graphs with one placeholder; this one has {names}")
+    (node,) = found
+    if not tensorflow.as_dtype(node.attr["dtype"].type).is_floating:
+        raise MissingFramework("porter runs graphs whose input is of a floating type", where=node.name)
+    shape = node.attr["shape"].shape if "shape" in node.attr else None
+    if shape is None or shape.unknown_rank or not shape.dim:  # a shape without dimensions is how old graphs say "any"
+        return node.name, (None, None, None, None)
+    if len(shape.dim) != 4:
+        raise MissingFramework(f"porter feeds images N×H×W×C; this input has {len(shape.dim)} dimensions", where=node.name)
+    return node.name, tuple(int(dimension.size) if dimension.size > 0 else None for dimension in shape.dim)
+
+
+def _session(tensorflow: Any, graph: Any) -> Any:
+    v1 = tensorflow.compat.v1
+    config = v1.ConfigProto(device_count={"GPU": 0})
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = v1.OptimizerOptions.L0
+    built = tensorflow.Graph()
+    try:
+        with built.as_default():
+            tensorflow.graph_util.import_graph_def(graph, name="")
+    except (ValueError, TypeError, tensorflow.errors.OpError) as error:
+        raise MissingFramework(f"TensorFlow {tensorflow.__version__} does not take this graph: {_first_line(error)}") from None
+    return v1.Session(graph=built, config=config)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(getattr(error, "message", error)).splitlines() or [type(error).__name__])[0][:200]
+
+
+def channels_first(value: Array) -> Array:
+    """A map N×H×W×C as N×C×H×W; other values unchanged."""
+    return value.transpose(0, 3, 1, 2) if value.ndim == 4 else value

@@ -1,0 +1,176 @@
+"""The constructor arguments of a generated class: the differences between a block's uses, in as few names as possible.
+
+Everything is decided on vectors: the value that a slot has in each use of the block. An expression is used for a slot only if it
+gives the slot's value in every use, so it is right for this model.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+
+from porter.frameworks.torch.code.text import Expression, literal, spelled
+from porter.frameworks.torch.steps import Value
+
+Vector = Mapping[int, Value]
+"""The value in each use of the block that has the slot, by the number of the use."""
+
+# The names that a person gives torch's arguments in a block's own signature.
+_NAMES = {
+    "in_channels": "channels",
+    "num_features": "channels",
+    "in_features": "features",
+    "out_channels": "filters",
+    "out_features": "units",
+    "kernel_size": "kernel",
+}
+# Slots whose value a person would choose by a condition, rather than pass in.
+_CONDITIONAL = frozenset({"padding", "bias", "ceil_mode", "count_include_pad", "affine"})
+_SHARED_PRODUCT = 3
+"""A product that is used this often gets a name."""
+
+
+class Arguments:
+    """The arguments of one class.
+
+    Args:
+        given: the recipe's arguments, and `channels`, by name: the value in each use.
+        products: names for products of two arguments, such as `{"expansion * channels": "hidden"}`.
+    """
+
+    def __init__(self, given: Mapping[str, Vector], products: Mapping[str, str] | None = None) -> None:
+        self.given = dict(given)
+        self.products = dict(products or {})
+        self.product_uses: Counter[str] = Counter()
+        self.derived: dict[str, Vector] = {}
+        self._used: set[str] = set()
+
+    def used(self) -> dict[str, Vector]:
+        """The arguments that some expression reads: `channels` first, then the recipe's, then those that porter added."""
+        known = {**self.given, **self.derived}
+        return {name: known[name] for name in sorted(known, key=lambda name: name != "channels") if name in self._used}
+
+    def shared_product(self) -> str | None:
+        """The product of arguments that is used most, if it is used often."""
+        for text, uses in self.product_uses.most_common(1):
+            if uses >= _SHARED_PRODUCT:
+                return text
+        return None
+
+    def express(self, slot: str, vector: Vector, owner: str) -> Expression:
+        """An expression that has the value of `slot` in every use; a new argument where there is no other.
+
+        Args:
+            owner: the part that has the slot, to name a new argument after.
+        """
+        values = set(vector.values())
+        if len(values) == 1:
+            return spelled(values.pop())
+        for text, names, candidate in self._candidates(slot):
+            if _covers(candidate, vector):
+                self._used.update(names)
+                if text in self.products:
+                    return self.products[text]
+                self.product_uses[text] += len(names) > 1
+                return text
+        if len(values) == 2 and slot in _CONDITIONAL:
+            rare, usual = sorted(values, key=lambda value: list(vector.values()).count(value))
+            condition = self._condition({use: value == rare for use, value in vector.items()})
+            if condition is not None:
+                return f"{literal(rare)} if {condition} else {literal(usual)}"
+        return self._derive(_NAMES.get(slot, slot), vector, owner)
+
+    def condition(self, vector: Mapping[int, bool], name: str) -> str:
+        """A condition on the arguments that holds in exactly those uses; an argument `name` where there is none."""
+        return self._condition(vector) or self._derive(name, vector, name)
+
+    def _names(self, slot: str) -> list[str]:
+        names = [*self.given, *self.derived]
+        return sorted(names, key=lambda name: (name == "channels") != (_NAMES.get(slot) == "channels"))
+
+    def _candidates(self, slot: str) -> Iterator[tuple[str, tuple[str, ...], Vector]]:
+        known = {**self.given, **self.derived}
+        names = self._names(slot)
+        numbers = [name for name in names if all(type(value) is int for value in known[name].values())]
+        for name in names:
+            yield name, (name,), known[name]
+        products = [
+            (f"{one} * {other}", (one, other)) for one, other in combinations([name for name in known if name in numbers], 2)
+        ]
+        for text, pair in products:
+            if text in self.products:
+                yield text, pair, _product(known, pair)
+        if slot == "padding":
+            for name in numbers:
+                yield f"{name} // 2", (name,), {use: int(value) // 2 for use, value in _numbers(known[name])}
+        for name in numbers:
+            for factor in (2, 3, 4, 6, 8):
+                yield f"{factor} * {name}", (name,), {use: factor * value for use, value in _numbers(known[name])}
+        for text, pair in products:
+            yield text, pair, _product(known, pair)
+
+    def _condition(self, vector: Mapping[int, bool]) -> str | None:
+        atoms = list(self._atoms())
+        for text, names, candidate in atoms:
+            if _covers(candidate, vector):
+                self._used.update(names)
+                return text
+        # Only plain conditions are joined, because any two equations can agree by chance.
+        plain = [atom for atom in atoms if "*" not in atom[0]]
+        for (one, one_names, left), (other, other_names, right) in combinations(plain, 2):
+            if _covers({use: left[use] and right[use] for use in left}, vector):
+                self._used.update(one_names + other_names)
+                return f"{one} and {other}"
+        return None
+
+    def _atoms(self) -> Iterator[tuple[str, tuple[str, ...], dict[int, bool]]]:
+        known = {**self.given, **self.derived}
+        numbers = {name: dict(_numbers(vector)) for name, vector in known.items() if len(_numbers(vector)) == len(vector)}
+        for name, vector in known.items():
+            if all(isinstance(value, bool) for value in vector.values()):
+                yield name, (name,), {use: bool(value) for use, value in vector.items()}
+                yield f"not {name}", (name,), {use: not value for use, value in vector.items()}
+        for name, counts in numbers.items():
+            yield f"{name} > 1", (name,), {use: value > 1 for use, value in counts.items()}
+            yield f"{name} == 1", (name,), {use: value == 1 for use, value in counts.items()}
+        # Only those equations between numbers that projections and residuals depend on.
+        for one, other in combinations(sorted(numbers, key=lambda name: name != "channels"), 2):
+            for factor in (1, 4, 2):
+                for left, right in ((one, other), (other, one))[: 1 if factor == 1 else 2]:
+                    text = right if factor == 1 else f"{factor} * {right}"
+                    equal = {use: value == factor * numbers[right][use] for use, value in numbers[left].items()}
+                    yield f"{left} != {text}", (left, right), {use: not value for use, value in equal.items()}
+                    yield f"{left} == {text}", (left, right), equal
+        for name, vector in known.items():
+            for value in dict.fromkeys(value for value in vector.values() if isinstance(value, str)):
+                yield f"{name} == {literal(value)}", (name,), {use: other == value for use, other in vector.items()}
+
+    def _derive(self, name: str, vector: Vector, owner: str) -> str:
+        """A new argument. It may take the name of a recipe's argument that nothing reads."""
+        taken = self._used | self.derived.keys()
+        if name in taken:
+            name = f"{owner.replace('.', '_')}_{name}"
+        while name in taken:
+            name += "_"
+        uses = len(next(iter(self.given.values()), vector))
+        usual = Counter(vector.values()).most_common(1)[0][0]
+        known = self.given if name in self.given else self.derived
+        known[name] = {use: vector.get(use, usual) for use in range(uses)}
+        self._used.add(name)
+        return name
+
+
+def _product(known: Mapping[str, Vector], names: tuple[str, str]) -> Vector:
+    left, right = (dict(_numbers(known[name])) for name in names)
+    return {use: value * right[use] for use, value in left.items()}
+
+
+def _numbers(vector: Vector) -> list[tuple[int, int]]:
+    return [(use, value) for use, value in vector.items() if type(value) is int]
+
+
+def _covers(candidate: Mapping[int, object], vector: Mapping[int, object]) -> bool:
+    return all(
+        use in candidate and candidate[use] == value and type(candidate[use]) is type(value) for use, value in vector.items()
+    )

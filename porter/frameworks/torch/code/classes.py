@@ -1,0 +1,303 @@
+"""A template as a class: its constructor, its `forward`, and the arguments that each use passes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from porter.frameworks.torch.code.arguments import Arguments, Vector
+from porter.frameworks.torch.code.forward import Forward
+from porter.frameworks.torch.code.runs import SHORTEST, Run, find_runs, whole_run
+from porter.frameworks.torch.code.template import CHAIN, Alternative, Edge, Template, TemplatePart
+from porter.frameworks.torch.code.text import INDENT, Call, Choice, Expression, Item, call, comment, lines, literal
+from porter.frameworks.torch.code.tree import Body
+from porter.frameworks.torch.steps import FUNCTIONS, GLOBAL_POOLS, Layer, Value
+
+_POSITIONAL: Mapping[str, tuple[str, ...]] = {
+    "BatchNorm1d": ("num_features",),
+    "BatchNorm2d": ("num_features",),
+    "Conv2d": ("in_channels", "out_channels", "kernel_size"),
+    "ConstantPad2d": ("padding", "value"),
+    "Linear": ("in_features", "out_features"),
+    "MaxPool2d": ("kernel_size",),
+    "AvgPool2d": ("kernel_size",),
+    "PaddedAvgPool2d": ("kernel_size", "stride", "padding"),
+    "SameAvgPool2d": ("kernel_size", "stride"),
+    "SamePad2d": ("kernel_size", "stride"),
+    "ZeroPad2d": ("padding",),
+}
+_WINDOW: Mapping[str, Value] = {"padding": 0, "dilation": 1, "ceil_mode": False, "count_include_pad": True}
+NORMS = ("BatchNorm1d", "BatchNorm2d")
+_NORM: Mapping[str, Value] = {"eps": 1e-5, "momentum": 0.1, "affine": True}
+# Torch's own defaults (and layers.py's), which a call leaves out.
+_DEFAULTS: Mapping[str, Mapping[str, Value]] = {
+    "Affine": {"scale": 1.0, "offset": 0.0},
+    "BatchNorm1d": _NORM,
+    "BatchNorm2d": _NORM,
+    "Conv2d": {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "bias": True},
+    "Linear": {"bias": True},
+    "MaxPool2d": _WINDOW,
+    "AvgPool2d": _WINDOW,
+    "PaddedAvgPool2d": {"counted": (0, 0, 0, 0)},
+    "SameAvgPool2d": {"lower": False},
+    "SamePad2d": {"dilation": 1, "lower": False, "value": 0.0},
+}
+OWN_LAYERS = frozenset({"Affine", "PaddedAvgPool2d", "SameAvgPool2d", "SamePad2d"})
+_IDENTITY = "nn.Identity()"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A constructor argument: its value in each use, and its default, if most uses share one."""
+
+    name: str
+    values: Vector
+    default: str | None
+
+
+@dataclass(frozen=True)
+class Class:
+    """A generated class: its name, its constructor's arguments, and its lines."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    lines: tuple[str, ...]
+
+
+Classes = Mapping[str, Class]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the text above a class defines.
+
+    Attributes:
+        classes: those of nested blocks, by name.
+        norms: kinds of batch norms that have a name of their own, with the texts of the arguments that the name includes.
+        stages: calls that build the rows of a module that is used once, by the row's name.
+    """
+
+    classes: Classes
+    norms: Mapping[str, Mapping[str, str]]
+    stages: Mapping[str, Call] = field(default_factory=dict)
+
+
+def write_class(
+    name: str, template: Template, given: Mapping[str, Vector], known: Known, entry: Sequence[str] = (), defaults: bool = True
+) -> Class:
+    """The class of a template.
+
+    Args:
+        given: the recipe's arguments, and `channels`, in each use.
+        entry: lines that `forward` begins with.
+        defaults: whether arguments that are the same in most uses get a default.
+    """
+    writer = _Writer(template, given, known, {})
+    product = writer.arguments.shared_product()
+    if product is not None:
+        taken = {*given, *writer.arguments.derived}
+        local = next(name for name in ("width", "hidden", "hidden_") if name not in taken)
+        writer = _Writer(template, given, known, {product: local})
+        writer.body.insert(0, f"{INDENT * 2}{local} = {product}")
+    parameters = _parameters(writer.arguments.used(), defaults)
+    signature = ["self", *(p.name if p.default is None else f"{p.name}={p.default}" for p in parameters)]
+    forward = Forward(template, writer.flags, {run.names[0]: (run.names, run.pattern, run.numbers) for run in writer.runs})
+    written = [
+        f"class {name}(nn.Module):",
+        *lines("def __init__", Call("", tuple(map(Item, signature))), ":", depth=1),
+        f"{INDENT * 2}super().__init__()",
+        *writer.body,
+        "",
+        f"{INDENT}def forward(self, x):",
+        *entry,
+        *forward.statements(),
+    ]
+    return Class(name, parameters, tuple(written))
+
+
+def _owners_first(parts: Sequence[TemplatePart]) -> list[TemplatePart]:
+    """The parts in order, but each after the part that contains it by name: `a.norm` is set on the layer `a`."""
+    places = {part.name: place for place, part in enumerate(parts)}
+
+    def place(part: TemplatePart) -> tuple[int, int]:
+        names = part.name.split(".")
+        around = [".".join(names[:depth]) for depth in range(1, len(names))]
+        return max(places[name] for name in [*(name for name in around if name in places), part.name]), len(around)
+
+    return sorted(parts, key=place)
+
+
+def _parameters(used: Mapping[str, Vector], defaults: bool) -> tuple[Parameter, ...]:
+    found = []
+    for name, values in used.items():
+        value, count = Counter(values.values()).most_common(1)[0]
+        usual = defaults and value in (0, 1) and 3 * count > len(values)
+        found.append(Parameter(name, values, literal(value) if usual else None))
+    return tuple(sorted(found, key=lambda parameter: parameter.default is not None))
+
+
+class _Writer:
+    """Writes a constructor's body and collects the arguments that the body needs."""
+
+    def __init__(self, template: Template, given: Mapping[str, Vector], known: Known, products: Mapping[str, str]) -> None:
+        self.template, self.known = template, known
+        self.arguments = Arguments(given, products)
+        self.flags: dict[tuple[str | None, int | None], str] = {}
+        self.runs: list[Run] = []
+        self.body: list[str] = []
+        single = template.uses == 1
+        root_runs = find_runs(template.parts, known.classes) if single else []
+        self.runs = list(root_runs)
+        inside = {name: run for run in root_runs for name in run.names}
+        containers: set[str] = set()
+        for part in _owners_first(template.parts):
+            self._containers(part.name, containers)
+            run = inside.get(part.name)
+            if run is None:
+                self._part(part, single)
+            elif run.names[0] == part.name:
+                self.body += run.lines("self", self._use)
+            for number, edge in enumerate(part.inputs):
+                self._flag(edge, part.name, number)
+        self._flag(template.output, None, 0)
+
+    def _containers(self, name: str, containers: set[str]) -> None:
+        *parents, own = name.split(".")
+        for depth in range(1, len(parents) + 1):
+            container = ".".join(parents[:depth])
+            if container not in containers:
+                self.body.append(f"{INDENT * 2}self.{container} = nn.Module()")
+                containers.add(container)
+        containers.add(name if not parents else f"{'.'.join(parents)}.{own}")
+
+    def _flag(self, edge: Edge, name: str | None, number: int) -> None:
+        if edge.other is None:
+            return
+        source = (edge.source or "input").replace(".", "_")
+        self._set_flag((name, number), f"{(name or 'output').replace('.', '_')}_from_{source}", edge.here)
+
+    def _set_flag(self, key: tuple[str | None, int | None], flag: str, here: Mapping[int, bool]) -> None:
+        taken = {*self.flags.values(), *(part.name.split(".")[0] for part in self.template.parts)}
+        while flag in taken:
+            flag += "_"
+        self.flags[key] = flag
+        self.body.append(f"{INDENT * 2}self.{flag} = {self.arguments.condition(here, flag)}")
+
+    def _part(self, part: TemplatePart, single: bool) -> None:
+        everywhere = len(part.at) == self.template.uses
+        functions = [alternative for alternative in part.alternatives if alternative.kind in FUNCTIONS]
+        if functions:
+            if not everywhere:
+                flag = "residual" if functions[0].kind == "add" else f"with_{part.name.replace('.', '_')}"
+                self._set_flag((part.name, None), flag, {use: use in part.at for use in range(self.template.uses)})
+            return
+        if part.name in self.known.stages:
+            self.body += lines(f"self.{part.name} = ", self.known.stages[part.name], depth=2)
+            return
+        if single and part.alternatives[0].kind == CHAIN:
+            run = whole_run(part.alternatives[0].parts, self.known.classes)
+            if run is not None and len(run.names) >= SHORTEST:
+                self.body.append(f"{INDENT * 2}self.{part.name} = nn.Sequential()")
+                self.body += run.lines(f"self.{part.name}", self._use)
+                return
+        rest = set(range(self.template.uses))
+        word = "if"
+        for alternative in part.alternatives:
+            value = self._value(alternative, part.name)
+            left = rest - set(alternative.at)
+            if word == "if" and not left:
+                self.body += comment(alternative.why, 2)
+                self.body += lines(f"self.{part.name} = ", value, depth=2)
+                return
+            if left:
+                here = {use: use in alternative.at for use in rest}
+                condition = self.arguments.condition(here, f"with_{part.name.replace('.', '_')}")
+                self.body.append(f"{INDENT * 2}{word} {condition}:")
+            else:
+                self.body.append(f"{INDENT * 2}else:")
+            self.body += comment(alternative.why, 3)
+            self.body += lines(f"self.{part.name} = ", value, depth=3)
+            rest, word = left, "elif"
+        if rest:
+            self.body += [f"{INDENT * 2}else:", f"{INDENT * 3}self.{part.name} = {_IDENTITY}"]
+
+    def _value(self, alternative: Alternative, owner: str) -> Expression:
+        if alternative.kind == CHAIN:
+            return Call("chain", tuple(self._member(member, alternative.at, owner) for member in alternative.parts))
+        texts = {slot: self.arguments.express(slot, vector, owner) for slot, vector in alternative.arguments.items()}
+        return self._call(alternative.kind, texts)
+
+    def _member(self, part: TemplatePart, at: Sequence[int], owner: str) -> Item:
+        """A member of a chain, which some of the uses `at` may lack."""
+        rest = set(at)
+        choices: list[tuple[Expression, str]] = []
+        why = next((alternative.why for alternative in part.alternatives if alternative.why), "")
+        for alternative in part.alternatives:
+            value = self._value(alternative, f"{owner}_{part.name}")
+            left = rest - set(alternative.at)
+            if not left:
+                break
+            here = {use: use in alternative.at for use in rest}
+            choices.append((value, self.arguments.condition(here, f"with_{part.name}")))
+            rest = left
+        else:
+            value = _IDENTITY
+        for yes, condition in reversed(choices):
+            value = Choice(yes, condition, value)
+        return Item(value, part.name, why)
+
+    def _use(self, kind: str, texts: Mapping[str, Expression]) -> Call:
+        return use_of(self.known.classes[kind], texts)
+
+    def _call(self, kind: str, texts: Mapping[str, Expression]) -> Call:
+        if kind in GLOBAL_POOLS:
+            return call("nn.Sequential", f"nn.{GLOBAL_POOLS[kind]}(1)", "nn.Flatten()")
+        if kind in self.known.classes:
+            return self._use(kind, texts)
+        defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
+        first = _POSITIONAL.get(kind, ())
+        if texts.get("stride") == "stride" and first[-1:] == ("kernel_size",):
+            first = (*first, "stride")
+        own = self.known.norms.get(kind, {})
+        if own and all(texts[slot] == text for slot, text in own.items()):
+            defaults, head = {**defaults, **own}, kind
+        else:
+            head = kind if kind in OWN_LAYERS else f"nn.{kind}"
+        named = {slot: text for slot, text in texts.items() if slot not in first and defaults.get(slot) != text}
+        return call(head, *(texts[slot] for slot in first), **named)
+
+
+def use_of(found: Class, texts: Mapping[str, Expression]) -> Call:
+    """The call that makes a module of a generated class, from the text of each argument."""
+    positional = [texts[p.name] for p in found.parameters if p.default is None]
+    named = {p.name: texts[p.name] for p in found.parameters if p.default not in (None, texts[p.name])}
+    return call(found.name, *positional, **named)
+
+
+def recurring_norms(tree: Body) -> dict[str, dict[str, str]]:
+    """Kinds of batch norms with an epsilon and a momentum that the text would state in several places, with these arguments."""
+    places = {(layer.kind, _norm_arguments(layer)): set[tuple[str | None, ...]]() for layer, _ in _norms(tree, ())}
+    for layer, place in _norms(tree, ()):
+        places[layer.kind, _norm_arguments(layer)].add(place)
+    found: dict[str, dict[str, str]] = {}
+    for (kind, arguments), where in sorted(places.items(), key=lambda item: len(item[1])):
+        stated = {slot: text for slot, text in arguments if literal(_NORM[slot]) != text}
+        if len(where) > 1 and stated:
+            found[kind] = stated
+    return found
+
+
+def _norms(body: Body, place: tuple[str | None, ...]) -> Iterator[tuple[Layer, tuple[str | None, ...]]]:
+    """The batch norms in a module, each with the block and the name under which the text makes it."""
+    for part in body.parts:
+        if isinstance(part.content, Layer):
+            if part.content.kind in NORMS:
+                yield part.content, (*place, part.name)
+        else:
+            block = part.content.block
+            yield from _norms(part.content, (*place, part.name) if block is None else (block,))
+
+
+def _norm_arguments(layer: Layer) -> tuple[tuple[str, str], ...]:
+    return tuple((slot, str(literal(layer.arguments[slot]))) for slot in ("eps", "momentum"))

@@ -1,0 +1,49 @@
+"""The parts of model.py that are the same in every port."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from porter.frameworks.torch.code.text import literal
+
+CHAIN_FUNCTION = '''\
+def chain(**layers):
+    """Layers one after the other, under these names in the state_dict."""
+    return nn.Sequential(OrderedDict(layers))'''
+
+_LOADER = '''\
+def load(folder=None):
+    """The model with the weights in `folder` (by default this file's own), in eval mode."""
+    with torch.device("meta"):  # takes no memory: the file's tensors become the parameters
+        model = Model()
+    folder = Path(folder or Path(__file__).parent)
+    model.load_state_dict(load_file(folder / "model.safetensors"), assign=True)
+    return model.eval()'''
+
+_RENAMED = '''\
+def renamed(tensors):
+    """The file's tensors under the names of the modules here."""
+    parts = {name: name.rpartition(".") for name in tensors}
+    return {f"{NAMES[module]}.{part}": tensors[name] for name, (module, _, part) in parts.items()}'''
+
+
+def loader(names: Mapping[str, str]) -> str:
+    """`load` and the functions that it needs. `names` are modules with another name in the file: that name to the name here."""
+    if not names:
+        return _LOADER
+    table = "".join(f"    {literal(theirs)}: {literal(ours)},\n" for theirs, ours in names.items())
+    text = _LOADER.replace('load_file(folder / "model.safetensors")', 'renamed(load_file(folder / "model.safetensors"))')
+    return f"# The modules' names in the file, and their names here.\nNAMES = {{\n{table}}}\n\n\n{_RENAMED}\n\n\n{text}"
+
+
+def fixed_size(size: tuple[int, int] | None) -> list[str]:
+    """The first lines of `forward` if the pads are right at one input size only."""
+    if size is None:
+        return []
+    rows, columns = size
+    return [
+        "        if torch.jit.is_tracing():  # a trace keeps these no-ops, which fail at any other size",
+        f"            x = x.unflatten(2, ({rows},)).unflatten(3, ({columns},))",
+        f"        elif x.shape[2:] != ({rows}, {columns}):",
+        f'            raise ValueError(f"the pads are right at {rows}x{columns} only, got {{tuple(x.shape[2:])}}")',
+    ]

@@ -1,0 +1,97 @@
+"""Several rows of one class's uses as one function: `stage(channels, width, units, stride)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from porter.frameworks.torch.code.arguments import Arguments, Vector
+from porter.frameworks.torch.code.runs import Run, added
+from porter.frameworks.torch.code.text import INDENT, Call, Choice, Expression, Item, lines, literal
+from porter.frameworks.torch.steps import Value
+
+
+@dataclass(frozen=True)
+class Stages:
+    """A function that builds rows, and the call that builds each, by the row's name."""
+
+    lines: tuple[str, ...]
+    calls: Mapping[str, Call]
+
+
+def write_stages(
+    name: str, runs: Mapping[str, Run], taken: frozenset[str], call: Callable[[str, Mapping[str, Expression]], Call]
+) -> Stages | None:
+    """The function `name` for the rows `runs`, whose parts have the same class and names. None where it would not be simple: only
+    the first or the last part of a row may differ.
+
+    Args:
+        taken: names that an argument cannot have.
+        call: writes a use of the class from the text of its arguments.
+    """
+    rows = dict(enumerate(runs.values()))
+    first = rows[0]
+    constant = [key for key in first.parameters if all(len({use[key] for use in run.arguments}) == 1 for run in rows.values())]
+    count = first.pattern.removesuffix("{index}") + "s"
+    if not count.isidentifier() or count in taken | set(first.parameters):
+        return None
+    given: dict[str, Vector] = {
+        key: {row: run.arguments[0][key] for row, run in rows.items()} for key in first.parameters if key in (*constant, "channels")
+    }
+    lengths = {row: len(run.names) for row, run in rows.items()}
+    arguments = Arguments({**given, count: lengths})
+    length = arguments.express(count, lengths, count)
+    texts: dict[str, Expression] = {}
+    for key in first.parameters:
+        text = _argument(
+            key, [run.arguments for run in rows.values()], arguments, str(first.start), _shifted(length, first.start - 1)
+        )
+        if text is None:
+            return None
+        texts[key] = text
+    used = arguments.used()
+    return Stages(
+        (
+            *lines(f"def {name}", Call("", tuple(map(Item, used))), ":"),
+            f"{INDENT}row = nn.Sequential()",
+            f"{INDENT}for index in range({f'{first.start}, ' if first.start else ''}{_shifted(length, first.start)}):",
+            *added("row", first.pattern, call(first.kind, texts), [], 2),
+            f"{INDENT}return row",
+        ),
+        {row: _call(name, {key: vector[number] for key, vector in used.items()}) for number, row in enumerate(runs)},
+    )
+
+
+def _argument(
+    key: str, rows: Sequence[Sequence[Mapping[str, Value]]], arguments: Arguments, first: str, last: str
+) -> Expression | None:
+    """An argument of the class: one value for each row, or one for its first or its last part and one for the others."""
+    values = [[use[key] for use in row] for row in rows]
+    if all(len(set(row)) == 1 for row in values):
+        return arguments.express(key, {row: found[0] for row, found in enumerate(values)}, key)
+    for place, which, number, others in ((0, "first", first, slice(1, None)), (-1, "last", last, slice(None, -1))):
+        if all(len(set(row[others])) <= 1 for row in values):
+            usual = arguments.express(key, {row: found[others][0] for row, found in enumerate(values) if found[others]}, "other")
+            special = arguments.express(key, {row: found[place] for row, found in enumerate(values)}, which)
+            return Choice(_enclosed(special), f"index == {number}", _enclosed(usual))
+    return None
+
+
+def _enclosed(expression: Expression) -> Expression:
+    """A condition within a condition, in parentheses."""
+    return f"({expression})" if isinstance(expression, str) and " if " in expression else expression
+
+
+def _shifted(number: Expression, by: int) -> str:
+    """A number or a name, plus `by`."""
+    if str(number).isdecimal():
+        return str(int(str(number)) + by)
+    return f"{number} {'+' if by > 0 else '-'} {abs(by)}" if by else str(number)
+
+
+def _call(name: str, values: Mapping[str, Value]) -> Call:
+    """The first argument, or `channels` and the next, by its place, the others by name."""
+    places = 2 if "channels" in values else 1
+    return Call(
+        name, tuple(Item(literal(value), key if place >= places else "") for place, (key, value) in enumerate(values.items()))
+    )

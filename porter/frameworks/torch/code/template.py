@@ -1,0 +1,217 @@
+"""All uses of one block as one template: the parts of each use, their differences, and their inputs.
+
+A use has a number. A use that lacks a part passes the part's input on; a part may be another layer in each use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from porter.frameworks.torch.code.tree import ENTRY, Body, Part
+from porter.frameworks.torch.steps import FUNCTIONS, Layer, Value
+
+CHAIN = "chain"
+
+
+class NoTemplate(Exception):
+    """The uses differ too much to be one class."""
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What a part is in the uses `at`: a layer or a use of a class, with its arguments by use, or a chain of parts."""
+
+    kind: str
+    at: tuple[int, ...]
+    arguments: Mapping[str, Mapping[int, Value]]
+    parts: tuple[TemplatePart, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """The part that feeds another: `source`, or `other` in the uses where `here` is false."""
+
+    source: str
+    other: str | None = None
+    here: Mapping[int, bool] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return (self.source,) if self.other is None else (self.source, self.other)
+
+
+@dataclass(frozen=True)
+class TemplatePart:
+    """A part over all uses. In the uses that lack it, its value is that of the input number `through`."""
+
+    name: str
+    alternatives: tuple[Alternative, ...]
+    inputs: tuple[Edge, ...]
+    through: int | None
+
+    @property
+    def at(self) -> frozenset[int]:
+        return frozenset(use for alternative in self.alternatives for use in alternative.at)
+
+
+@dataclass(frozen=True)
+class Template:
+    parts: tuple[TemplatePart, ...]
+    output: Edge
+    uses: int
+
+
+@dataclass(frozen=True)
+class ClassUse:
+    """A use of a nested block: its class, and the arguments of this use."""
+
+    name: str
+    arguments: Mapping[str, Value]
+
+
+ClassUses = Mapping[str, ClassUse]
+"""By the path of the block's use."""
+
+
+def unify(bodies: Mapping[int, Body], classes: ClassUses) -> Template:
+    """One template for the uses `bodies` of a block.
+
+    Raises:
+        NoTemplate: their parts have different orders, or inputs that no condition tells apart.
+    """
+    order = _merged_order([[part.name for part in body.parts] for body in bodies.values()])
+    by_name = {use: {part.name: part for part in body.parts} for use, body in bodies.items()}
+    flow = _Flow(by_name)
+    parts = []
+    for name in order:
+        here = {use: parts_of[name] for use, parts_of in by_name.items() if name in parts_of}
+        parts.append((name, _alternatives(here, classes)))
+        flow.add(name, here)
+    output = flow.edge({use: body.output for use, body in bodies.items()})
+    found = tuple(TemplatePart(name, alternatives, flow.edges[name], flow.through.get(name)) for name, alternatives in parts)
+    return Template(found, output, len(bodies))
+
+
+def signature(body: Body, classes: ClassUses) -> tuple[object, ...]:
+    """Equal for bodies that differ only in arguments."""
+    return (
+        body.output,
+        *(
+            (part.name, _kind(part, classes), part.inputs, () if chain is None else signature(chain, classes))
+            for part in body.parts
+            for chain in [_chain(part)]
+        ),
+    )
+
+
+def _chain(part: Part) -> Body | None:
+    return part.content if isinstance(part.content, Body) and part.content.block is None else None
+
+
+def _kind(part: Part, classes: ClassUses) -> str:
+    content = part.content
+    if isinstance(content, Layer):
+        return content.kind
+    return CHAIN if content.block is None else classes[content.path].name
+
+
+def _merged_order(orders: Sequence[Sequence[str]]) -> list[str]:
+    longest: Sequence[str] = max(orders, key=len)
+    merged = list(longest)
+    for order in orders:
+        place = 0
+        for name in order:
+            if name in merged:
+                place = merged.index(name) + 1
+            else:
+                merged.insert(place, name)
+                place += 1
+    for inner in merged:
+        # A container may not be a module in one use and none in another.
+        around = {outer for outer in merged if inner.startswith(f"{outer}.")}
+        if any(around & set(order) != around or inner not in order for order in orders if around):
+            raise NoTemplate
+    for order in orders:
+        if [name for name in merged if name in set(order)] != list(order):
+            raise NoTemplate
+    return merged
+
+
+def _alternatives(parts: Mapping[int, Part], classes: ClassUses) -> tuple[Alternative, ...]:
+    kinds: dict[str, list[int]] = {}
+    for use, part in parts.items():
+        kinds.setdefault(_kind(part, classes), []).append(use)
+    if len(kinds) > 1 and not kinds.keys().isdisjoint(FUNCTIONS):
+        raise NoTemplate
+    return tuple(_alternative(kind, {use: parts[use] for use in uses}, classes) for kind, uses in kinds.items())
+
+
+def _alternative(kind: str, parts: Mapping[int, Part], classes: ClassUses) -> Alternative:
+    at, why = tuple(parts), next((part.why for part in parts.values() if part.why), "")
+    if kind == CHAIN:
+        bodies = {use: chain for use, part in parts.items() if (chain := _chain(part)) is not None}
+        return Alternative(kind, at, {}, unify(bodies, classes).parts, why)
+    values: dict[str, dict[int, Value]] = {}
+    for use, part in parts.items():
+        content = part.content
+        given = content.arguments if isinstance(content, Layer) else classes[content.path].arguments
+        for slot, value in given.items():
+            values.setdefault(slot, {})[use] = value
+    return Alternative(kind, at, values, (), why)
+
+
+class _Flow:
+    """Finds the inputs of each part, in order, and remembers which input replaces an absent part."""
+
+    def __init__(self, parts: Mapping[int, Mapping[str, Part]]) -> None:
+        self.parts = parts
+        self.edges: dict[str, tuple[Edge, ...]] = {}
+        self.through: dict[str, int] = {}
+
+    def add(self, name: str, here: Mapping[int, Part]) -> None:
+        counts = {len(part.inputs) for part in here.values()}
+        if len(counts) != 1:
+            raise NoTemplate
+        self.edges[name] = tuple(
+            self.edge({use: part.inputs[number] for use, part in here.items()}) for number in range(counts.pop())
+        )
+
+    def edge(self, sources: Mapping[int, str]) -> Edge:
+        """The edge to write, given the part that is the source in each use."""
+        named = set(sources.values())
+        for name in [*reversed(self.edges), ENTRY]:
+            if name in named and self._stands_for(name, sources):
+                return Edge(name)
+        if len(named) == 2:
+            one, other = sorted(named, key=list(sources.values()).count)
+            return Edge(one, other, {use: source == one for use, source in sources.items()})
+        raise NoTemplate
+
+    def _stands_for(self, name: str, sources: Mapping[int, str]) -> bool:
+        edges, through = dict(self.edges), dict(self.through)
+        if all(self._resolves(name, use, source) for use, source in sources.items()):
+            return True
+        self.edges, self.through = edges, through
+        return False
+
+    def _resolves(self, name: str, use: int, wanted: str) -> bool:
+        if name == ENTRY or name in self.parts[use]:
+            return name == wanted
+        numbers = [self.through[name]] if name in self.through else range(len(self.edges[name]))
+        return any(self._passes(name, number, use, wanted) for number in numbers)
+
+    def _passes(self, name: str, number: int, use: int, wanted: str) -> bool:
+        """Whether an absent part has the wanted value at its input. Where the input has two sources, it chooses one."""
+        edge = self.edges[name][number]
+        chosen = edge.here.get(use)
+        for source, is_one in ((edge.source, True), (edge.other, False)):
+            if source is not None and chosen in (None, is_one) and self._resolves(source, use, wanted):
+                if edge.other is not None:
+                    inputs = list(self.edges[name])
+                    inputs[number] = replace(edge, here={**edge.here, use: is_one})
+                    self.edges[name] = tuple(inputs)
+                self.through[name] = number
+                return True
+        return False

@@ -1,0 +1,173 @@
+"""The layers of a plan as nested modules: blocks, chains, and single layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from keyword import iskeyword
+
+from porter.errors import GraphError
+from porter.frameworks.torch.steps import FUNCTIONS, Layer, Step
+from porter.graph import INPUT, Graph, Scope
+
+ENTRY = ""
+"""The name of a body's own input among its parts."""
+
+
+# What nn.Module has already: a part of that name would hide it. tests/frameworks/torch/test_code.py compares with torch.
+_OF_MODULES = (
+    "T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval extra_repr "
+    "float forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules mtia named_buffers "
+    "named_children named_modules named_parameters parameters register_backward_hook register_buffer register_forward_hook "
+    "register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook register_load_state_dict_post_hook "
+    "register_load_state_dict_pre_hook register_module register_parameter register_state_dict_post_hook "
+    "register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule share_memory state_dict to to_empty train training "
+    "type xpu zero_grad"
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A member of a module: a layer or a nested module, and the names of the parts that feed it.
+
+    If its container is no module, its name begins with the container's: `stem.conv`.
+    """
+
+    name: str
+    content: Layer | Body
+    inputs: tuple[str, ...]
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Body:
+    """A module with one output and one input, the value at the path `source`.
+
+    `block` is the name of its block in the recipe; without one it is a chain.
+    """
+
+    path: str
+    source: str
+    parts: tuple[Part, ...]
+    output: str
+    block: str | None = None
+    arguments: Mapping[str, object] | None = None
+
+    def bodies(self) -> Iterator[Body]:
+        """Itself and all modules within it."""
+        yield self
+        for part in self.parts:
+            if isinstance(part.content, Body):
+                yield from part.content.bodies()
+
+
+def make_tree(graph: Graph, steps: Sequence[Step]) -> Body:
+    """The whole model. A container with several inputs or outputs is no module: its members become its parent's.
+
+    Raises:
+        GraphError: part of a path is no Python name, or a name that nn.Module has already.
+    """
+    for step in steps:
+        wrong = [name for name in step.path.split("/") if not name.isidentifier() or iskeyword(name) or name in _OF_MODULES.split()]
+        if wrong:
+            message = f"model.py needs paths of Python names that torch modules do not use, got '{wrong[0]}'"
+            raise GraphError(message, where=step.path, next="rename the step")
+    body = _Nesting(graph, steps).body("", list(steps), INPUT, graph.output)
+    return replace(body, block="model", arguments={})
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A part whose inputs are still paths, with the place of its first step in the graph."""
+
+    name: str
+    content: Layer | Body
+    inputs: tuple[str, ...]
+    output: str
+    place: int
+    why: str = ""
+
+
+class _Nesting:
+    def __init__(self, graph: Graph, steps: Sequence[Step]) -> None:
+        self.scopes: dict[str, Scope] = {scope.path: scope for scope in graph.scopes}
+        self.single = _in_one_place(self.scopes)
+        self.places = {step.path: place for place, step in enumerate(steps)}
+        self.readers: dict[str, set[str]] = {graph.output: {""}}
+        for step in steps:
+            for source in step.inputs:
+                self.readers.setdefault(source, set()).add(step.path)
+
+    def body(self, prefix: str, steps: list[Step], source: str, output: str) -> Body:
+        placed = self._placed(prefix, steps)
+        names = {source: ENTRY, **{part.output: part.name for part in placed}}
+        parts = tuple(Part(part.name, part.content, tuple(names[path] for path in part.inputs), part.why) for part in placed)
+        return Body(prefix.rstrip("/"), source, parts, names[output])
+
+    def _placed(self, prefix: str, steps: list[Step]) -> list[_Placed]:
+        groups: dict[str, list[Step]] = {}
+        for step in steps:
+            groups.setdefault(step.path.removeprefix(prefix).split("/")[0], []).append(step)
+        found: list[_Placed] = []
+        for name, members in groups.items():
+            path = prefix + name
+            itself = [step for step in members if step.path == path]
+            inside = [step for step in members if step.path != path]
+            found += [_Placed(name, step.layer, step.inputs, path, self.places[path], step.why) for step in itself]
+            module = None if itself or not inside else self._module(path, inside)
+            if module is not None:
+                found.append(replace(module, name=name))
+            elif inside:
+                found += [replace(part, name=f"{name}.{part.name}") for part in self._placed(f"{path}/", inside)]
+        return sorted(found, key=lambda part: part.place)
+
+    def _module(self, path: str, steps: list[Step]) -> _Placed | None:
+        within = {step.path for step in steps}
+        sources = {source for step in steps for source in step.inputs} - within
+        outputs = [inner for inner in within if self.readers.get(inner, set()) - within]
+        if len(sources) != 1 or len(outputs) != 1:
+            return None
+        source, output = *sources, *outputs
+        body, place = self.body(f"{path}/", steps, source, output), min(self.places[inner] for inner in within)
+        scope, chain = self.scopes.get(path), _is_chain(body)
+        if scope is not None and not _is_row(body) and not (chain and scope.block in self.single):
+            body = replace(body, block=scope.block, arguments=scope.arguments)
+        elif not chain:
+            return None
+        elif len(body.parts) == 1 and _has_no_tensors(body.parts[0].content):
+            part = body.parts[0]
+            return _Placed("", part.content, (source,), output, place, part.why)
+        return _Placed("", body, (source,), output, place)
+
+
+def _in_one_place(scopes: Mapping[str, Scope]) -> set[str]:
+    """Blocks that are used under one name in one other block only. Where such a block is a chain, it needs no class of its own."""
+    places: dict[str, set[tuple[str | None, str]]] = {}
+    for scope in scopes.values():
+        around = scope.path.rpartition("/")[0]
+        while around and around not in scopes:
+            around = around.rpartition("/")[0]
+        outer = scopes[around].block if around else None
+        places.setdefault(scope.block, set()).add((outer, scope.path.removeprefix(f"{around}/")))
+    return {block for block, found in places.items() if len(found) == 1 and all(outer is not None for outer, _ in found)}
+
+
+def _has_no_tensors(content: Layer | Body) -> bool:
+    """Whether the names in a state_dict are the same with and without a module around it."""
+    return isinstance(content, Layer) and content.kind not in ("BatchNorm1d", "BatchNorm2d", "Conv2d", "Linear")
+
+
+def _is_chain(body: Body) -> bool:
+    before = ENTRY
+    for part in body.parts:
+        function = isinstance(part.content, Layer) and part.content.kind in FUNCTIONS
+        if part.inputs != (before,) or function or "." in part.name:
+            return False
+        before = part.name
+    return body.output == before
+
+
+def _is_row(body: Body) -> bool:
+    """Whether it is uses of one block, one after the other; one class for rows of several lengths would have absent units."""
+    blocks = {part.content.block if isinstance(part.content, Body) else None for part in body.parts}
+    return len(body.parts) > 1 and len(blocks) == 1 and None not in blocks and _is_chain(body)

@@ -1,0 +1,47 @@
+"""Padding: the conventions and their arithmetic (windows), and the smallest exact realisation in a destination (realise)."""
+
+from porter.padding.realise import REACHES_NOWHERE, Capabilities, Front, Realisation, realise, realised_row, same_function
+from porter.padding.windows import (
+    LARGEST,
+    LOWEST,
+    Average,
+    Convention,
+    Pads,
+    Rounding,
+    Row,
+    Rule,
+    Site,
+    SiteKind,
+    Size,
+    Window,
+    count_windows,
+    output_size,
+    pad_amounts,
+    row,
+)
+
+__all__ = [
+    "LARGEST",
+    "LOWEST",
+    "REACHES_NOWHERE",
+    "Average",
+    "Capabilities",
+    "Convention",
+    "Front",
+    "Pads",
+    "Realisation",
+    "Rounding",
+    "Row",
+    "Rule",
+    "Site",
+    "SiteKind",
+    "Size",
+    "Window",
+    "count_windows",
+    "output_size",
+    "pad_amounts",
+    "realise",
+    "realised_row",
+    "row",
+    "same_function",
+]

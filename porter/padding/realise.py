@@ -1,0 +1,362 @@
+"""The smallest exact way to say a source's padding in a destination framework.
+
+Two ways of padding are the same function if their rows of windows are equal (porter.padding). If these differ, the two can agree
+only on inputs shorter than a window. So nothing below reasons about frameworks case by case: it writes down what the source
+computes, tries the destination's spellings from the simplest to the largest, and takes the first whose windows are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from typing import Literal
+
+from porter.errors import PaddingError
+from porter.padding.windows import (
+    LOWEST,
+    Average,
+    Convention,
+    Pads,
+    Rounding,
+    Row,
+    Site,
+    SiteKind,
+    Size,
+    Window,
+    count_row,
+    count_windows,
+    pad_amounts,
+    pads_text,
+    row,
+    sizes_to_try,
+)
+
+
+@dataclass(frozen=True)
+class Front:
+    """A pad layer standing before the windowed layer.
+
+    With the rule `explicit` it adds `pads`; with `same` or `same_lower` it computes them from its input at run time.
+    """
+
+    rule: Literal["explicit", "same", "same_lower"]
+    pads: Pads
+    fill: float
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a destination framework's own windowed layers can express.
+
+    Attributes:
+        symmetric: pads that are equal on both sides of an axis.
+        explicit: any four pads.
+        same: TensorFlow's rule, from the input size at run time.
+        half_kernel: a pool's pad may not exceed half its kernel (without the dilation).
+        roundings: how pools may round; convolutions always floor.
+        averages: divisors that its average pool knows.
+        dynamic: rules that a pad layer can compute at run time.
+        dilated_pools: the kinds of pool that take a dilation.
+        dilated_strides: a convolution may be strided and dilated at once.
+    """
+
+    symmetric: bool
+    explicit: bool
+    same: bool
+    half_kernel: bool
+    roundings: tuple[Rounding, ...]
+    averages: tuple[Average, ...]
+    dynamic: tuple[Literal["same", "same_lower"], ...]
+    dilated_pools: tuple[SiteKind, ...]
+    dilated_strides: bool
+
+
+@dataclass(frozen=True)
+class Realisation:
+    """The smallest exact way to say a source's convention in a destination framework.
+
+    The layers are, in order: the pad layer `front`, if any; the windowed layer with `native`, which pads nothing itself if there
+    is a `front`; for an average with `counted`, a division by the same layers run over a mask; with `subsample`, every stride-th
+    cell of a layer run at stride 1.
+
+    Attributes:
+        native: what the destination's own layer is given.
+        front: the pad layer before it.
+        counted: how much of `front` holds cells that the source's average counts; the mask is one over the input and over these
+            cells, and zero over the rest of `front`.
+        subsample: the layer runs at stride 1 and keeps every stride-th cell.
+        every_size: exact at every input size, not only at the one asked for.
+        why: one line for the reader.
+    """
+
+    native: Convention
+    front: Front | None = None
+    counted: Pads | None = None
+    subsample: bool = False
+    every_size: bool = False
+    why: str = ""
+
+    @property
+    def kind(self) -> Literal["native", "pad layer", "dynamic pad layer", "composition"]:
+        if self.counted is not None or self.subsample:
+            return "composition"
+        if self.front is None:
+            return "native"
+        return "pad layer" if self.front.rule == "explicit" else "dynamic pad layer"
+
+    def __str__(self) -> str:
+        front = ""
+        if self.front is not None:
+            amount = pads_text(self.front.pads) if self.front.rule == "explicit" else self.front.rule
+            front = f"pad {amount} with {self.front.fill:g}, then "
+        tail = ", over the share of cells counted" if self.counted is not None else ""
+        tail += ", every stride-th cell" if self.subsample else ""
+        return f"{front}{self.native}{tail}"
+
+
+def realised_row(realisation: Realisation, window: Window, axis: int, size: int) -> Row:
+    """The windows that a realisation gives along one axis, in the coordinates of its input.
+
+    `subsample` does not change them: every stride-th window at stride 1 is a window at that stride.
+    """
+    front = realisation.front
+    if front is None:
+        return row(realisation.native, window, axis, size)
+    before, after = pad_amounts(Convention(front.rule, front.pads), window, axis, size)
+    count = count_windows(realisation.native, window, axis, size + before + after)
+    counted = (before, after) if realisation.counted is None else realisation.counted[2 * axis : 2 * axis + 2]
+    return count_row(window, axis, size, -before, count, front.fill, counted)
+
+
+@lru_cache(maxsize=4096)
+def realise(site: Site, size: Size, capabilities: Capabilities, nonnegative: bool = False) -> Realisation:
+    """The smallest exact realisation of a padding site in a destination framework.
+
+    A realisation that is exact at every size comes first, so that a port is not tied to one size without need. If the size is
+    known, a pad layer with fixed pads is preferred to one that computes its pads at run time.
+
+    Args:
+        site: the layer and its source's convention.
+        size: rows and columns of its input; if one is None, the realisation is exact at every size.
+        capabilities: what the destination's own layers can express.
+        nonnegative: the input is provably >= 0 (after a ReLU), so that a zero stands for -inf in a max pool.
+
+    Raises:
+        PaddingError: the source computes nothing at this size, or nothing exact exists; it says what is missing.
+    """
+    for axis, n in enumerate(size):
+        _refuse_undefined(site, axis, n)
+    if site.window.dilation != (1, 1) and site.kind in ("max_pool", "avg_pool") and site.kind not in capabilities.dilated_pools:
+        raise PaddingError(f"the destination has no dilated {site.kind}")
+    found = _smallest(site, (None, None), capabilities, nonnegative)
+    if None not in size and (found is None or (found.front is not None and found.front.rule != "explicit")):
+        found = _smallest(site, size, capabilities, nonnegative) or found
+    if found is None:
+        raise _no_exact_form(site, size)
+    return found
+
+
+Rows = list[tuple[int, Row]]
+"""Input sizes with the source's row at each."""
+
+
+@lru_cache(maxsize=4096)
+def _smallest(site: Site, size: Size, capabilities: Capabilities, nonnegative: bool) -> Realisation | None:
+    sources = [_source_rows(site, axis, n) for axis, n in enumerate(size)]
+    for candidate in _candidates(site, sources, capabilities, nonnegative):
+        if _equal(site, candidate, sources, nonnegative):
+            every_size = _equal(site, candidate, [_source_rows(site, axis, None) for axis in (0, 1)], nonnegative)
+            found = replace(candidate, every_size=every_size)
+            return replace(found, why=_why(site, found, capabilities))
+    return None
+
+
+def _source_rows(site: Site, axis: int, size: int | None) -> Rows:
+    """The source's rows at the sizes that stand for `size`, without the sizes at which it computes nothing."""
+    rows = [(n, row(site.convention, site.window, axis, n)) for n in sizes_to_try(site.window, axis, size)]
+    return [(n, found) for n, found in rows if found.count and not _has_void(site, found)]
+
+
+def _has_void(site: Site, found: Row) -> bool:
+    """Whether a pool has a window without a number: an average of no cells, or a maximum over pads only, which take no part.
+
+    For such a maximum torch gives -inf and TensorFlow the lowest finite number.
+    """
+    if site.kind == "avg_pool":
+        return 0 in found.divisors
+    return site.kind == "max_pool" and site.convention.fill == LOWEST and found.lonely
+
+
+def _refuse_undefined(site: Site, axis: int, size: int | None) -> None:
+    if _source_rows(site, axis, size):
+        return
+    cells, along = site.window.extent(axis), ("rows", "columns")[axis]
+    if size is not None and count_windows(site.convention, site.window, axis, size) == 0:
+        raise PaddingError(f"no window of {cells} {along} fits into an input of {size}, padded '{site.convention}'")
+    raise PaddingError(f"windows of {cells} {along}, padded '{site.convention}', have one over pads only, which gives no number")
+
+
+def same_function(site: Site, convention: Convention, size: Size, nonnegative: bool = False) -> bool:
+    """Whether a site padded by `convention` instead computes the same for an input of `size`; None in it stands for every size."""
+    sources = [_source_rows(site, axis, n) for axis, n in enumerate(size)]
+    return _equal(site, Realisation(convention), sources, nonnegative)
+
+
+def _equal(site: Site, realisation: Realisation, sources: list[Rows], nonnegative: bool) -> bool:
+    return all(
+        _same_row(site.kind, wanted, realised_row(realisation, site.window, axis, size), nonnegative)
+        for axis, rows in enumerate(sources)
+        for size, wanted in rows
+    )
+
+
+def _same_row(kind: SiteKind, wanted: Row, found: Row, nonnegative: bool) -> bool:
+    if (wanted.start, wanted.count) != (found.start, found.count):
+        return False
+    if kind == "avg_pool":
+        return wanted.divisors == found.divisors
+    zero_is_neutral = nonnegative and not wanted.lonely and wanted.fills | found.fills <= {0.0, LOWEST}
+    return kind == "conv" or wanted.fills == found.fills or zero_is_neutral
+
+
+def _candidates(site: Site, sources: list[Rows], capabilities: Capabilities, nonnegative: bool) -> Iterator[Realisation]:
+    """The destination's spellings, from the smallest to the largest; the caller finds out which of them are exact."""
+    window, convention = site.window, site.convention
+    pads = _constant_pads(window, sources)
+    strided_and_dilated = site.kind == "conv" and max(window.stride) > 1 and max(window.dilation) > 1
+    subsample = strided_and_dilated and not capabilities.dilated_strides
+    if not subsample:
+        yield from map(Realisation, _natives(site, pads, capabilities))
+
+    # A pad layer before an unpadded layer. Its pads count as input, so an average over it divides by the full window.
+    bare = Convention()
+    fill = convention.fill if site.kind == "max_pool" else 0.0
+    fill = 0.0 if nonnegative and fill == LOWEST else fill
+    fronts: list[Front | None] = []
+    if pads is not None:
+        fronts.append(Front("explicit", pads, fill) if any(pads) else None)
+    fronts += [Front(rule, (0, 0, 0, 0), fill) for rule in capabilities.dynamic if rule == convention.rule]
+    for front in fronts:
+        yield Realisation(bare, front, None, subsample)
+    if site.kind == "avg_pool" and convention.average != "full_window":
+        own = (0, 0, 0, 0) if convention.average == "real_cells" else convention.pads
+        for front in fronts:
+            if front is not None:
+                top, bottom, left, right = map(min, own, front.pads)
+                yield Realisation(bare, front, (top, bottom, left, right), subsample)
+
+
+def _natives(site: Site, constant: Pads | None, capabilities: Capabilities) -> Iterator[Convention]:
+    window, convention = site.window, site.convention
+    fill = LOWEST if site.kind == "max_pool" else 0.0
+    pads: list[Pads] = []
+    if constant is not None and (capabilities.symmetric or capabilities.explicit):
+        top, _, left, _ = constant
+        pads.append((top, top, left, left))
+        if capabilities.explicit:
+            pads += [convention.pads, constant]
+    same = [Convention("same", fill=fill)] if capabilities.same else []
+    spellings = [Convention("valid", fill=fill), *(Convention("explicit", some, fill) for some in pads if any(some))]
+    spellings = same + spellings if convention.rule == "same" else spellings + same
+    roundings: tuple[Rounding, ...] = ("floor",) if site.kind == "conv" else capabilities.roundings
+    averages: tuple[Average, ...] = capabilities.averages if site.kind == "avg_pool" else ("real_cells",)
+    for rounding, spelling, average in product(roundings, spellings, averages):
+        too_wide = any(max(spelling.pads[2 * axis : 2 * axis + 2]) > window.kernel[axis] // 2 for axis in (0, 1))
+        if site.kind != "conv" and capabilities.half_kernel and too_wide:
+            continue
+        if rounding == "floor" or spelling.rule != "same":
+            yield replace(spelling, rounding=rounding, average=average)
+
+
+def _constant_pads(window: Window, sources: list[Rows]) -> Pads | None:
+    """The smallest pads that the source's windows need at these sizes; None where the first window moves with the size.
+
+    If any constant pads before an unpadded, floored layer are exact, these are: a larger pad after the input can only add
+    windows.
+    """
+    found: list[int] = []
+    for axis, rows in enumerate(sources):
+        extent, stride = window.extent(axis), window.stride[axis]
+        if len({source.start for _, source in rows}) != 1:
+            return None
+        reached = max(source.start + (source.count - 1) * stride + extent - n for n, source in rows)
+        found += [-rows[0][1].start, max(reached, 0)]
+    top, bottom, left, right = found
+    return top, bottom, left, right
+
+
+_NAMES = {"same": "SAME", "same_lower": "SAME_LOWER", "cntk": "CNTK's autopadding"}
+
+
+REACHES_NOWHERE = "no window reaches past the input"
+"""Why a site pads nothing at all."""
+
+
+def _why(site: Site, found: Realisation, capabilities: Capabilities) -> str:
+    reason = _native_why(site, found) if found.front is None else _front_why(site, found.front, capabilities)
+    if found.counted is not None:
+        reason += "; the source's average leaves out cells that the pad layer adds, so a mask corrects the divisor"
+    if found.subsample:
+        reason = "the destination cannot stride and dilate at once: it runs at stride 1 and keeps every stride-th cell"
+    fill = found.native.fill if found.front is None else found.front.fill
+    if site.kind == "max_pool" and fill != site.convention.fill and _reads_pads(site):
+        reason += "; zero and -inf are alike here, because the input is never negative"
+    return reason
+
+
+def _reads_pads(site: Site) -> bool:
+    return any(source.fills for axis in (0, 1) for _, source in _source_rows(site, axis, None))
+
+
+def _native_why(site: Site, found: Realisation) -> str:
+    convention, native = site.convention, found.native
+    if not _reads_pads(site):
+        return REACHES_NOWHERE
+    if (native.rule, native.pads, native.rounding) == (convention.rule, convention.pads, convention.rounds):
+        reason = "the destination does the same"
+    else:
+        name, at = _NAMES.get(convention.rule, f"'{convention}'"), "every size" if found.every_size else "this size"
+        reason = f"at {at} {name} reads the same cells as the destination's {'pads of ' if any(native.pads) else ''}{native}"
+    if site.kind == "avg_pool":
+        reason += f"; its average {'leaves pads out' if native.average == 'real_cells' else 'counts pads'}"
+    return reason
+
+
+def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
+    convention = site.convention
+    if front.rule != "explicit":
+        return f"{_NAMES[front.rule]} depends on the input size, so the pad layer computes it at run time"
+    top, bottom, left, right = front.pads
+    takes_part = f"the source's pool reads its pads as {convention.fill:g}, the destination's own pool ignores its pads"
+    if convention.rounds != "floor":
+        return "the source rounds up, so its last window may reach past the end: the pad layer adds the cells that it reads"
+    if not (capabilities.symmetric or capabilities.explicit):
+        if convention.rule == "same" and capabilities.same:
+            return takes_part
+        return f"the destination's own layers pad {'by SAME or ' if capabilities.same else ''}not at all"
+    if (top, left) != (bottom, right) and not capabilities.explicit:
+        sides = {
+            "same": "SAME puts the odd cell at the bottom and right",
+            "same_lower": "SAME_LOWER puts the odd cell at the top and left",
+        }
+        return f"{sides.get(convention.rule, 'the source pads its two sides differently')}; the destination pads both sides alike"
+    if site.kind == "max_pool" and convention.fill != LOWEST:
+        return takes_part
+    if site.kind != "conv" and capabilities.half_kernel:
+        return "the destination's pools take no pad larger than half their window"
+    return "the destination's own pads read other cells"
+
+
+def _no_exact_form(site: Site, size: Size) -> PaddingError:
+    # Constant pads can follow every other rule at every size: rounding up adds at most stride - 1 cells after the input, and a
+    # dropped window takes away the same number at all sizes.
+    window, convention = site.window, site.convention
+    rows, columns = ("any" if n is None else n for n in size)
+    return PaddingError(
+        f"a {site.kind} of kernel {window.kernel}, stride {window.stride}, dilation {window.dilation} padded '{convention}' has no "
+        f"exact form in the destination at {rows}x{columns}: {_NAMES.get(convention.rule, 'its padding')} depends on the input "
+        "size, and the destination cannot pad by it at run time",
+        next="give --input-size a fixed size" if None in size else None,
+    )

@@ -1,0 +1,31 @@
+"""The port: a folder with the destination model and the record of how it was made."""
+
+from porter.port.folder import (
+    MAX_RECORD_BYTES,
+    RECORD,
+    Input,
+    Padding,
+    Port,
+    Record,
+    SourceFile,
+    TensorLists,
+    port_at,
+    read_port,
+    update_record,
+    write_record,
+)
+
+__all__ = [
+    "MAX_RECORD_BYTES",
+    "RECORD",
+    "Input",
+    "Padding",
+    "Port",
+    "Record",
+    "SourceFile",
+    "TensorLists",
+    "port_at",
+    "read_port",
+    "update_record",
+    "write_record",
+]

@@ -1,0 +1,242 @@
+"""The port: a folder with the destination model and port.json, the record of how it was made and of its input and output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from porter.data.preprocess import Preprocess
+from porter.dtypes import Array, Dtype
+from porter.errors import ChecksumError, FileError, GraphError, UsageError
+from porter.files import WeightsFile, digest, expect_plain, is_plain, recover_folder, write_whole
+from porter.frameworks import Framework, Tensors, get_framework
+from porter.graph import Graph, tensor_shapes
+from porter.graph.plan import ANY, Plan, make_plan
+from porter.graph.record import from_record
+from porter.padding.sizes import MAX_SIDE
+from porter.port.pads import Pad
+
+RECORD = "port.json"
+MAX_RECORD_BYTES = 64 << 20
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+FileName = Annotated[str, Field(pattern=r"^\w[\w.-]*$", max_length=255)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Padding = Literal["shipped", "trained"]
+"""The pads of a port: the source's own, or the training pads at the sites where the recipe says that they differ."""
+
+
+class SourceFile(_Strict):
+    """The weights file that a port was made from; `published` says whether the zoo publishes it, None in ports of older porters."""
+
+    file: str
+    format: str
+    sha256: str
+    published: bool | None = None
+    notes: tuple[str, ...] = ()
+
+    def is_published(self, file: WeightsFile | None) -> bool | None:
+        """Whether the zoo publishes it, as `file`: as recorded, otherwise by its sha256; None where neither tells."""
+        if self.published is not None:
+            return self.published
+        return False if file is None or self.format == "port" else file.has(self.sha256)
+
+
+class Input(_Strict):
+    """The model's input.
+
+    Attributes:
+        size: the only size (rows, columns) at which the model is right; None if it is right at every size.
+        native_size: the size that the source was built for: the file's own, otherwise the recipe's.
+    """
+
+    layout: Literal["NCHW", "NHWC"]
+    size: tuple[Side, Side] | None
+    native_size: tuple[Side, Side]
+    channels: int = Field(ge=1, le=4096)
+
+
+class TensorLists(_Strict):
+    """Source tensor names: those used, to `path:role`; those ignored, to the reason. And names of destination tensors that the
+    source lacks, to the number that fills them."""
+
+    used: Mapping[str, str]
+    ignored: Mapping[str, str]
+    filled: Mapping[str, str]
+
+
+class Record(_Strict):
+    """The content of port.json.
+
+    Attributes:
+        model: the sha256 of each file that the port's model consists of, by name.
+        options: those that the recipe's graph was expanded with; only the number of classes for a file that carries its own graph.
+        chosen: the options that `--option` set.
+        assumed: one line for each fact that neither the file nor the user states and the recipe does.
+        licence: of the zoo's published file; None for any other file.
+        folded: path of each layer that took in the batch norm after it (porter.graph.folding), to that norm's path; None without
+            `--fold-bn`.
+        absorbed: path of each batch norm whose mean took in the bias of the layer before it (porter.conversion), to that layer's.
+        stock_class: the builder of the class whose names the model file has, called with `stock_arguments`; None for porter's own
+            names.
+        evaluation: the last accuracy measured (porter.evaluation.results.Evaluation.record); None if none was.
+        study: the last padding study of these weights (porter.evaluation.results.Study.record); None if none was.
+    """
+
+    format: Literal[1]
+    architecture: str
+    variant: str
+    zoo: str
+    framework: str
+    graph: dict[str, Any]
+    input: Input
+    source: SourceFile
+    model: Annotated[dict[FileName, Sha256], Field(max_length=16)]
+    pads: tuple[Pad, ...]
+    padding: Padding = "shipped"
+    options: dict[str, Any]
+    chosen: dict[str, Any] = {}
+    assumed: tuple[str, ...] = ()
+    layers: dict[str, str]
+    batches: dict[str, Count]
+    tensors: TensorLists
+    mapped: tuple[str, ...]
+    dtype: Dtype
+    preprocess: Preprocess | None
+    labels: str | None
+    classes: int
+    source_classes: int
+    background: bool
+    output: Literal["logits", "features"]
+    activation: str | None
+    licence: str | None
+    folded: Mapping[str, str] | None = None
+    absorbed: Mapping[str, str] = {}
+    stock_class: str | None
+    stock_arguments: Mapping[str, Any] = {}
+    parity: dict[str, Any] | None
+    check: str
+    versions: dict[str, str]
+    evaluation: dict[str, Any] | None = None
+    study: dict[str, Any] | None = None
+
+    @property
+    def computed(self) -> bool:
+        """Whether the port holds computed numbers, which the source lacks: computed in float64, rounded once to the port's type."""
+        return bool(self.folded or self.absorbed)
+
+    @property
+    def rounding(self) -> str | None:
+        """What a check of a port in half precision leaves out: the rounding of its weights, about 1e-3 of the source's."""
+        if self.dtype not in ("float16", "bfloat16"):
+            return None
+        sides = "compared before the port's weights were" if self.computed else "compared with the weights of both sides"
+        return f"{sides} rounded to {self.dtype}; porter eval --source measures the effect of the rounding"
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port on disk, read and validated."""
+
+    folder: Path
+    record: Record = field(repr=False)
+    graph: Graph = field(repr=False)
+    plan: Plan = field(repr=False)
+    framework: Framework = field(repr=False)
+
+    def tensors(self) -> dict[str, dict[str, Array]]:
+        """The port's canonical tensors as stored (porter.graph.tensor_shapes)."""
+        return self.framework.read_port(self.folder, self.plan, self.record.layers)
+
+    def build(self, dtype: Dtype | None = None, device: str = "cpu", tensors: Tensors | None = None) -> Any:
+        """The model, built from port.json's graph (never from model.py), in `dtype` or the port's own type, with `tensors` or its
+        own tensors.
+        """
+        return self.framework.build(self.plan, tensors or self.tensors(), self.record.layers, dtype or self.record.dtype, device)
+
+
+def port_at(path: Path) -> Port | None:
+    """The port whose folder, record or model file is `path`; None for any other path."""
+    if (path / RECORD).is_file():
+        return read_port(path)
+    if not (path.parent / RECORD).is_file():
+        return None
+    beside = read_port(path.parent, held=False)
+    return read_port(path.parent) if path.name in (RECORD, beside.framework.MODEL_FILE) else None
+
+
+def read_port(folder: Path, *, held: bool = True) -> Port:
+    """Reads a port's record; its tensors are read when they are needed.
+
+    Args:
+        held: whether the digests of its model's files are compared with port.json. Other files in the folder are not the port's.
+
+    Raises:
+        UsageError: there is no port. FileError, GraphError: the record is damaged, too large or of another format.
+        ChecksumError: a file's digest is not the one in port.json.
+    """
+    recover_folder(folder)
+    path = folder / RECORD
+    if not path.is_file():
+        raise UsageError("this is no port: it has no port.json", where=str(folder), next="porter convert makes one")
+    expect_plain(path)
+    if path.stat().st_size > MAX_RECORD_BYTES:
+        raise FileError("this record is too large to be porter's", where=str(path))
+    try:
+        record = Record.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise FileError(
+            f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the top'}", where=str(path), next="convert again"
+        ) from None
+    framework = get_framework(record.framework)
+    if framework.MODEL_FILE not in record.model:
+        raise FileError(f"'model' lacks {framework.MODEL_FILE}", where=str(path), next="convert again")
+    if held:
+        for name, sha256 in record.model.items():
+            _hold(folder / name, sha256)
+    try:
+        graph = from_record(record.graph)
+    except GraphError as error:
+        raise GraphError(error.message, where=f"{path}: {error.where}", next="convert again") from None
+    head = tensor_shapes(graph).get(graph.output, {}).get("kernel", (record.classes,))
+    if record.output == "logits" and head[0] != record.classes:
+        raise FileError(f"'classes' is {record.classes}, but the graph's head has {head[0]} rows", where=str(path))
+    plan = make_plan(graph, record.input.size or ANY, framework.CAPABILITIES)
+    # A class of keras.applications takes only the size that it was built for, even if its pads are right at every size.
+    return Port(folder, record, graph, replace(plan, size=record.input.size), framework)
+
+
+def _hold(path: Path, sha256: str) -> None:
+    again = "restore the file, or convert again; a changed copy belongs outside of the port"
+    if not is_plain(path):  # a pipe would never end
+        raise FileError("port.json lists this file, and it is no plain file or not there", where=str(path), next=again)
+    found = digest(path)
+    if found != sha256:
+        message = f"this is not the file that porter wrote: its sha256 is {found[:12]}..., port.json says {sha256[:12]}..."
+        raise ChecksumError(message, where=str(path), next=again)
+
+
+def write_record(folder: Path, record: Record) -> None:
+    """Writes port.json into a port's folder; an old one stays until the new one is complete."""
+    write_whole(folder / RECORD, json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False) + "\n")
+
+
+def update_record(folder: Path, figures: Literal["evaluation", "study"], found: dict[str, Any]) -> None:
+    """Puts figures that were measured later into a port's port.json. It is read again, because it may have changed meanwhile.
+
+    Raises:
+        UsageError, FileError: as `read_port`, or the folder cannot be written.
+    """
+    write_record(folder, read_port(folder, held=False).record.model_copy(update={figures: found}))

@@ -1,0 +1,188 @@
+"""What a weights file is, and the command that ports it."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from porter.errors import MappingError, PorterError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.files import Digests
+from porter.formats.reading import read_checkpoint
+from porter.frameworks import FRAMEWORK_NAMES
+from porter.port import Port, port_at
+from porter.recipe import find_recipe
+from porter.source.matching import LIKELY, NO_RECIPE, Match, rank
+from porter.source.opened import Opened, open_checkpoint, read_weights
+
+CLOSE = 0.02
+"""The file may also be a match whose score is this close to the best one."""
+TRIED = 5
+"""Matches that are tried to find one that ports the file."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a weights file is.
+
+    Attributes:
+        checkpoint: the file as read.
+        matches: every variant and zoo that has at least one tensor or layer of the file, best first.
+        match: the match that the file is; None if no recipe fits.
+        classes: of the port; 0 if the file gives features, None if the file cannot be ported as it is.
+        source_classes: of the file's head.
+        size: rows and columns of the input; None if the file takes any size.
+        head: the file's layer that gives the logits.
+        activation: the file's activation after the logits.
+        differs: the file's differences from the zoo's own, one line each.
+        assumed: one line for each fact that the file does not record and porter takes from the recipe.
+        problem: the reason why the file cannot be ported as it is.
+        commands: commands that port the file, each tested: one, or one for each layer that could be the head.
+    """
+
+    checkpoint: Checkpoint
+    matches: tuple[Match, ...] = field(repr=False)
+    match: Match | None
+    classes: int | None = None
+    source_classes: int | None = None
+    size: tuple[int, int] | None = None
+    head: str | None = None
+    activation: str | None = None
+    differs: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    problem: str | None = None
+    commands: tuple[str, ...] = ()
+
+    @property
+    def close(self) -> tuple[Match, ...]:
+        """The other matches whose scores are about as good."""
+        if self.match is None:
+            return ()
+        others = (match for match in self.matches if (match.variant, match.zoo) != (self.match.variant, self.match.zoo))
+        return tuple(match for match in others if match.score >= self.match.score - CLOSE)
+
+    def record(self) -> dict[str, Any]:
+        """As `porter inspect --json` prints it; its matches are `match` and those that are `close`."""
+        tensors = {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in self.checkpoint.tensors.items()}
+        return {
+            "format": self.checkpoint.format,
+            "framework": self.checkpoint.framework,
+            "classes": self.classes,
+            "size": self.size and list(self.size),
+            "head": self.head,
+            "convert": next(iter(self.commands), None),
+            "assumed": list(self.assumed),
+            "problem": self.problem,
+            "notes": list(self.checkpoint.notes),
+            "tensors": tensors,
+            "matches": [asdict(match) for match in (self.match, *self.close) if match is not None],
+        }
+
+
+def inspect(file: Path, recipes: Path | None = None) -> Inspection:
+    """See porter.inspect."""
+    port = port_at(file)
+    if port is not None:
+        return _of_port(port, recipes)
+    checkpoint, files = read_weights(file, with_md5=True)
+    matches = rank(checkpoint, recipes)
+    problems: list[tuple[Match, PorterError]] = []
+    for match in [match for match in matches if match.score >= matches[0].score - CLOSE][:TRIED]:
+        try:
+            return _of_opened(checkpoint, matches, match, _open(checkpoint, files, match, recipes), recipes)
+        except PorterError as error:
+            problems.append((match, error))
+    for match, problem in problems:
+        commands = _settled(checkpoint, files, match, problem, recipes)
+        if commands or match.score >= LIKELY:
+            size = _size(checkpoint, match, recipes)
+            return Inspection(checkpoint, matches, match, size=size, problem=_stated(problem, checkpoint), commands=commands)
+    return Inspection(checkpoint, matches, None, problem=NO_RECIPE)
+
+
+def _of_port(port: Port, recipes: Path | None) -> Inspection:
+    record, checkpoint = port.record, read_checkpoint(port.folder / port.framework.MODEL_FILE)
+    match = Match(record.variant, record.zoo, 1.0, (), ())
+    return Inspection(
+        replace(checkpoint, path=port.folder, format="port", framework=record.framework),
+        (match,),
+        match,
+        classes=record.classes,
+        source_classes=record.classes,
+        size=record.input.size,
+        head=port.graph.output if record.classes else None,
+        assumed=tuple(record.assumed),
+        commands=(_command(match, record.framework, port.folder, recipes),),
+    )
+
+
+def _of_opened(
+    checkpoint: Checkpoint, matches: tuple[Match, ...], match: Match, opened: Opened, recipes: Path | None
+) -> Inspection:
+    match = replace(match, zoo=opened.zoo.name)
+    return Inspection(
+        checkpoint,
+        matches,
+        match,
+        classes=opened.classes,
+        source_classes=opened.source_classes,
+        size=_size(checkpoint, match, recipes),
+        head=opened.fit.head if opened.fit else None,
+        activation=opened.activation,
+        differs=(*match.notes, *opened.warnings),
+        assumed=opened.assumed,
+        commands=(_command(match, opened.zoo.framework, checkpoint.path, recipes),),
+    )
+
+
+def _open(
+    checkpoint: Checkpoint,
+    files: Digests,
+    match: Match,
+    recipes: Path | None,
+    settings: tuple[str, ...] = (),
+) -> Opened:
+    """The file opened as a match; if another zoo publishes exactly this file, opened as that zoo's."""
+    recipe = find_recipe(match.variant, recipes)
+    zoo = recipe.zoo(match.zoo, match.variant)
+    opened = open_checkpoint(recipe, match.variant, zoo, checkpoint, files, settings=settings)
+    if opened.zoo.name == zoo.name:
+        return opened
+    return open_checkpoint(
+        recipe, match.variant, recipe.zoos_of(match.variant)[opened.zoo.name], checkpoint, files, settings=settings
+    )
+
+
+def _settled(checkpoint: Checkpoint, files: Digests, match: Match, error: PorterError, recipes: Path | None) -> tuple[str, ...]:
+    """A command for each setting of `--map` that the error lists and that works."""
+    found = []
+    for setting in error.maps if isinstance(error, MappingError) else ():
+        try:
+            opened = _open(checkpoint, files, match, recipes, (setting,))
+        except PorterError:
+            continue
+        found.append(_command(match, opened.zoo.framework, checkpoint.path, recipes, setting))
+    return tuple(found)
+
+
+def _stated(problem: PorterError, checkpoint: Checkpoint) -> str:
+    """A problem with its layer and the next step, if it is about one layer; what is about the whole file has the commands."""
+    return problem.message if problem.where == str(checkpoint.path) else str(problem)
+
+
+def _size(checkpoint: Checkpoint, match: Match, recipes: Path | None) -> tuple[int, int] | None:
+    """The input size of the file's graph, None if it takes any; the recipe's own size if the file has no graph."""
+    if checkpoint.graph is None:
+        return find_recipe(match.variant, recipes).native_size()
+    rows, columns = checkpoint.graph.size
+    return None if rows is None or columns is None else (rows, columns)
+
+
+def _command(match: Match, framework: str, path: Path, recipes: Path | None, setting: str | None = None) -> str:
+    """The command that ports a file to another framework than its own."""
+    other = next(name for name in FRAMEWORK_NAMES if name != framework)
+    words = ["porter", "convert", match.variant, "--from", match.zoo, "--to", other, "--weights", str(path)]
+    words += ["--map", setting] if setting else []
+    return shlex.join([*words, *(["--recipes", str(recipes)] if recipes else [])])

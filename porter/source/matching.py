@@ -1,0 +1,97 @@
+"""The variants and zoos that a weights file could be, ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from porter.errors import MappingError, RecipeError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.fitting.alignment import align
+from porter.fitting.by_names import Located, locate
+from porter.fitting.heads import head_rows
+from porter.fitting.naming import name_layers
+from porter.frameworks import Framework, get_framework
+from porter.graph import Graph, tensor_shapes
+from porter.recipe import LayerName, Recipe, Zoo, all_recipes, expand
+from porter.recipe.transforms import apply_transforms
+
+LIKELY = 0.5
+"""A file looks like a variant if its score is at least this."""
+NO_RECIPE = (
+    "no recipe fits this file: porter recipe list shows the networks that porter knows; for another network write a recipe, a YAML "
+    "file like those in recipes/, and give its folder with --recipes DIR"
+)
+
+
+@dataclass(frozen=True)
+class Match:
+    """How well a file fits a variant of a zoo.
+
+    Attributes:
+        score: the number of tensors that fit by name and shape, divided by the number of those that the variant needs and of the
+            file's other tensors.
+        missing: tensors that the variant needs and the file lacks, or holds in another shape.
+        unexpected: tensors of the file that the variant does not need.
+        notes: how the file's names differ from the zoo's: a prefix, an older table of names.
+    """
+
+    variant: str
+    zoo: str
+    score: float
+    missing: tuple[str, ...] = field(repr=False)
+    unexpected: tuple[str, ...] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+
+def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> tuple[Match, ...]:
+    """Every variant and zoo that has at least one tensor or layer of the file, best first."""
+    matches = [
+        _match(recipe, variant, zoo, checkpoint)
+        for recipe in all_recipes(recipes)
+        for variant in recipe.variants
+        for zoo in recipe.zoos_of(variant).values()
+        if checkpoint.framework in (None, zoo.framework)
+    ]
+    return tuple(sorted((match for match in matches if match.score > 0), key=lambda match: -match.score))
+
+
+def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Match:
+    framework = get_framework(zoo.framework)
+    draft = expand(recipe, variant, zoo, {})
+    try:
+        naming = name_layers(recipe, variant, zoo, draft, checkpoint)
+        layers = naming.layers
+        rows = head_rows(draft, framework, checkpoint, layers[draft.output].name)
+        graph = draft if rows is None else expand(recipe, variant, zoo, {"classes": rows})
+        located = locate(graph, framework, layers, zoo, checkpoint)
+        # The ops of a file's graph count as much as its names.
+        aligned = None if checkpoint.graph is None else align(draft, checkpoint.graph, recipe.native_size())
+    except (MappingError, RecipeError) as error:
+        return Match(variant, zoo.name, 0.0, (error.message,), ())
+    misfits = _misfits(graph, framework, layers, located, checkpoint)
+    missing, needed = (*located.missing, *misfits), len(located.found) + len(located.missing)
+    score = (len(located.found) - len(misfits)) / (needed + len(located.unexpected))
+    if aligned is not None:
+        score = (aligned.share + score) / 2
+    return Match(variant, zoo.name, score, missing, located.unexpected, naming.notes())
+
+
+def _misfits(
+    graph: Graph, framework: Framework, layers: Mapping[str, LayerName], located: Located, checkpoint: Checkpoint
+) -> list[str]:
+    """Names of tensors that have another shape than the graph needs."""
+    shapes = tensor_shapes(graph)
+    misfits = []
+    for (path, role), name in located.found.items():
+        transforms = [transform for transform in layers[path].transforms if transform != "drop_background"]
+        try:
+            array = framework.to_canonical(graph, graph.by_path[path], role, checkpoint.tensors[name])
+            array = apply_transforms(transforms, role, array)
+        except MappingError:
+            misfits.append(name)
+            continue
+        if role in shapes[path] and array.shape != shapes[path][role]:
+            misfits.append(name)
+    return misfits

@@ -1,0 +1,424 @@
+"""Opens the source of a port: a weights file under a zoo's names or with its own graph, or another port."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from porter.data.preprocess import Preprocess
+from porter.dtypes import Array, Dtype
+from porter.errors import MappingError, PorterError, RecipeError, UsageError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.files import Digests, Fetched, WeightsFile, digests, fetch, is_published
+from porter.fitting.by_names import fit_by_names
+from porter.fitting.by_position import name_by_position
+from porter.fitting.fit import Fit, read_tensors
+from porter.formats.reading import read_checkpoint
+from porter.frameworks import get_framework
+from porter.graph import Graph
+from porter.port import Padding, Port, SourceFile, TensorLists, port_at
+from porter.recipe import Recipe, Zoo, assumed_options, find_recipe, with_options
+from porter.recipe.expressions import Value
+
+if TYPE_CHECKING:
+    from porter.source.matching import Match
+    from porter.source.references import FileGraphSource, OwnBuild, Reference
+
+NO_MAP = "no --map settles it: give the whole model (.keras, SavedModel), or a file without the layers after the network"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A source: its graph and its tensors in canonical order.
+
+    Attributes:
+        options: those that the graph was expanded with; only the number of classes if the graph is the file's own.
+        classes: of the port; 0 if the source has no head.
+        source_classes: rows of the file's head.
+        preprocess: the protocol that turns a photo into the source's input.
+        labels: the map of the classes; None if the file's head is not the zoo's own.
+        background: the first row of the port's head is ImageNet's background class.
+        licence: of the zoo's published file; None for any other file.
+        assumed: one line for each fact that the file does not record and the recipe states, without the input size.
+        sized: whether the source fixes the input size that it was built for.
+        size: rows and columns that the file's graph was built for; None if the file has no graph, or its graph takes any size.
+        native_size: `size`, otherwise the recipe's.
+        padding: whether `graph` has the shipped or the training pads; with training pads, `shipped` is the graph with the source's
+            own.
+        checkpoint: the file as read, and `fit` its fit to the recipe; None if the source is a port.
+    """
+
+    variant: str
+    zoo: Zoo
+    graph: Graph
+    tensors: Mapping[str, Mapping[str, Array]]
+    lists: TensorLists
+    file: SourceFile
+    options: Mapping[str, Value]
+    classes: int
+    source_classes: int
+    output: Literal["logits", "features"]
+    activation: str | None
+    native_size: tuple[int, int]
+    preprocess: Preprocess | None
+    labels: str | None
+    background: bool
+    licence: str | None
+    assumed: tuple[str, ...] = ()
+    sized: bool = True
+    size: tuple[int, int] | None = None
+    warnings: tuple[str, ...] = ()
+    padding: Padding = "shipped"
+    shipped: Graph | None = None
+    checkpoint: Checkpoint | None = None
+    fit: Fit | None = None
+
+    def references(self, dtype: Dtype) -> Iterator[FileGraphSource | Reference]:
+        """Implementations of the source's function that porter did not write, with the file's tensors rounded to the port's type:
+        the file's own graph, then the zoo's implementation.
+        """
+        from porter.source.references import FileGraphSource, rounded, zoo_reference
+
+        if self.checkpoint is None or self.fit is None:
+            return
+        framework, checkpoint = get_framework(self.zoo.framework), rounded(self.checkpoint, dtype)
+        if checkpoint.graph is not None:
+            yield FileGraphSource(framework, checkpoint, self.fit)
+        if self.fit.reference_names and self.zoo.reference is not None:
+            yield zoo_reference(framework, self.zoo, self.variant, checkpoint, self.fit)
+
+    def own(self, dtype: Dtype) -> OwnBuild:
+        """Porter's own build of the same graph in the source's framework."""
+        from porter.source.references import OwnBuild, rounded_tensors
+
+        return OwnBuild(get_framework(self.zoo.framework), self.graph, rounded_tensors(self.tensors, dtype))
+
+
+def open_source(
+    recipe: Recipe,
+    variant: str,
+    zoo: Zoo,
+    weights: Path | None,
+    keep_background: bool = False,
+    settings: tuple[str, ...] = (),
+    options: Mapping[str, Value] | None = None,
+) -> Opened:
+    """Opens `weights` (a file, or a port and its files), or the zoo's published file from the cache or the network.
+
+    Args:
+        settings: from `--map`, as SRC=NODE.
+        options: of the recipe; they override the zoo's own (porter.recipe.choose_options).
+
+    Raises:
+        UsageError: the zoo publishes no file for this variant, or the source itself states the options.
+        FileError: the file cannot be read.
+        MappingError: file and graph do not cover each other; `next` says what the file looks like instead.
+    """
+    warnings: tuple[str, ...] = ()
+    fetching = weights is None
+    if weights is None:
+        fetched = fetch(_published(recipe, variant, zoo))
+        weights, warnings = fetched.path, fetched.warnings
+    port, options = port_at(weights), options or {}
+    if port is not None:
+        _expect_open(options, str(port.folder), "a port's graph is in its port.json")
+        opened = _open_port(port, variant, zoo)
+    else:
+        opened = _open_file(recipe, variant, zoo, weights, keep_background, settings, options, fetching)
+    if keep_background and not opened.background:
+        warnings = (
+            *warnings,
+            f"--keep-background: no background row is known in the {opened.source_classes} classes of {weights.name}",
+        )
+    return replace(opened, warnings=(*warnings, *opened.warnings))
+
+
+def _expect_open(options: Mapping[str, Value], where: str, reason: str) -> None:
+    """Refuses options of a recipe, because the source itself states them."""
+    if options:
+        raise UsageError(f"--option {', '.join(options)} changes nothing here: {reason}", where=where, next="leave it out")
+
+
+def _open_port(port: Port, variant: str, zoo: Zoo) -> Opened:
+    folder, record = port.folder, port.record
+    if (record.variant, record.zoo) != (variant, zoo.name):
+        raise UsageError(
+            f"this is a port of {record.variant} from {record.zoo}, not of {variant} from {zoo.name}",
+            where=str(folder),
+            next=f"porter convert {record.variant} --from {record.zoo}",
+        )
+    tensors = port.tensors()
+    for path, seen in record.batches.items():
+        tensors.get(path, {})["batches"] = np.array(seen, np.int64)
+    used = {f"{path}:{role}": f"{path}:{role}" for path, roles in tensors.items() for role in roles}
+    return Opened(
+        variant=variant,
+        zoo=zoo,
+        graph=port.graph,
+        tensors=tensors,
+        lists=TensorLists(used=used, ignored={}, filled={}),
+        file=SourceFile(
+            file=port.framework.MODEL_FILE, format="port", sha256=record.model[port.framework.MODEL_FILE], published=False
+        ),
+        options=record.options,
+        classes=record.classes,
+        source_classes=record.classes,
+        output=record.output,
+        activation=record.activation,
+        native_size=record.input.native_size,
+        preprocess=record.preprocess,
+        labels=record.labels,
+        background=record.background,
+        licence=record.licence,
+        assumed=record.assumed,
+        padding=record.padding,
+    )
+
+
+def _open_file(
+    recipe: Recipe,
+    variant: str,
+    zoo: Zoo,
+    weights: Path,
+    keep_background: bool,
+    settings: tuple[str, ...],
+    options: Mapping[str, Value],
+    fetched: bool,
+) -> Opened:
+    pinned = {
+        kind for other in recipe.zoos_of(variant).values() if variant in other.files for kind in other.files[variant].published
+    }
+    checkpoint, files = read_weights(weights, with_md5="md5" in pinned and not fetched)
+
+    def opened(given: tuple[str, ...]) -> Opened:
+        return open_checkpoint(recipe, variant, zoo, checkpoint, files, keep_background, given, options, fetched)
+
+    try:
+        return opened(settings)
+    except MappingError as error:
+        tried = _tried(error, opened, settings)
+        tried.next = _advice(tried, checkpoint, recipe, variant, zoo)
+        raise tried from None
+
+
+def _tried(error: MappingError, opened: Callable[[tuple[str, ...]], Opened], settings: tuple[str, ...]) -> MappingError:
+    """The error with those settings of `--map` that open the file: what stands beside a head can make each of them fail."""
+
+    def works(setting: str) -> bool:
+        node = setting.rpartition("=")[2]
+        try:
+            opened((*(given for given in settings if given.rpartition("=")[2] != node), setting))
+        except PorterError:
+            return False
+        return True
+
+    working = [setting for setting in error.maps if works(setting)]
+    return MappingError(error.message, where=error.where, next=NO_MAP if error.maps else error.next, maps=working)
+
+
+def open_checkpoint(
+    recipe: Recipe,
+    variant: str,
+    zoo: Zoo,
+    checkpoint: Checkpoint,
+    files: Digests,
+    keep_background: bool = False,
+    settings: tuple[str, ...] = (),
+    options: Mapping[str, Value] | None = None,
+    fetched: bool = False,
+) -> Opened:
+    """Opens a file that is read already (`read_weights`), as `open_source` does.
+
+    Args:
+        files: its files, to their digests by algorithm.
+        fetched: it is the file that the zoo publishes.
+
+    Raises:
+        MappingError: file and graph do not cover each other; `maps` has settings of `--map` that would settle it.
+    """
+    weights, framework = checkpoint.path, get_framework(zoo.framework)
+    publisher = zoo if fetched else _publisher(recipe, variant, zoo, files)
+    other_zoo = _other_zoo_warning(publisher, zoo)
+    zoo = publisher or zoo
+    if checkpoint.framework not in (None, zoo.framework):
+        message = f"this is a {checkpoint.framework} file ({checkpoint.format}), and zoo '{zoo.name}' is {zoo.framework}'s"
+        raise MappingError(message, where=str(weights))
+    if options and checkpoint.graph is not None:
+        _expect_open(options, str(weights), "the file carries its own graph")
+    zoo = with_options(recipe, variant, zoo, options or {})
+    checkpoint, placed = name_by_position(recipe, variant, zoo, checkpoint)
+    fit = _fit(recipe, variant, zoo, checkpoint, settings, keep_background)
+    tensors = read_tensors(fit, framework, checkpoint)
+    recorded = publisher is not None or checkpoint.graph is not None
+    rows, columns = checkpoint.graph.size if checkpoint.graph is not None else (None, None)
+    built = None if rows is None or columns is None else (rows, columns)
+    native = built or recipe.native_size()
+    protocol, scaling = _protocol(_in_proportion(zoo.preprocess, native, recipe.native_size()), fit)
+    return Opened(
+        variant=variant,
+        zoo=zoo,
+        graph=fit.graph,
+        tensors=tensors,
+        lists=TensorLists(
+            used={name: f"{path}:{role}" for (path, role), name in fit.found.items()}, ignored=fit.ignored, filled={}
+        ),
+        file=SourceFile(
+            file=weights.name,
+            format=checkpoint.format,
+            sha256=_digest(files),
+            published=publisher is not None,
+            notes=(*checkpoint.notes, *fit.notes),
+        ),
+        options={**fit.options, "classes": fit.classes},
+        classes=fit.classes,
+        source_classes=fit.source_classes,
+        output=fit.output,
+        activation=fit.activation,
+        native_size=native,
+        preprocess=protocol,
+        labels=zoo.labels if fit.own_head else None,
+        background=fit.background,
+        licence=publisher.licence_of(variant) if publisher else None,
+        assumed=() if recorded else (*_assumed_scaling(checkpoint), *assumed_options(zoo, fit.options), *_assumed_activation(fit)),
+        sized=recorded,
+        size=built,
+        warnings=(*other_zoo, *placed, *fit.warnings, *scaling),
+        checkpoint=checkpoint,
+        fit=fit,
+    )
+
+
+def _assumed_scaling(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """One line for the layers that scale the input inside the model, because a file of weights does not say what they compute."""
+    if not checkpoint.scaling:
+        return ()
+    named = ", ".join(f"'{name}'" for name in checkpoint.scaling)
+    return (f"the input is what the zoo's own model takes: {named} in the file is left out; to keep it, give the whole model",)
+
+
+def _fit(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint, settings: tuple[str, ...], keep_background: bool) -> Fit:
+    if checkpoint.graph is None:
+        return fit_by_names(recipe, variant, zoo, checkpoint, settings, keep_background)
+    from porter.fitting.by_graph import fit_by_graph  # most files hold only weights
+
+    return fit_by_graph(recipe, variant, zoo, checkpoint, settings, keep_background)
+
+
+def _assumed_activation(fit: Fit) -> tuple[str, ...]:
+    """One line where the activation after somebody's own head is the zoo's, because a file of weights records none."""
+    if fit.own_head or fit.activation is None:
+        return ()
+    return (f"the model ends in a {fit.activation}: a file of weights does not say; if yours differs, give the whole model",)
+
+
+def read_weights(weights: Path, with_md5: bool) -> tuple[Checkpoint, Digests]:
+    """What is in a weights file, and the digests of each file that it consists of: sha256 and, if asked for, md5.
+
+    A file is hashed while it is read: hashing takes as long, and leaves the interpreter to the reader.
+    """
+    algorithms = ("sha256", "md5") if with_md5 else ("sha256",)
+    with ThreadPoolExecutor(1) as beside:
+        whole = beside.submit(digests, weights, algorithms) if weights.is_file() else None
+        checkpoint = read_checkpoint(weights)
+        if whole is not None and not checkpoint.files:
+            return checkpoint, {checkpoint.path: whole.result()}
+    return checkpoint, {path: digests(path, algorithms) for path in checkpoint.files or (checkpoint.path,)}
+
+
+def _digest(files: Digests) -> str:
+    """The sha256 of one file; of several, the sha256 of their names and digests, in lines as sha256sum prints them."""
+    if len(files) == 1:
+        return next(iter(files.values()))["sha256"]
+    lines = "".join(f"{found['sha256']}  {path.name}\n" for path, found in sorted(files.items()))
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _in_proportion(protocol: Preprocess | None, built: tuple[int, int], native: tuple[int, int]) -> Preprocess | None:
+    """The zoo's protocol; in proportion if the model was built for squares of another size than the recipe's `native` one."""
+    if protocol is None or built == native or built[0] != built[1]:
+        return protocol
+    try:
+        return protocol.at(built[0])
+    except RecipeError:  # too large for the protocol, as predict and eval say if the port takes only this size
+        return protocol
+
+
+def _protocol(protocol: Preprocess | None, fit: Fit) -> tuple[Preprocess | None, tuple[str, ...]]:
+    """The zoo's protocol; if the file's graph scales its own input, with the scale of pixels that the graph was made for.
+
+    The file does not state that scale. Of pixels from 0 to 255, from 0 to 1 and scaled as the zoo does, it is the one whose span,
+    after the file's scaling, is closest to the span that the network was trained on.
+    """
+    if not fit.scaling or protocol is None:
+        return protocol, ()
+    plain: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+    choices = {
+        "pixels from 0 to 255": replace(protocol, divide=1.0, **plain),
+        "pixels from 0 to 1": replace(protocol, divide=255.0, **plain),
+        "pixels scaled as the zoo does": protocol,
+    }
+    gain = math.prod(float(np.mean(np.abs(op.scale))) for op in fit.scaling) or 1.0
+    chosen = min(choices, key=lambda name: abs(math.log(_span(choices[name]) * gain / _span(protocol))))
+    return choices[chosen], (f"the model scales its own input: its input is {chosen}",)
+
+
+def _span(protocol: Preprocess) -> float:
+    """The difference between the brightest and the darkest pixel after they are prepared."""
+    return 255 / protocol.divide / float(np.mean(protocol.std))
+
+
+def _publisher(recipe: Recipe, variant: str, zoo: Zoo, files: Digests) -> Zoo | None:
+    """The zoo that publishes exactly these weights, among the zoos with the same names as `zoo`.
+
+    Every set of weights has its own protocol: torchvision's two zoos differ only in preprocessing and published figures.
+    """
+    zoos = recipe.zoos_of(variant)
+    for other in (zoo, *(zoos[name] for name in zoos if name != zoo.name)):
+        if variant in other.files and other.names == zoo.names and is_published(other.files[variant], files):
+            return other
+    return None
+
+
+def _other_zoo_warning(publisher: Zoo | None, zoo: Zoo) -> tuple[str, ...]:
+    """A warning if another zoo publishes the weights than was asked for."""
+    if publisher is None or publisher.name == zoo.name:
+        return ()
+    return (f"this is the file of zoo '{publisher.name}': its preprocessing and figures are used, not {zoo.name}'s",)
+
+
+def _advice(error: MappingError, checkpoint: Checkpoint, recipe: Recipe, variant: str, zoo: Zoo) -> str | None:
+    """The error's own advice, unless the file looks like another variant or zoo than was asked for."""
+    from porter.source.matching import LIKELY, rank  # only for an error
+
+    matches = rank(checkpoint, recipe.path.parent)
+    likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
+    asked = any((match.variant, match.zoo) == (variant, zoo.name) for match in likely)
+    return error.next if asked or (error.maps and not likely) else _described(matches)
+
+
+def _described(matches: tuple[Match, ...]) -> str:
+    from porter.source.matching import LIKELY, NO_RECIPE
+
+    if not matches or matches[0].score < LIKELY:
+        return NO_RECIPE
+    best = matches[0]
+    return f"it looks like {best.variant} from {best.zoo}: porter convert {best.variant} --from {best.zoo}"
+
+
+def fetch_weights(variant: str, source: str, recipes: Path | None) -> Fetched:
+    """The zoo's published file of a variant, from the cache or the network, checked. See porter.files.fetch."""
+    recipe = find_recipe(variant, recipes)
+    return fetch(_published(recipe, variant, recipe.zoo(source, variant)))
+
+
+def _published(recipe: Recipe, variant: str, zoo: Zoo) -> WeightsFile:
+    if variant in zoo.files:
+        return zoo.files[variant]
+    raise UsageError(f"zoo '{zoo.name}' publishes no weights of {variant}", where=str(recipe.path), next="give --weights FILE")

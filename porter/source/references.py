@@ -1,0 +1,221 @@
+"""The models that a port is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.data.preprocess import Preprocess
+from porter.dtypes import Array, Dtype, is_floating, storage_type
+from porter.filegraph.checkpoint import Checkpoint
+from porter.fitting.fit import Fit, own_checkpoint
+from porter.frameworks import Classifier, Framework, Tensors
+from porter.graph import Dense, Graph, Node, Relu6, channels_of
+from porter.graph.plan import ANY, Plan, make_plan
+from porter.recipe import Zoo
+from porter.recipe.expressions import Value
+
+
+class Source(Protocol):
+    """Gives the source's values at a graph's nodes."""
+
+    @property
+    def name(self) -> str:
+        """The reference that computes them, or `self` for porter's own build, which is no proof."""
+
+    def takes(self, size: tuple[int, int]) -> bool:
+        """Whether it can be run on an input of `size` (rows, columns)."""
+
+    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+        """Values by path for a batch N x C x H x W, maps as N x C x H x W."""
+
+
+@dataclass
+class Reference:
+    """The zoo's own implementation, which porter did not write, with the file's tensors under its own names.
+
+    Attributes:
+        classes: of the implementation's head.
+        taps: by path, the implementation's layer.
+        without_background: path of the head whose row 0 the port lacks.
+        options: options of the recipe that a caller set to another value than the zoo's.
+        behind: the file's dense layers after the implementation's features, with their tensors. They are computed in NumPy.
+    """
+
+    framework: Framework
+    name: str
+    variant: str
+    classes: int
+    checkpoint: Checkpoint
+    taps: Mapping[str, str]
+    without_background: str | None
+    options: Mapping[str, Value] = field(default_factory=dict)
+    behind: tuple[tuple[Node, Mapping[str, Array]], ...] = ()
+    _built: dict[tuple[tuple[int, ...] | None, Dtype], Any] = field(default_factory=dict, init=False)
+
+    def takes(self, size: tuple[int, int]) -> bool:
+        return True
+
+    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+        size = batch.shape[2:]
+        key = (None if self.framework.runs_at_any_size(self.name, self.variant) else size, dtype)
+        if key not in self._built:
+            if key[0] is not None:
+                self._built.clear()
+            model = self.framework.build_reference(
+                self.name, self.variant, self.classes, (size[0], size[1]), self.checkpoint, dtype, self.options
+            )
+            self._built[key] = model
+        values = self.framework.run_reference(self._built[key], batch.astype(dtype), self.taps)
+        return _followed(_without_row(values, self.without_background), self.behind)
+
+    def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
+        """Gives only the logits, those at `output`, in float32; no other values are fetched from the model."""
+        model = self.framework.build_reference(
+            self.name, self.variant, self.classes, size, self.checkpoint, "float32", self.options
+        )
+        shown = self.behind[0][0].inputs[0] if self.behind else output
+        whole = self.framework.classifier(model, protocol, device, "fp32", self.taps[shown])
+        if self.behind:
+            return _then(whole, lambda features: _followed({shown: features}, self.behind)[output])
+        return _without_first(whole) if output == self.without_background else whole
+
+
+def zoo_reference(framework: Framework, zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Reference:
+    """The zoo's implementation with the tensors of `fit`. A file without a head gets a head that returns its features."""
+    tensors, classes, taps = own_checkpoint(fit, checkpoint), fit.source_classes, dict(fit.reference_taps)
+    if fit.stand_in is not None:
+        taps[fit.stand_in.path] = fit.stand_in.tap
+        tensors, classes = {**tensors, **fit.stand_in.tensors}, channels_of(fit.graph)[fit.stand_in.path]
+    own = replace(checkpoint, tensors=tensors, graph=None, counted=False)
+    return Reference(
+        framework, str(zoo.reference), variant, classes, own, taps, _dropped(fit), zoo.chosen, _behind(framework, checkpoint, fit)
+    )
+
+
+@dataclass
+class FileGraphSource:
+    """The graph that the file itself carries, run by its framework with the file's tensors."""
+
+    framework: Framework
+    checkpoint: Checkpoint
+    fit: Fit
+    name: str = "the file's own graph"
+    _built: dict[Dtype, Any] = field(default_factory=dict, init=False)
+
+    def takes(self, size: tuple[int, int]) -> bool:
+        graph = self.checkpoint.graph
+        return graph is not None and (graph.resizable or all(own in (None, n) for own, n in zip(graph.size, size, strict=True)))
+
+    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+        graph = self.checkpoint.graph
+        if dtype not in self._built:
+            size = ANY if graph is None or graph.resizable else graph.size
+            self._built[dtype] = self.framework.build_file(self.checkpoint, dtype, size)
+        values = self.framework.run_reference(self._built[dtype], batch.astype(dtype), self.fit.taps)
+        output = self.fit.graph.output
+        if self.fit.output == "features" and output not in values:  # porter's own pool, after a file that ends in a map
+            values[output] = values[self.fit.graph.by_path[output].inputs[0]].mean(axis=(2, 3))
+        return _without_row(values, _dropped(self.fit))
+
+    def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
+        """As `Reference.classifier`."""
+        model = self.framework.build_file(self.checkpoint, "float32", size)
+        whole = self.framework.classifier(model, protocol, device, "fp32", self.fit.taps[output])
+        return _without_first(whole) if output == _dropped(self.fit) else whole
+
+
+def _dropped(fit: Fit) -> str | None:
+    """Path of the head whose row 0 the port lacks."""
+    return fit.graph.output if "drop_background" in fit.transforms.get(fit.graph.output, ()) else None
+
+
+def _without_first(whole: Classifier) -> Classifier:
+    return _then(whole, lambda logits: logits[:, 1:])
+
+
+def _then(whole: Classifier, change: Callable[[Array], Array]) -> Classifier:
+    def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
+        found = whole(pixels)
+        return lambda: change(found())
+
+    return classify
+
+
+def _behind(framework: Framework, checkpoint: Checkpoint, fit: Fit) -> tuple[tuple[Node, dict[str, Array]], ...]:
+    """The nodes after the features of a stand-in, with their canonical tensors."""
+    if fit.stand_in is None:
+        return ()
+    paths = [node.path for node in fit.graph.nodes]
+    nodes = fit.graph.nodes[paths.index(fit.stand_in.path) + 1 :]
+    tensors: dict[str, dict[str, Array]] = {node.path: {} for node in nodes}
+    for (path, role), name in fit.found.items():
+        if path in tensors:
+            tensors[path][role] = framework.to_canonical(fit.graph, fit.graph.by_path[path], role, checkpoint.tensors[name])
+    return tuple((node, tensors[node.path]) for node in nodes)
+
+
+def _followed(values: dict[str, Array], behind: Sequence[tuple[Node, Mapping[str, Array]]]) -> dict[str, Array]:
+    """Values by path, with the values of the dense layers and activations after them, computed in the same type."""
+    known = dict(values)
+    for node, tensors in behind:
+        value = known[node.inputs[0]]
+        if isinstance(node.op, Dense):
+            value = value @ tensors["kernel"].T.astype(value.dtype) + tensors.get("bias", np.zeros(1)).astype(value.dtype)
+        else:
+            value = np.clip(value, 0, 6 if isinstance(node.op, Relu6) else None)
+        known[node.path] = value
+    return known
+
+
+def _without_row(values: dict[str, Array], path: str | None) -> dict[str, Array]:
+    return {at: value[:, 1:] if at == path else value for at, value in values.items()}
+
+
+@dataclass
+class OwnBuild:
+    """Porter's own build in the source's framework: it shows that two frameworks agree, not that the graph is right."""
+
+    framework: Framework
+    graph: Graph
+    tensors: Tensors
+    name: str = "self"
+    _built: dict[Dtype, tuple[Plan, Any]] = field(default_factory=dict, init=False)
+
+    def takes(self, size: tuple[int, int]) -> bool:
+        return True
+
+    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+        rows, columns = batch.shape[2:]
+        plan, model = self._built.get(dtype, (None, None))
+        if plan is None or plan.size not in (None, (rows, columns)):
+            plan = make_plan(self.graph, (rows, columns), self.framework.CAPABILITIES)
+            model = self.framework.build(plan, self.tensors, {}, dtype, "cpu")
+            self._built[dtype] = plan, model
+        paths = [node.path for node in self.graph.nodes]
+        return self.framework.run(model, batch.astype(dtype), paths)
+
+    def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
+        """As `Reference.classifier`."""
+        plan = make_plan(self.graph, size, self.framework.CAPABILITIES)
+        model = self.framework.build(plan, self.tensors, {}, "float32", device)
+        return self.framework.classifier(model, protocol, device, "fp32")
+
+
+def rounded(checkpoint: Checkpoint, dtype: Dtype) -> Checkpoint:
+    """The checkpoint with its floating tensors rounded to a port's storage type, so that both sides hold the same numbers."""
+    return replace(checkpoint, tensors={name: _rounded(array, dtype) for name, array in checkpoint.tensors.items()})
+
+
+def rounded_tensors(tensors: Tensors, dtype: Dtype) -> Tensors:
+    """As `rounded`, for canonical tensors."""
+    return {path: {role: _rounded(array, dtype) for role, array in roles.items()} for path, roles in tensors.items()}
+
+
+def _rounded(array: Array, dtype: Dtype) -> Array:
+    kept = dtype == "float64" or not is_floating(array)
+    return array if kept else array.astype(storage_type(dtype), copy=False).astype(np.float32, copy=False)

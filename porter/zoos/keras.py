@@ -1,0 +1,221 @@
+"""The zoos' own implementations: keras.applications and its older package, loaded by layer names, TF-slim and TensorNets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from porter.dtypes import Dtype
+from porter.errors import MappingError, MissingFramework, UsageError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
+from porter.frameworks.tf.run import attach_runner
+from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
+from porter.padding import Size
+from porter.zoos import keras_applications
+from porter.zoos.slim import networks, tensornets
+from porter.zoos.slim.network import Construct, build_network, variables_of
+from porter.zoos.stock import StockClass
+from porter.zoos.tables import KERAS, REFERENCES
+
+_OLD: Mapping[str, Construct] = {"tf_slim": networks.construct, "tensornets": tensornets.construct}
+"""References written for TensorFlow 1."""
+_ANY_SIZE = (224, 224)
+_PADDED_FOR_ONE_SIZE = ("MobileNetV2",)
+"""Constructors that call keras.applications.imagenet_utils.correct_pad, which looks at the size of its map."""
+BY_POSITION: tuple[str, ...] = ("tensornets",)
+
+
+def build_reference(
+    reference: str,
+    variant: str,
+    classes: int,
+    size: tuple[int, int],
+    checkpoint: Checkpoint,
+    dtype: Dtype,
+    options: Mapping[str, Any] = {},
+) -> Any:
+    """A zoo's own model of a variant, built at `size` (rows, columns), giving logits, with the checkpoint's weights.
+
+    Weights are assigned by the model's own layer names (in a counted checkpoint, by Keras's counters) and in the file's own axis
+    order, so porter's mapping is not part of the reference.
+
+    Raises:
+        UsageError: there is no such reference or variant, or the constructor refuses the size.
+        MappingError: checkpoint and model do not cover each other, or a shape differs.
+        MissingFramework: TensorFlow, Keras or the reference's package is not installed; or there are `options`, which none of
+            these implementations takes.
+    """
+    if reference not in REFERENCES["tf"]:
+        raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(REFERENCES['tf'])}")
+    if options:
+        raise MissingFramework(f"{reference} cannot be built with another {', '.join(options)}")
+    if reference in _OLD:
+        return build_network(_OLD[reference], variant, classes, size, checkpoint, dtype)
+    construct = keras_applications.construct if reference == "keras_applications" else _construct
+    return _build_keras(construct, variant, classes, size, checkpoint, dtype, runs_at_any_size(reference, variant))
+
+
+def runs_at_any_size(reference: str, variant: str) -> bool:
+    """Only Keras's own models do, without MobileNetV2, whose pads are computed for one size.
+
+    Networks of TensorFlow 1 are built for one size, and keras-applications' ResNeXt has the size of each map in its Reshape layers.
+    """
+    return reference == "keras" and KERAS.get(variant, ("", {}))[0] not in _PADDED_FOR_ONE_SIZE
+
+
+def own_variables(reference: str, variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:
+    """Shapes of the variables of a reference of TensorFlow 1, by name, in the order in which its code makes them.
+
+    Raises:
+        UsageError: there is no such variant.
+        MissingFramework: TensorFlow or the reference's package is not installed.
+    """
+    return variables_of(_OLD[reference], variant, classes, _ANY_SIZE)
+
+
+def _build_keras(
+    construct: Callable[[str, int, tuple[int, int]], Any],
+    variant: str,
+    classes: int,
+    size: tuple[int, int],
+    checkpoint: Checkpoint,
+    dtype: Dtype,
+    any_size: bool = False,
+) -> Any:
+    with import_tensorflow().device(tensorflow_device("cpu")), _settings(import_keras(), dtype):
+        model = construct(variant, classes, size)
+        layers = _by_counter(model) if checkpoint.counted else _by_name(model)
+        _assign(layers, checkpoint)
+    attach_runner(model, {layer: found.output for layer, found in _by_name(model).items()}, "cpu", any_size)
+    return model
+
+
+def _construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
+    if variant not in KERAS:
+        raise UsageError(f"reference 'keras' has no variant '{variant}'", next=f"it has {', '.join(KERAS)}")
+    name, arguments = KERAS[variant][0], _arguments(variant, classes, size)
+    try:
+        return getattr(import_keras().applications, name)(**arguments)
+    except ValueError as error:
+        raise UsageError(f"keras.applications.{name} cannot be built at {size[0]}x{size[1]}: {error}") from None
+
+
+def _arguments(variant: str, classes: int, size: tuple[int, int]) -> dict[str, Any]:
+    own = KERAS[variant][1]
+    return {"weights": None, "classes": classes, "classifier_activation": None, "input_shape": (*size, 3), **own}
+
+
+def stock_class(variant: str, classes: int, size: Size) -> StockClass:
+    """The class that keras.applications has for a variant, and the arguments that build it for an input of `size`, giving logits.
+
+    Raises:
+        UsageError: it has no class, or `size` is not fixed: its models are padded for the size that they are built for.
+    """
+    if variant not in KERAS:
+        raise UsageError(f"keras.applications has no class of {variant}", where="--stock", next="convert without --stock")
+    rows, columns = size
+    if rows is None or columns is None:
+        raise UsageError(
+            "keras.applications pads for the size that a model is built for", where="--stock", next="give --input-size a fixed size"
+        )
+    return StockClass(f"keras.applications.{KERAS[variant][0]}", _arguments(variant, classes, (rows, columns)))
+
+
+def build_stock(variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
+    """As `build_reference` of keras, with the layer names that the first model of a process has.
+
+    Raises:
+        As `build_reference`.
+    """
+    keras, numbered = import_keras(), _build_keras(_construct, variant, classes, size, checkpoint, dtype)
+    names = {layer.name: name for name, layer in _by_name(numbered).items()}
+    with import_tensorflow().device(tensorflow_device("cpu")):
+        model = keras.models.clone_model(
+            numbered,
+            input_tensors=keras.Input((*size, 3), dtype=dtype, name="input_layer"),
+            clone_function=lambda layer: type(layer).from_config({**layer.get_config(), "name": names[layer.name]}),
+        )
+        model.set_weights(numbered.get_weights())
+    return model
+
+
+@contextmanager
+def _settings(keras: Any, dtype: Dtype) -> Iterator[None]:
+    """keras.applications takes its dtype and axis order only from Keras's global state, which is restored afterwards."""
+    config = keras.config
+    policy, floats, layout = config.dtype_policy(), config.floatx(), config.image_data_format()
+    config.set_floatx(dtype)  # for the input layer, which ignores the policy
+    config.set_dtype_policy(dtype)
+    config.set_image_data_format("channels_last")
+    try:
+        yield
+    finally:
+        config.set_floatx(floats)
+        config.set_dtype_policy(policy)
+        config.set_image_data_format(layout)
+
+
+def _by_name(model: Any) -> dict[str, Any]:
+    """Layers by the names that they have in the first model of a process.
+
+    Layers that keras.applications does not name count on through the process (`conv2d_94` in a second InceptionV3); files hold
+    the first model's count.
+    """
+    numbers = {layer.name: _automatic_number(layer) for layer in model.layers}
+    first: dict[str, int] = {}
+    for layer in model.layers:
+        number = numbers[layer.name]
+        if number is not None:
+            kind = type(layer).__name__
+            first[kind] = min(first.get(kind, number), number)
+    found: dict[str, Any] = {}
+    for layer in model.layers:
+        number = numbers[layer.name]
+        name = layer.name
+        if number is not None:
+            count = number - first[type(layer).__name__]
+            name = re.sub(r"_\d+$", "", name) + (f"_{count}" if count else "")
+        found[name] = layer
+    return found
+
+
+def _automatic_number(layer: Any) -> int | None:
+    """The count in a name that Keras made from the layer's class (`conv2d` is 0); None for a name that someone chose."""
+    found = re.fullmatch(r"([a-z0-9_]*?)(?:_(\d+))?", layer.name)
+    if found is None or found[1].replace("_", "") != type(layer).__name__.lower():
+        return None
+    return int(found[2] or 0)
+
+
+def _by_counter(model: Any) -> dict[str, Any]:
+    """Layers by class and place in `model.layers`, as `.weights.h5` names them."""
+    counts: dict[str, int] = {}
+    found: dict[str, Any] = {}
+    for layer in model.layers:
+        if layer.weights:
+            kind = COUNTER_NAMES[type(layer).__name__]
+            count = counts.get(kind, 0)
+            counts[kind] = count + 1
+            found[kind + (f"_{count}" if count else "")] = layer
+    return found
+
+
+def _assign(layers: Mapping[str, Any], checkpoint: Checkpoint) -> None:
+    unused = dict(checkpoint.tensors)
+    missing: list[str] = []
+    for name, layer in layers.items():
+        for variable in layer.weights:
+            # Keras 2's name for the kernel of a DepthwiseConv2D is `depthwise_kernel`.
+            spellings = [f"{name}/{variable.name}", f"{name}/depthwise_{variable.name}"]
+            key = next((spelling for spelling in spellings if spelling in unused), None)
+            if key is None:
+                missing.append(spellings[0])
+                continue
+            array = unused.pop(key)
+            if array.shape != tuple(variable.shape):
+                raise MappingError(f"{key}: expected shape {tuple(variable.shape)}, got {array.shape}", where=str(checkpoint.path))
+            variable.assign(array)
+    expect_cover(missing, unused, where=str(checkpoint.path))

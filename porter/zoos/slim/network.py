@@ -1,0 +1,140 @@
+"""A network that TensorFlow 1's code makes, as a reference with weights by the names of its variables."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from porter.dtypes import Dtype
+from porter.errors import MappingError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.frameworks.tf.frozen.definition import op_name
+from porter.frameworks.tf.frozen.run import GraphRunner
+from porter.frameworks.tf.layout import expect_cover
+from porter.frameworks.tf.runtime import import_tensorflow, quiet_logger
+
+
+@dataclass(frozen=True)
+class Network:
+    """The network that code put into the current graph.
+
+    Attributes:
+        logits: the op that gives N×classes, or N×1×1×classes.
+        probabilities: the op that gives their softmax.
+        variables: shapes of the variables by name, in the order in which they were made.
+        points: the code's own names of its layers' values (`Conv2d_1_depthwise`, `layer_2/output`), to ops.
+    """
+
+    logits: str
+    probabilities: str
+    variables: Mapping[str, tuple[int, ...]]
+    points: Mapping[str, str]
+
+
+Construct = Callable[[str, Any, int], Network]
+"""Runs the code of a variant, for inference, in the current graph of TensorFlow 1, for images N×H×W×3 and a number of classes."""
+
+
+def build_network(
+    construct: Construct, variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype
+) -> GraphRunner:
+    """A network for images of `size` (rows, columns), with the checkpoint's tensors as its variables.
+
+    Taps are the scopes that hold variables (`MobilenetV1/Conv2d_0` is the convolution with its bias, `.../BatchNorm` the norm),
+    the code's end points, and the names of ops.
+
+    Raises:
+        MappingError: checkpoint and network do not cover each other, or a shape differs.
+        MissingFramework: TensorFlow is not installed; and as `construct`.
+    """
+    frozen, network = _frozen_network(construct, variant, classes, size)
+    variables = network.variables
+    tensors = checkpoint.tensors
+    expect_cover(variables.keys() - tensors.keys(), tensors.keys() - variables.keys(), where=str(checkpoint.path))
+    for name, shape in variables.items():
+        if tensors[name].shape != shape:
+            raise MappingError(f"{name}: expected shape {shape}, got {tensors[name].shape}", where=str(checkpoint.path))
+    layers = {**network.points, **layer_ops(frozen, variables)}
+    return GraphRunner(frozen.SerializeToString(), tensors, [network.logits], dtype, layers, decimal_epsilons=True)
+
+
+def variables_of(construct: Construct, variant: str, classes: int, size: tuple[int, int]) -> Mapping[str, tuple[int, ...]]:
+    """Shapes of a network's variables by name, in the order in which its code makes them.
+
+    Raises:
+        As `construct`.
+    """
+    return _frozen_network(construct, variant, classes, size)[1].variables
+
+
+@lru_cache(maxsize=1)
+def _frozen_network(construct: Construct, variant: str, classes: int, size: tuple[int, int]) -> tuple[Any, Network]:
+    """The network without its weights. It is cached, because a check needs it in each number type and the code takes seconds."""
+    tensorflow, v1 = import_tensorflow(), import_tensorflow().compat.v1
+    graph = tensorflow.Graph()
+    with graph.as_default():
+        images = v1.placeholder(tensorflow.float32, [None, *size, 3], name="input")
+        network = construct(variant, images, classes)
+    return _frozen(graph.as_graph_def()), network
+
+
+@contextmanager
+def old_variables() -> Iterator[None]:
+    """Variables made inside are of the old kind, as in the checkpoints and frozen graphs that people have.
+
+    Slim and TensorFlow 1's layers warn for each layer that they are old; these warnings are switched off.
+    """
+    v1 = import_tensorflow().compat.v1
+    with (
+        v1.variable_scope(v1.get_variable_scope(), use_resource=False),
+        quiet_logger(import_tensorflow()),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def graph_variables() -> dict[str, tuple[int, ...]]:
+    """Shapes by name of the current graph's variables, in the order in which they were made."""
+    return {variable.op.name: tuple(variable.shape.as_list()) for variable in import_tensorflow().compat.v1.global_variables()}
+
+
+def _frozen(graph: Any) -> Any:
+    """The graph with an empty Const for each variable."""
+    found = type(graph)()
+    found.CopyFrom(graph)
+    for node in found.node:
+        if node.op == "VariableV2":
+            dtype, shape = node.attr["dtype"].type, node.attr["shape"].shape
+            constant = type(node)(name=node.name, op="Const")
+            constant.attr["dtype"].type = constant.attr["value"].tensor.dtype = dtype
+            constant.attr["value"].tensor.tensor_shape.CopyFrom(shape)
+            node.CopyFrom(constant)
+    return found
+
+
+_TAPPED = {"weights": ("Conv2D", "MatMul"), "depthwise_weights": ("DepthwiseConv2dNative",), "biases": ("BiasAdd",)}
+_NORMALISED = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+
+
+def layer_ops(graph: Any, variables: Mapping[str, Any]) -> dict[str, str]:
+    """The op that gives each layer's output, by the scope of its variables. It is found by its inputs, not by name.
+
+    For a layer with biases it is the op that adds them.
+    """
+    readers: dict[str, list[Any]] = {}
+    for node in graph.node:
+        for source in node.input:
+            readers.setdefault(op_name(source), []).append(node)
+    found: dict[str, str] = {}
+    for variable in sorted(variables, key=lambda name: name.endswith("/biases")):
+        layer, _, role = variable.rpartition("/")
+        kinds = _TAPPED.get(role, _NORMALISED)
+        for read in readers.get(f"{variable}/read", []):
+            if read.op in kinds:
+                found[layer] = read.name
+    return found

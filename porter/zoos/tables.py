@@ -1,0 +1,128 @@
+"""The closed tables of implementations that porter did not write and proves ports against: by framework and by the name in a
+recipe's `reference`, each with its variants and the calls that build them.
+
+A recipe cannot name what is imported or called. Nothing is imported here, so a recipe is compared with these tables when it is
+loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Call = tuple[str, Mapping[str, Any]]
+"""The function or class that builds a variant, and its arguments."""
+
+KERAS: Mapping[str, Call] = {
+    "inception_v3": ("InceptionV3", {}),
+    "mobilenet_v1": ("MobileNet", {"alpha": 1.0}),
+    "mobilenet_v1_0.75": ("MobileNet", {"alpha": 0.75}),
+    "mobilenet_v1_0.5": ("MobileNet", {"alpha": 0.5}),
+    "mobilenet_v1_0.25": ("MobileNet", {"alpha": 0.25}),
+    "mobilenet_v2": ("MobileNetV2", {"alpha": 1.0}),
+    "mobilenet_v2_1.4": ("MobileNetV2", {"alpha": 1.4}),
+    "mobilenet_v2_1.3": ("MobileNetV2", {"alpha": 1.3}),
+    "mobilenet_v2_0.75": ("MobileNetV2", {"alpha": 0.75}),
+    "mobilenet_v2_0.5": ("MobileNetV2", {"alpha": 0.5}),
+    "mobilenet_v2_0.35": ("MobileNetV2", {"alpha": 0.35}),
+    "resnet50": ("ResNet50", {}),
+    "resnet101": ("ResNet101", {}),
+    "resnet152": ("ResNet152", {}),
+    "resnet50v2": ("ResNet50V2", {}),
+    "resnet101v2": ("ResNet101V2", {}),
+    "resnet152v2": ("ResNet152V2", {}),
+}
+"""Constructors of keras.applications."""
+
+KERAS_APPLICATIONS: Mapping[str, str] = {"resnext50_32x4d": "ResNeXt50", "resnext101_32x4d": "ResNeXt101"}
+"""Functions of keras_applications/resnet_common.py."""
+
+# The widths and `finegrain_classification_mode` as nets/mobilenet_v1.py and nets/mobilenet/mobilenet_v2.py name them
+# (mobilenet_v1_075, mobilenet_v2_140, mobilenet_v2_050, mobilenet_v2_035): below 1.0, v2 keeps its last layer at 1280.
+TF_SLIM: Mapping[str, Call] = {
+    "inception_v3": ("inception_v3", {}),
+    "mobilenet_v1": ("mobilenet_v1", {"depth_multiplier": 1.0}),
+    "mobilenet_v1_0.75": ("mobilenet_v1", {"depth_multiplier": 0.75}),
+    "mobilenet_v1_0.5": ("mobilenet_v1", {"depth_multiplier": 0.5}),
+    "mobilenet_v1_0.25": ("mobilenet_v1", {"depth_multiplier": 0.25}),
+    "mobilenet_v2": ("mobilenet_v2", {"depth_multiplier": 1.0}),
+    "mobilenet_v2_1.4": ("mobilenet_v2", {"depth_multiplier": 1.4}),
+    "mobilenet_v2_1.3": ("mobilenet_v2", {"depth_multiplier": 1.3}),
+    "mobilenet_v2_0.75": ("mobilenet_v2", {"depth_multiplier": 0.75, "finegrain_classification_mode": True}),
+    "mobilenet_v2_0.5": ("mobilenet_v2", {"depth_multiplier": 0.5, "finegrain_classification_mode": True}),
+    "mobilenet_v2_0.35": ("mobilenet_v2", {"depth_multiplier": 0.35, "finegrain_classification_mode": True}),
+    "resnet50": ("resnet_v1", {"layers": 50}),
+    "resnet101": ("resnet_v1", {"layers": 101}),
+    "resnet152": ("resnet_v1", {"layers": 152}),
+    "resnet50v2": ("resnet_v2", {"layers": 50}),
+    "resnet101v2": ("resnet_v2", {"layers": 101}),
+    "resnet152v2": ("resnet_v2", {"layers": 152}),
+    "resnet200v2": ("resnet_v2", {"layers": 200}),
+}
+"""Networks of porter.zoos.slim.networks, which has one for each file of slim's code."""
+
+TENSORNETS: Mapping[str, tuple[str, str]] = {
+    "inception_v3": ("inceptions", "inception3"),
+    "mobilenet_v1": ("mobilenets", "mobilenet100"),
+    "mobilenet_v1_0.75": ("mobilenets", "mobilenet75"),
+    "mobilenet_v1_0.5": ("mobilenets", "mobilenet50"),
+    "mobilenet_v1_0.25": ("mobilenets", "mobilenet25"),
+    "mobilenet_v2": ("mobilenets", "mobilenet100v2"),
+    "mobilenet_v2_1.4": ("mobilenets", "mobilenet140v2"),
+    "mobilenet_v2_1.3": ("mobilenets", "mobilenet130v2"),
+    "mobilenet_v2_0.75": ("mobilenets", "mobilenet75v2"),
+    "mobilenet_v2_0.5": ("mobilenets", "mobilenet50v2"),
+    "mobilenet_v2_0.35": ("mobilenets", "mobilenet35v2"),
+    "resnet50": ("resnets", "resnet50"),
+    "resnet101": ("resnets", "resnet101"),
+    "resnet152": ("resnets", "resnet152"),
+    "resnet50v2": ("resnets", "resnet50v2"),
+    "resnet101v2": ("resnets", "resnet101v2"),
+    "resnet152v2": ("resnets", "resnet152v2"),
+    "resnet200v2": ("resnets", "resnet200v2"),
+    "resnext50_32x4d": ("resnets", "resnext50c32"),
+    "resnext101_32x4d": ("resnets", "resnext101c32"),
+    "resnext101_64x4d": ("resnets", "resnext101c64"),
+    "wide_resnet50_2": ("resnets", "wideresnet50"),
+}
+"""TensorNets' modules and functions."""
+
+TORCHVISION: Mapping[str, Call] = {
+    "inception_v3": ("inception_v3", {"aux_logits": False, "transform_input": True, "init_weights": False}),
+    "mobilenet_v2": ("mobilenet_v2", {}),
+    "mobilenet_v2_1.4": ("mobilenet_v2", {"width_mult": 1.4}),
+    "mobilenet_v2_1.3": ("mobilenet_v2", {"width_mult": 1.3}),
+    "mobilenet_v2_0.75": ("mobilenet_v2", {"width_mult": 0.75}),
+    "mobilenet_v2_0.5": ("mobilenet_v2", {"width_mult": 0.5}),
+    "mobilenet_v2_0.35": ("mobilenet_v2", {"width_mult": 0.35}),
+    "resnet18": ("resnet18", {}),
+    "resnet34": ("resnet34", {}),
+    "resnet50": ("resnet50", {}),
+    "resnet101": ("resnet101", {}),
+    "resnet152": ("resnet152", {}),
+    "resnext50_32x4d": ("resnext50_32x4d", {}),
+    "resnext101_32x8d": ("resnext101_32x8d", {}),
+    "resnext101_64x4d": ("resnext101_64x4d", {}),
+    "wide_resnet50_2": ("wide_resnet50_2", {}),
+    "wide_resnet101_2": ("wide_resnet101_2", {}),
+}
+
+TIMM: Mapping[str, Call] = {
+    "inception_v3": ("inception_v3", {}),
+    "mobilenet_v2": ("mobilenetv2_100", {}),
+    "mobilenet_v2_1.4": ("mobilenetv2_140", {}),
+    "mobilenet_v2_0.75": ("mobilenetv2_075", {}),
+    "mobilenet_v2_0.5": ("mobilenetv2_050", {}),
+    "mobilenet_v2_0.35": ("mobilenetv2_035", {}),
+    "resnet18": ("resnet18", {}),
+    "resnet34": ("resnet34", {}),
+    "resnet50": ("resnet50", {}),
+    "resnet101": ("resnet101", {}),
+    "resnet152": ("resnet152", {}),
+}
+
+REFERENCES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "tf": {"keras": KERAS, "keras_applications": KERAS_APPLICATIONS, "tf_slim": TF_SLIM, "tensornets": TENSORNETS},
+    "torch": {"torchvision": TORCHVISION, "timm": TIMM},
+}
+"""By framework and reference, the variants."""

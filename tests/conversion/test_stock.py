@@ -1,0 +1,300 @@
+"""Ports as stock classes: loaded into the real class, and refused wherever that is another function."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import porter
+from porter.conversion.stock import as_stock, stock_arrays
+from porter.errors import UsageError
+from porter.frameworks import get_framework
+from porter.frameworks.tf.runtime import import_keras
+from porter.frameworks.torch.graph_module import to_tensor
+from porter.graph import Conv, tensor_shapes
+from porter.graph.plan import ANY
+from porter.padding import Convention
+from porter.port import Record, read_port
+from porter.recipe import expand, find_recipe
+from porter.source.references import OwnBuild
+from porter.verification.check import check
+from porter.verification.computed import Shifted
+from porter.verification.sizes import Sizes
+from porter.zoos.torchvision import import_models
+from tests.conftest import WeightsMaker
+from tests.standin import calibrated_tensors, smooth_images
+from tests.support import with_convention
+
+NARROW = "mobilenet_v2_0.35"
+WRONG = "The shapes would fit, strict loading would succeed and the answers would be wrong"
+
+
+def torchvision_class(record: Record) -> torch.nn.Module:
+    assert record.stock_class is not None
+    model: torch.nn.Module = getattr(import_models(), record.stock_class.removeprefix("torchvision.models."))(
+        **record.stock_arguments
+    )
+    return model.double().eval()
+
+
+AT = Sizes(((97, 65),), ())
+
+
+def images(size: tuple[int, int] = (97, 65)) -> torch.Tensor:
+    return torch.from_numpy(smooth_images(3, size, 1, 2)).double()
+
+
+def logits(model: torch.nn.Module, batch: torch.Tensor) -> np.ndarray[Any, Any]:
+    with torch.no_grad():
+        return model(batch).numpy()
+
+
+@pytest.mark.parametrize("variant", [NARROW, "resnet18"])
+def test_torchvisions_class_takes_the_file_strictly_and_gives_the_sources_answers(
+    variant: str, weights_file: WeightsMaker, tmp_path: Path
+) -> None:
+    weights = weights_file(variant, "torchvision", ".pth")
+    made = porter.convert(variant, "torchvision", "torch", weights=weights, out=tmp_path / "port", stock=True, check=False)
+    assert not made.warnings
+    record = read_port(tmp_path / "port").record
+    assert made.record()["stock_class"] == record.stock_class and not record.computed
+    stock, source = torchvision_class(record), torchvision_class(record)
+    state, original = load_file(tmp_path / "port" / "model.safetensors"), torch.load(weights, weights_only=True)
+    assert state.keys() == original.keys() and all(torch.equal(state[name], original[name]) for name in original)
+    stock.load_state_dict(state, strict=True)
+    source.load_state_dict(original, strict=True)
+    found = logits(stock, images())
+    assert np.array_equal(found, logits(source, images()))
+    # What porter builds, and model.py, read the same file.
+    assert np.allclose(logits(porter.load(tmp_path / "port").double(), images()), found, rtol=1e-10, atol=1e-10)
+    spec = importlib.util.spec_from_file_location("model", tmp_path / "port" / "model.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert np.allclose(logits(module.load().double(), images()), found, rtol=1e-10, atol=1e-10)
+    if variant == NARROW:
+        verdict = porter.verify(tmp_path / "port", weights=weights, float64=True)
+        assert verdict.ok and verdict.notes == ()
+
+
+def test_a_stock_port_is_a_source_like_any_other(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    weights = weights_file(NARROW, "torchvision", ".pth")
+    stock = porter.convert(NARROW, "torchvision", "torch", weights=weights, out=tmp_path / "stock", stock=True, check=False)
+    plain = porter.convert(NARROW, "torchvision", "torch", weights=tmp_path / "stock", out=tmp_path / "plain", check=False)
+    assert plain.port.record.stock_class is None
+    for path, roles in stock.port.tensors().items():
+        for role, array in roles.items():
+            assert np.array_equal(plain.port.tensors()[path][role], array)
+
+
+@pytest.mark.parametrize("variant", [NARROW, "mobilenet_v1_0.25"])  # v1's head is a 1x1 convolution there
+def test_the_tf_port_is_the_class_of_keras_applications(variant: str, weights_file: WeightsMaker, tmp_path: Path) -> None:
+    keras, weights = import_keras(), weights_file(variant, "keras", ".h5")
+    options: dict[str, Any] = {"weights": weights, "stock": True, "input_size": "97x65"}
+    porter.convert(variant, "keras", "tf", out=tmp_path / "port", check=False, **options)
+    record = read_port(tmp_path / "port").record
+    assert record.stock_class is not None and record.input.size == (97, 65)
+    name, arguments = record.stock_class.removeprefix("keras.applications."), record.stock_arguments
+    loaded = keras.models.load_model(tmp_path / "port" / "model.keras")
+    source, stock = (getattr(keras.applications, name)(**arguments) for _ in range(2))
+    assert [type(layer) for layer in loaded.layers] == [type(layer) for layer in stock.layers]
+    assert [layer.name for layer in loaded.layers if layer.weights] == [layer.name for layer in stock.layers if layer.weights]
+    source.load_weights(weights)
+    stock.load_weights(tmp_path / "port" / "model.keras")
+    batch = images().numpy().transpose(0, 2, 3, 1).astype(np.float32)
+    wanted = source(batch, training=False).numpy()
+    assert all(np.array_equal(ours, theirs) for ours, theirs in zip(stock.get_weights(), source.get_weights(), strict=True))
+    for model in (stock, loaded, porter.load(tmp_path / "port")):
+        assert np.allclose(model(batch, training=False).numpy(), wanted, rtol=1e-5, atol=1e-5)
+    again = porter.convert(variant, "keras", "tf", out=tmp_path / "again", check=False, **options)
+    assert again.port.record.model == record.model  # the same bytes, whatever else this process has built
+
+
+REFUSED = [
+    ((NARROW, "keras", ".h5", "torch", "224"), "stem/conv", ("pads 'same' in the source, '1'", "epsilon 0.001", "1e-05", WRONG)),
+    (
+        (NARROW, "torchvision", ".pth", "tf", "224"),
+        "stem/conv",
+        ("pads '1' in the source, 'same'", "epsilon 1e-05", WRONG),
+    ),
+    # Where every strided map is odd, SAME and a pad of 1 are one: the epsilon alone is left.
+    ((NARROW, "torchvision", ".pth", "tf", "225"), "stem/norm", ("epsilon 1e-05 in the source, 0.001", "52 differences", WRONG)),
+    ((NARROW, "keras", ".h5", "tf", "any"), "--stock", ("keras.applications pads for the size",)),
+    (("mobilenet_v1_0.25", "keras", ".h5", "torch", "224"), "--stock", ("torchvision has no class of mobilenet_v1_0.25",)),
+]
+
+
+@pytest.mark.parametrize(("case", "where", "words"), REFUSED, ids=lambda value: "-".join(value) if len(value) == 5 else "")
+def test_another_function_is_refused_with_the_reason(
+    case: tuple[str, str, str, str, str], where: str, words: tuple[str, ...], weights_file: WeightsMaker, tmp_path: Path
+) -> None:
+    variant, zoo, suffix, framework, size = case
+    weights = weights_file(variant, zoo, suffix)
+    with pytest.raises(UsageError) as raised:
+        porter.convert(variant, zoo, framework, weights=weights, out=tmp_path / "port", input_size=size, stock=True, check=False)
+    assert raised.value.where == where
+    for word in words:
+        assert word in raised.value.message
+    assert not (tmp_path / "port").exists()
+
+
+def refusal(variant: str, zoo: str, framework: str, **options: Any) -> UsageError:
+    recipe = find_recipe(variant)
+    graph = expand(recipe, variant, recipe.zoo(zoo, variant), {"classes": 10, **options})
+    with pytest.raises(UsageError) as raised:
+        as_stock(recipe, variant, get_framework(framework), graph, {}, 10, (224, 224))
+    return raised.value
+
+
+def test_keras_resnet50_is_not_torchvisions_since_it_strides_elsewhere() -> None:
+    """zoo-facts 0.5: strict loading would succeed."""
+    found = refusal("resnet50", "keras", "torch")
+    assert found.where == "stage2/unit1/conv1"
+    assert "1x1 with stride 2 in the source, 1x1 with stride 1 in the stock class" in found.message and WRONG in found.message
+
+
+def test_a_node_that_the_class_lacks_is_named() -> None:
+    found = refusal("inception_v3", "torchvision", "tf")
+    assert found.where == "transform_input" and "affine in the source, no such step in the stock class" in found.message
+    missing = refusal("inception_v3", "timm", "torch")
+    assert "no such step in the source, affine in the stock class" in missing.message
+
+
+def test_an_average_over_other_cells_is_named() -> None:
+    found = refusal("inception_v3", "slim", "torch", transform_input=True)
+    assert "averaged over real_cells" in found.message and "averaged over full_window" in found.message
+
+
+def test_a_file_without_a_head_and_a_folded_class_are_refused(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    recipe = find_recipe(NARROW)
+    graph = expand(recipe, NARROW, recipe.zoo("torchvision", NARROW))
+    with pytest.raises(UsageError, match="the file has none"):
+        as_stock(recipe, NARROW, get_framework("torch"), graph, {}, 0, ANY)
+    with pytest.raises(UsageError, match="none can be folded"):
+        porter.convert(NARROW, "torchvision", "torch", weights=tmp_path / "absent", out=tmp_path / "port", stock=True, fold_bn=True)
+
+
+def test_a_bias_before_a_norm_goes_into_its_mean() -> None:
+    """A ResNet with biases, as Keras has them, at torchvision's strides: its class has no place for them."""
+    recipe, framework = find_recipe("resnet18"), get_framework("torch")
+    graph = expand(recipe, "resnet18", recipe.zoo("torchvision", "resnet18"), {"classes": 10, "biases": True})
+    tensors = calibrated_tensors(graph, (64, 64), 2, bias=0.5)
+    stock = as_stock(recipe, "resnet18", framework, graph, tensors, 10, ANY)
+    assert len(stock.absorbed) == 20 and stock.absorbed["stage2/unit1/shortcut/norm"] == "stage2/unit1/shortcut/conv"
+    arrays, filled = stock_arrays(framework, stock, stock.tensors, "float64")
+    assert set(filled.values()) == {0} and all(name.endswith("num_batches_tracked") for name in filled)
+    model = import_models().resnet18(num_classes=10).double().eval()
+    model.load_state_dict({name: to_tensor(array) for name, array in arrays.items()}, strict=True)
+    wanted = OwnBuild(framework, graph, tensors).run(images((64, 64)).numpy(), "float64")
+    found = logits(model, images((64, 64)))
+    assert np.linalg.norm(found - wanted["head/logits"]) <= 1e-10 * np.linalg.norm(wanted["head/logits"])
+
+
+def test_a_bias_with_no_norm_after_it_is_refused() -> None:
+    recipe = find_recipe("resnet18")
+    zoo = recipe.zoo("torchvision", "resnet18")
+    graph = expand(recipe, "resnet18", zoo, {"classes": 10})
+    conv = graph.by_path["stem/conv"]
+    assert isinstance(conv.op, Conv)
+    biased = replace(conv, op=replace(conv.op, bias=True))
+    nodes = [biased if node is conv else node for node in graph.nodes]
+    # The pool reads the convolution too, so that the norm does not stand for it.
+    nodes = [replace(node, inputs=("stem/conv",)) if node.path == "stem/pool" else node for node in nodes]
+    with pytest.raises(UsageError, match="reads stem/conv in the source, stem/relu in the stock class") as raised:
+        as_stock(recipe, "resnet18", get_framework("torch"), replace(graph, nodes=tuple(nodes)), {}, 10, ANY)
+    assert "stem/conv a bias in the source, none in the stock class" in raised.value.message
+
+
+def test_biases_that_the_class_has_and_the_source_lacks_are_zeros_and_recorded() -> None:
+    recipe, framework = find_recipe("resnet50"), get_framework("tf")
+    graph = expand(recipe, "resnet50", recipe.zoo("keras", "resnet50"), {"classes": 10, "biases": False})
+    tensors = {
+        path: {role: np.zeros(shape, np.float32) for role, shape in roles.items()} for path, roles in tensor_shapes(graph).items()
+    }
+    stock = as_stock(recipe, "resnet50", framework, graph, tensors, 10, (224, 224))
+    arrays, filled = stock_arrays(framework, stock, tensors, "float32")
+    assert filled == {name: 0 for name in arrays if name.endswith("conv/bias")} and len(filled) == 53
+    assert arrays["conv2_block1_0_conv/bias"].shape == (256,) and not stock.absorbed
+
+
+def test_an_absorbed_port_is_proved_and_its_norms_are_compared(tmp_path: Path, weights_file: WeightsMaker) -> None:
+    """From a zoo of its own, which is torchvision's with biases, so that the whole road is walked."""
+    from porter.recipe import recipes_folder
+    from porter.source.opened import open_source
+    from porter.verification.computed import unrounded_tensors
+
+    (tmp_path / "recipes").mkdir()
+    text = (recipes_folder() / "resnet_v1.yaml").read_text()
+    text += "\n  biased: {extends: torchvision, only: [resnet18], options: {biases: true}, files: {}, published: {}}\n"
+    (tmp_path / "recipes" / "resnet_v1.yaml").write_text(text)
+    state = torch.load(weights_file("resnet18", "torchvision", ".pth"), weights_only=True)
+    random = torch.Generator().manual_seed(0)
+    for name, tensor in list(state.items()):
+        if tensor.ndim == 4:
+            state[name.replace("weight", "bias")] = torch.randn(len(tensor), generator=random) / 4
+    torch.save(state, tmp_path / "biased.pth")
+    made = porter.convert(
+        "resnet18",
+        "biased",
+        "torch",
+        weights=tmp_path / "biased.pth",
+        out=tmp_path / "port",
+        stock=True,
+        check=False,
+        recipes=tmp_path / "recipes",
+    )
+    assert len(made.port.record.absorbed) == 20 and made.port.record.computed
+    torchvision_class(made.port.record).load_state_dict(load_file(tmp_path / "port" / "model.safetensors"), strict=True)
+    recipe = find_recipe("resnet18", tmp_path / "recipes")
+    opened = open_source(recipe, "resnet18", recipe.zoo("biased", "resnet18"), tmp_path / "biased.pth")
+    tensors = unrounded_tensors(made.port, opened.graph, opened.tensors)
+    source = Shifted(opened.own("float64"), {}, frozenset(made.port.record.absorbed.values()))
+    found = check(made.port, source, AT, ["float64"], tensors=tensors).proof
+    assert found.ok and set(found.uncompared) == set(made.port.record.absorbed.values())
+    bare = check(made.port, opened.own("float64"), AT, ["float64"], tensors=tensors).proof
+    assert bare.first_bad is not None and bare.first_bad.path == "stem/conv"
+
+
+def test_a_right_size_is_said(tmp_path: Path) -> None:
+    """A source that pads by SAME is torchvision's function on odd maps alone, and the class takes every size."""
+    recipe, framework = find_recipe("resnet18"), get_framework("torch")
+    zoo = recipe.zoo("torchvision", "resnet18")
+    graph = expand(recipe, "resnet18", zoo, {"classes": 10})
+    same = with_convention(graph, "stage2/unit1/conv1", Convention("same"))
+    as_stock(recipe, "resnet18", framework, same, _zeros(same), 10, (225, 225))
+    with pytest.raises(UsageError, match="pads 'same' in the source, '1' in the stock class, not the same for an input of 56x56"):
+        as_stock(recipe, "resnet18", framework, same, _zeros(same), 10, (224, 224))
+    with pytest.raises(UsageError, match="not the same for an input of every size"):
+        as_stock(recipe, "resnet18", framework, same, _zeros(same), 10, ANY)
+
+
+def _zeros(graph: Any) -> dict[str, dict[str, Any]]:
+    return {path: {role: np.zeros(shape) for role, shape in roles.items()} for path, roles in tensor_shapes(graph).items()}
+
+
+def test_the_command_line_prints_what_the_port_is(
+    weights_file: WeightsMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from porter.cli.app import main
+
+    weights = weights_file(NARROW, "torchvision", ".pth")
+    arguments = ["convert", NARROW, "--from", "torchvision", "--to", "torch", "--weights", str(weights), "--no-check"]
+    for options, words in (
+        (["--stock"], "torchvision.models.mobilenet_v2(num_classes=1000, width_mult=0.35)"),
+        (["--fold-bn"], "52 folded into the layers before them"),
+    ):
+        out = str(tmp_path / options[0])
+        monkeypatch.setattr("sys.argv", ["porter", *arguments, *options, "--out", out])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        assert not exited.value.code
+        assert words in capsys.readouterr().out
+        assert json.loads((Path(out) / "port.json").read_text())["format"] == 1

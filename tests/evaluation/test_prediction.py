@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import porter
+from porter.errors import FileError, UsageError
+from tests.conftest import WeightsMaker
+
+PHOTO = Path(__file__).parents[2] / "scripts" / "photos" / "chelsea.png"
+
+
+def test_both_frameworks_see_the_same_five_classes(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    found = {}
+    for framework in ("torch", "tf"):
+        weights = weights_file("mobilenet_v2", "torchvision", ".pth")
+        porter.convert("mobilenet_v2", "torchvision", framework, weights=weights, out=tmp_path / framework, check=False)
+        (found[framework],) = porter.predict(tmp_path / framework, [PHOTO])
+    one, other = found["torch"], found["tf"]
+    assert [guess.name for guess in one.top5] == [guess.name for guess in other.top5]
+    assert np.allclose(one.logits, other.logits, rtol=0, atol=1e-4 * np.abs(one.logits).max())
+    assert one.logits.shape == (1000,) and one.top5[0].index == int(one.logits.argmax())
+    shares = [guess.probability for guess in one.top5]
+    assert shares == sorted(shares, reverse=True) and 0 < sum(shares) <= 1
+
+
+def test_classes_without_names_are_numbers(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    weights = weights_file("mobilenet_v2_0.35", "keras", ".h5", classes=10)
+    made = porter.convert("mobilenet_v2_0.35", "keras", "torch", weights=weights, out=tmp_path / "p", check=False)
+    assert made.port.record.classes == 10
+    (prediction,) = porter.predict(tmp_path / "p", [PHOTO])
+    assert all(guess.name is None and guess.wnid is None and guess.index < 10 for guess in prediction.top5)
+
+
+def test_far_behind_the_best_class_the_logits_still_tell(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    state = torch.load(weights_file("mobilenet_v2_0.35", "torchvision", ".pth"), weights_only=True)
+    state["classifier.1.weight"] *= 1e6
+    torch.save(state, tmp_path / "sure.pth")
+    porter.convert("mobilenet_v2_0.35", "torchvision", "torch", weights=tmp_path / "sure.pth", out=tmp_path / "p", check=False)
+    (prediction,) = porter.predict(tmp_path / "p", [PHOTO])
+    assert [guess.probability for guess in prediction.top5[1:]] == [0, 0, 0, 0]
+    assert [guess.index for guess in prediction.top5] == list(np.argsort(-prediction.logits)[:5])
+
+
+def test_a_file_that_is_no_photo(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    weights = weights_file("mobilenet_v2_0.35", "keras", ".h5")
+    porter.convert("mobilenet_v2_0.35", "keras", "torch", weights=weights, out=tmp_path / "p", check=False)
+    (tmp_path / "no.jpg").write_text("no photo")
+    with pytest.raises(FileError, match=r"no\.jpg"):
+        porter.predict(tmp_path / "p", [tmp_path / "no.jpg"])
+    with pytest.raises(UsageError, match="photos, and this is a folder") as folder:
+        porter.predict(tmp_path / "p", [tmp_path])
+    assert folder.value.next == f"porter predict {tmp_path / 'p'} {tmp_path}/*"

@@ -1,0 +1,217 @@
+"""Formats are told by content, only the reader needed is imported, and what cannot be read is refused in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from porter.errors import FileError
+from porter.formats.reading import read_checkpoint, sniff
+from porter.formats.recognition import READABLE, UNREADABLE
+
+KERNEL = np.ones((3, 3, 3, 2), np.float32)
+
+
+def keras_h5(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file.attrs["layer_names"] = np.array([b"c"])
+        file.create_group("c").attrs["weight_names"] = np.array([b"c/kernel:0"])
+        file["c/c/kernel:0"] = KERNEL
+
+
+def weights_h5(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file["layers/conv2d/vars/0"] = KERNEL
+
+
+def keras_archive(path: Path) -> None:
+    weights_h5(path)
+    layers = [{"class_name": "Conv2D", "config": {"name": "c", "use_bias": False}}]
+    config = json.dumps({"class_name": "Sequential", "config": {"layers": layers}})
+    weights = path.read_bytes()
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("config.json", config)
+        archive.writestr("model.weights.h5", weights)
+
+
+def safetensors(path: Path) -> None:
+    save_file({"c.weight": KERNEL}, path)
+
+
+def torch_archive(path: Path) -> None:
+    import torch
+
+    torch.save({"c.weight": torch.ones(2)}, path)
+
+
+def npz(path: Path) -> None:
+    with path.open("wb") as stream:
+        np.savez(stream, names=["c/weights:0"], values=KERNEL[np.newaxis])
+
+
+MAKERS = {
+    "keras-h5": keras_h5,
+    "keras-weights-h5": weights_h5,
+    "keras": keras_archive,
+    "safetensors": safetensors,
+    "torch": torch_archive,
+    "npz": npz,
+}
+
+
+@pytest.mark.parametrize("suffix", ["", ".txt", ".pth", ".h5", ".safetensors", ".keras"])
+@pytest.mark.parametrize("format", MAKERS)
+def test_the_suffix_does_not_matter(tmp_path: Path, format: str, suffix: str) -> None:
+    path = tmp_path / f"weights{suffix}"
+    MAKERS[format](path)
+    assert sniff(path) == format and format in READABLE
+    assert read_checkpoint(path).format == format
+
+
+@pytest.mark.parametrize(("format", "imported"), [(format, {"torch"} if format == "torch" else set()) for format in MAKERS])
+def test_only_torch_files_import_a_framework(tmp_path: Path, format: str, imported: set[str]) -> None:
+    path = tmp_path / "weights"
+    MAKERS[format](path)
+    code = (
+        "import sys; from pathlib import Path; from porter.formats.reading import read_checkpoint; "
+        "read_checkpoint(Path(sys.argv[1])); print(*{'torch', 'tensorflow', 'keras', 'jax'} & sys.modules.keys())"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert set(ran.stdout.split()) == imported and ran.stderr == ""
+
+
+def message(path: Path) -> str:
+    with pytest.raises(FileError) as caught:
+        read_checkpoint(path)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def node(name: bytes, op: bytes) -> bytes:
+    inner = b"\n" + bytes([len(name)]) + name + b"\x12" + bytes([len(op)]) + op
+    return b"\n" + bytes([len(inner)]) + inner
+
+
+WHEEL, ZIP = ["a.py", "a-1.dist-info/WHEEL"], ["a.h5", "readme.txt"]
+CONTENTS = {
+    "empty": b"",
+    "image": b"\xff\xd8\xff\xe0\x00\x10JFIF",
+    "text": "Plain text, with an é.\n".encode() * 300,
+    "html": b"<!DOCTYPE html>\n<html><body>404</body></html>",
+    "git-lfs": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
+    "compressed": b"\x1f\x8b\x08\x00" + bytes(20),
+    "npy": b"\x93NUMPY\x01\x00",
+    "mxnet-params": struct.pack("<QQQ", 0x112, 0, 3),
+    "meta-graph": b"\x0a\x08\x12\x06\x0a\x04\x0a\x02Op" + b"\x12\x02\x0a\x00",
+    "graph-text": b'# saved\nnode {\n  name: "input"\n  op: "Placeholder"\n}\n',
+    "saved-model-text": b"saved_model_schema_version: 1\nmeta_graphs {\n}\n",
+    "onnx": b"\x08\x07\x12\x07pytorch\x1a\x032.0:\x02\x0a\x00",
+    "caffemodel": b"\x0a\x09ResNet-50\xa2\x06\x05\x0a\x03abc",
+    "unknown": bytes(range(250, 256)) * 50,
+}
+
+
+@pytest.mark.parametrize("format", CONTENTS)
+def test_other_formats_are_named(tmp_path: Path, format: str) -> None:
+    path = tmp_path / "weights.h5"
+    path.write_bytes(CONTENTS[format])
+    assert sniff(path) == format
+    what, next = UNREADABLE[format]
+    assert f"expected weights, got {what}" in message(path)
+    assert (next or "porter reads Keras .h5") in message(path)
+
+
+@pytest.mark.parametrize(("format", "names"), [("wheel", WHEEL), ("zip", ZIP)])
+def test_other_archives_are_named(tmp_path: Path, format: str, names: list[str]) -> None:
+    path = tmp_path / "weights.keras"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, "x")
+    assert sniff(path) == format
+    assert UNREADABLE[format][0] in message(path)
+    path.write_bytes(path.read_bytes()[:-5])
+    assert sniff(path) == "zip-cut"
+    assert "cut short" in message(path)
+
+
+def test_real_exports(tmp_path: Path) -> None:
+    """What TensorFlow itself writes, against the few bytes that tell it apart."""
+    tf = pytest.importorskip("tensorflow")
+    variable = tf.Module()
+    variable.w = tf.Variable([1.0, 2.0])
+    prefix = tf.train.Checkpoint(model=variable).write(str(tmp_path / "ckpt"))
+    tf.saved_model.save(variable, str(tmp_path / "saved"))
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.constant(np.ones(5000, np.float32), name="weights")
+    (tmp_path / "frozen.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    assert sniff(Path(prefix)) == "tf-checkpoint-v2"
+    assert sniff(tmp_path / "ckpt.index") == "tf-checkpoint-v2"
+    assert sniff(tmp_path / "saved") == "saved-model"
+    assert sniff(tmp_path / "saved" / "saved_model.pb") == "saved-model"
+    assert sniff(tmp_path / "frozen.pb") == "frozen-graph"
+
+
+TABLES = {
+    "tf-checkpoint-v1": b"\x00\x00\x40\x0a\x3e" + bytes(40),
+    "tf-checkpoint-v2": b"\x00\x00\x06\x08\x01" + bytes(40),
+}
+FOREIGN = {
+    **{format: head + struct.pack("<Q", 0xDB4775248B80FB57) for format, head in TABLES.items()},
+    "frozen-graph": node(b"input", b"Placeholder") + node(b"conv/weights", b"Const")[:-1],
+    "saved-model": b"\x08\x01\x12\x0a" + bytes(10),
+}
+
+
+@pytest.mark.parametrize("format", FOREIGN)
+def test_damaged_files_of_tensorflow(tmp_path: Path, format: str) -> None:
+    """Known by their first bytes, and refused by TensorFlow's own reader."""
+    pytest.importorskip("tensorflow")
+    path = tmp_path / "weights.h5"
+    path.write_bytes(FOREIGN[format])
+    assert sniff(path) == format and format in READABLE
+    message(path)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    assert "there is no such file" in message(tmp_path / "missing.h5")
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    assert "a folder" in message(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are a Unix thing")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "expected a file" in message(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("format", MAKERS)
+def test_files_of_one_byte_less_and_of_noise(tmp_path: Path, format: str) -> None:
+    path, cut = tmp_path / "whole", tmp_path / "cut"
+    MAKERS[format](path)
+    whole = path.read_bytes()
+    for length in (1, 7, 8, 9, 40, len(whole) // 2, len(whole) - 1):
+        cut.write_bytes(whole[:length])
+        message(cut)
+    for seed in range(20):
+        noise = bytearray(whole)
+        random = np.random.default_rng(seed)
+        for place in random.integers(0, len(whole), 5):
+            noise[place] = int(random.integers(256))
+        cut.write_bytes(noise)
+        try:
+            read_checkpoint(cut)
+        except FileError as error:
+            assert "\n" not in str(error)

@@ -1,0 +1,355 @@
+"""TensorFlow's ops in porter's terms: what each is read as computes what TensorFlow computes, in float64."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from porter.errors import FileError
+from porter.filegraph.file_graph import FileNode, Foreign, OutputActivation
+from porter.formats.tf_graph.read import read_frozen_graph
+from porter.graph import Add, Affine, AvgPool, BatchNorm, Concat, Conv, Dense, GlobalAvgPool, GlobalMaxPool, MaxPool, Relu, Relu6
+from porter.padding import LOWEST, Convention
+from tests.formats.tf_graph.file_graphs import expect_same, frozen, images, tensorflow, variable
+
+pytest.importorskip("tensorflow")
+Make = Callable[[Any], Any]
+
+
+def nodes_of(tmp_path: Path, make: Make, size: tuple[int | None, int | None] = (12, 11)) -> tuple[FileNode, ...]:
+    """Reads the graph, holds it to TensorFlow's own values, and gives its nodes."""
+    path = tmp_path / "graph.pb"
+    output = frozen(path, make, size)
+    checkpoint = read_frozen_graph(path)
+    assert checkpoint.graph is not None and checkpoint.graph.size == size and checkpoint.graph.channels == 3
+    if not any(isinstance(node.op, Foreign) for node in checkpoint.graph.nodes):
+        expect_same(checkpoint, images(), output)
+    return checkpoint.graph.nodes
+
+
+def conv(x: Any, filters: int = 4, kernel: int = 3, name: str = "conv", **arguments: Any) -> Any:
+    arguments = {"strides": 1, "padding": "SAME"} | arguments
+    with tensorflow().compat.v1.variable_scope(name):
+        return tensorflow().nn.conv2d(x, variable("weights", kernel, kernel, 3, filters), **arguments)
+
+
+def test_a_network(tmp_path: Path) -> None:
+    """Names by the weights' scopes, taps after the bias and the norm, dropout and the squeeze left out."""
+    tf = tensorflow()
+
+    def make(x: Any) -> Any:
+        x = tf.nn.bias_add(conv(x, name="net/Conv2d_0", strides=2), variable("net/Conv2d_0/biases", 4))
+        statistics = [variable(f"net/Conv2d_1/BatchNorm/{name}", 8) for name in ("moving_mean", "beta", "gamma")]
+        variance = variable("net/Conv2d_1/BatchNorm/moving_variance", 8, positive=True)
+        x = tf.nn.depthwise_conv2d(tf.nn.relu6(x), variable("net/Conv2d_1/depthwise_weights", 3, 3, 4, 2), [1, 1, 1, 1], "SAME")
+        x = tf.nn.relu(tf.nn.batch_normalization(x, statistics[0], variance, *statistics[1:], 1e-3))
+        x = tf.identity(tf.reduce_mean(x, [1, 2], keepdims=True), name="dropout")
+        x = tf.nn.conv2d(x, variable("net/Logits/weights", 1, 1, 8, 5), 1, "SAME") + variable("net/Logits/biases", 5)
+        return tf.nn.softmax(tf.reshape(tf.squeeze(x, [1, 2]), [-1, 5]), name="Predictions")
+
+    found = nodes_of(tmp_path, make)
+    assert [node.name for node in found] == [
+        *("net/Conv2d_0", "Relu6", "net/Conv2d_1", "net/Conv2d_1/BatchNorm", "Relu", "Mean", "net/Logits", "Predictions")
+    ]
+    assert found[0].op == Conv(4, found[0].op.window, Convention("same"), 1, True)
+    assert found[0].tensors == {"kernel": "net/Conv2d_0/weights", "bias": "net/Conv2d_0/biases"} and found[0].tap == "BiasAdd"
+    assert found[2].op.groups == 4 and found[2].op.filters == 8
+    assert found[3].op == BatchNorm(1e-3, 0.0) and found[3].tap == "batchnorm/add_1"
+    assert found[5].op == GlobalAvgPool() and found[7].op == OutputActivation("softmax")
+
+
+def pads_of(node: FileNode) -> tuple[Any, ...]:
+    return node.op.convention.rule, node.op.convention.pads, node.op.convention.fill, node.op.convention.average
+
+
+PADS = [[0, 0], [1, 2], [0, 1], [0, 0]]
+WINDOWS: dict[str, tuple[Make, tuple[Any, ...]]] = {
+    "valid": (lambda x: conv(x, padding="VALID", strides=2), ("valid", (0, 0, 0, 0), 0.0, "real_cells")),
+    "dilated": (lambda x: conv(x, dilations=2), ("same", (0, 0, 0, 0), 0.0, "real_cells")),
+    "explicit": (lambda x: conv(x, padding=PADS, strides=2), ("explicit", (1, 2, 0, 1), 0.0, "real_cells")),
+    "pad, conv": (
+        lambda x: conv(tensorflow().pad(x, PADS), padding="VALID", strides=2),
+        ("explicit", (1, 2, 0, 1), 0.0, "real_cells"),
+    ),
+    "pad, explicit": (lambda x: conv(tensorflow().pad(x, PADS), padding=PADS), ("explicit", (2, 4, 0, 2), 0.0, "real_cells")),
+    "pad, pad": (
+        lambda x: conv(tensorflow().pad(tensorflow().pad(x, PADS), PADS), padding="VALID"),
+        ("explicit", (2, 4, 0, 2), 0.0, "real_cells"),
+    ),
+    "pad, 1x1 same": (lambda x: conv(tensorflow().pad(x, PADS), kernel=1), ("explicit", (1, 2, 0, 1), 0.0, "real_cells")),
+    "max same": (lambda x: tensorflow().nn.max_pool2d(x, 3, 2, "SAME"), ("same", (0, 0, 0, 0), LOWEST, "real_cells")),
+    "pad, max": (
+        lambda x: tensorflow().nn.max_pool2d(tensorflow().pad(x, PADS), 3, 2, "VALID"),
+        ("explicit", (1, 2, 0, 1), 0.0, "real_cells"),
+    ),
+    "pad of -inf, max": (
+        lambda x: tensorflow().nn.max_pool2d(tensorflow().pad(x, PADS, constant_values=-np.inf), 3, 2, "VALID"),
+        ("explicit", (1, 2, 0, 1), LOWEST, "real_cells"),
+    ),
+    "average same": (lambda x: tensorflow().nn.avg_pool2d(x, 3, 2, "SAME"), ("same", (0, 0, 0, 0), 0.0, "real_cells")),
+    "pad, average": (
+        lambda x: tensorflow().nn.avg_pool2d(tensorflow().pad(x, PADS), 3, 2, "VALID"),
+        ("explicit", (1, 2, 0, 1), 0.0, "full_window"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WINDOWS)
+def test_windows(tmp_path: Path, case: str) -> None:
+    make, expected = WINDOWS[case]
+    (node,) = nodes_of(tmp_path, make)
+    assert isinstance(node.op, Conv | MaxPool | AvgPool) and pads_of(node) == expected
+
+
+def test_a_pad_that_two_read(tmp_path: Path) -> None:
+    def make(x: Any) -> Any:
+        x = tensorflow().pad(x, PADS)
+        return conv(x, padding="VALID") + conv(x, padding="VALID", name="other")
+
+    assert [pads_of(node)[1] for node in nodes_of(tmp_path, make)[:2]] == [(1, 2, 0, 1)] * 2
+
+
+def norm(x: Any, **without: None) -> Any:
+    tf = tensorflow()
+    with tf.compat.v1.variable_scope("norm"):
+        roles = {"mean": variable("moving_mean", 3), "variance": variable("moving_variance", 3, positive=True)}
+        roles |= {"offset": variable("beta", 3), "scale": variable("gamma", 3)}
+    return tf.nn.batch_normalization(x, **(roles | without), variance_epsilon=2e-3)
+
+
+@pytest.mark.parametrize("without", [(), ("scale",), ("offset",), ("scale", "offset")])
+def test_a_norm_in_sums_and_products(tmp_path: Path, without: tuple[str, ...]) -> None:
+    (node,) = nodes_of(tmp_path, lambda x: norm(x, **dict.fromkeys(without)))
+    assert node.name == "norm" and node.op == BatchNorm(2e-3, 0.0, "scale" not in without, "offset" not in without)
+
+
+def test_a_norm_whose_product_is_read_too(tmp_path: Path) -> None:
+    """The product alone is another value; the norm is still found beside it."""
+
+    def make(x: Any) -> Any:
+        y = norm(x)
+        product = y.op.inputs[0]
+        return tensorflow().add(y, product)
+
+    found = nodes_of(tmp_path, make)
+    assert {type(node.op) for node in found} == {BatchNorm, Affine, Add}
+
+
+def test_what_is_nearly_a_norm(tmp_path: Path) -> None:
+    """Another factor in the shift than in the product: two affine steps, not a norm."""
+
+    def make(x: Any) -> Any:
+        tf = tensorflow()
+        variance, mean = variable("variance", 3, positive=True), variable("mean", 3)
+        inverse = tf.math.rsqrt(variance + tf.constant(1e-3, tf.float64))
+        return x * inverse + (variable("beta", 3) - mean * (2 * inverse))
+
+    assert [type(node.op) for node in nodes_of(tmp_path, make)] == [Affine, Affine]
+
+
+@pytest.mark.parametrize("gamma", ["ones", "gamma"])
+def test_a_fused_norm(tmp_path: Path, gamma: str) -> None:
+    """A scale of ones that nobody called gamma is what the op has to be given where the layer has none."""
+    tf = tensorflow()
+    path = tmp_path / "graph.pb"
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 12, 11, 3])
+        roles = [tf.constant(np.float32([3, 1, 2]), name=f"bn/{name}") for name in ("beta", "moving_mean", "moving_variance")]
+        tf.compat.v1.nn.fused_batch_norm(
+            x, tf.constant(np.ones(3, np.float32), name=f"bn/{gamma}"), *roles, epsilon=1e-3, is_training=False
+        )
+        path.write_bytes(graph.as_graph_def().SerializeToString())
+        with tf.compat.v1.Session() as session:
+            value = session.run(graph.get_operations()[-1].outputs[0], {x: images()})
+    checkpoint = read_frozen_graph(path)
+    (node,) = checkpoint.graph.nodes
+    assert node.op == BatchNorm(float(np.float32(1e-3)), 0.0, gamma == "gamma", True) and node.name == "bn"
+    expect_same(checkpoint, images(), value, 1e-6)
+
+
+AFFINE = {
+    "rescaling": (lambda x: x * (1 / 127.5) - 1.0, [Affine((1 / 127.5,), (0.0,)), Affine((1.0,), (-1.0,))]),
+    "normalisation": (
+        lambda x: (x - [1.0, 2.0, 3.0]) / tensorflow().maximum(tensorflow().sqrt(variable("variance", 3, positive=True)), 1e-7),
+        [Affine((1.0,) * 3, (-1.0, -2.0, -3.0)), Affine],
+    ),
+    "reversed": (lambda x: 255.0 - x, [Affine((-1.0,), (255.0,))]),
+    "nothing": (lambda x: tensorflow().nn.relu(x * 1.0 + 0.0), [Relu()]),
+}
+
+
+@pytest.mark.parametrize("case", AFFINE)
+def test_constants(tmp_path: Path, case: str) -> None:
+    make, expected = AFFINE[case]
+    found = nodes_of(tmp_path, make)
+    assert [type(node.op) if one is Affine else node.op for node, one in zip(found, expected, strict=True)] == expected
+
+
+def test_a_constant_is_computed_once_and_what_gives_its_input_is_left_out(tmp_path: Path) -> None:
+    """Computed for every reader, the first of 64 sums would be computed 2**64 times."""
+    tf = tensorflow()
+
+    def make(x: Any) -> Any:
+        number = tf.constant([1e-19, 2e-19, -4e-19], tf.float64)
+        for _ in range(64):
+            number, x = number + number, tf.identity(x)
+        return tf.identity(x * number)
+
+    (node,) = nodes_of(tmp_path, make)
+    assert node.op == Affine((2.0**64 * 1e-19, 2.0**64 * 2e-19, -(2.0**64) * 4e-19), (0.0,) * 3)
+    graph = read_frozen_graph(tmp_path / "graph.pb").graph
+    assert graph is not None
+    kinds = Counter(node.op for node in tf.compat.v1.GraphDef.FromString(graph.definition).node)
+    assert kinds == {"Placeholder": 1, "Const": 1, "AddV2": 64, "Mul": 1}
+
+
+def test_a_bias_that_is_read_without_it_too(tmp_path: Path) -> None:
+    def make(x: Any) -> Any:
+        y = conv(x)
+        return tensorflow().concat([y, y + variable("conv/biases", 4)], -1)
+
+    found = nodes_of(tmp_path, make)
+    assert [type(node.op) for node in found] == [Conv, Conv, Concat] and len({node.name for node in found}) == 3
+
+
+def test_relu6_in_parts(tmp_path: Path) -> None:
+    tf = tensorflow()
+    for make in (
+        lambda x: tf.minimum(tf.nn.relu(x), 6.0),
+        lambda x: tf.maximum(tf.minimum(x, 6.0), 0.0),
+        lambda x: tf.clip_by_value(x, 0.0, 6.0),
+    ):
+        assert [node.op for node in nodes_of(tmp_path, make)] == [Relu6()]
+
+
+def test_heads(tmp_path: Path) -> None:
+    tf = tensorflow()
+
+    def make(x: Any) -> Any:
+        pooled = tf.reshape(tf.reduce_max(x, [-3, -2], keepdims=True), tf.stack([tf.shape(x)[0], 3]))
+        return tf.sigmoid(tf.matmul(pooled, variable("fc/weights", 3, 2)) + variable("fc/biases", 2))
+
+    found = nodes_of(tmp_path, make, (None, None))
+    assert [node.op for node in found] == [GlobalMaxPool(), Dense(2), OutputActivation("sigmoid")] and found[1].name == "fc"
+
+
+def test_a_pool_over_the_whole_map(tmp_path: Path) -> None:
+    """It is global where the graph states its size, and not where it takes any."""
+    make = lambda x: tensorflow().nn.avg_pool2d(x, (12, 11), 2, "VALID")  # noqa: E731
+    assert isinstance(nodes_of(tmp_path, make)[0].op, GlobalAvgPool)
+    assert isinstance(nodes_of(tmp_path, make, (None, None))[0].op, AvgPool)
+
+
+FOREIGN: dict[str, Make] = {
+    "LeakyRelu": lambda x: tensorflow().nn.leaky_relu(x),
+    "MirrorPad": lambda x: conv(tensorflow().pad(x, PADS, "REFLECT"), padding="VALID"),
+    "Pad that no convolution or pool can include": lambda x: conv(tensorflow().pad(x, PADS), strides=2),
+    "PadV2 that no convolution or pool can include": lambda x: conv(
+        tensorflow().pad(x, PADS, constant_values=1.0), padding="VALID"
+    ),
+    "Reshape": lambda x: tensorflow().matmul(tensorflow().reshape(x, [-1, 396]), variable("w", 396, 2)),
+    "MatMul with transpose_b": lambda x: tensorflow().matmul(
+        tensorflow().reduce_mean(x, [1, 2]), variable("w", 2, 3), transpose_b=True
+    ),
+    "AddV2": lambda x: x + tensorflow().reduce_mean(x, [1, 2], keepdims=True),
+    "Mul": lambda x: x * tensorflow().sigmoid(x),
+    "Mean": lambda x: tensorflow().reduce_mean(x, [3]),
+    "Split output 1": lambda x: tensorflow().nn.relu(tensorflow().split(conv(x), 2, -1)[1]),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_what_porter_has_no_op_for_is_named(tmp_path: Path, kind: str) -> None:
+    found = nodes_of(tmp_path, FOREIGN[kind])
+    assert kind in [node.op.kind for node in found if isinstance(node.op, Foreign)]
+
+
+def test_training_mode_and_channels_first(tmp_path: Path) -> None:
+    tf = tensorflow()
+    path = tmp_path / "graph.pb"
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 3, 12, 12])
+        y = tf.nn.conv2d(x, np.ones((3, 3, 3, 4), np.float32), 1, "SAME", "NCHW")
+        one = np.ones(12, np.float32)
+        tf.compat.v1.nn.fused_batch_norm(y, one, one, is_training=True)
+        path.write_bytes(graph.as_graph_def().SerializeToString())
+    kinds = [node.op.kind for node in read_frozen_graph(path).graph.nodes]
+    assert kinds == ["Conv2D in NCHW", "FusedBatchNormV3 in training mode"]
+
+
+def test_grouped_and_shared_weights(tmp_path: Path) -> None:
+    """A Conv2D with a narrow kernel has groups, and two nodes of one scope keep their own names."""
+    tf = tensorflow()
+    path = tmp_path / "graph.pb"
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 12, 12, 4])
+        weights = tf.constant(np.ones((1, 1, 2, 4), np.float32), name="shared/weights")
+        tf.nn.conv2d(tf.nn.conv2d(x, weights, 1, "SAME", name="one"), weights, 1, "SAME", name="two")
+        path.write_bytes(graph.as_graph_def().SerializeToString())
+    found = read_frozen_graph(path).graph.nodes
+    assert [(node.name, node.op.groups) for node in found] == [("one", 2), ("two", 2)]
+
+
+def test_several_ends(tmp_path: Path) -> None:
+    """Every value that nothing reads is an output; rankings, losses and shapes are not part of the network."""
+    tf = tensorflow()
+
+    def make(x: Any) -> Any:
+        logits = tf.matmul(tf.reduce_mean(x, [1, 2]), variable("fc/w", 3, 2), name="logits")
+        tf.argmax(logits, -1)
+        tf.nn.softmax(logits, name="probabilities")
+        tf.shape(x)
+        tf.nn.relu(x, name="features")
+        return logits
+
+    path = tmp_path / "graph.pb"
+    frozen(path, make)
+    assert read_frozen_graph(path).graph.outputs == ("probabilities", "features")
+
+
+def test_bytes_made_floats(tmp_path: Path) -> None:
+    """A graph that takes bytes is read from the floats on."""
+    tf = tensorflow()
+    path = tmp_path / "graph.pb"
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.uint8, [None, 12, 11, 3])
+        output = tf.nn.relu(tf.cast(x, tf.float32) / 255.0 - 0.5)
+        path.write_bytes(graph.as_graph_def().SerializeToString())
+        pixels = np.random.default_rng(0).integers(0, 256, (2, 12, 11, 3))
+        with tf.compat.v1.Session() as session:
+            value = session.run(output, {x: pixels})
+    checkpoint = read_frozen_graph(path)
+    assert [type(node.op) for node in checkpoint.graph.nodes] == [Affine, Affine, Relu]
+    expect_same(checkpoint, pixels.astype(np.float32), value, 1e-6)
+
+
+def test_damaged_graphs(tmp_path: Path) -> None:
+    path = tmp_path / "graph.pb"
+    frozen(path, lambda x: conv(x, name="block/conv"))
+    tf = tensorflow()
+    whole = path.read_bytes()
+
+    def refused(change: Callable[[Any], object]) -> str:
+        graph = tf.compat.v1.GraphDef.FromString(whole)
+        change({node.name: node for node in graph.node})
+        path.write_bytes(graph.SerializeToString())
+        with pytest.raises(FileError) as caught:
+            read_frozen_graph(path)
+        assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+        return str(caught.value)
+
+    weights = "block/conv/weights"
+    assert "which the graph lacks" in refused(lambda nodes: nodes["block/conv/Conv2D"].input.__setitem__(1, "nothing"))
+    assert "in a loop" in refused(lambda nodes: nodes["block/conv/Conv2D"].input.__setitem__(0, "block/conv/Conv2D"))
+    assert "not frozen" in refused(lambda nodes: setattr(nodes[weights], "op", "VariableV2"))
+    assert "declares" in refused(lambda nodes: setattr(nodes[weights].attr["value"].tensor.tensor_shape.dim[0], "size", 1 << 40))
+    assert "no shape" in refused(lambda nodes: setattr(nodes[weights].attr["value"].tensor.tensor_shape.dim[0], "size", -1))
+    assert "does not hold" in refused(lambda nodes: setattr(nodes[weights].attr["value"].tensor, "tensor_content", b"1234"))
+    path.write_bytes(whole[:-3])
+    with pytest.raises(FileError, match="cut short"):
+        read_frozen_graph(path)

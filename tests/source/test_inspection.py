@@ -1,0 +1,80 @@
+"""What `porter inspect` says of a file with every zoo's names, today's and older ones: the right variant and zoo come first.
+
+Files as people have them are in test_slim.py and test_finetuned.py.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from porter.filegraph.checkpoint import Checkpoint
+from porter.frameworks import get_framework
+from porter.graph import tensor_shapes
+from porter.recipe import all_recipes, expand, find_recipe, layer_names
+from porter.recipe.transforms import undo_transforms
+from porter.source.matching import rank
+
+CASES = [
+    (variant, zoo.name, generation)
+    for recipe in all_recipes()
+    for variant in recipe.variants
+    for zoo in recipe.zoos_of(variant).values()
+    for generation in (None, *zoo.generations)
+]
+# In CI one variant of each architecture, with all of its zoos' tables of names.
+QUICK = [case for case in CASES if case[0] in {next(iter(recipe.variants)) for recipe in all_recipes()}]
+
+
+def named(variant: str, zoo_name: str, generation: str | None) -> Checkpoint:
+    """All tensors of a variant under a zoo's names, without values."""
+    recipe = find_recipe(variant)
+    zoo = recipe.zoo(zoo_name, variant)
+    framework, graph = get_framework(zoo.framework), expand(recipe, variant, zoo)
+    layers = layer_names(recipe, variant, zoo, graph, generation)
+    tensors = {}
+    for path, roles in tensor_shapes(graph).items():
+        names = framework.tensor_names(graph, graph.by_path[path], layers[path].name)
+        for role, shape in roles.items():
+            rows = shape[0] + (role in ("kernel", "bias") and "drop_background" in layers[path].transforms and shape[0] == 1000)
+            array = np.broadcast_to(np.float32(0), (rows, *shape[1:]))
+            array = undo_transforms([name for name in layers[path].transforms if name == "depthwise_to_grouped"], role, array)
+            tensors[names[role][0]] = framework.from_canonical(graph, graph.by_path[path], role, array)
+    return Checkpoint(Path("a file"), "memory", zoo.framework, tensors)
+
+
+def check_first(variant: str, zoo: str, generation: str | None) -> None:
+    checkpoint = named(variant, zoo, generation)
+    matches = rank(checkpoint)
+    best = next(match for match in matches if match.zoo == zoo)
+    assert (best.variant, best.score) == (variant, matches[0].score) and best.score > 0.99
+    # Other zoos may have the very same names, as timm's ResNets have torchvision's; which it is, a digest tells (porter.source).
+    same = [match.zoo for match in matches if match.score == best.score]
+    assert {frozenset(named(variant, other, generation if other == zoo else None).tensors) for other in same} == {
+        frozenset(checkpoint.tensors)
+    }
+    assert not generation or any(generation in note for note in best.notes)
+
+
+@pytest.mark.parametrize(("variant", "zoo", "generation"), QUICK)
+def test_the_right_one_comes_first(variant: str, zoo: str, generation: str | None) -> None:
+    check_first(variant, zoo, generation)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("variant", "zoo", "generation"), [case for case in CASES if case not in QUICK])
+def test_the_right_one_always_comes_first(variant: str, zoo: str, generation: str | None) -> None:
+    check_first(variant, zoo, generation)
+
+
+@pytest.mark.parametrize("prefix", ["module.", "model.", "backbone.net."])
+def test_a_prefix_is_said(prefix: str) -> None:
+    plain = named("mobilenet_v2", "torchvision", None)
+    best = rank(replace(plain, tensors={prefix + name: array for name, array in plain.tensors.items()}))[0]
+    assert (best.variant, best.zoo, best.notes) == ("mobilenet_v2", "torchvision", (f"names begin with '{prefix}'",))
+
+
+def test_a_format_of_no_framework_is_told_by_its_names() -> None:
+    best = rank(replace(named("mobilenet_v2_0.5", "keras", None), framework=None))[0]
+    assert (best.variant, best.zoo) == ("mobilenet_v2_0.5", "keras")

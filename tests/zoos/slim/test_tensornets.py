@@ -1,0 +1,96 @@
+"""TensorNets' code as a reference: what it needs, what it leaves behind, and how it is read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porter
+from porter.errors import MissingFramework, UsageError
+from porter.frameworks.tf.runtime import import_tensorflow
+from porter.zoos.slim import tensornets
+from porter.zoos.slim.network import _frozen_network, variables_of
+from tests.tensornets_files import needs_tensornets, write_tensornets
+
+VARIANT = "mobilenet_v1_0.25"
+
+
+def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> Any:
+        raise PackageNotFoundError(name)
+
+    with pytest.raises(UsageError, match="reference 'tensornets' has no variant 'resnet18'"):
+        variables_of(tensornets.construct, "resnet18", 1000, (64, 64))
+    monkeypatch.setattr(tensornets, "distribution", absent)
+    with pytest.raises(MissingFramework, match="tensornets, TensorNets' own code, is not installed") as caught:
+        tensornets._import.__wrapped__("resnets")
+    assert caught.value.next is not None and caught.value.next.endswith("tensornets==0.4.6")
+    assert sys.modules["tensorflow"] is import_tensorflow()
+
+
+@needs_tensornets
+def test_a_release_that_has_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Found:
+        version = "9"
+
+        def locate_file(self, _: str) -> Path:
+            return tmp_path
+
+    monkeypatch.setattr(tensornets, "distribution", lambda _: Found())
+    monkeypatch.setattr(tensornets, "_PACKAGE", "porter_tensornets_9")
+    with pytest.raises(MissingFramework, match="tensornets 9 cannot be imported: No module named 'porter_tensornets_9"):
+        tensornets._import.__wrapped__("resnets")
+    monkeypatch.delitem(sys.modules, "porter_tensornets_9")
+
+
+_SCRIPT = """
+import sys, warnings
+from pathlib import Path
+import numpy as np
+from porter.frameworks import get_framework
+from porter.formats.reading import read_checkpoint
+tf = get_framework("tf")
+assert "tensorflow" not in sys.modules
+checkpoint = read_checkpoint(Path(sys.argv[1]))
+assert "tensorflow" not in sys.modules
+model = tf.build_reference("tensornets", sys.argv[2], 1000, (32, 32), checkpoint, "float64")
+tf.run_reference(model, np.zeros((1, 3, 32, 32)), {"logits": "mobilenet25/logits"})
+import tensorflow
+assert tensorflow.__version__ and not hasattr(tensorflow, "contrib")
+assert not {"tensornets", "tensorflow.python.keras.applications.imagenet_utils"} & sys.modules.keys()
+"""
+
+
+@needs_tensornets
+def test_nothing_is_left_behind_and_nothing_said(tmp_path: Path) -> None:
+    path = write_tensornets(tmp_path / "net.npz", VARIANT)
+    done = subprocess.run([sys.executable, "-c", _SCRIPT, str(path), VARIANT], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@needs_tensornets
+def test_inspect_knows_its_files(tmp_path: Path) -> None:
+    found = porter.inspect(write_tensornets(tmp_path / "weights.npz", VARIANT))
+    assert (found.checkpoint.format, found.checkpoint.framework) == ("npz", "tf")
+    best = found.matches[0]
+    assert (best.variant, best.zoo, best.score, best.missing, best.unexpected) == (VARIANT, "tensornets", 1.0, (), ())
+
+
+@needs_tensornets
+def test_norms_have_the_epsilon_of_tensorflow_1() -> None:
+    frozen, _ = _frozen_network(tensornets.construct, "resnet50v2", 10, (64, 64))
+    assert {node.attr["epsilon"].f for node in frozen.node if node.op == "FusedBatchNormV3"} == {float(np.float32(1.001e-5))}
+
+
+@needs_tensornets
+def test_a_resnext_has_each_sum_once() -> None:
+    """Sixteen blocks, and four kernels that sum groups, one for each width: two units of a stage share theirs."""
+    frozen, _ = _frozen_network(tensornets.construct, "resnext50_32x4d", 10, (64, 64))
+    summed = [node.input[1] for node in frozen.node if node.name.endswith("/gconv")]
+    assert len(summed) == 16 and len(set(summed)) == 4
