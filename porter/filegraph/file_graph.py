@@ -1,7 +1,8 @@
-"""The graph that a file carries, in porter's terms: what its layers compute, under the names that the file gives them.
+"""The graph that a file carries, in porter's ops, under the names that the file gives to its layers and tensors.
 
-A reader flattens nested models, merges a pad layer into the windowed layer that it feeds, separates an activation from the layer
-that applies it, and leaves out layers that do nothing in inference (dropout, augmentation, reshapes of one value per channel).
+It is exact: every node that is not `Foreign` is an op of porter.graph whose inputs fit. Whether a value is a map or features is
+explicit. A reader flattens nested models, merges a pad layer into the windowed layer that it feeds, separates an activation from
+the layer that applies it, and leaves out layers that do nothing in inference (dropout, augmentation).
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from porter.dtypes import Array
+from porter.errors import MappingError
 from porter.graph import Op
 from porter.padding import Size
+
+_CANONICAL = "OIMHW"
 
 
 @dataclass(frozen=True)
@@ -24,9 +29,24 @@ class OutputActivation:
 
 @dataclass(frozen=True)
 class Foreign:
-    """A layer that porter has no op for, by its framework's name: `LeakyReLU`, `Conv2D with padding 'causal'`."""
+    """A layer that porter has no op for, by its framework's name: `Lambda`, `Conv2D with padding 'causal'`."""
 
     kind: str
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor as its file keeps it.
+
+    Attributes:
+        name: in the checkpoint.
+        axes: one letter for each axis, in the file's order: O units or filters, I input channels of a group, H rows, W columns,
+            M the multiplier of a depthwise kernel, whose I are all channels. The letters of a transposed convolution are those of
+            the convolution that it is the gradient of: O its input channels, I its filters. Empty: a number for each channel.
+    """
+
+    name: str
+    axes: str = ""
 
 
 @dataclass(frozen=True)
@@ -36,14 +56,14 @@ class FileNode:
     Attributes:
         name: unique; a layer's own name, which its tensors' names begin with.
         inputs: names of earlier nodes, or porter.graph.INPUT.
-        tensors: role (porter.graph.tensor_shapes) to the name of the checkpoint's tensor.
+        tensors: by role (porter.graph.tensor_shapes).
         tap: the framework's name for this node's value when it runs the file's graph; None where it does not give the value.
     """
 
     name: str
     op: Op | OutputActivation | Foreign
     inputs: tuple[str, ...]
-    tensors: Mapping[str, str] = field(default_factory=dict)
+    tensors: Mapping[str, Stored] = field(default_factory=dict)
     tap: str | None = None
 
 
@@ -53,7 +73,7 @@ class FileGraph:
 
     Attributes:
         nodes: in topological order; each leads to an output.
-        outputs: names of the nodes whose values the model gives.
+        outputs: names of the nodes whose values the model gives, in the file's order.
         channels: of the input.
         size: rows and columns that the model was built for; None where they are free.
         resizable: the framework can build the same layers, with the same pads, for another size.
@@ -81,3 +101,24 @@ class FileGraph:
                 found.add(name)
                 waiting += self.by_name[name].inputs
         return found
+
+
+def canonical(array: Array, stored: Stored, shape: tuple[int, ...]) -> Array:
+    """A file's array in porter's axis order (porter.graph.ops), as a view where possible.
+
+    Sizes of 1 are added and taken away: a dense kernel I×O is also the kernel O×I×1×1 of a 1x1 convolution. An array that does not
+    fit `shape` otherwise is given in its own shape.
+
+    Raises:
+        MappingError: the array has another number of axes than the file's reader stated.
+    """
+    if stored.axes:
+        if array.ndim != len(stored.axes):
+            raise MappingError(f"tensor '{stored.name}': expected {len(stored.axes)} axes ({stored.axes}), got shape {array.shape}")
+        # With a multiplier, each channel has M filters of its own: I×M×1×H×W.
+        order = "IMOHW" if "M" in stored.axes else _CANONICAL
+        array = array.transpose(sorted(range(array.ndim), key=lambda axis: order.index(stored.axes[axis])))
+        if "M" in stored.axes:
+            array = array.reshape(-1, 1, *array.shape[2:])
+    fits = [size for size in array.shape if size != 1] == [size for size in shape if size != 1]
+    return array.reshape(shape) if fits else array

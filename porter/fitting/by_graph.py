@@ -98,17 +98,17 @@ def _fit(
     drops = background and not keep_background
     graph = _with_classes(grafted.graph, -1) if drops else grafted.graph
     found = {
-        (path, role): tensor
+        (path, role): stored.name
         for path, layer in grafted.layers.items()
-        for role, tensor in file.by_name[layer].tensors.items()
+        for role, stored in file.by_name[layer].tensors.items()
         if path in tensor_shapes(graph)
     }
     _expect_filled(graph, found, checkpoint)
     constants = {
-        tensor: f"its numbers are the constants of {path}"
+        stored.name: f"its numbers are the constants of {path}"
         for path, layer in grafted.layers.items()
         if isinstance(graph.by_path[path].op, Affine)
-        for tensor in file.by_name[layer].tensors.values()
+        for stored in file.by_name[layer].tensors.values()
     }
     plain, shown = not differences and grafted.plain, tap_names(recipe, variant, zoo, draft)
     rest = left_out(file, end.layer)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from porter.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import FileGraph, OutputActivation
+from porter.filegraph.file_graph import FileGraph, FileNode, OutputActivation
 from porter.fitting.alignment import Alignment
 from porter.fitting.fit import some
 from porter.fitting.naming import TENSORS, expect_head
@@ -54,7 +54,7 @@ def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ker
     layer = outputs[0] if chosen is None else _layer_called(file, chosen, checkpoint)
     classes = tensor_shapes(graph)[graph.output]["kernel"][0]
     fitting = {name for name in aligned.candidates[graph.output] if _units(file.by_name[name].op) == classes}
-    own = layer in fitting and (layer in outputs or _has_name(file.by_name[layer].tensors.get("kernel", ""), kernels))
+    own = layer in fitting and (layer in outputs or _has_name(file.by_name[layer], kernels))
     return End(layer, own, _activation_of(file, layer))
 
 
@@ -76,8 +76,9 @@ def _outputs(file: FileGraph) -> list[str]:
     return list(dict.fromkeys(_logits_of(file, name) for name in file.outputs))
 
 
-def _has_name(tensor: str, kernels: frozenset[str]) -> bool:
-    """Whether a tensor has one of these names, behind any models or scopes."""
+def _has_name(layer: FileNode, kernels: frozenset[str]) -> bool:
+    """Whether a layer's kernel has one of these names, behind any models or scopes."""
+    tensor = layer.tensors["kernel"].name if "kernel" in layer.tensors else ""
     return any(tensor == kernel or tensor.endswith(f"/{kernel}") for kernel in kernels)
 
 

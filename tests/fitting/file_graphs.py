@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from porter.filegraph.file_graph import FileGraph, FileNode
+from porter.filegraph.file_graph import FileGraph, FileNode, Stored
 from porter.graph import INPUT, Graph, tensor_shapes
 
 
@@ -17,7 +17,7 @@ def as_file(graph: Graph, size: tuple[int | None, int | None] = (224, 224)) -> F
             names[node.path],
             node.op,
             tuple(names[path] for path in node.inputs),
-            {role: f"{names[node.path]}/{role}" for role in shapes.get(node.path, {})},
+            {role: Stored(f"{names[node.path]}/{role}") for role in shapes.get(node.path, {})},
             names[node.path],
         )
         for node in graph.nodes

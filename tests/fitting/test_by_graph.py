@@ -8,7 +8,7 @@ import pytest
 
 from porter.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, OutputActivation
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, OutputActivation, Stored
 from porter.fitting.alignment import align
 from porter.fitting.by_graph import fit_by_graph
 from porter.fitting.fit import Fit
@@ -40,13 +40,13 @@ LOGITS = layer_of(DRAFT, "head/logits")
 
 
 def fit(file: FileGraph, *settings: str) -> Fit:
-    names = {tensor for node in file.nodes for tensor in node.tensors.values()}
+    names = {stored.name for node in file.nodes for stored in node.tensors.values()}
     checkpoint = Checkpoint(Path("a.keras"), "keras", "tf", {name: np.zeros(1) for name in names}, graph=file)
     return fit_by_graph(RECIPE, "mobilenet_v2", ZOO, checkpoint, settings)
 
 
 def dense(name: str, units: int) -> FileNode:
-    return FileNode(name, Dense(units), (), {"kernel": f"{name}/kernel", "bias": f"{name}/bias"}, name)
+    return FileNode(name, Dense(units), (), {"kernel": Stored(f"{name}/kernel"), "bias": Stored(f"{name}/bias")}, name)
 
 
 def conv_of(path: str) -> Conv:
@@ -78,7 +78,7 @@ def test_pads_equal_at_the_files_size_are_taken_in_silence_and_others_are_report
 def test_strides_epsilons_biases_and_clipping_are_the_files() -> None:
     file = changed(FILE, layer_of(DRAFT, "stem/relu"), op=Relu())
     file = changed(file, layer_of(DRAFT, "stem/norm"), op=BatchNorm(1e-5, 0.0))
-    bias = {"kernel": "layer_0/kernel", "bias": "layer_0/bias"}
+    bias = {role: Stored(f"layer_0/{role}") for role in ("kernel", "bias")}
     file = changed(file, layer_of(DRAFT, "stem/conv"), op=replace(conv_of("stem/conv"), bias=True), tensors=bias)
     found = fit(file)
     assert found.graph.by_path["stem/relu"].op == Relu()
@@ -105,14 +105,14 @@ def test_scaled_pixels_stay_in_the_graph() -> None:
 
 
 def test_statistics_that_became_constants_are_listed_as_such() -> None:
-    scaling = FileNode("normalization", Affine((0.5,), (0.0,)), (), {"mean": "normalization/mean"}, "normalization")
+    scaling = FileNode("normalization", Affine((0.5,), (0.0,)), (), {"mean": Stored("normalization/mean")}, "normalization")
     found = fit(inserted(FILE, layer_of(DRAFT, "stem/conv"), scaling))
     assert found.ignored == {"normalization/mean": "its numbers are the constants of input/normalization"}
 
 
 def called(file: FileGraph, name: str, tensors: str) -> FileGraph:
     """The file's graph with the kernel and bias of one layer under other names."""
-    return changed(file, name, tensors={role: f"{tensors}/{role}" for role in ("kernel", "bias")})
+    return changed(file, name, tensors={role: Stored(f"{tensors}/{role}") for role in ("kernel", "bias")})
 
 
 @pytest.mark.parametrize("name", ["predictions", "Logits", "backbone/predictions"])

@@ -87,7 +87,7 @@ def test_a_file_that_carries_its_graph_keeps_its_other_pads(recipe: Recipe) -> N
         op = draft.by_path[path].op
         assert isinstance(op, Conv)
         file = changed(file, layer_of(draft, path), op=replace(op, convention=convention))
-    names = {tensor for node in file.nodes for tensor in node.tensors.values()}
+    names = {stored.name for node in file.nodes for stored in node.tensors.values()}
     fit = fit_by_graph(recipe, VARIANT, zoo, Checkpoint(Path("a.pb"), "frozen", "tf", {n: np.zeros(1) for n in names}, graph=file))
     assert convention_at(fit.graph, SITE) == own[SITE]
     trained = with_conventions(fit.graph, trained_conventions(recipe, VARIANT, zoo))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from porter.dtypes import Array
 from porter.errors import FileError, PaddingError
-from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.formats.keras.flow import SOURCE, Call, Flow, Value, read_flow, values_in
 from porter.formats.keras.layer import Layer, Shape, Step
 from porter.formats.keras.layers import (
@@ -157,7 +157,10 @@ class _Builder:
     def _append(self, named: Named, step: Step, inputs: list[_Known]) -> None:
         name, call = _unused(named.name, self.nodes), named.call
         fused = activation_step(call.arguments.get("activation")) if isinstance(step, Conv | Dense) else None
-        roles = {role: named.tensors[variable] for role, variable in layer_roles(named.tensors, step).items()}
+        roles = {
+            role: Stored(named.tensors[variable], _axes(call.kind, variable))
+            for role, variable in layer_roles(named.tensors, step).items()
+        }
         self.nodes[name] = FileNode(name, step, tuple(known.node for known in inputs), roles, tap=named.name)
         shape = _output_shape(step, call, [known.shape for known in inputs])
         if fused:
@@ -233,6 +236,12 @@ def _output_shape(step: Step, call: Call, inputs: list[Shape]) -> Shape:
         return first
     size = output_size(site.convention, site.window, first.size)
     return Shape(step.filters if isinstance(step, Conv) else first.channels, size)
+
+
+def _axes(kind: str, variable: str) -> str:
+    if variable not in ("kernel", "depthwise_kernel"):
+        return ""
+    return {"Dense": "IO", "DepthwiseConv2D": "HWIM"}.get(kind, "HWIO")
 
 
 def _grown(shape: Shape, pads: Pads) -> Shape:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from porter.filegraph.file_graph import Stored
 from porter.formats.tf_graph.constants import Numbers
 from porter.formats.tf_graph.nodes import GraphNode, Reference
 from porter.formats.tf_graph.patterns import match_batch_norm
@@ -90,7 +91,7 @@ def _shifted(walk: Walk, node: GraphNode, live: Reference, other: Reference) -> 
     value, tensor = walk.value(live), walk.constants.tensor(other)
     step = walk.steps.get(value.source)
     if step is not None and tensor is not None:
-        op, biased = step.op, {**step.tensors, "bias": tensor.name}
+        op, biased = step.op, {**step.tensors, "bias": Stored(tensor.name)}
         inputs = [Value(source, None) for source in step.inputs]
         if isinstance(op, Conv) and not op.bias and tensor.shape == (op.filters,):
             walk.add(node, Conv(op.filters, op.window, op.convention, op.groups, True), inputs, value.shape, biased)
@@ -155,5 +156,5 @@ def _normalised(walk: Walk, node: GraphNode, x: Value, tensors: dict[str, str], 
     shape = x.shape if x.channels in (None, size) else None
     if x.shape is not None and shape is None:
         return False
-    walk.add(node, op, [x], shape, tensors)
+    walk.add(node, op, [x], shape, {role: Stored(name) for role, name in tensors.items()})
     return True

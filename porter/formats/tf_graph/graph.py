@@ -66,7 +66,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
         if node.name in live and node.name != graph.image:
             read_node(walk, node)
     steps, outputs = named_steps(walk.steps, _given(walk, ends))
-    used = [name for step in steps for name in step.tensors.values()]
+    used = [stored.name for step in steps for stored in step.tensors.values()]
     big = [node.name for node in nodes.values() if node.name in graph.variables or constants.is_big(node)]
     tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}
     definition = _definition(nodes, tensors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from porter.errors import PaddingError
-from porter.filegraph.file_graph import OutputActivation
+from porter.filegraph.file_graph import OutputActivation, Stored
 from porter.formats.tf_graph.arithmetic import (
     read_add,
     read_add_n,
@@ -151,7 +151,7 @@ def _matmul(walk: Walk, node: GraphNode) -> bool:
     value = walk.value(x)
     if value.shape is not None and value.shape != kernel.shape[:1]:
         return False
-    walk.add(node, Dense(kernel.shape[1], False), [value], (kernel.shape[1],), {"kernel": kernel.name})
+    walk.add(node, Dense(kernel.shape[1], False), [value], (kernel.shape[1],), {"kernel": Stored(kernel.name, "IO")})
     return True
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from porter.filegraph.file_graph import FileNode, Foreign, OutputActivation
+from porter.filegraph.file_graph import FileNode, Foreign, OutputActivation, Stored
 from porter.formats.tf_graph.constants import Constants
 from porter.formats.tf_graph.nodes import GraphNode, Reference
 from porter.frameworks.tf.layout import unused_name
@@ -86,7 +86,7 @@ class Walk:
         return Value(key, None)
 
     def add(
-        self, node: GraphNode, op: Step, inputs: Sequence[Value], shape: Shape | None, tensors: Mapping[str, str] | None = None
+        self, node: GraphNode, op: Step, inputs: Sequence[Value], shape: Shape | None, tensors: Mapping[str, Stored] | None = None
     ) -> None:
         """Adds a node's value, which `op` computes from `inputs`."""
         sources = tuple(value.source for value in inputs)
@@ -99,7 +99,7 @@ class Walk:
         found = [self.constants.tensor(source) for source in node.inputs if not self.is_live(source)]
         names = [tensor.name for tensor in found if tensor is not None and tensor.shape]
         roles = Counter(name.rpartition("/")[2] for name in names)
-        tensors = {(role if roles[role := name.rpartition("/")[2]] == 1 else name): name for name in names}
+        tensors = {(role if roles[role := name.rpartition("/")[2]] == 1 else name): Stored(name) for name in names}
         self.add(node, Foreign(kind or node.op), inputs, shape, tensors)
 
     def pass_on(self, node: GraphNode, shape: Shape | None = None) -> None:
@@ -143,7 +143,7 @@ def _scope(step: FileNode) -> str:
     """The scope that a step's tensors share: `Conv1` of `Conv1/kernel` and `Conv1/bias`."""
     if isinstance(step.op, Foreign):
         return ""
-    paths = [name.split("/")[:-1] for name in step.tensors.values()]
+    paths = [stored.name.split("/")[:-1] for stored in step.tensors.values()]
     shared: list[str] = []
     for parts in zip(*paths, strict=False):
         if len(set(parts)) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from porter.filegraph.file_graph import Stored
 from porter.formats.tf_graph.nodes import GraphNode, Reference
 from porter.formats.tf_graph.walk import Padded, Value, Walk
 from porter.graph import AvgPool, Conv, GlobalAvgPool, GlobalMaxPool, MaxPool, Shape
@@ -43,7 +44,7 @@ def read_convolution(walk: Walk, node: GraphNode) -> bool:
         Conv(filters, window, convention, groups),
         [value],
         _shape(filters, convention, window, value),
-        {"kernel": kernel.name},
+        {"kernel": Stored(kernel.name, "HWIM" if depthwise else "HWIO")},
     )
     return True
 

@@ -32,7 +32,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         from porter.frameworks.tf.keras_file import build_keras_file
 
         return build_keras_file(checkpoint, dtype, size)
-    wanted = {name for node in graph.nodes for name in node.tensors.values()}
+    wanted = {stored.name for node in graph.nodes for stored in node.tensors.values()}
     expect_cover(wanted - checkpoint.tensors.keys(), (), where=str(checkpoint.path))
     return GraphRunner(graph.definition, checkpoint.tensors, _runnable(graph), dtype)
 

@@ -12,7 +12,7 @@ import pytest
 
 from porter.dtypes import Array
 from porter.errors import FileError
-from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, OutputActivation
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, OutputActivation, Stored
 from porter.formats.keras.graph import read_graph
 from porter.formats.keras.layers import IDENTITY_AT_INFERENCE
 from porter.graph import (
@@ -119,10 +119,10 @@ def test_mobilenet_v1_with_its_top() -> None:
     head = [(node.name, type(node.op)) for node in graph.nodes[-3:]]
     assert [kind for _, kind in head] == [GlobalAvgPool, Conv, OutputActivation]
     assert graph.by_name["conv_preds"].op == Conv(7, Window((1, 1)), Convention("same"), bias=True)
-    assert graph.by_name["conv_preds"].tensors == {"kernel": "conv_preds/kernel", "bias": "conv_preds/bias"}
-    assert graph.by_name["conv_dw_1"].tensors == {"kernel": "conv_dw_1/kernel"}
+    assert graph.by_name["conv_preds"].tensors == {"kernel": Stored("conv_preds/kernel", "HWIO"), "bias": Stored("conv_preds/bias")}
+    assert graph.by_name["conv_dw_1"].tensors == {"kernel": Stored("conv_dw_1/kernel", "HWIM")}
     roles = {"gamma": "gamma", "beta": "beta", "mean": "moving_mean", "variance": "moving_variance"}
-    assert graph.by_name["conv1_bn"].tensors == {role: f"conv1_bn/{variable}" for role, variable in roles.items()}
+    assert graph.by_name["conv1_bn"].tensors == {role: Stored(f"conv1_bn/{variable}") for role, variable in roles.items()}
 
 
 NORM = {f"it/{name}": np.ones(3, np.float32) for name in ("gamma", "beta", "moving_mean", "moving_variance")}
@@ -236,7 +236,7 @@ def test_a_layer_that_porter_has_an_op_for(kind: str, arguments: Json, tensors: 
 def test_a_layer_that_porter_has_no_op_for(kind: str, arguments: Json, tensors: Mapping[str, Array], said: str) -> None:
     node = only(kind, tensors=tensors, **arguments)
     assert isinstance(node.op, Foreign) and said in node.op.kind
-    assert set(node.tensors.values()) == set(tensors)
+    assert {stored.name for stored in node.tensors.values()} == set(tensors)
 
 
 @pytest.mark.parametrize("kind", sorted(IDENTITY_AT_INFERENCE - {"RandomCrop"}))
@@ -469,8 +469,8 @@ def test_names_are_those_of_the_tensors() -> None:
     model = functional(source(), base("a", "in"), base("b", "in"), layer("Add", "conv", ["a", 1, 0, {}], ["b", 1, 0, {}]))
     graph = read(model, kernels("a/conv", "b/conv"))
     assert {node.name: dict(node.tensors) for node in graph.nodes} == {
-        "a/conv": {"kernel": "a/conv/kernel"},
-        "b/conv": {"kernel": "b/conv/kernel"},
+        "a/conv": {"kernel": Stored("a/conv/kernel", "HWIO")},
+        "b/conv": {"kernel": Stored("b/conv/kernel", "HWIO")},
         "conv": {},
     }
     assert list(said(read(functional(source(), conv("input", "in")), kernels("input")))) == ["input_2"]

@@ -69,7 +69,7 @@ def evaluate(checkpoint: Checkpoint, batch: np.ndarray) -> dict[str, np.ndarray]
     assert graph is not None
     values = {INPUT: np.asarray(batch, np.float64)}
     for node in graph.nodes:
-        tensors = {role: np.asarray(checkpoint.tensors[name], np.float64) for role, name in node.tensors.items()}
+        tensors = {role: np.asarray(checkpoint.tensors[stored.name], np.float64) for role, stored in node.tensors.items()}
         values[node.name] = np.asarray(_step(node, [values[name] for name in node.inputs], tensors))
     return values
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from porter.errors import FileError
-from porter.filegraph.file_graph import FileNode, Foreign, OutputActivation
+from porter.filegraph.file_graph import FileNode, Foreign, OutputActivation, Stored
 from porter.formats.tf_graph.read import read_frozen_graph
 from porter.graph import Add, Affine, AvgPool, BatchNorm, Concat, Conv, Dense, GlobalAvgPool, GlobalMaxPool, MaxPool, Relu, Relu6
 from porter.padding import LOWEST, Convention
@@ -57,7 +57,8 @@ def test_a_network(tmp_path: Path) -> None:
         *("net/Conv2d_0", "Relu6", "net/Conv2d_1", "net/Conv2d_1/BatchNorm", "Relu", "Mean", "net/Logits", "Predictions")
     ]
     assert found[0].op == Conv(4, found[0].op.window, Convention("same"), 1, True)
-    assert found[0].tensors == {"kernel": "net/Conv2d_0/weights", "bias": "net/Conv2d_0/biases"} and found[0].tap == "BiasAdd"
+    assert found[0].tensors == {"kernel": Stored("net/Conv2d_0/weights", "HWIO"), "bias": Stored("net/Conv2d_0/biases")}
+    assert found[0].tap == "BiasAdd"
     assert found[2].op.groups == 4 and found[2].op.filters == 8
     assert found[3].op == BatchNorm(1e-3, 0.0) and found[3].tap == "batchnorm/add_1"
     assert found[5].op == GlobalAvgPool() and found[7].op == OutputActivation("softmax")

@@ -93,8 +93,8 @@ def run_by_torch(graph: FileGraph, tensors: Mapping[str, Array], batch: Array) -
     own = as_recipe_graph(graph)
     canonical = {
         path_of(node.name): {
-            role: to_canonical(own, own.by_path[path_of(node.name)], role, tensors[name])
-            for role, name in node.tensors.items()
+            role: to_canonical(own, own.by_path[path_of(node.name)], role, tensors[stored.name])
+            for role, stored in node.tensors.items()
             if role in ("kernel", "bias", "gamma", "beta") or type(node.op).__name__ == "BatchNorm"
         }
         for node in graph.nodes

@@ -1,0 +1,195 @@
+"""The builder that every reader of a file's graph uses: what becomes one node, and what stays several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from porter.filegraph.builder import Builder, Value
+from porter.filegraph.file_graph import FileGraph, Foreign, Stored, canonical
+from porter.graph import (
+    Add,
+    Affine,
+    AsMap,
+    AvgPool,
+    Clip,
+    Conv,
+    Crop,
+    Dense,
+    Flatten,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    Identity,
+    MaxPool,
+    Op,
+    PadMap,
+    Reduce,
+    Relu,
+    Relu6,
+    SliceChannels,
+)
+from porter.padding import LOWEST, Convention, Window
+
+THREE = Window((3, 3))
+SAME, VALID, LOW = Convention("same"), Convention(), Convention(fill=LOWEST)
+KERNEL = {"kernel": Stored("k", "HWIO")}
+
+Layers = Callable[[Builder], Value]
+
+
+def built(layers: Layers, size: tuple[int | None, int | None] = (8, 6), fixed: bool = False) -> FileGraph:
+    """The graph of some layers over an image of four channels."""
+    builder = Builder(4, size, fixed=fixed)
+    return builder.finish([layers(builder)])
+
+
+def padded(builder: Builder, fill: float = 0.0) -> Value:
+    """The input with pads of two layers."""
+    return builder.pad("b", builder.pad("a", builder.input, (0, 1, 0, 1), fill), (2, 0, 0, 0), fill)
+
+
+def conv(builder: Builder, value: Value, convention: Convention = VALID) -> Value:
+    return builder.conv("conv", value, 5, THREE, convention, KERNEL)
+
+
+def pool(builder: Builder, value: Value, function: str, convention: Convention) -> Value:
+    return builder.pool("pool", value, function, THREE, convention)  # type: ignore[arg-type]
+
+
+BOTH = (2, 1, 0, 1)
+CASES: dict[str, tuple[Layers, list[Op]]] = {
+    "pads go into a conv": (lambda b: conv(b, padded(b)), [Conv(5, THREE, Convention("explicit", BOTH))]),
+    "pads that are no zeros do not": (lambda b: conv(b, padded(b, 1.0)), [PadMap(BOTH, 1.0), Conv(5, THREE, VALID)]),
+    "nor those before 'same'": (lambda b: conv(b, padded(b), SAME), [PadMap(BOTH), Conv(5, THREE, SAME)]),
+    "a max pool reads them": (lambda b: pool(b, padded(b), "max", LOW), [MaxPool(THREE, Convention("explicit", BOTH))]),
+    "an average counts them": (
+        lambda b: pool(b, padded(b), "mean", VALID),
+        [AvgPool(THREE, Convention("explicit", BOTH, average="full_window"))],
+    ),
+    "pads of two kinds are two nodes": (
+        lambda b: pool(b, padded(b), "max", Convention("explicit", (1, 1, 1, 1), LOWEST)),
+        [PadMap(BOTH), MaxPool(THREE, Convention("explicit", (1, 1, 1, 1), LOWEST))],
+    ),
+    "a window that rounds up ends at the pads": (
+        lambda b: pool(b, padded(b), "max", Convention(fill=LOWEST, rounding="ceil")),
+        [PadMap(BOTH), MaxPool(THREE, Convention(fill=LOWEST, rounding="ceil"))],
+    ),
+    "negative pads crop": (lambda b: b.pad("p", b.input, (-1, 2, 0, -3)), [Crop((1, 0, 0, 3)), PadMap((0, 2, 0, 0))]),
+    "no pads": (lambda b: b.pad("p", b.input, (0, 0, 0, 0)), [Identity()]),
+    "dense on a map": (
+        lambda b: b.dense("d", b.input, 5, {**KERNEL, "bias": Stored("b")}),
+        [Conv(5, Window((1, 1)), VALID, bias=True)],
+    ),
+    "a bias of its own": (lambda b: b.bias("sum", conv(b, b.input), Stored("b")) or b.input, [Conv(5, THREE, VALID, bias=True)]),
+    "a scaling by nothing": (lambda b: b.affine("s", b.input, (1.0,), (0.0, -0.0)), [Identity()]),
+    "a scaling": (lambda b: b.affine("s", b.input, (2.0,), (1.0, 2.0, 3.0, 4.0)), [Affine((2.0,) * 4, (1.0, 2.0, 3.0, 4.0))]),
+    "relu6 in two steps": (lambda b: b.clip("m", b.add("r", Relu(), b.input), high=6), [Relu6()]),
+    "relu6 in the other two": (lambda b: b.clip("m", b.clip("n", b.input, high=6), low=0), [Relu6()]),
+    "relu": (lambda b: b.clip("m", b.input, low=0), [Relu()]),
+    "any clips": (lambda b: b.clip("m", b.clip("n", b.input, -1, 3), 1, 9), [Clip(1, 3)]),
+    "one bound": (lambda b: b.clip("m", b.input, high=2.0), [Clip(-float(np.finfo(np.float32).max), 2.0)]),
+    "a difference": (lambda b: b.subtract("s", b.input, b.add("r", Relu(), b.input)), [Relu(), Affine((-1.0,), (0.0,)), Add()]),
+    "an average of two": (lambda b: b.average("a", b.input, b.input), [Add(), Affine((0.5,), (0.0,))]),
+    "flatten": (lambda b: b.reshape("f", b.input, [-1]), [Flatten(8, 6, "HWC")]),
+    "flatten a cell": (lambda b: b.reshape("f", b.add("g", GlobalMaxPool(True), b.input), [4]), [GlobalMaxPool(True), Flatten()]),
+    "as a map": (lambda b: b.reshape("f", b.add("g", GlobalMaxPool(), b.input), [1, 1, 4]), [GlobalMaxPool(), AsMap()]),
+    "axes that go and come one by one": (
+        lambda b: b.reshape("c", b.reshape("b", b.reshape("a", b.input, [48, 4]), [8, 1, 6, 4]), [8, 6, 4]),
+        [Identity()],
+    ),
+    "another reshape": (lambda b: b.reshape("f", b.input, [48, 4]), [Foreign("a reshape of 8x6x4 to 48x4")]),  # type: ignore[list-item]
+    "a reshape that does not fit": (lambda b: b.reshape("f", b.input, [-1, 5]), [Foreign("a reshape of 8x6x4 to ?x5")]),  # type: ignore[list-item]
+    "mean over a map": (lambda b: b.reduce("m", b.input, "mean", ["columns", "rows"], False), [GlobalAvgPool()]),
+    "max over everything": (
+        lambda b: b.reduce("m", b.input, "max", ["columns", "rows", "channels"], True),
+        [GlobalMaxPool(True), Reduce("max", "channels")],
+    ),
+    "mean over channels, which come back": (
+        lambda b: b.reshape("e", b.reduce("m", b.input, "mean", ["channels"], False), [8, 6, 1]),
+        [Reduce("mean", "channels")],
+    ),
+    "channels turned around": (lambda b: b.cut("c", b.input, {"channels": slice(None, None, -1)}), [SliceChannels(3, -1, -1)]),
+    "every second cell": (
+        lambda b: b.cut("c", b.input, {"rows": slice(1, None, 2), "columns": slice(None, -1)}),
+        [Crop((1, 0, 0, 1)), MaxPool(Window((1, 1), (2, 1)), LOW)],
+    ),
+    "rows turned around": (
+        lambda b: b.cut("c", b.input, {"rows": slice(None, None, -1)}),
+        [Foreign("a slice that depends on the size, or that turns a map around")],  # type: ignore[list-item]
+    ),
+    "an op that does not fit": (
+        lambda b: b.add("d", Dense(3), b.input),
+        [Foreign("a dense layer of 3 units that does not fit: expected an input of rank 1, got 4x8x6")],  # type: ignore[list-item]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_layers_become(name: str) -> None:
+    layers, ops = CASES[name]
+    assert [node.op for node in built(layers).nodes] == ops
+
+
+def test_slices_of_a_map_of_unknown_size() -> None:
+    def every_second(b: Builder) -> Value:
+        return b.cut("c", b.input, {"rows": slice(1, -2, 2)})
+
+    assert [node.op for node in built(every_second, (None, None)).nodes] == [node.op for node in built(every_second, (9, 9)).nodes]
+    (node,) = built(lambda b: b.cut("c", b.input, {"rows": slice(0, 3)}), (None, None)).nodes
+    assert isinstance(node.op, Foreign)
+
+
+def test_a_graph_of_a_fixed_size_says_what_its_maps_are() -> None:
+    def head(b: Builder) -> Value:
+        return b.reshape("squeeze", b.pool("pool", b.input, "mean", Window((8, 6)), VALID), [4])
+
+    assert [node.op for node in built(head, fixed=True).nodes] == [GlobalAvgPool(keep=True), Flatten()]
+    assert [node.op for node in built(head).nodes] == [AvgPool(Window((8, 6)), VALID), Flatten()]
+    assert [node.op for node in built(head, (None, None), fixed=True).nodes] == [AvgPool(Window((8, 6)), VALID), Flatten()]
+    assert isinstance(built(head, (None, None)).nodes[-1].op, Foreign)
+
+
+def test_names_are_unique_and_what_nothing_reads_is_left_out() -> None:
+    builder = Builder(4, (8, 6))
+    first = builder.add("input", Relu(), builder.input, tap="one")
+    builder.add("unread", Relu(), first)
+    second = builder.add("input", Relu6(), first)
+    graph = builder.finish([second, first, builder.input])
+    assert [(node.name, node.inputs, node.tap) for node in graph.nodes] == [
+        ("input_2", ("input",), "one"),
+        ("input_3", ("input_2",), None),
+        ("output", ("input",), None),
+    ]
+    assert graph.outputs == ("input_3", "input_2", "output")
+
+
+@pytest.mark.parametrize(
+    ("axes", "stored", "shape"),
+    [
+        ("HWIO", (3, 2, 4, 5), (5, 4, 3, 2)),
+        ("OIHW", (5, 4, 3, 2), (5, 4, 3, 2)),
+        ("HWIM", (3, 2, 4, 5), (20, 1, 3, 2)),
+        ("IO", (4, 5), (5, 4)),
+        ("IO", (4, 5), (5, 4, 1, 1)),
+        ("HWIO", (1, 1, 4, 5), (5, 4)),
+        ("", (1, 1, 4), (4,)),
+        ("", (5,), (4,)),
+    ],
+)
+def test_canonical(axes: str, stored: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    array = np.arange(math.prod(stored)).reshape(stored)
+    found = canonical(array, Stored("it", axes), shape)
+    if math.prod(stored) != math.prod(shape):
+        assert found is array
+        return
+    assert found.shape == shape
+    letters = axes.replace("M", "")
+    for place, number in np.ndenumerate(array):
+        at = dict(zip(axes, place, strict=False))
+        if "M" in at:
+            at = {**at, "O": at["I"] * 5 + at["M"], "I": 0}
+        wanted = tuple(at[letter] for letter in "OIHW" if letter in at) if letters else (place[-1],)
+        assert number == found[tuple(index for index, _ in zip((*wanted, 0, 0), shape, strict=False))]
