@@ -16,8 +16,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from porter.errors import FileError
-from porter.formats.reading import read_checkpoint, sniff
-from porter.formats.recognition import READABLE, UNREADABLE
+from porter.formats import unreadable
+from porter.formats.reading import read_checkpoint
+from porter.formats.recognition import FORMATS, READABLE, recognise
+from porter.frameworks import FRAMEWORK_NAMES
 
 KERNEL = np.ones((3, 3, 3, 2), np.float32)
 
@@ -74,7 +76,7 @@ MAKERS = {
 def test_the_suffix_does_not_matter(tmp_path: Path, format: str, suffix: str) -> None:
     path = tmp_path / f"weights{suffix}"
     MAKERS[format](path)
-    assert sniff(path) == format and format in READABLE
+    assert recognise(path).name == format and FORMATS[format].read is not None
     assert read_checkpoint(path).format == format
 
 
@@ -125,10 +127,10 @@ CONTENTS = {
 def test_other_formats_are_named(tmp_path: Path, format: str) -> None:
     path = tmp_path / "weights.h5"
     path.write_bytes(CONTENTS[format])
-    assert sniff(path) == format
-    what, next = UNREADABLE[format]
-    assert f"expected weights, got {what}" in message(path)
-    assert (next or "porter reads Keras .h5") in message(path)
+    assert recognise(path).name == format
+    found = FORMATS[format]
+    assert f"expected weights, got {found.what}" in message(path)
+    assert (found.advice or f"porter reads {READABLE[0].what}, ") in message(path)
 
 
 @pytest.mark.parametrize(("format", "names"), [("wheel", WHEEL), ("zip", ZIP)])
@@ -137,10 +139,10 @@ def test_other_archives_are_named(tmp_path: Path, format: str, names: list[str])
     with zipfile.ZipFile(path, "w") as archive:
         for name in names:
             archive.writestr(name, "x")
-    assert sniff(path) == format
-    assert UNREADABLE[format][0] in message(path)
+    assert recognise(path).name == format
+    assert FORMATS[format].what in message(path)
     path.write_bytes(path.read_bytes()[:-5])
-    assert sniff(path) == "zip-cut"
+    assert recognise(path).name == "zip-cut"
     assert "cut short" in message(path)
 
 
@@ -155,11 +157,11 @@ def test_real_exports(tmp_path: Path) -> None:
     with graph.as_default():
         tf.constant(np.ones(5000, np.float32), name="weights")
     (tmp_path / "frozen.pb").write_bytes(graph.as_graph_def().SerializeToString())
-    assert sniff(Path(prefix)) == "tf-checkpoint-v2"
-    assert sniff(tmp_path / "ckpt.index") == "tf-checkpoint-v2"
-    assert sniff(tmp_path / "saved") == "saved-model"
-    assert sniff(tmp_path / "saved" / "saved_model.pb") == "saved-model"
-    assert sniff(tmp_path / "frozen.pb") == "frozen-graph"
+    assert recognise(Path(prefix)).name == "tf-checkpoint-v2"
+    assert recognise(tmp_path / "ckpt.index").name == "tf-checkpoint-v2"
+    assert recognise(tmp_path / "saved").name == "saved-model"
+    assert recognise(tmp_path / "saved" / "saved_model.pb").name == "saved-model"
+    assert recognise(tmp_path / "frozen.pb").name == "frozen-graph"
 
 
 TABLES = {
@@ -179,8 +181,18 @@ def test_damaged_files_of_tensorflow(tmp_path: Path, format: str) -> None:
     pytest.importorskip("tensorflow")
     path = tmp_path / "weights.h5"
     path.write_bytes(FOREIGN[format])
-    assert sniff(path) == format and format in READABLE
+    assert recognise(path).name == format and FORMATS[format].read is not None
     message(path)
+
+
+def test_every_format_is_declared_once_and_says_what_reads_it_or_what_to_do(tmp_path: Path) -> None:
+    """Nothing unknown is taken for PyTorch's: a format without a reader of its own is refused by its own name."""
+    names = [format.name for format in (*READABLE, *unreadable.FORMATS)]
+    assert sorted(names) == sorted(FORMATS)
+    assert all((format.read is None) == (format not in READABLE) for format in FORMATS.values())
+    assert all(format.advice is None for format in READABLE)
+    for format in FORMATS.values():
+        assert format.framework in (None, *FRAMEWORK_NAMES) and format.runner in (None, *FRAMEWORK_NAMES)
 
 
 def test_no_file(tmp_path: Path) -> None:

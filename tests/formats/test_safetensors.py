@@ -11,8 +11,9 @@ from safetensors.numpy import save_file
 
 from porter.errors import FileError
 from porter.files import digest
-from porter.formats.reading import read_checkpoint, sniff
-from porter.formats.safetensors import write_safetensors
+from porter.formats.reading import read_checkpoint
+from porter.formats.recognition import recognise
+from porter.formats.safetensors.tensors import write_safetensors
 
 VALUES = {"b.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "a.bias": np.array([1.5, np.nan], np.float32)}
 
@@ -76,7 +77,7 @@ def test_cut_short_is_still_called_safetensors(tmp_path: Path, length: int) -> N
     whole = tmp_path / "a.safetensors"
     save_file(VALUES, whole)
     whole.write_bytes(whole.read_bytes()[:length])
-    assert sniff(whole) == "safetensors"
+    assert recognise(whole).name == "safetensors"
 
 
 @pytest.mark.parametrize(

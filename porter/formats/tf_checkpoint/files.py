@@ -52,7 +52,9 @@ def table_version(head: bytes) -> Version:
 
 
 def is_checkpoint_folder(folder: Path) -> bool:
-    """Whether a folder holds a checkpoint: a `checkpoint` state file, or an `.index`."""
+    """Whether a folder holds a checkpoint, a `checkpoint` state file or an `.index`, and is no SavedModel's."""
+    if any(folder.glob("saved_model.pb*")):
+        return False
     return (folder / _STATE).is_file() or any(_is_table(path) for path in folder.glob("*.index"))
 
 

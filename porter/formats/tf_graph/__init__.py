@@ -1,1 +1,41 @@
-"""TensorFlow's own files: checkpoints, frozen graphs and SavedModels, and running the graphs that they carry."""
+"""TensorFlow's graphs with their weights: frozen graphs and SavedModels."""
+
+from __future__ import annotations
+
+from porter.formats.format import Content, Format, fields_of, reader
+
+
+def _is_saved_model(content: Content) -> bool:
+    """Its folder, or the message of its file: schema version 1, then meta graphs."""
+    if content.path.is_dir():
+        return (content.path / "saved_model.pb").is_file()
+    return content.fields[:1] == ((1, 1),) and [number for number, _ in content.fields] == [1, 2]
+
+
+def _is_frozen(content: Content) -> bool:
+    """A GraphDef begins with a NodeDef of name and op."""
+    number, value = content.fields[0] if content.fields else (0, 0)
+    if number != 1 or not isinstance(value, bytes):
+        return False
+    node = list(fields_of(value, 2))
+    return [field for field, _ in node] == [1, 2] and all(isinstance(part, bytes) and part.isascii() for _, part in node)
+
+
+FORMATS = (
+    Format(
+        "saved-model",
+        "a SavedModel",
+        _is_saved_model,
+        reader("porter.formats.tf_graph.read", "read_saved_model"),
+        framework="tf",
+        runner="tf",
+    ),
+    Format(
+        "frozen-graph",
+        "a frozen TensorFlow graph (.pb)",
+        _is_frozen,
+        reader("porter.formats.tf_graph.read", "read_frozen_graph"),
+        framework="tf",
+        runner="tf",
+    ),
+)

@@ -39,15 +39,22 @@ folder of the run. Empty objects replace them.
 """
 
 
-def read_torch(path: Path, zipped: bool) -> Checkpoint:
-    """Reads a state_dict. `zipped`: the file is the archive that torch ≥ 1.6 writes, not the older stream.
-
-    An archive is mapped, not copied: its arrays are pages of the file.
+def read_archive(path: Path) -> Checkpoint:
+    """Reads a state_dict in the archive that torch ≥ 1.6 writes. It is mapped, not copied: the arrays are pages of the file.
 
     Raises:
         MissingFramework: torch is not installed.
         FileError: the file is damaged, a whole module or a pickle of other things than tensors, or a tensor is no plain array.
     """
+    return _checkpoint(path, zipped=True)
+
+
+def read_stream(path: Path) -> Checkpoint:
+    """As `read_archive`, for the older stream, which is copied."""
+    return _checkpoint(path, zipped=False)
+
+
+def _checkpoint(path: Path, zipped: bool) -> Checkpoint:
     state = unwrap(_load(path, zipped), _is_tensor, path)
     tensors = {name: _array(name, value, path) for name, value in state.tensors.items()}
     return Checkpoint(path, "torch", "torch", tensors, state.notes)

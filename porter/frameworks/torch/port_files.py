@@ -8,7 +8,7 @@ from pathlib import Path
 
 from porter.dtypes import Array, Dtype, storage_type
 from porter.errors import FileError
-from porter.formats.safetensors import read_safetensors, write_safetensors
+from porter.formats.safetensors.tensors import read_safetensors, write_safetensors
 from porter.frameworks.torch.code import model_source
 from porter.frameworks.torch.layout import WEIGHTS_FILE, module_name
 from porter.frameworks.torch.state import canonical_tensors, state_arrays

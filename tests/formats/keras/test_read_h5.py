@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from porter.errors import FileError
-from porter.formats.reading import read_checkpoint, sniff
+from porter.formats.reading import read_checkpoint
+from porter.formats.recognition import recognise
 from tests.frameworks.tf.small_models import expected, functional, sequential
 
 KERNEL = np.arange(54, dtype=np.float32).reshape(3, 3, 3, 2)
@@ -330,7 +331,7 @@ def test_hdf5_of_someone_else(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:
         file["data"] = VECTOR
-    assert sniff(path) == "hdf5"
+    assert recognise(path).name == "hdf5"
     refused(path, "Keras did not write")
 
 

@@ -16,7 +16,8 @@ import pytest
 
 from porter.errors import FileError
 from porter.formats.keras.config import snake_case
-from porter.formats.reading import read_checkpoint, sniff
+from porter.formats.reading import read_checkpoint
+from porter.formats.recognition import recognise
 from tests.frameworks.tf.small_models import expected, functional, leaves, sequential
 
 KERNEL = np.arange(54, dtype=np.float32).reshape(3, 3, 3, 2)
@@ -195,7 +196,7 @@ def test_subclassed_model(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         group = file.create_group("stem/vars")
         group.attrs["name"], group["0"] = "conv_a", KERNEL
-    assert sniff(path) == "keras-weights-h5"
+    assert recognise(path).name == "keras-weights-h5"
     same(read_checkpoint(path).tensors, {"conv_a/0": KERNEL})
 
 

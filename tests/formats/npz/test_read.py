@@ -17,7 +17,8 @@ import pytest
 from porter.dtypes import Array
 from porter.errors import FileError
 from porter.formats.npz.unpickling import unpickle_arrays
-from porter.formats.reading import read_checkpoint, sniff
+from porter.formats.reading import read_checkpoint
+from porter.formats.recognition import recognise
 
 NAMES = ["net/conv1/weights:0", "net/conv1/bn/gamma:0", "net/steps:0"]
 VALUES = [np.arange(54, dtype=np.float32).reshape(3, 3, 3, 2), np.array([1.5, -2.0], ">f8"), np.array(7, np.int64)]
@@ -123,7 +124,7 @@ def test_plain_archives(tmp_path: Path) -> None:
     path = tmp_path / "weights"
     with path.open("wb") as stream:
         np.savez(stream, **{"layer1/conv/kernel": VALUES[0], "bias": VALUES[1], "arch": "resnet"})
-    assert sniff(path) == "npz"
+    assert recognise(path).name == "npz"
     found = read_checkpoint(path)
     assert (found.format, found.framework) == ("npz", None)
     assert list(found.tensors) == ["layer1/conv/kernel", "bias"] and "arch" in found.notes[0]

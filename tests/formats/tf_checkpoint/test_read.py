@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from porter.errors import FileError
-from porter.formats.reading import read_checkpoint, sniff
+from porter.formats.reading import read_checkpoint
+from porter.formats.recognition import recognise
 from porter.formats.tf_checkpoint.names import Owner, model_names, training_state
 from tests.formats.tf_graph.file_graphs import tensorflow
 
@@ -74,7 +75,7 @@ def test_moving_averages_stay(tmp_path: Path) -> None:
 def test_every_way_to_name_v2(tmp_path: Path, named: str) -> None:
     save(tmp_path / "model.ckpt-7", 2)
     checkpoint = read_checkpoint(tmp_path / named)
-    assert sniff(tmp_path / named) == "tf-checkpoint-v2" and checkpoint.path == tmp_path / named
+    assert recognise(tmp_path / named).name == "tf-checkpoint-v2" and checkpoint.path == tmp_path / named
     assert [file.name for file in checkpoint.files] == ["model.ckpt-7.index", "model.ckpt-7.data-00000-of-00001"]
     assert checkpoint.tensors.keys() == WEIGHTS.keys()
 
@@ -85,7 +86,7 @@ def test_every_way_to_name_v2(tmp_path: Path, named: str) -> None:
 )
 def test_every_way_to_name_v1(tmp_path: Path, sharded: bool, named: str) -> None:
     save(tmp_path / "model.ckpt-7", 1, sharded=sharded)
-    assert sniff(tmp_path / named) == "tf-checkpoint-v1"
+    assert recognise(tmp_path / named).name == "tf-checkpoint-v1"
     assert read_checkpoint(tmp_path / named).tensors.keys() == WEIGHTS.keys()
 
 

@@ -19,7 +19,8 @@ import pytest
 import torch
 
 from porter.errors import FileError
-from porter.formats.reading import read_checkpoint, sniff
+from porter.formats.reading import read_checkpoint
+from porter.formats.recognition import recognise
 from tests.finetuned_torch import MAKERS, assert_tells_images_apart
 from tests.standin import smooth_images
 
@@ -234,7 +235,7 @@ def test_code_is_never_run(tmp_path: Path, zipped: bool) -> None:
 def test_bare_pickles(tmp_path: Path, protocol: int) -> None:
     path, sentinel = tmp_path / "a.pth", tmp_path / "ran"
     path.write_bytes(pickle.dumps({"x": Runs(sentinel)}, protocol))
-    assert sniff(path) == "pickle"
+    assert recognise(path).name == "pickle"
     refused(path, "pickle")
     assert not sentinel.exists()
 
@@ -243,7 +244,7 @@ def test_bare_pickles(tmp_path: Path, protocol: int) -> None:
 def test_torchscript(tmp_path: Path) -> None:
     path = tmp_path / "a.pth"
     torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), path)
-    assert sniff(path) == "torchscript"
+    assert recognise(path).name == "torchscript"
     refused(path, "TorchScript", "state_dict()")
 
 
@@ -253,7 +254,7 @@ def test_a_tar_of_torch_0_1(tmp_path: Path) -> None:
         with tarfile.open(file, "w:", format=tarfile.PAX_FORMAT) as archive:
             for member in members:
                 archive.addfile(tarfile.TarInfo(member))
-    assert (sniff(path), sniff(other)) == ("torch-tar", "tar")
+    assert (recognise(path).name, recognise(other).name) == ("torch-tar", "tar")
     refused(path, "from before 0.2", "later PyTorch")
 
 

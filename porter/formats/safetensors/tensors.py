@@ -1,4 +1,4 @@
-"""The safetensors format, which every framework shares: a JSON header and the bytes."""
+"""Reads and writes safetensors."""
 
 from __future__ import annotations
 

@@ -1,0 +1,148 @@
+"""What a format is: how a file of it is told from others, and what reads it."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+
+from porter.errors import FileError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.files.zips import DAMAGED
+
+HEAD_BYTES = 4096
+TAIL_BYTES = 8
+ZIP_MAGIC = b"PK\x03\x04"
+
+Reader = Callable[[Path], Checkpoint]
+
+
+@dataclass(frozen=True)
+class Content:
+    """What formats are told apart by. Suffixes lie, so only TensorFlow's checkpoints, which are several files, are told by name.
+
+    Attributes:
+        head: the first bytes of the file; empty for an empty file, and for a path that is no file.
+        tail: its last eight bytes.
+    """
+
+    path: Path
+    head: bytes = b""
+    tail: bytes = b""
+
+    @cached_property
+    def members(self) -> frozenset[str] | None:
+        """The names in a zip archive; None for any other file, and for an archive that is cut short."""
+        if not self.head.startswith(ZIP_MAGIC):
+            return None
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                return frozenset(archive.namelist())
+        except DAMAGED:
+            return None
+
+    @cached_property
+    def inner_members(self) -> frozenset[str]:
+        """The names in a zip archive without its top folder; torch puts everything in one, named after the file."""
+        return frozenset(name.split("/", 1)[1] for name in self.members or () if "/" in name)
+
+    @cached_property
+    def text(self) -> str | None:
+        """The first bytes as text; None if they are none."""
+        try:
+            # The last character may be cut in two.
+            text = self.head.decode() if len(self.head) < HEAD_BYTES else self.head[:-4].decode("utf-8", "ignore")
+        except UnicodeDecodeError:
+            return None
+        binary = any(ord(character) < 32 and character not in "\t\n\r\f" for character in text)
+        return None if binary or not text else text
+
+    @cached_property
+    def fields(self) -> tuple[tuple[int, int | bytes], ...]:
+        """The first two fields of a protobuf message (`fields_of`). Protobuf has no magic: these tell messages apart."""
+        return tuple(fields_of(self.head, 2))
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format of files.
+
+    Attributes:
+        name: as `porter inspect` prints it and port.json records it.
+        what: a file of it in a sentence: `an ONNX model`.
+        matches: whether a path's content is of this format, if no earlier format in the table matches.
+        read: reads such a file; None if porter does not.
+        advice: what to do with a file that porter does not read.
+        framework: whose own format it is; None if several frameworks write it.
+        runner: the framework that runs the graph that such a file carries; None if it carries none that can be run.
+        whole: a file of the same framework that carries its graph, as advice where one without it does not say enough.
+    """
+
+    name: str
+    what: str
+    matches: Callable[[Content], bool]
+    read: Reader | None = None
+    advice: str | None = None
+    framework: str | None = None
+    runner: str | None = None
+    whole: str | None = None
+
+
+def reader(module: str, function: str) -> Reader:
+    """A function of a module that is imported when the first file is read."""
+
+    def read(path: Path) -> Checkpoint:
+        found: Checkpoint = getattr(import_module(module), function)(path)
+        return found
+
+    return read
+
+
+def starts_with(*magics: bytes) -> Callable[[Content], bool]:
+    """Whether a file begins with one of `magics`."""
+    return lambda content: content.head.startswith(magics)
+
+
+def look_at(path: Path) -> Content:
+    """The content of a file; of a path that is no file, only the path.
+
+    Raises:
+        FileError: the file cannot be opened.
+    """
+    if not path.is_file():
+        return Content(path)
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(HEAD_BYTES)
+            stream.seek(max(0, stream.seek(0, 2) - TAIL_BYTES))
+            return Content(path, head, stream.read(TAIL_BYTES))
+    except OSError as error:
+        raise FileError(f"the file cannot be read: {error.strerror}", where=str(path)) from None
+
+
+def fields_of(data: bytes, count: int) -> Iterator[tuple[int, int | bytes]]:
+    """The first fields of a protobuf message, as (number, value); a value longer than `data` is cut."""
+    offset = 0
+    for _ in range(count):
+        key, offset = _varint(data, offset)
+        if key >> 3 == 0 or key & 7 not in (0, 2) or offset >= len(data):
+            return
+        value, offset = _varint(data, offset)
+        if key & 7 == 0:
+            yield key >> 3, value
+        else:
+            yield key >> 3, data[offset : offset + value]
+            offset += value
+
+
+def _varint(data: bytes, offset: int) -> tuple[int, int]:
+    """A varint and the offset after it; 0 if the data ends inside it."""
+    value = 0
+    for place, byte in enumerate(data[offset : offset + 10]):
+        value |= (byte & 127) << (7 * place)
+        if byte < 128:
+            return value, offset + place + 1
+    return 0, len(data)

@@ -1,0 +1,146 @@
+"""Formats that porter tells apart but does not read, so that its message says what a file is and what to do about it."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+
+from porter.formats.format import ZIP_MAGIC, Content, Format, fields_of, starts_with
+from porter.formats.keras import HDF5_MAGIC
+
+_UNPACK = "unpack it, and name the weights file in it"
+
+
+def _is_tar(content: Content) -> bool:
+    return content.head[257:262] == b"ustar"
+
+
+def _is_torch_tar(content: Content) -> bool:
+    """torch 0.1 wrote four members: sys_info, pickle, tensors, storages (its torch/serialization.py)."""
+    return _is_tar(content) and content.head.startswith(b"sys_info\0")
+
+
+def _is_export(content: Content) -> bool:
+    return not {"archive_format", "models/model.json"}.isdisjoint(content.inner_members)
+
+
+def _is_wheel(content: Content) -> bool:
+    return any(name.endswith(".dist-info/WHEEL") for name in content.members or ())
+
+
+def _is_meta_graph(content: Content) -> bool:
+    """A MetaGraphDef begins with its information, whose first field is the ops, then the graph."""
+    if not content.fields:
+        return False
+    (number, value), *following = content.fields
+    if number != 1 or not isinstance(value, bytes):
+        return False
+    return [field for field, _ in fields_of(value, 1)] == [2] and [field for field, _ in following] in ([], [2])
+
+
+def _is_onnx(content: Content) -> bool:
+    """An IR version of 3 or more, then producer or graph."""
+    if len(content.fields) < 2:
+        return False
+    (number, value), (following, _) = content.fields
+    return number == 1 and isinstance(value, int) and 3 <= value <= 64 and following in (2, 3, 4, 5, 7, 8)
+
+
+def _is_caffe(content: Content) -> bool:
+    """A NetParameter has a name, then old layers (field 2), inputs (3) or layers (100); or layers only."""
+    if not content.fields:
+        return False
+    (number, value), *following = content.fields
+    if not isinstance(value, bytes):
+        return False
+    if number == 1:
+        return value.isascii() and [field for field, _ in following] in ([2], [3], [100])
+    return number == 100 and value[:1] == b"\n"
+
+
+def _is_saved_model_text(content: Content) -> bool:
+    if content.path.is_dir():
+        return (content.path / "saved_model.pbtxt").is_file()
+    return _text(r"\s*saved_model_schema_version\s*:")(content)
+
+
+def _text(pattern: str) -> Callable[[Content], bool]:
+    """Whether a file is text that begins with `pattern`."""
+    return lambda content: content.text is not None and re.match(pattern, content.text, re.IGNORECASE) is not None
+
+
+FORMATS = (
+    Format("empty", "an empty file", lambda content: content.path.is_file() and not content.head, advice="fetch or copy it again"),
+    Format(
+        "saved-model-text",
+        "a SavedModel as text (.pbtxt)",
+        _is_saved_model_text,
+        advice="save it in binary, as saved_model.pb",
+    ),
+    Format("folder", "a folder", lambda content: content.path.is_dir(), advice="name the weights file in it"),
+    Format(
+        "hdf5",
+        "an HDF5 file that Keras did not write",
+        starts_with(HDF5_MAGIC),
+        advice="expected layer_names, model_weights or layers in it",
+    ),
+    Format(
+        "torchscript",
+        "a TorchScript archive",
+        lambda content: "data.pkl" in content.inner_members,
+        advice="save torch.jit.load(FILE).state_dict() as a .pth",
+    ),
+    Format("torch-export", "a torch.export archive", _is_export, advice="save torch.export.load(FILE).state_dict as a .pth"),
+    Format("wheel", "a Python package", _is_wheel),
+    Format("zip", "a zip archive", lambda content: content.members is not None, advice=_UNPACK),
+    Format(
+        "zip-cut",
+        "a zip archive (.keras and .pth are zip archives) that is cut short",
+        starts_with(ZIP_MAGIC),
+        advice="fetch or copy it again",
+    ),
+    Format("npy", "a numpy array", starts_with(b"\x93NUMPY")),
+    Format(
+        "mxnet-params",
+        "an MXNet parameter file",
+        starts_with(struct.pack("<QQ", 0x112, 0)),
+        advice="porter does not read MXNet parameters yet",
+    ),
+    Format("image", "an image", starts_with(b"\xff\xd8\xff", b"\x89PNG", b"GIF8")),
+    Format(
+        "compressed",
+        "a compressed file",
+        starts_with(b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"7z\xbc\xaf", b"\x28\xb5\x2f\xfd"),
+        advice=_UNPACK,
+    ),
+    Format(
+        "git-lfs",
+        "a git-lfs pointer, not the file itself",
+        starts_with(b"version https://git-lfs"),
+        advice="run git lfs pull",
+    ),
+    Format("torch-tar", "a PyTorch file from before 0.2", _is_torch_tar, advice="load and save its state_dict in a later PyTorch"),
+    Format("tar", "a tar archive", _is_tar, advice=_UNPACK),
+    Format(
+        "pickle",
+        "a Python pickle, which could run any code",
+        lambda content: re.match(rb"\x80[\x02-\x05][\x8a\x95c}\](X]", content.head) is not None,
+        advice="save model.state_dict() with torch.save, or a .safetensors",
+    ),
+    Format(
+        "meta-graph", "a TensorFlow .meta file, a graph without its weights", _is_meta_graph, advice="name the checkpoint beside it"
+    ),
+    Format("onnx", "an ONNX model", _is_onnx, advice="porter does not read ONNX yet"),
+    Format("caffemodel", "a Caffe model", _is_caffe, advice="porter does not read Caffe models yet"),
+    Format("html", "a web page, perhaps the error of a download", _text(r"\s*<(!doctype html|html)"), advice="fetch it again"),
+    Format(
+        "graph-text",
+        "a TensorFlow graph as text (.pbtxt)",
+        _text(r"(\s*#[^\n]*\n)*\s*(node|versions|library)\s*:?\s*\{"),
+        advice="save it in binary, as .pb",
+    ),
+    Format("text", "a text file", _text("")),
+    Format("unknown", "a file of a format that porter does not know", lambda content: content.path.is_file()),
+)
+"""In this order: the general ones, such as a zip archive, follow the special ones."""
