@@ -361,8 +361,8 @@ class Clip(Op):
     high: Number
 
     def shape(self, *inputs: Shape) -> Shape:
-        if self.low > self.high:
-            raise GraphError(f"expected low <= high, got {self.low:g} and {self.high:g}")
+        if self.low >= self.high:
+            raise GraphError(f"expected low < high, got {self.low:g} and {self.high:g}")
         return inputs[0]
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial, reduce
 
 import ml_dtypes
 import numpy as np
@@ -13,29 +14,44 @@ from porter.dtypes import Array, Dtype, storage_type
 from porter.errors import GraphError, UsageError
 from porter.frameworks.torch import layers
 from porter.frameworks.torch.layout import module_name
+from porter.frameworks.torch.spellings import GLOBAL_POOLS, REDUCTIONS, Layer
 from porter.frameworks.torch.state import state_arrays
-from porter.frameworks.torch.steps import GLOBAL_POOLS, Layer, make_steps
+from porter.frameworks.torch.steps import make_steps
 from porter.graph import INPUT
 from porter.graph.plan import Plan
 
 
-class Add(nn.Module):
+class Function(nn.Module):
+    """A function of one value or more as a module, so that its value can be read where it is."""
+
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        total = inputs[0]
-        for x in inputs[1:]:
-            total = total + x
-        return total
+        return self.function(*inputs)
 
 
-class Concat(nn.Module):
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        return torch.cat(inputs, 1)
+def _joined(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A function of two values applied to many, from left to right."""
+    return lambda *inputs: reduce(function, inputs)
+
+
+_FUNCTIONS: Mapping[str, Callable[..., torch.Tensor]] = {
+    "add": _joined(torch.add),
+    "multiply": _joined(torch.mul),
+    "maximum": _joined(torch.maximum),
+    "minimum": _joined(torch.minimum),
+    "concat": lambda *inputs: torch.cat(inputs, 1),
+    **{kind: partial(getattr(torch, method), dim=dim, keepdim=True) for kind, (method, dim) in REDUCTIONS.items()},
+}
 
 
 class GraphModule(nn.Module):
     """A plan's layers, as submodules at the paths of their nodes (`block3/expand/conv` is `block3.expand.conv`).
 
-    Takes N×C×H×W. If the plan is right at one size only, other sizes raise UsageError; a trace of it raises too.
+    Takes N×C×H×W and gives the value of the graph's output, or a tuple of several. If the plan is right at one size only, other
+    sizes raise UsageError; a trace of it raises too.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -45,25 +61,26 @@ class GraphModule(nn.Module):
             _add_module(self, step.path, _make_module(step.layer))
         last_use = {path: index for index, step in enumerate(steps) for path in step.inputs}
         self.size = plan.size
-        self.output = plan.graph.output
+        self.outputs = plan.graph.outputs
         # Module name, path, inputs, and the values that nothing reads afterwards.
         self.steps = tuple(
             (
                 module_name(step.path),
                 step.path,
                 step.inputs,
-                tuple(p for p in set(step.inputs) - {self.output} if last_use[p] == index),
+                tuple(p for p in set(step.inputs).difference(self.outputs) if last_use[p] == index),
             )
             for index, step in enumerate(steps)
         )
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         values = {INPUT: self._checked(x)}
         for name, path, inputs, finished in self.steps:
             values[path] = self.get_submodule(name)(*(values[source] for source in inputs))
             for source in finished:
                 del values[source]
-        return values[self.output]
+        found = tuple(values[path] for path in self.outputs)
+        return found if len(found) > 1 else found[0]
 
     def _checked(self, x: torch.Tensor) -> torch.Tensor:
         if self.size is None:
@@ -128,10 +145,8 @@ def _add_module(root: nn.Module, path: str, module: nn.Module) -> None:
 
 
 def _make_module(layer: Layer) -> nn.Module:
-    if layer.kind == "add":
-        return Add()
-    if layer.kind == "concat":
-        return Concat()
+    if layer.kind in _FUNCTIONS:
+        return Function(_FUNCTIONS[layer.kind])
     if layer.kind in GLOBAL_POOLS:
         return nn.Sequential(getattr(nn, GLOBAL_POOLS[layer.kind])(1), nn.Flatten())
     kind = getattr(layers, layer.kind, None) or getattr(nn, layer.kind)

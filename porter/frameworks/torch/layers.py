@@ -7,6 +7,7 @@ number, which such programs get wrong (`-(-n // s)` gives 28 for 29 at odd sizes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -117,3 +118,98 @@ class Affine(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         over = (-1, *[1] * (x.dim() - 2))
         return x * self.scale.to(x).view(over) + self.offset.to(x).view(over)
+
+
+class ChannelScale(nn.Module):
+    """x times a weight for each channel, plus a bias."""
+
+    def __init__(self, channels: int, bias: bool = False) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels)) if bias else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        over = (-1, *[1] * (x.dim() - 2))
+        scaled = x * self.weight.view(over)
+        return scaled if self.bias is None else scaled + self.bias.view(over)
+
+
+class LayerNorm2d(nn.LayerNorm):
+    """Layer normalisation over the channels of each cell of a map."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class CroppedConvTranspose2d(nn.ConvTranspose2d):
+    """A transposed convolution without the columns and rows `crop`: left, right, top, bottom.
+
+    A negative number adds cells, which only the bias reaches.
+    """
+
+    def __init__(self, *args: Any, crop: tuple[int, int, int, int], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.pads = [-cells for cells in crop]
+
+    def forward(self, x: torch.Tensor, output_size: list[int] | None = None) -> torch.Tensor:
+        without_padding = self.stride, 0, 0, self.groups, self.dilation
+        cut = F.pad(F.conv_transpose2d(x, self.weight, None, *without_padding), self.pads)
+        return cut if self.bias is None else cut + self.bias.view(-1, 1, 1)
+
+
+class HardSigmoid(nn.Module):
+    """slope * x + offset, from 0 to 1. torch's own has a slope of 1/6."""
+
+    def __init__(self, slope: float, offset: float) -> None:
+        super().__init__()
+        self.slope = slope
+        self.offset = offset
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * self.slope + self.offset).clamp(0, 1)
+
+
+class FlattenCells(nn.Module):
+    """A map as features, cell by cell, as frameworks with the channels last flatten it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.permute(0, 2, 3, 1).flatten(1)
+
+
+class DepthToSpace(nn.Module):
+    """Channels as cells of block x block, the cell first. nn.PixelShuffle has the channel first."""
+
+    def __init__(self, block: int) -> None:
+        super().__init__()
+        self.block = block
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n, _, rows, columns = x.shape
+        cells = x.reshape(n, self.block, self.block, -1, rows, columns).permute(0, 3, 4, 1, 5, 2)
+        return cells.reshape(n, -1, rows * self.block, columns * self.block)
+
+
+class PadChannels(nn.Module):
+    """Channels of zeros before and after those of x."""
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__()
+        self.before = before
+        self.after = after
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.pad(x, (*[0, 0] * (x.dim() - 2), self.before, self.after))
+
+
+class SliceChannels(nn.Module):
+    """The channels of range(start, stop, step), which may run backwards."""
+
+    def __init__(self, start: int, stop: int, step: int = 1) -> None:
+        super().__init__()
+        channels = range(start, stop, step)
+        self.channels = slice(min(channels), max(channels) + 1, abs(step))
+        self.backwards = step < 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found = x[:, self.channels]
+        return found.flip(1) if self.backwards else found

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from porter.errors import MappingError
-from porter.graph import BatchNorm, Conv, Dense, Graph, Node
+from porter.graph import BatchNorm, ChannelScale, Conv, ConvTranspose, Dense, Graph, LayerNorm, Node, Op, PRelu
 from porter.padding import Capabilities
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
@@ -28,30 +28,24 @@ CAPABILITIES = Capabilities(
     dilated_strides=True,
 )
 
-_WEIGHT_ROLES = {"kernel": "weight", "bias": "bias"}
-_NORM_ROLES = {
-    "gamma": "weight",
-    "beta": "bias",
-    "mean": "running_mean",
-    "variance": "running_var",
-    "batches": "num_batches_tracked",
+_LAYER = {"kernel": "weight", "bias": "bias"}
+_TRAINED = {"gamma": "weight", "beta": "bias"}
+_NAMES: Mapping[type[Op], Mapping[str, str]] = {
+    Conv: _LAYER,
+    ConvTranspose: _LAYER,
+    Dense: _LAYER,
+    BatchNorm: {**_TRAINED, "mean": "running_mean", "variance": "running_var", "batches": "num_batches_tracked"},
+    LayerNorm: _TRAINED,
+    ChannelScale: _TRAINED,
+    PRelu: {"alpha": "weight"},
 }
-_VECTOR_RANKS = {"bias": 1, "gamma": 1, "beta": 1, "mean": 1, "variance": 1, "batches": 0}
+"""Torch's names of an op's tensors, by role; a batch norm's counter of batches is `batches`."""
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
     """The state_dict keys that `node` has in the module `layer`, by role; a batch norm's counter of batches is `batches`."""
-    op = node.op
-    left_out: set[str] = set()
-    if isinstance(op, BatchNorm):
-        roles = _NORM_ROLES
-        left_out = {role for role, present in (("gamma", op.scale), ("beta", op.center)) if not present}
-    elif isinstance(op, Conv | Dense):
-        roles = _WEIGHT_ROLES
-        left_out = set() if op.bias else {"bias"}
-    else:
-        return {}
-    return {role: (f"{layer}.{name}",) for role, name in roles.items() if role not in left_out}
+    roles = _roles(node.op)
+    return {role: (f"{layer}.{name}",) for role, name in _NAMES.get(type(node.op), {}).items() if role in roles}
 
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
@@ -62,7 +56,7 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
         MappingError: the array has another rank.
     """
     if role != "kernel":
-        return _of_rank(node, role, array, _VECTOR_RANKS[role])
+        return _of_rank(node, role, array, 0 if role == "batches" else 1)
     if isinstance(node.op, Dense):
         if array.ndim == 4 and array.shape[2:] == (1, 1):
             return array[:, :, 0, 0]
@@ -80,20 +74,22 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 def state_keys(node: Node, layers: Mapping[str, str] | None = None) -> Mapping[str, str]:
     """The state_dict keys of a node in a port, by role. Its module is that of `layers`, otherwise its path with dots.
 
-    A `BatchNorm2d` has both weight and bias or neither, so both are listed when the node has one of them.
+    A norm of torch's has both weight and bias or neither, so both are listed when the node has one of them.
     """
     layer = (layers or {}).get(node.path, module_name(node.path))
-    if isinstance(node.op, BatchNorm):
-        affine = node.op.scale or node.op.center
-        return {role: f"{layer}.{name}" for role, name in _NORM_ROLES.items() if affine or role not in ("gamma", "beta")}
-    if isinstance(node.op, Conv | Dense):
-        return {role: f"{layer}.{name}" for role, name in _WEIGHT_ROLES.items() if role == "kernel" or node.op.bias}
-    return {}
+    roles = _roles(node.op)
+    if isinstance(node.op, BatchNorm | LayerNorm) and not roles.isdisjoint(_TRAINED):
+        roles |= _TRAINED.keys()
+    return {role: f"{layer}.{name}" for role, name in _NAMES.get(type(node.op), {}).items() if role in roles}
 
 
 def module_name(path: str) -> str:
     """The name of a node's module in a port: `block3/expand/conv` is `block3.expand.conv`."""
     return path.replace("/", ".")
+
+
+def _roles(op: Op) -> set[str]:
+    return {*op.tensors(1), "batches"}
 
 
 def _of_rank(node: Node, role: str, array: Array, rank: int) -> Array:

@@ -22,7 +22,8 @@ from porter.frameworks.torch.code.stages import Stages, write_stages
 from porter.frameworks.torch.code.template import ClassUse, NoTemplate, Template, signature, unify
 from porter.frameworks.torch.code.text import call, flat
 from porter.frameworks.torch.code.tree import Body, make_tree
-from porter.frameworks.torch.steps import Value, make_steps
+from porter.frameworks.torch.spellings import Value
+from porter.frameworks.torch.steps import make_steps
 from porter.graph import channels_of
 from porter.graph.plan import Plan
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from porter.frameworks.torch.code.text import Expression, literal, spelled
-from porter.frameworks.torch.steps import Value
+from porter.frameworks.torch.spellings import Value
 
 Vector = Mapping[int, Value]
 """The value in each use of the block that has the slot, by the number of the use."""

@@ -12,7 +12,7 @@ from porter.frameworks.torch.code.runs import SHORTEST, Run, find_runs, whole_ru
 from porter.frameworks.torch.code.template import CHAIN, Alternative, Edge, Template, TemplatePart
 from porter.frameworks.torch.code.text import INDENT, Call, Choice, Expression, Item, call, comment, lines, literal
 from porter.frameworks.torch.code.tree import Body
-from porter.frameworks.torch.steps import FUNCTIONS, GLOBAL_POOLS, Layer, Value
+from porter.frameworks.torch.spellings import FUNCTIONS, GLOBAL_POOLS, Layer, Value
 
 _POSITIONAL: Mapping[str, tuple[str, ...]] = {
     "BatchNorm1d": ("num_features",),

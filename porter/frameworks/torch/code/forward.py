@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from porter.frameworks.torch.code.template import Edge, Template, TemplatePart
 from porter.frameworks.torch.code.text import WIDTH, Call, Choice, Expression, Item, call, flat, lines
 from porter.frameworks.torch.code.tree import ENTRY
-from porter.frameworks.torch.steps import FUNCTIONS
+from porter.frameworks.torch.spellings import FUNCTIONS
 
 _NESTED = 3
 """How many calls are nested in one statement."""

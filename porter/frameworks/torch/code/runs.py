@@ -11,7 +11,7 @@ from typing import Protocol
 
 from porter.frameworks.torch.code.template import TemplatePart
 from porter.frameworks.torch.code.text import INDENT, Call, Expression, Item, lines, literal, spelled
-from porter.frameworks.torch.steps import Value
+from porter.frameworks.torch.spellings import Value
 
 SHORTEST = 5
 """The least number of uses for which a loop reads better than single lines."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from porter.frameworks.torch.code.arguments import Arguments, Vector
 from porter.frameworks.torch.code.runs import Run, added
 from porter.frameworks.torch.code.text import INDENT, Call, Choice, Expression, Item, lines, literal
-from porter.frameworks.torch.steps import Value
+from porter.frameworks.torch.spellings import Value
 
 
 @dataclass(frozen=True)

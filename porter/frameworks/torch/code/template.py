@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from porter.frameworks.torch.code.tree import ENTRY, Body, Part
-from porter.frameworks.torch.steps import FUNCTIONS, Layer, Value
+from porter.frameworks.torch.spellings import FUNCTIONS, Layer, Value
 
 CHAIN = "chain"
 
@@ -149,16 +149,18 @@ def _alternatives(parts: Mapping[int, Part], classes: ClassUses) -> tuple[Altern
 
 
 def _alternative(kind: str, parts: Mapping[int, Part], classes: ClassUses) -> Alternative:
-    at, why = tuple(parts), next((part.why for part in parts.values() if part.why), "")
+    at = tuple(parts)
     if kind == CHAIN:
         bodies = {use: chain for use, part in parts.items() if (chain := _chain(part)) is not None}
-        return Alternative(kind, at, {}, unify(bodies, classes).parts, why)
+        return Alternative(kind, at, {}, unify(bodies, classes).parts)
     values: dict[str, dict[int, Value]] = {}
     for use, part in parts.items():
         content = part.content
         given = content.arguments if isinstance(content, Layer) else classes[content.path].arguments
         for slot, value in given.items():
             values.setdefault(slot, {})[use] = value
+    contents = [part.content for part in parts.values()]
+    why = next((content.why for content in contents if isinstance(content, Layer) and content.why), "")
     return Alternative(kind, at, values, (), why)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from textwrap import wrap
 
-from porter.frameworks.torch.steps import Value
+from porter.frameworks.torch.spellings import Value
 
 WIDTH = 100
 INDENT = "    "

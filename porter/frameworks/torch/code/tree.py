@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from keyword import iskeyword
 
 from porter.errors import GraphError
-from porter.frameworks.torch.steps import FUNCTIONS, Layer, Step
+from porter.frameworks.torch.spellings import FUNCTIONS, WITH_TENSORS, Layer
+from porter.frameworks.torch.steps import Step
 from porter.graph import INPUT, Graph, Scope
 
 ENTRY = ""
@@ -36,7 +37,6 @@ class Part:
     name: str
     content: Layer | Body
     inputs: tuple[str, ...]
-    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,6 @@ class _Placed:
     inputs: tuple[str, ...]
     output: str
     place: int
-    why: str = ""
 
 
 class _Nesting:
@@ -101,7 +100,7 @@ class _Nesting:
     def body(self, prefix: str, steps: list[Step], source: str, output: str) -> Body:
         placed = self._placed(prefix, steps)
         names = {source: ENTRY, **{part.output: part.name for part in placed}}
-        parts = tuple(Part(part.name, part.content, tuple(names[path] for path in part.inputs), part.why) for part in placed)
+        parts = tuple(Part(part.name, part.content, tuple(names[path] for path in part.inputs)) for part in placed)
         return Body(prefix.rstrip("/"), source, parts, names[output])
 
     def _placed(self, prefix: str, steps: list[Step]) -> list[_Placed]:
@@ -113,7 +112,7 @@ class _Nesting:
             path = prefix + name
             itself = [step for step in members if step.path == path]
             inside = [step for step in members if step.path != path]
-            found += [_Placed(name, step.layer, step.inputs, path, self.places[path], step.why) for step in itself]
+            found += [_Placed(name, step.layer, step.inputs, path, self.places[path]) for step in itself]
             module = None if itself or not inside else self._module(path, inside)
             if module is not None:
                 found.append(replace(module, name=name))
@@ -136,7 +135,7 @@ class _Nesting:
             return None
         elif len(body.parts) == 1 and _has_no_tensors(body.parts[0].content):
             part = body.parts[0]
-            return _Placed("", part.content, (source,), output, place, part.why)
+            return _Placed("", part.content, (source,), output, place)
         return _Placed("", body, (source,), output, place)
 
 
@@ -154,7 +153,7 @@ def _in_one_place(scopes: Mapping[str, Scope]) -> set[str]:
 
 def _has_no_tensors(content: Layer | Body) -> bool:
     """Whether the names in a state_dict are the same with and without a module around it."""
-    return isinstance(content, Layer) and content.kind not in ("BatchNorm1d", "BatchNorm2d", "Conv2d", "Linear")
+    return isinstance(content, Layer) and content.kind not in WITH_TENSORS
 
 
 def _is_chain(body: Body) -> bool:

@@ -1,0 +1,255 @@
+"""Each op of a graph as a torch layer: a class of torch.nn, one of layers.py, or a function. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from porter.graph import (
+    Add,
+    Affine,
+    AsMap,
+    AvgPool,
+    BatchNorm,
+    ChannelScale,
+    ChannelShuffle,
+    Clip,
+    Concat,
+    Conv,
+    ConvTranspose,
+    Crop,
+    Dense,
+    DepthToSpace,
+    Elu,
+    Flatten,
+    Gelu,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    HardSigmoid,
+    HardSwish,
+    Identity,
+    LayerNorm,
+    LeakyRelu,
+    LocalResponseNorm,
+    Maximum,
+    MaxPool,
+    Minimum,
+    Multiply,
+    Op,
+    PadChannels,
+    PadMap,
+    PRelu,
+    Reduce,
+    Relu,
+    Relu6,
+    Selu,
+    Shape,
+    Sigmoid,
+    SliceChannels,
+    Softmax,
+    Softplus,
+    Swish,
+    Tanh,
+    Upsample,
+)
+from porter.padding import Pads, Realisation, Window
+
+Value = int | float | bool | str | tuple[int, ...] | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A constructor call: a class of torch.nn, one of layers.py, or one of FUNCTIONS and GLOBAL_POOLS.
+
+    `arguments` are all arguments that matter, also those at their defaults, under torch's keyword names.
+    """
+
+    kind: str
+    arguments: Mapping[str, Value] = field(default_factory=dict)
+    why: str = ""
+
+
+REDUCTIONS: Mapping[str, tuple[str, int]] = {
+    f"{function}_{axis}": (torchs, dim)
+    for function, torchs in (("mean", "mean"), ("max", "amax"))
+    for dim, axis in enumerate(("channels", "rows", "columns"), 1)
+}
+"""Functions of one value over one of its axes: torch's method, and its `dim`."""
+FUNCTIONS = frozenset({"add", "multiply", "maximum", "minimum", "concat", *REDUCTIONS})
+"""Kinds that are no module in a generated class: its `forward` says them."""
+GLOBAL_POOLS: Mapping[str, str] = {"global_avg_pool": "AdaptiveAvgPool2d", "global_max_pool": "AdaptiveMaxPool2d"}
+"""Kinds that are a pool to 1x1 and then a Flatten, with torch's class of the pool."""
+WITH_TENSORS = frozenset(
+    {"BatchNorm1d", "BatchNorm2d", "LayerNorm", "LayerNorm2d", "ChannelScale", "PReLU"}
+    | {"Conv2d", "ConvTranspose2d", "CroppedConvTranspose2d", "Linear"}
+)
+"""Kinds that have entries in a state_dict."""
+
+_LARGEST_NEAREST = 40
+"""The largest factor at which torch's mode `nearest` repeats every cell equally often: at 41, rounding to float32 moves a cell."""
+
+
+def _batch_norm(op: BatchNorm, shape: Shape) -> Layer:
+    kind = "BatchNorm2d" if len(shape) == 3 else "BatchNorm1d"
+    affine = op.scale or op.center
+    return Layer(kind, {"num_features": _channels(shape), "eps": op.epsilon, "momentum": op.momentum, "affine": affine})
+
+
+def _layer_norm(op: LayerNorm, shape: Shape) -> Layer:
+    kind = "LayerNorm2d" if len(shape) == 3 else "LayerNorm"
+    return Layer(kind, {"normalized_shape": _channels(shape), "eps": op.epsilon, "elementwise_affine": op.scale or op.center})
+
+
+def _transposed(op: ConvTranspose, shape: Shape) -> Layer:
+    """`padding` cuts both sides alike, and `output_padding` gives back fewer cells than a stride at the end."""
+    window, (top, bottom, left, right) = op.window, op.cut
+    padding, added = (top, left), (top - bottom, left - right)
+    limits = map(max, window.stride, window.dilation)
+    native = min(padding) >= 0 and all(0 <= cells < limit for cells, limit in zip(added, limits, strict=True))
+    ends: dict[str, Value] = {"in_channels": _channels(shape), "out_channels": op.filters}
+    inner: dict[str, Value] = {"dilation": pair(window.dilation), "groups": op.groups, "bias": op.bias}
+    if native:
+        cut: dict[str, Value] = {"padding": pair(padding), "output_padding": pair(added)}
+        return Layer("ConvTranspose2d", {**ends, **_window(window), **cut, **inner})
+    return Layer("CroppedConvTranspose2d", {**ends, **_window(window), "crop": torch_pads(op.cut), **inner})
+
+
+def _global(kind: str) -> Callable[[Any, Shape], Layer]:
+    return lambda op, shape: Layer(GLOBAL_POOLS[kind], {"output_size": 1}) if op.keep else Layer(kind)
+
+
+def _hard_sigmoid(op: HardSigmoid, shape: Shape) -> Layer:
+    if (op.slope, op.offset) == (1 / 6, 0.5):
+        return Layer("Hardsigmoid")
+    return Layer("HardSigmoid", {"slope": op.slope, "offset": op.offset})
+
+
+def _flatten(op: Flatten, shape: Shape) -> Layer:
+    return Layer("Flatten" if op.order == "CHW" or op.rows == op.columns == 1 else "FlattenCells")
+
+
+def _upsample(op: Upsample, shape: Shape) -> Layer:
+    mode = "nearest" if max(op.rows, op.columns) <= _LARGEST_NEAREST else "nearest-exact"
+    return Layer("Upsample", {"scale_factor": pair((op.rows, op.columns)), "mode": mode})
+
+
+def _pad_map(op: PadMap, shape: Shape) -> Layer:
+    return constant_pad(op.pads, op.fill)
+
+
+def _plain(kind: str) -> Callable[[Any, Shape], Layer]:
+    return lambda op, shape: Layer(kind)
+
+
+PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
+    ConvTranspose: _transposed,
+    GlobalAvgPool: _global("global_avg_pool"),
+    GlobalMaxPool: _global("global_max_pool"),
+    Reduce: lambda op, shape: Layer(f"{op.function}_{op.axis}"),
+    Dense: lambda op, shape: Layer("Linear", {"in_features": _channels(shape), "out_features": op.units, "bias": op.bias}),
+    BatchNorm: _batch_norm,
+    LayerNorm: _layer_norm,
+    LocalResponseNorm: lambda op, shape: Layer(
+        "LocalResponseNorm", {"size": op.size, "alpha": op.alpha * op.size, "beta": op.beta, "k": op.bias}
+    ),
+    ChannelScale: lambda op, shape: Layer("ChannelScale", {"channels": _channels(shape), "bias": op.bias}),
+    Affine: lambda op, shape: Layer("Affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)}),
+    Relu: _plain("ReLU"),
+    Relu6: _plain("ReLU6"),
+    Clip: lambda op, shape: Layer("Hardtanh", {"min_val": op.low, "max_val": op.high}),
+    LeakyRelu: lambda op, shape: Layer("LeakyReLU", {"negative_slope": op.slope}),
+    PRelu: lambda op, shape: Layer("PReLU", {"num_parameters": _channels(shape)}),
+    Elu: lambda op, shape: Layer("ELU", {"alpha": op.alpha}),
+    Selu: _plain("SELU"),
+    Sigmoid: _plain("Sigmoid"),
+    Tanh: _plain("Tanh"),
+    Softplus: lambda op, shape: Layer("Softplus", {"threshold": 40}, "torch's own threshold, 20, loses 2e-9"),
+    HardSigmoid: _hard_sigmoid,
+    Swish: _plain("SiLU"),
+    HardSwish: _plain("Hardswish"),
+    Gelu: lambda op, shape: Layer("GELU", {"approximate": "tanh" if op.approximate else "none"}),
+    Softmax: lambda op, shape: Layer("Softmax", {"dim": 1}),
+    Add: _plain("add"),
+    Multiply: _plain("multiply"),
+    Maximum: _plain("maximum"),
+    Minimum: _plain("minimum"),
+    Concat: _plain("concat"),
+    Identity: _plain("Identity"),
+    Flatten: _flatten,
+    AsMap: lambda op, shape: Layer("Unflatten", {"dim": 1, "unflattened_size": (-1, 1, 1)}),
+    PadMap: _pad_map,
+    Crop: lambda op, shape: Layer("ZeroPad2d", {"padding": tuple(-n for n in torch_pads(op.pads))}, "negative pads crop"),
+    PadChannels: lambda op, shape: Layer("PadChannels", {"before": op.before, "after": op.after}),
+    SliceChannels: lambda op, shape: Layer("SliceChannels", {"start": op.start, "stop": op.stop, "step": op.step}),
+    ChannelShuffle: lambda op, shape: Layer("ChannelShuffle", {"groups": op.groups}),
+    DepthToSpace: lambda op, shape: (
+        Layer("PixelShuffle", {"upscale_factor": op.block}) if op.order == "CRD" else Layer("DepthToSpace", {"block": op.block})
+    ),
+    Upsample: _upsample,
+}
+"""How torch says an op for an input of some shape. Windowed ops, which need a realisation, are in WINDOWED."""
+
+
+def _conv(op: Conv, channels: int, realisation: Realisation) -> Layer:
+    ends: dict[str, Value] = {"in_channels": channels, "out_channels": op.filters}
+    dilation = {"dilation": pair(op.window.dilation)}
+    own = {**ends, **_window(op.window), **_padding(realisation), **dilation}
+    return Layer("Conv2d", {**own, "groups": op.groups, "bias": op.bias})
+
+
+def _max_pool(op: MaxPool, channels: int, realisation: Realisation) -> Layer:
+    dilation = {"dilation": pair(op.window.dilation)}
+    return Layer("MaxPool2d", {**_window(op.window), **_padding(realisation), **dilation, **_ceil(realisation)})
+
+
+def _avg_pool(op: AvgPool, channels: int, realisation: Realisation) -> Layer:
+    front, own = realisation.front, _window(op.window)
+    if realisation.counted is not None and front is not None:
+        if front.rule != "explicit":
+            return Layer("SameAvgPool2d", {**own, "lower": front.rule == "same_lower"})
+        return Layer("PaddedAvgPool2d", {**own, "padding": torch_pads(front.pads), "counted": torch_pads(realisation.counted)})
+    counted = {"count_include_pad": realisation.native.average == "clipped_window"}
+    return Layer("AvgPool2d", {**own, **_padding(realisation), **_ceil(realisation), **counted})
+
+
+WINDOWED: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]] = {Conv: _conv, MaxPool: _max_pool, AvgPool: _avg_pool}
+"""How torch says a windowed op for so many channels, after a pad layer if the realisation has one."""
+
+
+def constant_pad(pads: Pads, fill: float) -> Layer:
+    """A layer that puts cells of `fill` at the top, bottom, left and right."""
+    arguments: dict[str, Value] = {"padding": torch_pads(pads)}
+    return Layer("ZeroPad2d", arguments) if fill == 0 else Layer("ConstantPad2d", {**arguments, "value": fill})
+
+
+def torch_pads(pads: Pads) -> tuple[int, int, int, int]:
+    top, bottom, left, right = pads
+    return left, right, top, bottom
+
+
+def pair(values: tuple[int, ...]) -> Value:
+    """A single number if both axes agree, as torch's layers accept it."""
+    return values[0] if values[0] == values[1] else values
+
+
+def _channels(shape: Shape) -> int:
+    return shape[0] or 0
+
+
+def _window(window: Window) -> dict[str, Value]:
+    return {"kernel_size": pair(window.kernel), "stride": pair(window.stride)}
+
+
+def _padding(realisation: Realisation) -> dict[str, Value]:
+    top, _, left, _ = realisation.native.pads
+    return {"padding": pair((top, left))}
+
+
+def _ceil(realisation: Realisation) -> dict[str, Value]:
+    return {"ceil_mode": realisation.native.rounding == "ceil"}
+
+
+def _constants(values: tuple[float, ...]) -> Value:
+    """A single number if there is one for all channels."""
+    return values[0] if len(values) == 1 else values

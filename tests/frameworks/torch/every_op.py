@@ -1,0 +1,128 @@
+"""One graph with every op, and with the attributes that change how torch says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from porter.graph import (
+    Add,
+    Affine,
+    AsMap,
+    AvgPool,
+    BatchNorm,
+    ChannelScale,
+    ChannelShuffle,
+    Clip,
+    Concat,
+    Conv,
+    ConvTranspose,
+    Crop,
+    Dense,
+    DepthToSpace,
+    Elu,
+    Flatten,
+    Gelu,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    Graph,
+    HardSigmoid,
+    HardSwish,
+    Identity,
+    LayerNorm,
+    LeakyRelu,
+    LocalResponseNorm,
+    Maximum,
+    MaxPool,
+    Minimum,
+    Multiply,
+    Op,
+    PadChannels,
+    PadMap,
+    PRelu,
+    Reduce,
+    Relu,
+    Relu6,
+    Selu,
+    Sigmoid,
+    SliceChannels,
+    Softmax,
+    Softplus,
+    Swish,
+    Tanh,
+    Upsample,
+    tensor_shapes,
+)
+from porter.padding import LOWEST, Convention, Window
+from tests.frameworks.torch.graphs import Writer
+
+SIZE = (7, 6)
+CHANNELS = 8
+THREE, STRIDED = Window((3, 3)), Window((3, 2), (2, 3))
+
+OF_VALUES: tuple[Op, ...] = (
+    *(Affine((0.5,), (1 / 3,)), BatchNorm(1e-3, 0.1, scale=False), LayerNorm(1e-6), LayerNorm(1e-3, scale=False)),
+    *(LayerNorm(1e-3, center=False), LayerNorm(0.1, scale=False, center=False), ChannelScale(), ChannelScale(bias=True)),
+    *(Relu(), Relu6(), Clip(-0.5, 0.7), LeakyRelu(0.3), PRelu(), Elu(), Elu(0.3), Selu(), Sigmoid(), Tanh(), Softplus()),
+    *(HardSigmoid(), HardSigmoid(0.2), HardSigmoid(0.2, 0.4), Swish(), HardSwish(), Gelu(), Gelu(approximate=True), Softmax()),
+    *(Identity(), PadChannels(1, 2), PadChannels(0, 3)),
+    *(SliceChannels(2, 7), SliceChannels(1, 8, 3), SliceChannels(7, 1, -2), SliceChannels(7, -1, -1)),
+)
+"""Of maps and of features."""
+
+OF_MAPS: tuple[Op, ...] = (
+    *(Conv(4, THREE, Convention("same"), groups=2), MaxPool(THREE, Convention("same", fill=LOWEST)), AvgPool(THREE, Convention())),
+    *(ConvTranspose(4, STRIDED), ConvTranspose(4, THREE, (1, 1, 1, 1), 2, bias=True), ConvTranspose(8, STRIDED, (0, 1, 0, 1), 8)),
+    *(ConvTranspose(4, STRIDED, (1, 0, 2, 0), bias=True), ConvTranspose(4, STRIDED, (0, -1, 1, -1), bias=True)),
+    *(
+        ConvTranspose(4, Window((2, 3), (3, 1), (1, 2)), (0, -1, 3, 1), bias=True),
+        ConvTranspose(4, STRIDED, (-1, 2, 0, -7), 2, True),
+    ),
+    *(GlobalAvgPool(), GlobalAvgPool(keep=True), GlobalMaxPool(), GlobalMaxPool(keep=True)),
+    *(Reduce(function, axis) for function in ("mean", "max") for axis in ("channels", "rows", "columns")),
+    *(LocalResponseNorm(5, 2e-5, 0.75, 1.0), LocalResponseNorm(4, 0.3, 0.5, 2.0), LocalResponseNorm(2, 1.0, 1.0, 0.1)),
+    *(PadMap((1, 2, 0, 3)), PadMap((1, 0, 0, 0), -2.5), Crop((1, 0, 2, 1))),
+    *(
+        ChannelShuffle(2),
+        ChannelShuffle(4),
+        DepthToSpace(2),
+        DepthToSpace(2, "CRD"),
+        Upsample(2, 2),
+        Upsample(3, 1),
+        Upsample(1, 41),
+    ),
+)
+OF_SEVERAL: tuple[Op, ...] = (Add(), Multiply(), Maximum(), Minimum(), Concat())
+
+
+FLATTENED: tuple[Op, ...] = (Flatten(*SIZE), Flatten(*SIZE, "HWC"))
+"""These fix the size of the input."""
+
+
+def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
+    """All of them read the same map or the same features, and each is an output."""
+    w = Writer()
+    w.conv("stem", CHANNELS)
+    w.add("features", GlobalAvgPool())
+    w.add("first", SliceChannels(0, 3), "stem")
+    w.add("last", SliceChannels(5, 8), "stem")
+    w.add("thin", GlobalMaxPool(keep=True), "first")
+    cases = [(op, ("stem",)) for op in (*of_maps, *OF_VALUES)]
+    cases += [(op, ("features",)) for op in (*OF_VALUES, Dense(3), AsMap())]
+    cases += [(op, inputs) for op in OF_SEVERAL for inputs in (("first", "last"), ("first", "last", "first"))]
+    cases += [(op, ("thin", "last")) for op in OF_SEVERAL if not isinstance(op, Concat)]
+    paths = [w.add(f"{op.name}_{number}", op, *inputs) for number, (op, inputs) in enumerate(cases)]
+    return replace(w.graph(), output=paths[0], further=tuple(paths[1:]))
+
+
+def tensors_of(graph: Graph) -> Mapping[str, Mapping[str, np.ndarray]]:
+    draw = np.random.default_rng(0)
+    return {
+        path: {
+            role: draw.uniform(0.5, 1.5, shape) if role in ("variance", "gamma") else draw.standard_normal(shape)
+            for role, shape in roles.items()
+        }
+        for path, roles in tensor_shapes(graph).items()
+    }
