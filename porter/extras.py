@@ -5,7 +5,10 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Literal
+
+from porter.errors import MissingFramework
 
 Extra = Literal["torch", "tf", "data"]
 
@@ -21,3 +24,13 @@ EXTRAS: Mapping[Extra, tuple[str, ...]] = {
 def install(extra: Extra) -> str:
     """The command that installs the packages of an extra. It names them, because porter itself is not on the package index."""
     return f"pip install {shlex.join(EXTRAS[extra])}"
+
+
+def expect_installed(package: str, next: str) -> None:
+    """Refuses to go on without a package; it is not imported.
+
+    Raises:
+        MissingFramework: it is not installed; `next` says what installs it.
+    """
+    if find_spec(package) is None:
+        raise MissingFramework(f"{package} is not installed", next=next)

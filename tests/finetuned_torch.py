@@ -16,7 +16,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from porter.dtypes import Array
-from porter.frameworks import get_framework
+from porter.zoos.implementation import get_implementation
 from tests.support import CALIBRATION_SIZE, source_checkpoint
 
 VARIANT = "mobilenet_v2_0.35"
@@ -53,7 +53,7 @@ class FineTuned:
 @cache
 def _pretrained(zoo: str) -> nn.Module:
     checkpoint = source_checkpoint(VARIANT, zoo)
-    model: nn.Module = get_framework("torch").build_reference(zoo, VARIANT, 1000, CALIBRATION_SIZE, checkpoint, "float32")
+    model: nn.Module = get_implementation(zoo).build(VARIANT, 1000, CALIBRATION_SIZE, checkpoint, "float32")
     return model
 
 

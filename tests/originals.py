@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from porter.frameworks.tf.runtime import import_tensorflow
-from porter.zoos.torchvision import import_models, import_timm
+from porter.zoos.timm import import_timm
+from porter.zoos.torchvision import import_models
 
 Pixels = NDArray[np.uint8]
 Values = NDArray[np.float32]

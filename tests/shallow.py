@@ -15,7 +15,8 @@ from porter.recipe import all_recipes
 from porter.zoos.slim.code import import_net
 from porter.zoos.slim.network import _frozen_network
 from porter.zoos.slim.tensornets import _import as import_tensornets
-from porter.zoos.torchvision import import_models, import_timm
+from porter.zoos.timm import import_timm
+from porter.zoos.torchvision import import_models
 from tests.tensornets_files import tensornets_installed
 
 DEPTHS = (3, 2, 2, 2)

@@ -16,6 +16,7 @@ from porter.errors import PorterError, UsageError
 from porter.frameworks import get_framework
 from porter.port import read_port, write_record
 from porter.verification.inputs import test_batch as make_batch
+from porter.zoos.implementation import get_implementation
 from tests.conftest import WeightsMaker
 from tests.support import source_checkpoint
 
@@ -40,7 +41,7 @@ class Ported:
         """keras.applications, built at this size: its pads depend on it."""
         tf = get_framework("tf")
         checkpoint = source_checkpoint(self.variant, "keras")
-        reference = tf.build_reference("keras", self.variant, 1000, size, checkpoint, "float64")
+        reference = get_implementation("keras").build(self.variant, 1000, size, checkpoint, "float64")
         head = "predictions" if "v2" in self.variant else "conv_preds"
         return np.asarray(tf.run_reference(reference, images, {"logits": head})["logits"]).reshape(len(images), -1)
 

@@ -21,6 +21,7 @@ from porter.graph.plan import make_plan
 from porter.recipe import find_recipe
 from porter.source.opened import open_source
 from porter.verification.inputs import test_batch as make_batch
+from porter.zoos.implementation import get_implementation
 from tests.support import source_checkpoint, standin_graph, standin_tensors
 
 RECIPE = find_recipe("inception_v3")
@@ -32,7 +33,7 @@ SIZE = (75, 75)
 def second() -> Any:
     """The stand-in weights in the second model of a session, or a later one."""
     checkpoint = source_checkpoint("inception_v3", "keras")
-    models = [get_framework("tf").build_reference("keras", "inception_v3", 1000, SIZE, checkpoint, "float32") for _ in range(2)]
+    models = [get_implementation("keras").build("inception_v3", 1000, SIZE, checkpoint, "float32") for _ in range(2)]
     numbered = [int(name.rpartition("_")[2]) for name in (layer.name for layer in models[1].layers) if re.match(r"conv2d_", name)]
     assert min(numbered) >= 94 and len(numbered) == 94
     return models[1]

@@ -13,6 +13,7 @@ from porter.dtypes import Array
 from porter.frameworks import get_framework
 from porter.graph import Graph
 from porter.recipe import find_recipe, layer_names
+from porter.zoos.implementation import get_implementation
 from tests.slim_files import SlimFile, write_slim
 from tests.support import source_checkpoint, standin_graph, standin_tensors
 from tests.tensornets_files import write_tensornets
@@ -39,7 +40,7 @@ def write_weights(path: Path, variant: str, zoo_name: str, classes: int = 1000, 
     """Weights of a zoo that keras.applications, torchvision or timm implement, in the format that `path` ends in."""
     zoo = find_recipe(variant, recipes).zoo(zoo_name, variant)
     checkpoint = source_checkpoint(variant, zoo_name, classes, recipes)
-    model = get_framework(zoo.framework).build_reference(str(zoo.reference), variant, classes, (224, 224), checkpoint, "float32")
+    model = get_implementation(str(zoo.reference)).build(variant, classes, (224, 224), checkpoint, "float32")
     if zoo.framework == "torch":
         import torch
 

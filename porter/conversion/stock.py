@@ -32,7 +32,8 @@ from porter.graph.folding import absorb_biases, only_readers
 from porter.padding import Size, same_function
 from porter.recipe import LayerName, Recipe, expand, layer_names
 from porter.recipe.transforms import undo_transforms
-from porter.zoos.stock import StockClass
+from porter.zoos.implementation import StockClass, stock_library
+from porter.zoos.tables import DEFAULT_ZOOS
 
 FILLINGS: Mapping[str, int] = {"bias": 0, "gamma": 1, "beta": 0, "batches": 0}
 """What a stock class may have in addition to the source's tensors, with the number that changes nothing."""
@@ -68,8 +69,8 @@ def as_stock(recipe: Recipe, variant: str, framework: Framework, graph: Graph, t
     """
     if not classes:
         raise UsageError("a stock class has a head, and the file has none", where="--stock", next="convert without --stock")
-    builder = framework.stock_class(variant, classes, size)
-    zoo = recipe.zoo(framework.DEFAULT_ZOO, variant)
+    builder = stock_library(framework.NAME).stock_class(variant, classes, size)
+    zoo = recipe.zoo(DEFAULT_ZOOS[framework.NAME], variant)
     theirs = expand(recipe, variant, zoo, {"classes": classes})
     _expect_same(graph, theirs, size, builder.name)
     absorbed = _absorbable(graph, theirs)

@@ -15,7 +15,8 @@ from porter.graph.plan import ANY, Plan, make_plan
 from porter.padding import Size
 from porter.recipe import Recipe, expand, layer_names
 from porter.source.opened import Opened
-from porter.zoos.stock import StockClass
+from porter.zoos.implementation import StockClass, stock_library
+from porter.zoos.tables import DEFAULT_ZOOS
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ def write_stock(
         PorterError: as `write_plain`.
     """
     right_at = make_plan(opened.graph, size, framework.CAPABILITIES).size or ANY
-    taken = right_at if framework.STOCK_TAKES_ANY_SIZE else size
+    library = stock_library(framework.NAME)
+    taken = right_at if library.takes_any_size else size
     stock = as_stock(recipe, opened.variant, framework, opened.graph, opened.tensors, opened.classes, taken)
     rows, columns = taken
     fixed = None if rows is None or columns is None else (rows, columns)
@@ -84,16 +86,16 @@ def write_stock(
     arrays, filled = stock_arrays(framework, stock, _cast_all(stock.tensors, dtype, allow_overflow), dtype)
     held = tensor_shapes(stock.graph)
     layers = {path: layer.name for path, layer in stock.layers.items() if framework.NAMES_LAYERS or path in held}
-    model = framework.write_stock(folder, plan, opened.variant, opened.classes, arrays, layers, dtype)
+    model = library.write(folder, plan, opened.variant, opened.classes, arrays, layers, dtype)
     warnings: tuple[str, ...] = ()
-    if framework.STOCK_TAKES_ANY_SIZE and fixed is not None:
+    if library.takes_any_size and fixed is not None:
         warnings = (f"{stock.builder.name} takes every input size, but is the source's function only at {rows}x{columns}",)
     return Written(plan, model, stock.tensors, layers, filled, absorbed=stock.absorbed, stock=stock.builder, warnings=warnings)
 
 
 def _default_layers(recipe: Recipe, variant: str, framework: Framework, graph: Graph) -> dict[str, str]:
     """Layer names by path from the destination framework's default zoo, for destinations whose layers carry names."""
-    zoo = recipe.zoos_of(variant).get(framework.DEFAULT_ZOO)
+    zoo = recipe.zoos_of(variant).get(DEFAULT_ZOOS[framework.NAME])
     if zoo is None or not framework.NAMES_LAYERS:
         return {}
     draft = expand(recipe, variant, zoo, {})

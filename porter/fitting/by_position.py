@@ -13,6 +13,7 @@ from porter.fitting.fit import shape_text
 from porter.fitting.naming import name_layers
 from porter.frameworks import get_framework
 from porter.recipe import Recipe, Zoo, expand
+from porter.zoos.implementation import get_implementation
 
 _ROLES: Mapping[str, str] = {
     **{word: word for word in ("gamma", "beta", "moving_mean", "moving_variance")},
@@ -33,14 +34,15 @@ def name_by_position(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpo
         MissingFramework: the file's names are not the zoo's, and the zoo's code, which has the order, is not installed.
     """
     framework, tensors = get_framework(zoo.framework), checkpoint.tensors
-    if checkpoint.graph is not None or zoo.reference not in framework.BY_POSITION or not _keeps_order(variant, zoo, checkpoint):
+    own_variables = get_implementation(zoo.reference).variables if zoo.reference else None
+    if checkpoint.graph is not None or own_variables is None or not _keeps_order(variant, zoo, checkpoint):
         return checkpoint, ()
     draft = expand(recipe, variant, zoo, {})
     if locate(draft, framework, name_layers(recipe, variant, zoo, draft, checkpoint).layers, zoo, checkpoint).found:
         return checkpoint, ()
     arrays = _gamma_first(tensors)
     try:
-        wanted = framework.own_variables(str(zoo.reference), variant, tensors[list(tensors)[-1]].size)
+        wanted = own_variables(variant, tensors[list(tensors)[-1]].size)
     except MissingFramework as error:
         message = f"the file's names are not those of zoo '{zoo.name}', and the zoo's code has their order: {error.message}"
         raise MissingFramework(message, where=str(checkpoint.path), next=error.next) from None

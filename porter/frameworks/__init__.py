@@ -18,7 +18,6 @@ if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that ne
     from porter.graph import Graph, Node
     from porter.graph.plan import Plan
     from porter.padding import Capabilities, Size
-    from porter.zoos.stock import StockClass
 
 Tensors: TypeAlias = "Mapping[str, Mapping[str, Array]]"
 """Canonical tensors: path to role to array (porter.graph.tensor_shapes)."""
@@ -31,23 +30,17 @@ class Framework(Protocol):
     """The module-level names of a framework's folder. None of them imports the framework before it is called."""
 
     NAME: str
-    DEFAULT_ZOO: str
     INPUT_LAYOUT: Literal["NCHW", "NHWC"]
     MODEL_FILE: str
     PACKAGE: str
     """The Python package that runs models, for messages and for the record of versions."""
     CAPABILITIES: Capabilities
-    BY_POSITION: tuple[str, ...]
-    """Those of its references (porter.zoos.tables) whose loader ignores the names of a file's tensors and uses their
-    places."""
     SEPARATOR: str
     """The text between the parts of a tensor's name."""
     AVERAGE_SUFFIX: str | None
     """The end of a moving average's name, after the tensor's name, in files of this framework."""
     NAMES_LAYERS: bool
     """Whether a model's layers have names, which a port takes from the default zoo."""
-    STOCK_TAKES_ANY_SIZE: bool
-    """Whether the stock library's models are right at every input size, not only at the size that they are built for."""
 
     def tensor_names(self, graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
         """Per role of a node's tensors, the names that a file may give it in `layer`, likeliest first.
@@ -86,31 +79,10 @@ class Framework(Protocol):
         """
 
     def read_port(self, folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
-        """The canonical tensors of a port that `write` or `write_stock` wrote."""
+        """The canonical tensors of a port that `write` or a stock library (porter.zoos) wrote."""
 
     def code_files(self, plan: Plan, layers: Mapping[str, str]) -> Mapping[str, bytes]:
-        """The files of a port that are code, by name, as `write` or `write_stock` would write them today."""
-
-    def stock_class(self, variant: str, classes: int, size: Size) -> StockClass:
-        """The class that the framework's stock library (its default zoo) has for a variant, for an input of `size`.
-
-        Raises:
-            UsageError: it has none. MissingFramework: a package that is needed to know this is not installed.
-        """
-
-    def write_stock(
-        self,
-        folder: Path,
-        plan: Plan,
-        variant: str,
-        classes: int,
-        arrays: Mapping[str, Array],
-        layers: Mapping[str, str],
-        dtype: Dtype,
-    ) -> Mapping[str, str]:
-        """As `write`, but for the library's own class: `arrays` are all of its tensors, by its names and in its axis order;
-        `layers` names its layers by path.
-        """
+        """The files of a port that are code, by name, as they would be written today."""
 
     def build(self, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str) -> Any:
         """A model of the framework's own kind, in inference mode."""
@@ -123,35 +95,6 @@ class Framework(Protocol):
     def run(self, model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
         """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W in every framework."""
 
-    def build_reference(
-        self,
-        reference: str,
-        variant: str,
-        classes: int,
-        size: tuple[int, int],
-        checkpoint: Checkpoint,
-        dtype: Dtype,
-        options: Mapping[str, Any] = {},
-    ) -> Any:
-        """The zoo's own implementation with the weights of `checkpoint`, loaded by its own names.
-
-        Args:
-            options: the recipe's options that differ from the zoo's own.
-
-        Raises:
-            MissingFramework: a package that it needs is not installed, or it cannot be built with these options.
-        """
-
-    def runs_at_any_size(self, reference: str, variant: str) -> bool:
-        """Whether a model of `build_reference` is right at every input size, not only at the size that it was built for."""
-
-    def own_variables(self, reference: str, variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:
-        """Shapes of the variables of an implementation `BY_POSITION`, by name, in the order in which it makes them.
-
-        Raises:
-            MissingFramework: a package that it needs is not installed.
-        """
-
     def build_file(self, checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         """The file's own graph (`checkpoint.graph`) for an input of `size` (None where free), with the tensors of
         `checkpoint`, for `run_reference`.
@@ -161,14 +104,14 @@ class Framework(Protocol):
         """
 
     def run_reference(self, model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-        """As `run`, for a model of `build_reference` or `build_file`: `taps` is path to the source's layer name (for a file's own
-        graph, to FileNode.tap); layers that it lacks are left out."""
+        """As `run`, for a model of `build_file` or of a zoo's own implementation: `taps` is path to the source's layer name (for a
+        file's own graph, to FileNode.tap); layers that it lacks are left out."""
 
     def classifier(self, model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
         """A model as evaluations run it: pixels are scaled and normalised on `device`, bit for bit as porter.data does.
 
         Args:
-            model: from `build`, or with a `tap` (as in `run_reference`) from `build_reference` or `build_file`. It is moved to
+            model: from `build`, or with a `tap` (as in `run_reference`) from `build_file` or a zoo's implementation. It is moved to
                 `device`.
             device: `cpu`, `cuda` or `cuda:N`.
             tap: the layer that gives the logits; None if the model's output does.

@@ -9,13 +9,14 @@ from pathlib import Path
 from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
 from porter.files import WeightsFile
-from porter.frameworks import FRAMEWORK_NAMES, OTHER_NAMES, get_framework
+from porter.frameworks import OTHER_NAMES
 from porter.recipe.expressions import Value
 from porter.recipe.paddings import PadRule
 from porter.recipe.schema import Published
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint
 from porter.recipe.steps import Block, Step
+from porter.zoos.tables import DEFAULT_ZOOS
 
 STANDARD_OPTIONS: Mapping[str, Value] = {"classes": 1000, "bn_momentum": 0.1, "bn_scale": True, "bn_center": True}
 """Options that every recipe has. `bn_epsilon` has no default, because nobody would notice a forgotten one."""
@@ -216,12 +217,12 @@ class Recipe:
     def _zoo(self, name: str) -> Zoo:
         if name in self.zoos:
             return self.zoos[name]
-        if name not in (*FRAMEWORK_NAMES, *OTHER_NAMES) or name == get_framework(name).DEFAULT_ZOO:
-            usable = [framework for framework in FRAMEWORK_NAMES if get_framework(framework).DEFAULT_ZOO in self.zoos]
+        default = DEFAULT_ZOOS.get(OTHER_NAMES.get(name, name))
+        if default is None or name == default:
+            usable = [framework for framework, zoo in DEFAULT_ZOOS.items() if zoo in self.zoos]
             raise UsageError(
                 f"'{self.architecture}' has no zoo '{name}'", where=f"--from {name}", next=hint(name, (*self.zoos, *usable))
             )
-        default = get_framework(name).DEFAULT_ZOO
         if default not in self.zoos:
             raise UsageError(
                 f"'{self.architecture}' has no zoo '{default}', the default of '{name}'",

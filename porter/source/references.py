@@ -18,6 +18,7 @@ from porter.graph import Dense, Graph, Node, Relu6, channels_of
 from porter.graph.plan import ANY, Plan, make_plan
 from porter.recipe import Zoo
 from porter.recipe.expressions import Value
+from porter.zoos.implementation import Implementation, get_implementation
 
 
 class Source(Protocol):
@@ -47,6 +48,7 @@ class Reference:
     """
 
     framework: Framework
+    implementation: Implementation
     name: str
     variant: str
     classes: int
@@ -62,22 +64,18 @@ class Reference:
 
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         size = batch.shape[2:]
-        key = (None if self.framework.runs_at_any_size(self.name, self.variant) else size, dtype)
+        key = (None if self.implementation.runs_at_any_size(self.variant) else size, dtype)
         if key not in self._built:
             if key[0] is not None:
                 self._built.clear()
-            model = self.framework.build_reference(
-                self.name, self.variant, self.classes, (size[0], size[1]), self.checkpoint, dtype, self.options
-            )
+            model = self.implementation.build(self.variant, self.classes, (size[0], size[1]), self.checkpoint, dtype, self.options)
             self._built[key] = model
         values = self.framework.run_reference(self._built[key], batch.astype(dtype), self.taps)
         return _followed(_without_row(values, self.without_background), self.behind)
 
     def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
         """Gives only the logits, those at `output`, in float32; no other values are fetched from the model."""
-        model = self.framework.build_reference(
-            self.name, self.variant, self.classes, size, self.checkpoint, "float32", self.options
-        )
+        model = self.implementation.build(self.variant, self.classes, size, self.checkpoint, "float32", self.options)
         shown = self.behind[0][0].inputs[0] if self.behind else output
         whole = self.framework.classifier(model, protocol, device, "fp32", self.taps[shown])
         if self.behind:
@@ -92,8 +90,18 @@ def zoo_reference(framework: Framework, zoo: Zoo, variant: str, checkpoint: Chec
         taps[fit.stand_in.path] = fit.stand_in.tap
         tensors, classes = {**tensors, **fit.stand_in.tensors}, channels_of(fit.graph)[fit.stand_in.path]
     own = replace(checkpoint, tensors=tensors, graph=None, counted=False)
+    name = str(zoo.reference)
     return Reference(
-        framework, str(zoo.reference), variant, classes, own, taps, _dropped(fit), zoo.chosen, _behind(framework, checkpoint, fit)
+        framework,
+        get_implementation(name),
+        name,
+        variant,
+        classes,
+        own,
+        taps,
+        _dropped(fit),
+        zoo.chosen,
+        _behind(framework, checkpoint, fit),
     )
 
 

@@ -1,35 +1,34 @@
-"""The zoos' own implementations: keras.applications and its older package, loaded by layer names, TF-slim and TensorNets."""
+"""keras.applications' own models, loaded by layer names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from porter.dtypes import Dtype
+from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
+from porter.frameworks.tf.write import save
+from porter.graph.plan import Plan
 from porter.padding import Size
-from porter.zoos import keras_applications
-from porter.zoos.slim import networks, tensornets
-from porter.zoos.slim.network import Construct, build_network, variables_of
-from porter.zoos.stock import StockClass
-from porter.zoos.tables import KERAS, REFERENCES
+from porter.zoos.implementation import Implementation, StockClass, StockLibrary
+from porter.zoos.tables import KERAS
 
-_OLD: Mapping[str, Construct] = {"tf_slim": networks.construct, "tensornets": tensornets.construct}
-"""References written for TensorFlow 1."""
-_ANY_SIZE = (224, 224)
 _PADDED_FOR_ONE_SIZE = ("MobileNetV2",)
 """Constructors that call keras.applications.imagenet_utils.correct_pad, which looks at the size of its map."""
-BY_POSITION: tuple[str, ...] = ("tensornets",)
 
 
-def build_reference(
-    reference: str,
+def build_layers(
+    library: str,
+    construct: Callable[[str, int, tuple[int, int]], Any],
+    any_size: Callable[[str], bool],
     variant: str,
     classes: int,
     size: tuple[int, int],
@@ -37,60 +36,22 @@ def build_reference(
     dtype: Dtype,
     options: Mapping[str, Any] = {},
 ) -> Any:
-    """A zoo's own model of a variant, built at `size` (rows, columns), giving logits, with the checkpoint's weights.
+    """See porter.zoos.implementation.Build: the Keras model that `construct` makes.
 
-    Weights are assigned by the model's own layer names (in a counted checkpoint, by Keras's counters) and in the file's own axis
-    order, so porter's mapping is not part of the reference.
-
-    Raises:
-        UsageError: there is no such reference or variant, or the constructor refuses the size.
-        MappingError: checkpoint and model do not cover each other, or a shape differs.
-        MissingFramework: TensorFlow, Keras or the reference's package is not installed; or there are `options`, which none of
-            these implementations takes.
+    Weights are assigned by the model's own layer names; in a counted checkpoint, by Keras's counters.
     """
-    if reference not in REFERENCES["tf"]:
-        raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(REFERENCES['tf'])}")
     if options:
-        raise MissingFramework(f"{reference} cannot be built with another {', '.join(options)}")
-    if reference in _OLD:
-        return build_network(_OLD[reference], variant, classes, size, checkpoint, dtype)
-    construct = keras_applications.construct if reference == "keras_applications" else _construct
-    return _build_keras(construct, variant, classes, size, checkpoint, dtype, runs_at_any_size(reference, variant))
-
-
-def runs_at_any_size(reference: str, variant: str) -> bool:
-    """Only Keras's own models do, without MobileNetV2, whose pads are computed for one size.
-
-    Networks of TensorFlow 1 are built for one size, and keras-applications' ResNeXt has the size of each map in its Reshape layers.
-    """
-    return reference == "keras" and KERAS.get(variant, ("", {}))[0] not in _PADDED_FOR_ONE_SIZE
-
-
-def own_variables(reference: str, variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:
-    """Shapes of the variables of a reference of TensorFlow 1, by name, in the order in which its code makes them.
-
-    Raises:
-        UsageError: there is no such variant.
-        MissingFramework: TensorFlow or the reference's package is not installed.
-    """
-    return variables_of(_OLD[reference], variant, classes, _ANY_SIZE)
-
-
-def _build_keras(
-    construct: Callable[[str, int, tuple[int, int]], Any],
-    variant: str,
-    classes: int,
-    size: tuple[int, int],
-    checkpoint: Checkpoint,
-    dtype: Dtype,
-    any_size: bool = False,
-) -> Any:
+        raise MissingFramework(f"{library} cannot be built with another {', '.join(options)}")
     with import_tensorflow().device(tensorflow_device("cpu")), _settings(import_keras(), dtype):
         model = construct(variant, classes, size)
         layers = _by_counter(model) if checkpoint.counted else _by_name(model)
         _assign(layers, checkpoint)
-    attach_runner(model, {layer: found.output for layer, found in _by_name(model).items()}, "cpu", any_size)
+    attach_runner(model, {layer: found.output for layer, found in _by_name(model).items()}, "cpu", any_size(variant))
     return model
+
+
+def _runs_at_any_size(variant: str) -> bool:
+    return KERAS.get(variant, ("", {}))[0] not in _PADDED_FOR_ONE_SIZE
 
 
 def _construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
@@ -125,12 +86,8 @@ def stock_class(variant: str, classes: int, size: Size) -> StockClass:
 
 
 def build_stock(variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
-    """As `build_reference` of keras, with the layer names that the first model of a process has.
-
-    Raises:
-        As `build_reference`.
-    """
-    keras, numbered = import_keras(), _build_keras(_construct, variant, classes, size, checkpoint, dtype)
+    """As IMPLEMENTATION.build, with the layer names that the first model of a process has."""
+    keras, numbered = import_keras(), IMPLEMENTATION.build(variant, classes, size, checkpoint, dtype)
     names = {layer.name: name for name, layer in _by_name(numbered).items()}
     with import_tensorflow().device(tensorflow_device("cpu")):
         model = keras.models.clone_model(
@@ -140,6 +97,19 @@ def build_stock(variant: str, classes: int, size: tuple[int, int], checkpoint: C
         )
         model.set_weights(numbered.get_weights())
     return model
+
+
+def write_stock(
+    folder: Path, plan: Plan, variant: str, classes: int, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
+) -> dict[str, str]:
+    """Writes `model.keras` as keras.applications' own class of `variant`, built for `plan.size`.
+
+    Raises:
+        MappingError: `arrays` and the class do not cover each other, or a shape differs.
+        MissingFramework: TensorFlow or Keras is not installed.
+    """
+    assert plan.size is not None, "a class of keras.applications is built for one size"
+    return save(build_stock(variant, classes, plan.size, Checkpoint(folder, "memory", "tf", arrays), dtype), folder)
 
 
 @contextmanager
@@ -219,3 +189,10 @@ def _assign(layers: Mapping[str, Any], checkpoint: Checkpoint) -> None:
                 raise MappingError(f"{key}: expected shape {tuple(variable.shape)}, got {array.shape}", where=str(checkpoint.path))
             variable.assign(array)
     expect_cover(missing, unused, where=str(checkpoint.path))
+
+
+IMPLEMENTATION = Implementation(
+    partial(build_layers, "keras", _construct, _runs_at_any_size),
+    _runs_at_any_size,
+    stock=StockLibrary(stock_class, write_stock, takes_any_size=False),
+)

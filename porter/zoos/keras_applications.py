@@ -5,12 +5,15 @@ Keras itself has no ResNeXt any more. The package takes the modules of Keras tha
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 from porter.errors import MissingFramework, UsageError
 from porter.frameworks.tf.runtime import import_keras
+from porter.zoos.implementation import Implementation
+from porter.zoos.keras import build_layers
 from porter.zoos.tables import KERAS_APPLICATIONS
 
 _PACKAGE = "Keras-Applications==1.0.8"
@@ -43,3 +46,11 @@ def construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
         raise UsageError(f"keras-applications cannot build {variant} at {size[0]}x{size[1]}: {error}") from None
     model.get_layer(_HEAD).activation = keras.activations.linear
     return model
+
+
+def _runs_at_any_size(variant: str) -> bool:
+    """Never: it has the size of each map in its Reshape layers."""
+    return False
+
+
+IMPLEMENTATION = Implementation(partial(build_layers, "keras_applications", construct, _runs_at_any_size), _runs_at_any_size)

@@ -126,3 +126,6 @@ REFERENCES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "torch": {"torchvision": TORCHVISION, "timm": TIMM},
 }
 """By framework and reference, the variants."""
+
+DEFAULT_ZOOS: Mapping[str, str] = {"tf": "keras", "torch": "torchvision"}
+"""By framework, the zoo that its name stands for after `--from`, and whose library has its stock classes."""

@@ -1,43 +1,54 @@
-"""Torchvision's and timm's own models: implementations that porter did not write, for proofs."""
+"""Torchvision's own models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
-from porter.dtypes import Dtype
+from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, MissingFramework, UsageError
+from porter.extras import expect_installed, install
 from porter.filegraph.checkpoint import Checkpoint
-from porter.frameworks.torch.graph_module import to_tensor
-from porter.zoos.stock import StockClass
+from porter.graph.plan import Plan
+from porter.padding import Size
+from porter.zoos.implementation import Implementation, StockClass, StockLibrary
 from porter.zoos.tables import REFERENCES, TORCHVISION
 
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
-def build_stock(
-    reference: str, variant: str, classes: int, checkpoint: Checkpoint, dtype: Dtype, options: Mapping[str, Any] = {}
+
+def build(
+    library: str,
+    models: Callable[[], ModuleType],
+    variant: str,
+    classes: int,
+    size: tuple[int, int],
+    checkpoint: Checkpoint,
+    dtype: Dtype,
+    options: Mapping[str, Any] = {},
 ) -> nn.Module:
-    """The model of `variant` that the library `reference` has, with the tensors of `checkpoint`, in `dtype`, in eval mode.
-
-    Args:
-        options: the recipe's options that differ from the zoo's own. They have to be arguments of the builder.
-
-    Raises:
-        UsageError: the library has no such model. MappingError: the tensors are not exactly the model's.
-        MissingFramework: the library cannot be imported, or its builder has no such argument.
+    """See porter.zoos.implementation.Build: the model of `library` in eval mode, from its module that `models` imports. `options`
+    have to be arguments of the builder.
     """
-    builders = REFERENCES["torch"][reference]
+    for package in ("torch", "torchvision", library):
+        expect_installed(package, "pip install timm" if package == "timm" else install("torch"))
+    builders = REFERENCES["torch"][library]
     if variant not in builders:
-        raise UsageError(f"porter knows no {reference} model '{variant}'", next=f"{reference}'s are {', '.join(builders)}")
+        raise UsageError(f"porter knows no {library} model '{variant}'", next=f"{library}'s are {', '.join(builders)}")
     name, arguments = builders[variant]
     if foreign := sorted(options.keys() - arguments.keys()):
-        raise MissingFramework(f"{reference}.{name} cannot be built with another {', '.join(foreign)}")
-    builder = getattr(import_models() if reference == "torchvision" else import_timm(), name)
+        raise MissingFramework(f"{library}.{name} cannot be built with another {', '.join(foreign)}")
+    builder = getattr(models(), name)
+    import torch
+
+    from porter.frameworks.torch.graph_module import to_tensor
+
     # On no device, because random weights would take time and be replaced at once. Nothing is downloaded.
     with torch.device("meta"):
         model: nn.Module = builder(num_classes=classes, **{**arguments, **options})
@@ -46,13 +57,13 @@ def build_stock(
         model.load_state_dict(state, strict=True, assign=True)
     except RuntimeError as error:
         raise MappingError(
-            f"{reference}'s model does not take these tensors: " + " ".join(str(error).split()), where=str(checkpoint.path)
+            f"{library}'s model does not take these tensors: " + " ".join(str(error).split()), where=str(checkpoint.path)
         ) from None
     return model.to(getattr(torch, dtype)).eval()
 
 
-def stock_builder(variant: str, classes: int) -> StockClass:
-    """Torchvision's builder of `variant`.
+def stock_class(variant: str, classes: int, size: Size) -> StockClass:
+    """Torchvision's builder of `variant`; its models take every input size.
 
     Raises:
         UsageError: it has none.
@@ -61,6 +72,15 @@ def stock_builder(variant: str, classes: int) -> StockClass:
         raise UsageError(f"torchvision has no class of {variant}", where="--stock", next="convert without --stock")
     name, arguments = TORCHVISION[variant]
     return StockClass(f"torchvision.models.{name}", {"num_classes": classes, **arguments})
+
+
+def write_stock(
+    folder: Path, plan: Plan, variant: str, classes: int, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
+) -> dict[str, str]:
+    """Writes `model.safetensors`, a state_dict of torchvision's class, and `model.py`."""
+    from porter.frameworks.torch.port_files import write_stock
+
+    return write_stock(folder, plan, arrays, layers)
 
 
 def import_models() -> ModuleType:
@@ -86,23 +106,19 @@ def import_models() -> ModuleType:
         ) from None
 
 
-def import_timm() -> ModuleType:
-    """timm.models, which needs torchvision; see `import_models`.
-
-    Raises:
-        MissingFramework: it or torchvision cannot be imported.
-    """
-    import_models()
-    try:
-        return import_module("timm.models")
-    except (ImportError, RuntimeError) as error:
-        raise MissingFramework(f"timm cannot be imported: {error}", next="pip install timm") from None
-
-
 @cache
 def _define_detection_operators() -> torch.library.Library:
     """Cached, because the operators live as long as the library object."""
+    import torch
+
     library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     for name in ("nms", "qnms"):
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")  # type: ignore[no-untyped-call]
     return library
+
+
+IMPLEMENTATION = Implementation(
+    partial(build, "torchvision", import_models),
+    runs_at_any_size=lambda variant: True,
+    stock=StockLibrary(stock_class, write_stock, takes_any_size=True),
+)

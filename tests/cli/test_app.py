@@ -419,9 +419,9 @@ def test_every_file_of_a_port_is_held_to_its_digest(cli: Cli, tmp_path: Path, to
 def test_without_a_reference_a_build_is_not_compared_with_itself(
     cli: Cli, weights_file: WeightsMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torchvision", None)
-    monkeypatch.setattr("porter.frameworks.torch.find_spec", lambda name: None if name == "torchvision" else object())
     weights = weights_file("mobilenet_v2", "torchvision", ".pth")
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    monkeypatch.setattr("porter.extras.find_spec", lambda name: None if name == "torchvision" else object())
     arguments = ("convert", "mobilenet_v2", "--from", "torchvision", "--to", "torch", "--weights", weights, "--out", "p")
     ran = cli(*arguments, "--json")
     assert ran.status == 0 and json.loads(ran.out)["parity"] is None and json.loads(ran.out)["check"].startswith("skipped")

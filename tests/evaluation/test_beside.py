@@ -16,6 +16,7 @@ from porter.evaluation.beside import source_classifier
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph import Dense, Node, Relu
 from porter.source.references import OwnBuild, Reference
+from porter.zoos.implementation import Implementation
 from tests.evaluation.protocols import PROTOCOLS
 
 HEAD = "head/logits"
@@ -30,7 +31,7 @@ class Stub:
     asked: list[Any] = field(default_factory=list)
     CAPABILITIES: Any = None
 
-    def build_reference(self, *arguments: Any) -> str:
+    def build(self, *arguments: Any) -> str:
         if self.missing:
             raise MissingFramework("the library is not installed")
         self.asked.append(arguments)
@@ -45,7 +46,8 @@ class Stub:
 
 def reference(framework: Any, without_background: str | None = None) -> Reference:
     checkpoint = Checkpoint(Path("weights"), "memory", "torch", {})
-    return Reference(framework, "torchvision", "resnet18", 5, checkpoint, {HEAD: "fc", "stem": "conv1"}, without_background)
+    code = Implementation(framework.build, lambda variant: True)
+    return Reference(framework, code, "torchvision", "resnet18", 5, checkpoint, {HEAD: "fc", "stem": "conv1"}, without_background)
 
 
 class Own(OwnBuild):
@@ -75,7 +77,7 @@ def test_the_zoos_implementation_gives_its_logits_alone_in_float32() -> None:
     framework = Stub()
     name, run, warnings = beside(opened([reference(framework)]))
     assert (name, warnings) == ("torchvision", ()) and run(None)().tolist() == [[0, 1, 2, 3, 4]]
-    assert framework.asked[0][3] == (6, 6) and framework.asked[0][5] == "float32"
+    assert framework.asked[0][2] == (6, 6) and framework.asked[0][4] == "float32"
     assert framework.asked[1] == ("reference", "cuda:1", "fp32", "fc")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -13,6 +14,7 @@ from porter.conversion.convert import Conversion
 from porter.dtypes import Array
 from porter.errors import MappingError, MissingFramework
 from porter.port import read_port
+from porter.zoos.slim import tensornets
 from tests.tensornets_files import needs_tensornets, save_pair, tensornets_tensors, write_tensornets
 
 VARIANT = "mobilenet_v1_0.25"
@@ -111,6 +113,7 @@ def test_without_tensornets_code_there_is_no_order(tmp_path: Path, monkeypatch: 
     def absent(*_: object) -> None:
         raise MissingFramework("tensornets is not installed", next="pip install tensornets")
 
-    monkeypatch.setattr("porter.frameworks.tf.own_variables", absent)
+    code = tensornets.IMPLEMENTATION
+    monkeypatch.setattr(tensornets, "IMPLEMENTATION", replace(code, variables=absent))
     with pytest.raises(MissingFramework, match="and the zoo's code has their order: tensornets is not installed"):
         convert(save_pair(tmp_path / "other.npz", ["a", "b"], [np.zeros((2, 3)), np.zeros(3)]), tmp_path / "port")

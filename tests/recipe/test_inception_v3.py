@@ -12,7 +12,8 @@ from porter.graph import Affine, AvgPool, BatchNorm, Graph, tensor_shapes
 from porter.graph.plan import ANY, make_plan
 from porter.padding import Convention
 from porter.recipe import expand, find_recipe, tap_names
-from porter.zoos.torchvision import import_models, import_timm
+from porter.zoos.timm import import_timm
+from porter.zoos.torchvision import import_models
 from tests.recipe.stock import assert_kerass, assert_slims, assert_torchs, read
 
 RECIPE = find_recipe("inception_v3")

@@ -11,7 +11,8 @@ from porter.graph import BatchNorm, Conv, Graph, Node, is_depthwise, shapes, ten
 from porter.padding import Convention, pad_amounts
 from porter.recipe import LayerName, Recipe, all_recipes, expand, find_recipe, layer_names, tap_names
 from porter.zoos.tables import TIMM
-from porter.zoos.torchvision import import_models, import_timm
+from porter.zoos.timm import import_timm
+from porter.zoos.torchvision import import_models
 
 VARIANTS = [*find_recipe("mobilenet_v1").variants, *find_recipe("mobilenet_v2").variants]
 V2 = list(find_recipe("mobilenet_v2").variants)

@@ -16,7 +16,8 @@ from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.padding import LOWEST, Convention, pad_amounts
 from porter.recipe import LayerName, Recipe, expand, find_recipe, layer_names
 from porter.zoos.slim.networks import construct
-from porter.zoos.torchvision import import_models, import_timm
+from porter.zoos.timm import import_timm
+from porter.zoos.torchvision import import_models
 
 ARCHITECTURES = [find_recipe(name) for name in ("resnet18", "resnext50_32x4d", "wide_resnet50_2")]
 IN_TORCH = [

@@ -15,6 +15,7 @@ from porter.graph import Conv
 from porter.graph.plan import make_plan
 from porter.source.references import Reference
 from porter.zoos import keras_applications
+from porter.zoos.implementation import get_implementation
 from porter.zoos.keras import _by_name, _construct
 from porter.zoos.tables import KERAS
 from tests.frameworks.tf.models import explicit, mobilenet_v2, random_tensors
@@ -48,8 +49,8 @@ def _random_file(model: object) -> dict[str, Array]:
 @pytest.mark.parametrize(("counted", "old"), [(False, False), (False, True), (True, False)])
 def test_reference_and_build_agree_in_float64_at_every_node(counted: bool, old: bool) -> None:
     graph = mobilenet_v2(0.35, 7)
-    reference = tf.build_reference(
-        "keras", "mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2(counted, old), counted), "float64"
+    reference = get_implementation("keras").build(
+        "mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2(counted, old), counted), "float64"
     )
     model = tf.build(make_plan(graph, SIZE, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
     batch = np.random.default_rng(4).normal(size=(2, 3, *SIZE))
@@ -72,7 +73,7 @@ def test_a_wrong_pad_is_seen() -> None:
         else node
         for node in graph.nodes
     )
-    reference = tf.build_reference("keras", "mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float64")
+    reference = get_implementation("keras").build("mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float64")
     model = tf.build(make_plan(replace(graph, nodes=wrong), SIZE, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
     batch = np.random.default_rng(4).normal(size=(2, 3, *SIZE))
     wanted = tf.run_reference(reference, batch, {"predictions": "predictions"})["predictions"]
@@ -86,7 +87,7 @@ RESIZABLE = [variant for variant in KERAS if variant != "inception_v3"]
 
 def test_layers_that_keras_numbers_have_the_names_of_a_first_model() -> None:
     for _ in range(2):
-        reference = tf.build_reference("keras", "mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float32")
+        reference = get_implementation("keras").build("mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float32")
         found = tf.run_reference(
             reference, np.zeros((1, 3, *SIZE)), {"pool": "global_average_pooling2d", "nothing": "no_such_layer"}
         )
@@ -103,7 +104,7 @@ def test_every_variant_builds_at_odd_and_small_sizes(variant: str, size: tuple[i
     name, arguments = KERAS[variant]
     stock = getattr(keras.applications, name)(weights=None, classes=3, input_shape=(32, 32, 3), **arguments)
     file = _random_file(stock)
-    reference = tf.build_reference("keras", variant, 3, size, _checkpoint(file), "float64")
+    reference = get_implementation("keras").build(variant, 3, size, _checkpoint(file), "float64")
     assert reference.input_shape == (None, *size, 3)
     assert {layer.compute_dtype for layer in reference.layers} == {"float64"}
     assert (keras.config.dtype_policy(), keras.config.floatx(), keras.config.image_data_format()) == before
@@ -131,7 +132,16 @@ def test_a_reference_gives_at_another_size_what_one_built_for_it_gives(reference
         rng = np.random.default_rng(5)
         file = {f"{name}/{w.name}": rng.normal(size=w.shape) ** 2 for name, layer in names.items() for w in layer.weights}
         used, new = (
-            Reference(get_framework("tf"), reference, variant, 3, _checkpoint(file), {name: name for name in names}, None)
+            Reference(
+                get_framework("tf"),
+                get_implementation(reference),
+                reference,
+                variant,
+                3,
+                _checkpoint(file),
+                {name: name for name in names},
+                None,
+            )
             for _ in range(2)
         )
         used.run(np.zeros((1, 3, 96, 76)), "float32")
@@ -142,7 +152,7 @@ def test_a_reference_gives_at_another_size_what_one_built_for_it_gives(reference
 
 def test_logits_are_given_without_their_softmax() -> None:
     stock = import_keras().applications.MobileNet(alpha=0.25, weights=None, classes=3, input_shape=(32, 32, 3))
-    reference = tf.build_reference("keras", "mobilenet_v1_0.25", 3, (32, 32), _checkpoint(_random_file(stock)), "float64")
+    reference = get_implementation("keras").build("mobilenet_v1_0.25", 3, (32, 32), _checkpoint(_random_file(stock)), "float64")
     batch = np.random.default_rng(4).normal(size=(1, 3, 32, 32))
     found = tf.run_reference(reference, batch, {"head": "conv_preds", "output": "predictions", "pad": "conv_pad_2"})
     assert np.array_equal(found["head"][:, :, 0, 0], found["output"])
@@ -154,9 +164,9 @@ def test_file_and_reference_must_cover_each_other() -> None:
     file = _file_of_mobilenet_v2()
     file["Conv2/kernel"] = file.pop("Conv1/kernel")
     with pytest.raises(MappingError, match="missing Conv1/kernel; unexpected Conv2/kernel"):
-        tf.build_reference("keras", "mobilenet_v2_0.35", 7, SIZE, _checkpoint(file), "float32")
+        get_implementation("keras").build("mobilenet_v2_0.35", 7, SIZE, _checkpoint(file), "float32")
     with pytest.raises(MappingError, match=r"predictions/kernel: expected shape \(1280, 8\), got \(1280, 7\)"):
-        tf.build_reference("keras", "mobilenet_v2_0.35", 8, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float32")
+        get_implementation("keras").build("mobilenet_v2_0.35", 8, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float32")
 
 
 @pytest.mark.parametrize(
@@ -171,4 +181,4 @@ def test_what_keras_applications_does_not_have_is_refused(
     reference: str, variant: str, size: tuple[int, int], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        tf.build_reference(reference, variant, 7, size, _checkpoint({}), "float32")
+        get_implementation(reference).build(variant, 7, size, _checkpoint({}), "float32")

@@ -19,7 +19,9 @@ from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import Convention
 from porter.recipe import expand, find_recipe, layer_names, tap_names
+from porter.zoos import timm
 from porter.zoos import torchvision as reference
+from porter.zoos.implementation import get_implementation
 from porter.zoos.tables import REFERENCES
 from tests.standin import calibrated_tensors, smooth_images
 from tests.support import with_convention
@@ -39,7 +41,7 @@ class Model:
 
     def build(self, checkpoint: Checkpoint | None = None, variant: str | None = None) -> Any:
         checkpoint = self.checkpoint if checkpoint is None else checkpoint
-        return framework.build_reference(self.library, variant or self.variant, 10, SIZE, checkpoint, "float64")
+        return get_implementation(self.library).build(variant or self.variant, 10, SIZE, checkpoint, "float64")
 
 
 @pytest.fixture(scope="module", params=["torchvision", "timm"])
@@ -96,24 +98,24 @@ def test_only_its_own_tensors_are_taken(source: Model) -> None:
 
 def test_timm_has_no_width_of_1_3() -> None:
     with pytest.raises(UsageError, match=r"timm model 'mobilenet_v2_1\.3'.*mobilenet_v2_1\.4"):
-        framework.build_reference("timm", "mobilenet_v2_1.3", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
+        get_implementation("timm").build("mobilenet_v2_1.3", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
 
 
 @pytest.mark.parametrize(("package", "next"), [("torchvision", install("torch")), ("timm", "pip install timm")])
 def test_a_missing_library(monkeypatch: pytest.MonkeyPatch, package: str, next: str) -> None:
-    monkeypatch.setattr(framework, "find_spec", lambda name: None if name == package else object())
+    monkeypatch.setattr("porter.extras.find_spec", lambda name: None if name == package else object())
     with pytest.raises(MissingFramework, match=rf"{package} is not installed.*{re.escape(next)}"):
-        framework.build_reference("timm", "mobilenet_v2", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
+        get_implementation("timm").build("mobilenet_v2", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
 
 
 def test_an_unknown_library() -> None:
     with pytest.raises(UsageError, match=r"no reference 'os'.*torchvision, timm"):
-        framework.build_reference("os", "mobilenet_v2", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
+        get_implementation("os").build("mobilenet_v2", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
 
 
 @pytest.mark.parametrize(
     ("module", "load"),
-    [("torchvision.models", reference.import_models), ("timm.models", reference.import_timm)],
+    [("torchvision.models", reference.import_models), ("timm.models", timm.import_timm)],
 )
 def test_a_library_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch, module: str, load: Callable[[], Any]) -> None:
     monkeypatch.setitem(sys.modules, module, None)
@@ -122,7 +124,7 @@ def test_a_library_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch, modu
 
 
 def test_every_builder_exists() -> None:
-    libraries = {"torchvision": reference.import_models(), "timm": reference.import_timm()}
+    libraries = {"torchvision": reference.import_models(), "timm": timm.import_timm()}
     assert set(libraries) == set(REFERENCES["torch"])
     for library, builders in REFERENCES["torch"].items():
         assert all(hasattr(libraries[library], name) for name, _ in builders.values())

@@ -12,52 +12,41 @@ from porter.frameworks.tf.file_reference import build_file
 from porter.frameworks.tf.layout import CAPABILITIES, counted_layers, from_canonical, tensor_names, to_canonical
 from porter.frameworks.tf.numbering import numbered_layers
 from porter.frameworks.tf.run import run, run_reference
-from porter.frameworks.tf.write import MODEL_FILE, read_port, write, write_stock
+from porter.frameworks.tf.write import MODEL_FILE, read_port, write
 from porter.graph import Graph
 from porter.graph.plan import Plan
-from porter.zoos.keras import BY_POSITION, build_reference, own_variables, runs_at_any_size, stock_class
 
 NAME = "tf"
-DEFAULT_ZOO = "keras"
 INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
 PACKAGE = "keras"
 SEPARATOR = "/"
 AVERAGE_SUFFIX = "/ExponentialMovingAverage"
 NAMES_LAYERS = True
-STOCK_TAKES_ANY_SIZE = False
 
 __all__ = [
     "AVERAGE_SUFFIX",
-    "BY_POSITION",
     "CAPABILITIES",
-    "DEFAULT_ZOO",
     "INPUT_LAYOUT",
     "MODEL_FILE",
     "NAME",
     "NAMES_LAYERS",
     "PACKAGE",
     "SEPARATOR",
-    "STOCK_TAKES_ANY_SIZE",
     "build",
     "build_file",
-    "build_reference",
     "classifier",
     "code_files",
     "counted_layers",
     "fillings",
     "from_canonical",
     "numbered_layers",
-    "own_variables",
     "read_port",
     "run",
     "run_reference",
-    "runs_at_any_size",
-    "stock_class",
     "tensor_names",
     "to_canonical",
     "twin",
     "write",
-    "write_stock",
 ]
 
 

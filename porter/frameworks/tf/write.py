@@ -9,14 +9,12 @@ from typing import Any
 from zipfile import ZipFile, ZipInfo
 
 from porter.dtypes import Array, Dtype
-from porter.filegraph.checkpoint import Checkpoint
 from porter.files import digest
 from porter.frameworks import Tensors
 from porter.frameworks.tf.build import build
 from porter.frameworks.tf.layout import expect_cover, layer_names, tensor_names, to_canonical
 from porter.graph import tensor_shapes
 from porter.graph.plan import Plan
-from porter.zoos.keras import build_stock
 
 MODEL_FILE = "model.keras"
 
@@ -34,24 +32,11 @@ def write(folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str],
         MappingError: `tensors` and the graph do not cover each other, or a shape differs.
         MissingFramework: TensorFlow or Keras is not installed.
     """
-    return _save(build(plan, tensors, layers, dtype, "cpu"), folder)
+    return save(build(plan, tensors, layers, dtype, "cpu"), folder)
 
 
-def write_stock(
-    folder: Path, plan: Plan, variant: str, classes: int, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
-) -> dict[str, str]:
-    """Writes `model.keras` into `folder` as keras.applications' own class of `variant`, built for `plan.size`, with `arrays` by
-    that class's names and in its axis order. Returns the sha256 of the file by its name.
-
-    Raises:
-        MappingError: `arrays` and the class do not cover each other, or a shape differs.
-        MissingFramework: TensorFlow or Keras is not installed.
-    """
-    assert plan.size is not None, "a class of keras.applications is built for one size"
-    return _save(build_stock(variant, classes, plan.size, Checkpoint(folder, "memory", "tf", arrays), dtype), folder)
-
-
-def _save(model: Any, folder: Path) -> dict[str, str]:
+def save(model: Any, folder: Path) -> dict[str, str]:
+    """Writes a Keras model as `write` does."""
     dated = folder / f"dated-{MODEL_FILE}"
     try:
         model.save(dated)
@@ -74,7 +59,7 @@ def _undate(dated: Path, target: Path) -> None:
 
 
 def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
-    """The canonical tensors of a port that `write` or `write_stock` wrote. It imports neither TensorFlow nor Keras.
+    """The canonical tensors of a port that `write` or `save` wrote. It imports neither TensorFlow nor Keras.
 
     Raises:
         FileError: `model.keras` is missing or cannot be read.

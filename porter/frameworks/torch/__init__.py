@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from porter.errors import MissingFramework, UsageError
-from porter.extras import install
+from porter.errors import MissingFramework
+from porter.extras import expect_installed, install
 from porter.frameworks.torch.layout import CAPABILITIES, WEIGHTS_FILE, from_canonical, tensor_names, to_canonical
-from porter.zoos.tables import REFERENCES
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.data.preprocess import Preprocess
@@ -20,20 +18,16 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.graph import Graph
     from porter.graph.plan import Plan
     from porter.padding import Size
-    from porter.zoos.stock import StockClass
 
 __all__ = ["CAPABILITIES", "from_canonical", "tensor_names", "to_canonical"]
 
 NAME = "torch"
-DEFAULT_ZOO = "torchvision"
 INPUT_LAYOUT: Literal["NCHW"] = "NCHW"
 MODEL_FILE = WEIGHTS_FILE
 PACKAGE = "torch"
-BY_POSITION: tuple[str, ...] = ()
 SEPARATOR = "."
 AVERAGE_SUFFIX = None
 NAMES_LAYERS = False
-STOCK_TAKES_ANY_SIZE = True
 
 
 def counted_layers(graph: Graph) -> Mapping[str, str]:
@@ -76,28 +70,11 @@ def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, 
     return read_weights(folder, plan.graph, layers)
 
 
-def stock_class(variant: str, classes: int, size: Size) -> StockClass:
-    """Torchvision's builder of a variant and its arguments; its models take every input size."""
-    _require("torch")
-    from porter.zoos.torchvision import stock_builder
-
-    return stock_builder(variant, classes)
-
-
-def write_stock(
-    folder: Path, plan: Plan, variant: str, classes: int, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
-) -> dict[str, str]:
-    """Writes `model.safetensors`, a state_dict of torchvision's class, and `model.py`; see porter.frameworks.torch.port_files."""
-    from porter.frameworks.torch.port_files import write_stock as write_stock_port
-
-    return write_stock_port(folder, plan, arrays, layers)
-
-
 def build(
     plan: Plan, tensors: Mapping[str, Mapping[str, Array]], layers: Mapping[str, str], dtype: Dtype, device: str = "cpu"
 ) -> Any:
     """The plan as a torch.nn.Module in eval mode; see porter.frameworks.torch.graph_module."""
-    _require("torch")
+    expect_installed("torch", install("torch"))
     from porter.frameworks.torch.graph_module import build_model
 
     return build_model(plan, tensors, dtype, device)
@@ -115,36 +92,6 @@ def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
     from porter.frameworks.torch.running import run_model
 
     return run_model(model, batch, taps)
-
-
-def build_reference(
-    reference: str,
-    variant: str,
-    classes: int,
-    size: tuple[int, int],
-    checkpoint: Checkpoint,
-    dtype: Dtype,
-    options: Mapping[str, Any] = {},
-) -> Any:
-    """The library's own model with the tensors of `checkpoint`, loaded by its own names; see porter.zoos.torchvision."""
-    if reference not in REFERENCES["torch"]:
-        raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(REFERENCES['torch'])}")
-    _require("torch")
-    _require("torchvision")
-    _require(reference)
-    from porter.zoos.torchvision import build_stock
-
-    return build_stock(reference, variant, classes, checkpoint, dtype, options)
-
-
-def runs_at_any_size(reference: str, variant: str) -> bool:
-    """Always: a module accepts every size."""
-    return True
-
-
-def own_variables(reference: str, variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:
-    """Empty: state_dicts have names."""
-    return {}
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
@@ -168,8 +115,3 @@ def classifier(model: Any, protocol: Preprocess, device: str, precision: Precisi
     from porter.frameworks.torch.evaluate import make_classifier
 
     return make_classifier(model, protocol, device, precision, tap)
-
-
-def _require(package: str) -> None:
-    if find_spec(package) is None:
-        raise MissingFramework(f"{package} is not installed", next="pip install timm" if package == "timm" else install("torch"))

@@ -6,16 +6,17 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from porter.dtypes import Dtype
-from porter.errors import MappingError
+from porter.errors import MappingError, MissingFramework
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.tf.frozen.definition import op_name
 from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.layout import expect_cover
 from porter.frameworks.tf.runtime import import_tensorflow, quiet_logger
+from porter.zoos.implementation import Implementation
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,45 @@ Construct = Callable[[str, Any, int], Network]
 """Runs the code of a variant, for inference, in the current graph of TensorFlow 1, for images N×H×W×3 and a number of classes."""
 
 
+_ANY_SIZE = (224, 224)
+
+
+def implementation(library: str, construct: Construct, by_position: bool = False) -> Implementation:
+    """Networks of TensorFlow 1 as an implementation; each is built for one size.
+
+    Args:
+        by_position: its loader takes a file's tensors by their places.
+    """
+
+    def variables(variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:
+        return variables_of(construct, variant, classes, _ANY_SIZE)
+
+    return Implementation(
+        partial(build_network, library, construct), lambda variant: False, variables=variables if by_position else None
+    )
+
+
 def build_network(
-    construct: Construct, variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype
+    library: str,
+    construct: Construct,
+    variant: str,
+    classes: int,
+    size: tuple[int, int],
+    checkpoint: Checkpoint,
+    dtype: Dtype,
+    options: Mapping[str, Any] = {},
 ) -> GraphRunner:
-    """A network for images of `size` (rows, columns), with the checkpoint's tensors as its variables.
+    """See porter.zoos.implementation.Build: a network with the checkpoint's tensors as its variables.
 
     Taps are the scopes that hold variables (`MobilenetV1/Conv2d_0` is the convolution with its bias, `.../BatchNorm` the norm),
     the code's end points, and the names of ops.
 
     Raises:
         MappingError: checkpoint and network do not cover each other, or a shape differs.
-        MissingFramework: TensorFlow is not installed; and as `construct`.
+        MissingFramework: TensorFlow is not installed, or there are `options`; and as `construct`.
     """
+    if options:
+        raise MissingFramework(f"{library} cannot be built with another {', '.join(options)}")
     frozen, network = _frozen_network(construct, variant, classes, size)
     variables = network.variables
     tensors = checkpoint.tensors

@@ -7,7 +7,7 @@ from typing import Any
 
 from porter.errors import UsageError
 from porter.zoos.slim.code import import_mobilenet_v1, import_mobilenet_v2, import_net, import_slim
-from porter.zoos.slim.network import Network, graph_variables, old_variables
+from porter.zoos.slim.network import Network, graph_variables, implementation, old_variables
 from porter.zoos.tables import TF_SLIM
 
 _MOST_POOLED = 7 * 32
@@ -79,3 +79,5 @@ _NETWORKS: Mapping[str, Callable[[Any, int, Mapping[str, Any]], Any]] = {
     "resnet_v1": _resnet_v1,
     "resnet_v2": _resnet_v2,
 }
+
+IMPLEMENTATION = implementation("tf_slim", construct)

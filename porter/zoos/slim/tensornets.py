@@ -19,7 +19,7 @@ from porter.dtypes import Array
 from porter.errors import MissingFramework, UsageError
 from porter.frameworks.tf.runtime import import_tensorflow
 from porter.zoos.slim.code import import_slim, modules_as, old_tensorflow, pip_line
-from porter.zoos.slim.network import Network, graph_variables, old_variables
+from porter.zoos.slim.network import Network, graph_variables, implementation, old_variables
 from porter.zoos.tables import TENSORNETS
 
 _RELEASE = "0.4.6"
@@ -115,3 +115,6 @@ def _module(**names: object) -> ModuleType:
     module = ModuleType("stand_in")
     vars(module).update(names)
     return module
+
+
+IMPLEMENTATION = implementation("tensornets", construct, by_position=True)

@@ -25,6 +25,7 @@ from porter.graph.plan import ANY, make_plan
 from porter.graph.record import from_record, to_record
 from porter.padding import LOWEST, Convention, Window
 from porter.recipe import all_recipes, expand, find_recipe
+from porter.zoos.implementation import stock_library
 from tests.frameworks.torch.graphs import Writer, fine_tuned, inception, mobilenet_v2, resnet_v2, small_mobilenet
 from tests.standin import calibrated_tensors, smooth_images
 
@@ -161,7 +162,7 @@ def test_a_file_that_calls_the_modules_otherwise(tmp_path):
         for path, layer in layers.items()
         for role, names in framework.tensor_names(graph, graph.by_path[path], layer).items()
     }
-    framework.write_stock(tmp_path, plan, "mobilenet_v2", 10, arrays, layers, "float32")
+    stock_library("torch").write(tmp_path, plan, "mobilenet_v2", 10, arrays, layers, "float32")
     found, built = loaded_from(tmp_path).load().state_dict(), framework.build(plan, tensors, {}, "float32").state_dict()
     assert found.keys() == built.keys() and all(torch.equal(found[name], built[name]) for name in built)
     read = framework.read_port(tmp_path, plan, layers)

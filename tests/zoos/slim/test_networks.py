@@ -21,6 +21,7 @@ from porter.frameworks.tf.runtime import import_tensorflow
 from porter.graph import BatchNorm, Conv, Graph, is_depthwise, tensor_shapes
 from porter.graph.plan import make_plan
 from porter.recipe import all_recipes, expand, find_recipe, layer_names, tap_names
+from porter.zoos.implementation import get_implementation
 from porter.zoos.slim import code as slim_code
 from porter.zoos.slim.networks import construct
 from porter.zoos.tables import TF_SLIM
@@ -59,7 +60,7 @@ def distance(found: Any, wanted: Any) -> float:
 def test_every_node_of_the_recipe_is_slims(variant: str, size: tuple[int, int]) -> None:
     batch = smooth_images(3, size, seed=1, count=2).astype(np.float64)
     graph = standin_graph(variant, "slim", CLASSES)
-    reference = tf.build_reference("tf_slim", variant, CLASSES, size, slim_checkpoint(variant), "float64")
+    reference = get_implementation("tf_slim").build(variant, CLASSES, size, slim_checkpoint(variant), "float64")
     wanted = tf.run_reference(reference, batch, taps(variant))
     found = own(variant, graph, size, batch)
     assert wanted.keys() == found.keys() == graph.by_path.keys()
@@ -76,7 +77,7 @@ def test_a_reference_in_single_precision() -> None:
     batch = smooth_images(3, size, seed=1, count=2)
     values = {
         dtype: tf.run_reference(
-            tf.build_reference("tf_slim", variant, CLASSES, size, slim_checkpoint(variant), dtype), batch, taps(variant)
+            get_implementation("tf_slim").build(variant, CLASSES, size, slim_checkpoint(variant), dtype), batch, taps(variant)
         )["head/logits"]
         for dtype in ("float32", "float64")
     }
@@ -155,7 +156,7 @@ def test_images_that_slims_inception_leaves_several_cells_of() -> None:
             with pytest.raises(UsageError, match="up to 330 rows and columns, got 331x75") if refused else nullcontext():
                 construct("inception_v3", images, CLASSES)
     with pytest.raises(UsageError, match="reference 'tf_slim' has no variant 'resnet18'"):
-        tf.build_reference("tf_slim", "resnet18", CLASSES, (32, 32), slim_checkpoint(SMALL[0]), "float64")
+        get_implementation("tf_slim").build("resnet18", CLASSES, (32, 32), slim_checkpoint(SMALL[0]), "float64")
 
 
 def test_network_and_checkpoint_must_cover_each_other() -> None:
@@ -163,7 +164,7 @@ def test_network_and_checkpoint_must_cover_each_other() -> None:
         whole = slim_checkpoint(SMALL[0])
         tensors = {name: array for name, array in {**whole.tensors, **changes}.items() if array is not None}
         checkpoint = Checkpoint(Path("model.ckpt"), "tf-checkpoint-v2", "tf", tensors)
-        tf.build_reference("tf_slim", SMALL[0], CLASSES, (32, 32), checkpoint, "float64")
+        get_implementation("tf_slim").build(SMALL[0], CLASSES, (32, 32), checkpoint, "float64")
 
     beta = "MobilenetV1/Conv2d_0/BatchNorm/beta"
     with pytest.raises(MappingError, match=f"model.ckpt: .*missing {beta}; unexpected global_step"):
@@ -194,11 +195,12 @@ from pathlib import Path
 import numpy as np
 from porter.frameworks import get_framework
 from porter.filegraph.checkpoint import Checkpoint
+from porter.zoos.implementation import get_implementation
 tf = get_framework("tf")
 assert "tensorflow" not in sys.modules
 for variant, file in zip(sys.argv[1::2], sys.argv[2::2]):
     checkpoint = Checkpoint(Path(file), "memory", "tf", np.load(file))
-    model = tf.build_reference("tf_slim", variant, 1001, (32, 32), checkpoint, "float64")
+    model = get_implementation("tf_slim").build(variant, 1001, (32, 32), checkpoint, "float64")
     tf.run_reference(model, np.zeros((1, 3, 32, 32)), {"logits": "Logits"})
 import tensorflow
 assert tensorflow.__version__ and not hasattr(tensorflow, "contrib")
@@ -218,7 +220,7 @@ def test_nothing_is_left_behind_and_nothing_said(tmp_path: Path) -> None:
 def test_the_graph_is_of_its_own() -> None:
     """Two builds in one process do not see each other's variables."""
     checkpoint = replace(slim_checkpoint(SMALL[0]), path=Path("model.ckpt"))
-    models = [tf.build_reference("tf_slim", SMALL[0], CLASSES, (32, 32), checkpoint, "float32") for _ in range(2)]
+    models = [get_implementation("tf_slim").build(SMALL[0], CLASSES, (32, 32), checkpoint, "float32") for _ in range(2)]
     batch = smooth_images(3, (32, 32), seed=1, count=1)
     first, second = (tf.run_reference(model, batch, {"logits": "Logits"})["logits"] for model in models)
     assert np.array_equal(first, second)

@@ -55,11 +55,12 @@ from pathlib import Path
 import numpy as np
 from porter.frameworks import get_framework
 from porter.formats.reading import read_checkpoint
+from porter.zoos.implementation import get_implementation
 tf = get_framework("tf")
 assert "tensorflow" not in sys.modules
 checkpoint = read_checkpoint(Path(sys.argv[1]))
 assert "tensorflow" not in sys.modules
-model = tf.build_reference("tensornets", sys.argv[2], 1000, (32, 32), checkpoint, "float64")
+model = get_implementation("tensornets").build(sys.argv[2], 1000, (32, 32), checkpoint, "float64")
 tf.run_reference(model, np.zeros((1, 3, 32, 32)), {"logits": "mobilenet25/logits"})
 import tensorflow
 assert tensorflow.__version__ and not hasattr(tensorflow, "contrib")

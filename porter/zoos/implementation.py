@@ -1,0 +1,128 @@
+"""What porter asks of an implementation that it did not write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from porter.dtypes import Array, Dtype
+from porter.errors import UsageError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.graph.plan import Plan
+from porter.padding import Size
+from porter.zoos.tables import DEFAULT_ZOOS
+
+
+@dataclass(frozen=True)
+class StockClass:
+    """How to build a model that gives logits: the name of a class or function, and its arguments, which JSON can hold."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+class Build(Protocol):
+    def __call__(
+        self,
+        variant: str,
+        classes: int,
+        size: tuple[int, int],
+        checkpoint: Checkpoint,
+        dtype: Dtype,
+        options: Mapping[str, Any] = ...,
+    ) -> Any:
+        """A zoo's own model of `variant`, for an input of `size` (rows, columns), giving logits, with the weights of `checkpoint`,
+        loaded by its own names and in its own axis order. So porter's mapping is no part of the reference.
+
+        Its framework runs it (porter.frameworks.Framework.run_reference).
+
+        Args:
+            options: the recipe's options that differ from the zoo's own.
+
+        Raises:
+            UsageError: it has no such variant, or refuses the size.
+            MappingError: checkpoint and model do not cover each other, or a shape differs.
+            MissingFramework: a package that it needs is not installed, or it cannot be built with these options.
+        """
+
+
+class WriteStock(Protocol):
+    def __call__(
+        self,
+        folder: Path,
+        plan: Plan,
+        variant: str,
+        classes: int,
+        arrays: Mapping[str, Array],
+        layers: Mapping[str, str],
+        dtype: Dtype,
+    ) -> dict[str, str]:
+        """Writes a port's model files as the library's own class; as porter.frameworks.Framework.write.
+
+        Args:
+            arrays: all tensors of the class, by its names and in its axis order.
+            layers: names of its layers by path.
+        """
+
+
+@dataclass(frozen=True)
+class StockLibrary:
+    """A framework's own library of models, whose names `--stock` writes.
+
+    Attributes:
+        stock_class: the class of a variant, with a number of classes, for an input of a size; a UsageError if there is none.
+        takes_any_size: whether its models are right at every input size, not only at the size that they are built for.
+    """
+
+    stock_class: Callable[[str, int, Size], StockClass]
+    write: WriteStock
+    takes_any_size: bool
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """An implementation of a zoo's variants that porter did not write.
+
+    Attributes:
+        runs_at_any_size: whether the model of a variant is right at every input size, not only at the one that it is built for.
+        variables: shapes of its variables by name, for a variant and a number of classes, in the order in which it makes them, if
+            its loader ignores the names in a file and uses their places; otherwise None.
+        stock: if it is a framework's own library.
+    """
+
+    build: Build
+    runs_at_any_size: Callable[[str], bool]
+    variables: Callable[[str, int], Mapping[str, tuple[int, ...]]] | None = None
+    stock: StockLibrary | None = None
+
+
+_MODULES = {
+    "keras": "porter.zoos.keras",
+    "keras_applications": "porter.zoos.keras_applications",
+    "tf_slim": "porter.zoos.slim.networks",
+    "tensornets": "porter.zoos.slim.tensornets",
+    "torchvision": "porter.zoos.torchvision",
+    "timm": "porter.zoos.timm",
+}
+
+
+def get_implementation(reference: str) -> Implementation:
+    """The implementation of a recipe's `reference`. This imports no framework.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if reference not in _MODULES:
+        raise UsageError(f"there is no reference '{reference}'", next=f"references are {', '.join(_MODULES)}")
+    found: Implementation = import_module(_MODULES[reference]).IMPLEMENTATION
+    return found
+
+
+def stock_library(framework: str) -> StockLibrary:
+    """The library of a framework's default zoo."""
+    found = get_implementation(DEFAULT_ZOOS[framework]).stock
+    assert found is not None, f"the default zoo of {framework} has no stock classes"
+    return found
