@@ -26,9 +26,9 @@ AnyPath = str | PathLike[str]
 
 
 def convert(
-    variant: str,
-    source: str,
-    destination: str,
+    subject: str | PathLike[str],
+    source: str | None = None,
+    destination: str = "torch",
     *,
     weights: AnyPath | None = None,
     out: AnyPath | None = None,
@@ -38,6 +38,7 @@ def convert(
     dtype: str = "float32",
     allow_overflow: bool = False,
     keep_background: bool = False,
+    keep_activation: bool = False,
     mapped: Sequence[str] = (),
     options: Mapping[str, bool | float | str] | None = None,
     fold_bn: bool = False,
@@ -45,21 +46,24 @@ def convert(
     check: bool | None = None,
     recipes: AnyPath | None = None,
 ) -> Conversion:
-    """Ports a variant from a zoo to a framework, and proves the port against its source.
+    """Ports a variant from a zoo, or a file that carries its own graph, to a framework, and proves the port against its source.
 
     Args:
-        variant: such as `resnet50v2`.
+        subject: a variant, such as `resnet50v2`; without `source`, a file (or a port) whose graph needs no recipe. Where a recipe
+            has the file's graph, its names, labels and protocol are used.
         source: a zoo (`slim`), or a framework for its default zoo (`tf` is keras, `torch` is torchvision).
         destination: a framework: `tf` or `torch`. `tensorflow` and `pytorch` are other names, here and for `source`; `keras` is
             one of `tf` here.
         weights: a weights file, or a port; None for the zoo's published file.
-        out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` here. It appears whole or not at all.
+        out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` or, for a file, `STEM-FRAMEWORK` here. It appears whole or not at
+            all.
         padding: `shipped`, the pads of the zoo's own code, or `trained`, the pads that the weights were trained with, at the sites
             where the recipe says that the two differ.
         input_size: `224`, `225x201` (rows x columns) or `any`; None for the recipe's.
         dtype: of storage: float32, float16, bfloat16 or float64.
         allow_overflow: lets values that `dtype` cannot hold become infinite.
         keep_background: keeps the background row of a 1001-class head.
+        keep_activation: keeps the softmax or the sigmoid that gives a file's only output; no recipe is used then.
         mapped: pairs of a layer of the file and its node, as `LAYER=NODE`; `LAYER=head/logits` chooses the head, and
             `FIRST,relu,LAST=head/logits` joins dense layers of a file that holds only weights.
         options: of the recipe, instead of the zoo's, if the file of weights does not record them: `{"transform_input": False}`.
@@ -75,7 +79,7 @@ def convert(
     from porter.conversion.convert import convert as run
 
     return run(
-        variant,
+        str(subject),
         source,
         destination,
         weights=_path(weights),
@@ -86,6 +90,7 @@ def convert(
         dtype=dtype,
         allow_overflow=allow_overflow,
         keep_background=keep_background,
+        keep_activation=keep_activation,
         mapped=tuple(mapped),
         options=options,
         fold_bn=fold_bn,

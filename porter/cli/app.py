@@ -30,7 +30,11 @@ study_app = typer.Typer(help="Studies of trained weights.", invoke_without_comma
 app.add_typer(study_app, name="study")
 
 Variant = Annotated[str, typer.Argument(metavar="VARIANT", help="such as mobilenet_v2; see porter recipe list")]
+Subject = Annotated[str, typer.Argument(metavar="VARIANT|FILE", help="a variant, or a file that carries its own graph")]
 From = Annotated[str, typer.Option("--from", metavar="ZOO|FRAMEWORK", help="where the weights come from")]
+MaybeFrom = Annotated[
+    str | None, typer.Option("--from", metavar="ZOO|FRAMEWORK", help="where a variant's weights come from; a file needs none")
+]
 To = Annotated[str, typer.Option("--to", metavar="FRAMEWORK", help="the framework of the port: tf or torch")]
 Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="a file to use instead of the zoo's published one")]
 InputSize = Annotated[str | None, typer.Option("--input-size", metavar="N|HxW|any", help="default: the recipe's own")]
@@ -79,9 +83,9 @@ def start(
 
 @app.command()
 def convert(
-    variant: Variant,
-    source: From,
+    subject: Subject,
     to: To,
+    source: MaybeFrom = None,
     weights: Weights = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="default: ./VARIANT-ZOO-FRAMEWORK")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an existing port")] = False,
@@ -93,6 +97,9 @@ def convert(
     dtype: Annotated[str, typer.Option(help="float32, float16, bfloat16 or float64")] = "float32",
     allow_overflow: Annotated[bool, typer.Option("--allow-overflow", help="let values become infinite that are too large")] = False,
     keep_background: Annotated[bool, typer.Option("--keep-background", help="keep row 0 of a 1001-class head")] = False,
+    keep_activation: Annotated[
+        bool, typer.Option("--keep-activation", help="keep the softmax or sigmoid that gives a FILE's only output")
+    ] = False,
     mapped: Mapped = None,
     options: Options = None,
     fold_bn: Annotated[bool, typer.Option("--fold-bn", help="fold batch norms into the layers before them")] = False,
@@ -104,9 +111,9 @@ def convert(
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:
-    """Port a variant's weights to another framework and prove the port."""
+    """Port a variant's weights (--from its zoo), or a file that carries its own graph, to another framework and prove the port."""
     conversion = porter.convert(
-        variant,
+        subject,
         source,
         to,
         weights=weights,
@@ -117,6 +124,7 @@ def convert(
         dtype=dtype,
         allow_overflow=allow_overflow,
         keep_background=keep_background,
+        keep_activation=keep_activation,
         mapped=mapped or (),
         options=_options(options),
         fold_bn=fold_bn,
@@ -219,9 +227,9 @@ def inspect(
 
 @app.command()
 def pads(
-    variant: Variant,
-    source: From,
+    subject: Subject,
     to: To,
+    source: MaybeFrom = None,
     input_size: InputSize = None,
     all_sites: Annotated[
         bool, typer.Option("--all", help="also the sites whose windows stay inside the input (--json has them)")
@@ -232,7 +240,7 @@ def pads(
     """Print the padding sites: the source's convention, its realisation in the destination, and why; also training pads."""
     from porter.conversion.pad_table import pads as table
 
-    sites = table(variant, source, to, input_size, recipes)
+    sites = table(subject, source, to, input_size, recipes)
     show({"sites": [site.record() for site in sites]} if as_json else printing.pads(sites, all_sites))
 
 

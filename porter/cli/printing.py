@@ -36,7 +36,7 @@ def conversion(made: Conversion) -> list[str]:
     lists = record.tensors
     size = _size(record.input)
     lines = [
-        f"{record.variant} from {record.zoo} to {record.framework}: {made.port.folder}",
+        f"{record.name} to {record.framework}: {made.port.folder}",
         f"  file     {'; '.join((f'{record.source.file}, {record.source.format}', *record.source.notes))}",
         f"  tensors  {'; '.join((f'{len(lists.used)} used', *_ignored(lists), *_filled(lists)))}",
         f"  classes  {record.classes}" + (f" of the file's {record.source_classes}" if _differ(record) else ""),
@@ -158,6 +158,9 @@ def inspection(found: Inspection, tensors: bool = False) -> list[str]:
         lines += [f"  or         {other.variant} from {other.zoo} (fits {other.score:.1%})" for other in found.close[:SHOWN]]
         size = "any size" if found.size is None else "{}x{}".format(*found.size)
         lines.append(f"  input      {size}" + ("" if checkpoint.graph or checkpoint.format == "port" else ", as the recipe has it"))
+    elif found.commands:
+        size = "any size" if found.size is None else "{}x{}".format(*found.size)
+        lines.append(f"  is         a graph that no recipe has, which needs none; input {size}")
     if found.classes is not None:
         of_file = f" of the file's {found.source_classes}" if found.classes != found.source_classes else ""
         lines.append(f"  classes    {found.classes}{of_file}")

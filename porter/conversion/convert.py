@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,12 @@ from porter.frameworks import Framework, get_framework
 from porter.graph import BatchNorm
 from porter.graph.record import to_record
 from porter.padding.sizes import parse_size
-from porter.port import Input, Port, Record, read_port, write_record
+from porter.port import Input, Padding, Port, Record, read_port, write_record
 from porter.port.pads import pads_of
 from porter.recipe import Recipe, Zoo, assumed_size, choose_options, find_recipe
 from porter.recipe.expressions import Value
-from porter.source.opened import Opened, open_source
+from porter.source.from_file import expect_file, open_file
+from porter.source.opened import Member, Opened, open_source
 from porter.source.trained import parse_padding, with_padding
 from porter.version import __version__
 
@@ -66,8 +68,8 @@ class Conversion:
 
 
 def convert(
-    variant: str,
-    source: str,
+    subject: str,
+    source: str | None,
     destination: str,
     *,
     weights: Path | None = None,
@@ -78,6 +80,7 @@ def convert(
     dtype: str = "float32",
     allow_overflow: bool = False,
     keep_background: bool = False,
+    keep_activation: bool = False,
     mapped: tuple[str, ...] = (),
     options: Mapping[str, Value] | None = None,
     fold_bn: bool = False,
@@ -85,29 +88,42 @@ def convert(
     checked: bool | None = None,
     recipes: Path | None = None,
 ) -> Conversion:
-    """Ports `variant` from the zoo or framework `source` to the framework `destination`. See porter.convert."""
-    recipe = find_recipe(variant, recipes)
-    zoo, framework, stored_as = recipe.zoo(source, variant), get_framework(destination), parse_dtype(dtype)
+    """Ports the variant `subject` from the zoo or framework `source`, or without a source the file `subject`, to the framework
+    `destination`. See porter.convert.
+    """
+    framework, stored_as = get_framework(destination), parse_dtype(dtype)
     size = None if input_size is None else parse_size(input_size)
     if fold_bn and stock:
         raise UsageError(
             "stock classes have batch norms, so none can be folded", where="--fold-bn", next="leave out one of the two"
         )
-    chosen = choose_options(recipe, options or {})
-    wanted = parse_padding(padding, recipe, variant, zoo)
-    folder = out or Path(f"{variant}-{zoo.name}-{framework.NAME}")
+    chosen: dict[str, Value] = {}
+    if source is None:
+        needing = {"--weights": weights, "--map": mapped, "--option": options, "--padding": padding != "shipped"}
+        file = expect_file(subject, [name for name, given in needing.items() if given])
+        opening = partial(open_file, file, size, recipes, keep_background, keep_activation)
+        name = file.name if file.is_dir() else file.stem
+    else:
+        if keep_activation:
+            raise UsageError("a recipe's port gives logits", where="--keep-activation", next="porter convert FILE --to FRAMEWORK")
+        recipe = find_recipe(subject, recipes)
+        zoo = recipe.zoo(source, subject)
+        chosen = choose_options(recipe, options or {})
+        wanted = parse_padding(padding, recipe, subject, zoo)
+        opening = partial(_open_padded, recipe, subject, zoo, weights, keep_background, mapped, chosen, wanted)
+        name = f"{subject}-{zoo.name}"
+    folder = out or Path(f"{name}-{framework.NAME}")
     with new_folder(folder, overwrite) as building:
-        opened = open_source(recipe, variant, zoo, weights, keep_background, mapped, chosen)
-        opened = with_padding(opened, recipe, wanted)
+        opened = opening()
         assumed = opened.assumed
-        if size is None and not opened.sized:
-            assumed += assumed_size(opened.zoo, opened.native_size)
+        if size is None and not opened.sized and opened.member is not None:
+            assumed += assumed_size(opened.member.zoo, opened.native_size)
         size = size or opened.native_size
         if stock:
-            written = write_stock(building, recipe, opened, framework, size, stored_as, allow_overflow)
+            written = write_stock(building, opened, framework, size, stored_as, allow_overflow)
         else:
-            written = write_plain(building, recipe, opened, framework, size, stored_as, allow_overflow, fold_bn)
-        record = _record(recipe, framework, opened, written, stored_as, mapped, chosen, assumed)
+            written = write_plain(building, opened, framework, size, stored_as, allow_overflow, fold_bn)
+        record = _record(framework, opened, written, stored_as, mapped, chosen, assumed)
         verdict: Verdict | None = None
         warnings: tuple[str, ...] = ()
         if checked is not False:
@@ -115,8 +131,21 @@ def convert(
             verdict, outcome, warnings = _check(read_port(building, held=False), opened, required=checked is True)
             record = record.model_copy(update={"parity": verdict.record() if verdict else None, "check": outcome})
         write_record(building, record)
-    warnings = (*opened.warnings, *written.warnings, *_record_warnings(record, opened.zoo), *warnings)
+    warnings = (*opened.warnings, *written.warnings, *_record_warnings(record, opened.member), *warnings)
     return Conversion(read_port(folder, held=False), verdict, warnings)
+
+
+def _open_padded(
+    recipe: Recipe,
+    variant: str,
+    zoo: Zoo,
+    weights: Path | None,
+    keep_background: bool,
+    mapped: tuple[str, ...],
+    chosen: Mapping[str, Value],
+    padding: Padding,
+) -> Opened:
+    return with_padding(open_source(recipe, variant, zoo, weights, keep_background, mapped, chosen), recipe, padding)
 
 
 def parse_dtype(text: str) -> Dtype:
@@ -128,7 +157,6 @@ def parse_dtype(text: str) -> Dtype:
 
 
 def _record(
-    recipe: Recipe,
     framework: Framework,
     opened: Opened,
     written: Written,
@@ -137,12 +165,12 @@ def _record(
     chosen: dict[str, Value],
     assumed: tuple[str, ...],
 ) -> Record:
-    zoo, variant, plan, stock = opened.zoo, opened.variant, written.plan, written.stock
+    member, plan, stock = opened.member, written.plan, written.stock
     return Record(
         format=1,
-        architecture=recipe.architecture,
-        variant=variant,
-        zoo=zoo.name,
+        architecture=member.recipe.architecture if member else None,
+        variant=member.variant if member else None,
+        zoo=member.zoo.name if member else None,
         framework=framework.NAME,
         graph=to_record(plan.graph),
         input=Input(layout=framework.INPUT_LAYOUT, size=plan.size, native_size=opened.native_size, channels=plan.graph.channels),
@@ -202,16 +230,18 @@ def _check(port: Port, opened: Opened, required: bool) -> tuple[Verdict | None, 
             raise
         return None, f"skipped: {error}", (str(error),)
     if not verdict.ok:
-        raise CheckFailed(verdict.failure(), where=port.record.variant, next="no port was written")
+        raise CheckFailed(verdict.failure(), where=port.record.name, next="no port was written")
     outcome = "passed" if verdict.proof.reference != OwnBuild.name else "agrees with porter's own build, which is no proof"
     return verdict, outcome, warnings
 
 
-def _record_warnings(record: Record, zoo: Zoo) -> tuple[str, ...]:
+def _record_warnings(record: Record, member: Member | None) -> tuple[str, ...]:
     warnings = []
-    stated = record.licence or zoo.licence_of(record.variant) or ""
-    if "NC" in stated and record.licence is None:
-        warnings.append(f"{zoo.name}'s own weights are licensed {stated}: weights trained from them are not for commercial use")
+    stated = record.licence or (member.zoo.licence_of(member.variant) if member else None) or ""
+    if member and "NC" in stated and record.licence is None:
+        warnings.append(
+            f"{member.zoo.name}'s own weights are licensed {stated}: weights trained from them are not for commercial use"
+        )
     elif "NC" in stated:
         warnings.append(f"the weights are licensed {stated}: not for commercial use")
     taken = record.input.size

@@ -12,6 +12,7 @@ from porter.padding import REACHES_NOWHERE
 from porter.padding.sizes import parse_size
 from porter.port.pads import Pad, pads_of
 from porter.recipe import expand, find_recipe
+from porter.source.from_file import expect_file, open_file
 from porter.source.trained import trained_conventions, with_conventions
 
 
@@ -34,14 +35,19 @@ class SitePads:
         return {**self.shipped.model_dump(), "trained": trained}
 
 
-def pads(variant: str, source: str, destination: str, input_size: str | None, recipes: Path | None) -> tuple[SitePads, ...]:
-    """The table of padding sites of a port, without weights.
+def pads(subject: str, source: str | None, destination: str, input_size: str | None, recipes: Path | None) -> tuple[SitePads, ...]:
+    """The table of padding sites of a port of the variant `subject`, without weights; without a source, of the file `subject`.
 
     Raises:
         PaddingError: a site has no exact form in the destination at this size.
     """
-    recipe = find_recipe(variant, recipes)
-    zoo, capabilities = recipe.zoo(source, variant), get_framework(destination).CAPABILITIES
+    capabilities = get_framework(destination).CAPABILITIES
+    if source is None:
+        stated = None if input_size is None else parse_size(input_size)
+        opened = open_file(expect_file(subject), stated, recipes)
+        return tuple(SitePads(pad, None) for pad in pads_of(make_plan(opened.graph, stated or opened.native_size, capabilities)))
+    variant, recipe = subject, find_recipe(subject, recipes)
+    zoo = recipe.zoo(source, variant)
     graph = expand(recipe, variant, zoo, {})
     size = recipe.native_size() if input_size is None else parse_size(input_size)
     shipped = pads_of(make_plan(graph, size, capabilities))

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from porter.conversion.stock import as_stock, stock_arrays
 from porter.dtypes import Array, Dtype, cast
+from porter.errors import UsageError
 from porter.frameworks import Framework, Tensors
 from porter.graph import Graph, tensor_shapes
 from porter.graph.folding import Folding, fold_norms
 from porter.graph.plan import ANY, Plan, make_plan
 from porter.padding import Size
-from porter.recipe import Recipe, expand, layer_names
-from porter.source.opened import Opened
+from porter.recipe import expand, layer_names
+from porter.source.opened import Member, Opened
 from porter.zoos.implementation import StockClass, stock_library
 from porter.zoos.tables import DEFAULT_ZOOS
 
@@ -45,7 +46,6 @@ class Written:
 
 def write_plain(
     folder: Path,
-    recipe: Recipe,
     opened: Opened,
     framework: Framework,
     size: Size,
@@ -61,42 +61,46 @@ def write_plain(
     """
     folding = fold_norms(opened.graph, opened.tensors) if fold_bn else Folding(opened.graph, opened.tensors)
     plan = make_plan(folding.graph, size, framework.CAPABILITIES)
-    layers = _default_layers(recipe, opened.variant, framework, folding.graph)
+    layers = _default_layers(opened.member, framework, folding.graph)
     model = framework.write(folder, plan, _cast_all(folding.tensors, dtype, allow_overflow), layers, dtype)
     filled = framework.fillings(plan.graph, folding.tensors)
     return Written(plan, model, folding.tensors, layers, filled, folded=folding.folded if fold_bn else None)
 
 
-def write_stock(
-    folder: Path, recipe: Recipe, opened: Opened, framework: Framework, size: Size, dtype: Dtype, allow_overflow: bool
-) -> Written:
+def write_stock(folder: Path, opened: Opened, framework: Framework, size: Size, dtype: Dtype, allow_overflow: bool) -> Written:
     """Writes a port as the destination's stock class, which has to compute exactly the source's function.
 
     Raises:
         UsageError: there is no such class, or it computes another function than the source.
         PorterError: as `write_plain`.
     """
+    if opened.member is None:
+        raise UsageError("a stock class is a variant's, and no recipe has this graph", where="--stock", next="leave it out")
+    recipe, variant = opened.member.recipe, opened.member.variant
     right_at = make_plan(opened.graph, size, framework.CAPABILITIES).size or ANY
     library = stock_library(framework.NAME)
     taken = right_at if library.takes_any_size else size
-    stock = as_stock(recipe, opened.variant, framework, opened.graph, opened.tensors, opened.classes, taken)
+    stock = as_stock(recipe, variant, framework, opened.graph, opened.tensors, opened.classes, taken)
     rows, columns = taken
     fixed = None if rows is None or columns is None else (rows, columns)
     plan = replace(make_plan(stock.graph, size, framework.CAPABILITIES), size=fixed)
     arrays, filled = stock_arrays(framework, stock, _cast_all(stock.tensors, dtype, allow_overflow), dtype)
     held = tensor_shapes(stock.graph)
     layers = {path: layer.name for path, layer in stock.layers.items() if framework.NAMES_LAYERS or path in held}
-    model = library.write(folder, plan, opened.variant, opened.classes, arrays, layers, dtype)
+    model = library.write(folder, plan, variant, opened.classes, arrays, layers, dtype)
     warnings: tuple[str, ...] = ()
     if library.takes_any_size and fixed is not None:
         warnings = (f"{stock.builder.name} takes every input size, but is the source's function only at {rows}x{columns}",)
     return Written(plan, model, stock.tensors, layers, filled, absorbed=stock.absorbed, stock=stock.builder, warnings=warnings)
 
 
-def _default_layers(recipe: Recipe, variant: str, framework: Framework, graph: Graph) -> dict[str, str]:
+def _default_layers(member: Member | None, framework: Framework, graph: Graph) -> dict[str, str]:
     """Layer names by path from the destination framework's default zoo, for destinations whose layers carry names."""
+    if member is None or not framework.NAMES_LAYERS:
+        return {}
+    recipe, variant = member.recipe, member.variant
     zoo = recipe.zoos_of(variant).get(DEFAULT_ZOOS[framework.NAME])
-    if zoo is None or not framework.NAMES_LAYERS:
+    if zoo is None:
         return {}
     draft = expand(recipe, variant, zoo, {})
     return {path: layer.name for path, layer in layer_names(recipe, variant, zoo, draft).items() if path in graph.by_path}

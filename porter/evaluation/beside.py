@@ -35,8 +35,8 @@ def source_classifier(
             return reference.name + note, classifier, slower
         except MissingFramework as error:
             warnings.append(str(error))
-    if opened.zoo.framework == port.record.framework:
-        only = f"only porter's own {opened.zoo.framework} build is left to run beside the port, and it is the port"
+    if port.record.framework == opened.framework.NAME:
+        only = f"only porter's own {opened.framework.NAME} build is left to run beside the port, and it is the port"
         raise MissingFramework("; ".join([*warnings, only]), where="--source")
     own = replace(opened.own("float64"), graph=opened.shipped or opened.graph)
     warnings.append("the source beside the port is porter's own build, not an implementation that porter did not write")

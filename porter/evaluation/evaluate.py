@@ -89,7 +89,7 @@ def _expected(top1: float | None, tolerance: float | None) -> tuple[float, float
 def _recipe(record: Record, recipes: Path | None) -> Recipe | None:
     """The recipe, which has the published figure; None if there is none: a port outlives its recipe."""
     try:
-        return find_recipe(record.variant, recipes)
+        return find_recipe(record.variant, recipes) if record.variant else None
     except UsageError:
         return None
 

@@ -13,7 +13,7 @@ from porter.data.labels import class_label
 from porter.data.preprocess import Preprocess, open_image, prepare
 from porter.dtypes import Array
 from porter.errors import FileError, UsageError
-from porter.evaluation.protocol import fed, fitted
+from porter.evaluation.protocol import GIVE_PROTOCOL, NO_PROTOCOL, fed, fitted
 from porter.evaluation.ranking import probabilities, top_classes
 from porter.port import Port, read_port
 
@@ -59,7 +59,7 @@ def predict(folder: Path, images: Sequence[Path]) -> tuple[Prediction, ...]:
         )
     protocol = port.record.preprocess
     if protocol is None:
-        raise UsageError("this port's recipe declares no preprocessing", where=str(folder))
+        raise UsageError(NO_PROTOCOL, where=str(folder), next=GIVE_PROTOCOL)
     protocol = fitted(protocol, port.record.input, str(folder))
     batches = [prepare(open_image(path), protocol)[np.newaxis] for path in images]
     model = port.build()

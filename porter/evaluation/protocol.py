@@ -15,6 +15,13 @@ _IMPLEMENTATIONS = {
 }
 
 
+NO_PROTOCOL = "nothing says how a photo becomes this model's input, and what its classes are called"
+GIVE_PROTOCOL = (
+    "write a recipe with `preprocess` and `labels` and convert with it (--recipes DIR), or prepare the input yourself and call "
+    "porter.load(DIR)"
+)
+
+
 def protocol_of(port: Port, crops: Crops) -> tuple[Preprocess, int]:
     """The protocol for a port's photos (`fitted`), and the side of the square that the model is fed.
 
@@ -88,7 +95,7 @@ def expect_square(protocol: Preprocess | None, output: str, channels: int, crops
             "this model has no classifier head, so it cannot predict classes", where=where, next="run it for its features"
         )
     if protocol is None:
-        raise UsageError("this model's recipe declares no preprocessing", where=where)
+        raise UsageError(NO_PROTOCOL, where=where, next=GIVE_PROTOCOL)
     side = protocol.fed_side
     if side is None:
         raise UsageError("this model's protocol gives every photo another size", where=where, next="give the recipe a crop")

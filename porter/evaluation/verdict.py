@@ -20,8 +20,8 @@ VALIDATION_IMAGES = 50_000
 
 def published_figure(record: Record, recipe: Recipe | None) -> Published | None:
     """The recipe's published figure for a port's variant and zoo; None if the port has other classes."""
-    zoo = recipe.zoos.get(record.zoo) if recipe and record.labels == IMAGENET else None
-    return zoo.published.get(record.variant) if zoo else None
+    zoo = recipe.zoos.get(record.zoo) if recipe and record.zoo and record.labels == IMAGENET else None
+    return zoo.published.get(record.variant) if zoo and record.variant else None
 
 
 def obstacles(
@@ -69,8 +69,8 @@ def judge(accuracy: Accuracy, published: Published | None, against: Sequence[str
 
 def notes_on_weights(record: Record, recipe: Recipe | None) -> list[str]:
     """A note if the published figure is of a file that the port was not made from, or if its record does not tell."""
-    zoo = recipe.zoos.get(record.zoo) if recipe else None
-    file = zoo.files.get(record.variant) if zoo else None
+    zoo = recipe.zoos.get(record.zoo) if recipe and record.zoo else None
+    file = zoo.files.get(record.variant) if zoo and record.variant else None
     published = record.source.is_published(file)
     if file is None or published:
         return []

@@ -11,6 +11,7 @@ import numpy as np
 from porter.dtypes import Array, is_floating
 from porter.errors import FileError, MappingError
 from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.file_graph import Stored, canonical
 from porter.frameworks import Framework
 from porter.graph import Affine, Graph, channels_of, tensor_shapes
 from porter.recipe.expressions import Value
@@ -41,6 +42,7 @@ class Fit:
     Attributes:
         graph: with the file's number of classes, or without a head.
         found: (path, role) to source tensor name.
+        stored: the same tensors as the file's graph says them, with their axes; empty where the framework's names tell the axes.
         options: those that the recipe's graph was expanded with, with the zoo's own number of classes; empty if the graph is the
             file's.
         transforms: by path, the changes of its arrays besides the axis order (porter.recipe.transforms).
@@ -74,6 +76,7 @@ class Fit:
     reference_names: Mapping[str, str] = field(default_factory=dict)
     stand_in: StandIn | None = None
     scaling: tuple[Affine, ...] = ()
+    stored: Mapping[tuple[str, str], Stored] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -97,10 +100,12 @@ def read_tensors(fit: Fit, framework: Framework, checkpoint: Checkpoint) -> dict
     tensors: dict[str, dict[str, Array]] = {}
     wrong: list[str] = []
     for (path, role), name in fit.found.items():
-        node = fit.graph.by_path[path]
-        array = framework.to_canonical(fit.graph, node, role, checkpoint.tensors[name])
+        node, expected, array = fit.graph.by_path[path], shapes[path].get(role), checkpoint.tensors[name]
+        if fit.stored and expected is not None:
+            array = canonical(array, fit.stored[path, role], expected)
+        else:
+            array = framework.to_canonical(fit.graph, node, role, array)
         array = apply_transforms(fit.transforms.get(path, ()), role, array)
-        expected = shapes[path].get(role)
         if expected is not None and array.shape != expected:
             wrong.append(f"{name} is {shape_text(array.shape)} where {path} needs {shape_text(expected)}")
         tensors.setdefault(path, {})[role] = array

@@ -80,6 +80,7 @@ class Record(_Strict):
     """The content of port.json.
 
     Attributes:
+        architecture, variant, zoo: None for a file of a graph that no recipe has.
         model: the sha256 of each file that the port's model consists of, by name.
         options: those that the recipe's graph was expanded with; only the number of classes for a file that carries its own graph.
         chosen: the options that `--option` set.
@@ -95,9 +96,9 @@ class Record(_Strict):
     """
 
     format: Literal[1]
-    architecture: str
-    variant: str
-    zoo: str
+    architecture: str | None
+    variant: str | None
+    zoo: str | None
     framework: str
     graph: dict[str, Any]
     input: Input
@@ -130,6 +131,11 @@ class Record(_Strict):
     versions: dict[str, str]
     evaluation: dict[str, Any] | None = None
     study: dict[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """What was ported."""
+        return f"{self.variant} from {self.zoo}" if self.variant else self.source.file
 
     @property
     def computed(self) -> bool:

@@ -13,7 +13,9 @@ from porter.reporting.records import Contents
 
 def convert(record: Record, folder: str) -> str:
     """`porter convert` with the options in the record."""
-    options = ["--from", record.zoo, "--to", record.framework, *_weights(record), "--out", folder]
+    options = ["--to", record.framework, "--out", folder]
+    if record.zoo is not None:
+        options = ["--from", record.zoo, "--to", record.framework, *_weights(record), "--out", folder]
     if record.padding != "shipped":
         options += ["--padding", record.padding]
     size, native = record.input.size, record.input.native_size
@@ -29,7 +31,7 @@ def convert(record: Record, folder: str) -> str:
         options.append("--stock")
     if record.folded is not None:
         options.append("--fold-bn")
-    return _line("convert", record.variant, *options, *_settings(record))
+    return _line("convert", record.variant or _made_from(record), *options, *_settings(record))
 
 
 def verify(record: Record, folder: str) -> str:
@@ -56,6 +58,7 @@ def evaluate(record: Record, folder: str, found: Evaluation | None) -> str:
 
 
 def study(record: Record, folder: str) -> str:
+    assert record.variant is not None and record.zoo is not None
     options = ("--from", record.zoo, *_weights(record), *_settings(record), "--port", folder, "--data", "PATH")
     return _line("study", "padding", record.variant, *options)
 
@@ -75,7 +78,11 @@ def _weights(record: Record) -> tuple[str, ...]:
     """`--weights` with the file or port that this port was made from. The zoo's published file needs none: it is fetched."""
     if record.source.published:
         return ()
-    return "--weights", "PORT" if record.source.format == "port" else record.source.file
+    return "--weights", _made_from(record)
+
+
+def _made_from(record: Record) -> str:
+    return "PORT" if record.source.format == "port" else record.source.file
 
 
 def _settings(record: Record) -> list[str]:

@@ -100,8 +100,8 @@ def facts(record: Record) -> list[Fact]:
     lists = record.tensors
     counted = {"used": lists.used, "ignored": lists.ignored, "filled with a constant": lists.filled}
     found = [
-        Fact("Variant", f"{record.variant}, of {record.architecture}"),
-        Fact("From", record.zoo),
+        *([Fact("Variant", f"{record.variant}, of {record.architecture}")] if record.variant else []),
+        Fact("From", record.zoo or "the file’s own graph and names, without a recipe"),
         Fact("To", f"{record.framework}, stored as {record.dtype}"),
         Fact("Weights file", f"{record.source.file}, {record.source.format}"),
         Fact("Its sha256", record.source.sha256, literal=True),

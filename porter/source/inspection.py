@@ -14,13 +14,12 @@ from porter.formats.reading import read_checkpoint
 from porter.frameworks import FRAMEWORK_NAMES
 from porter.port import Port, port_at
 from porter.recipe import find_recipe
+from porter.source.from_file import CLOSE, likeliest, open_as, translated
 from porter.source.matching import LIKELY, NO_RECIPE, Match, rank
-from porter.source.opened import Opened, open_checkpoint, read_weights
+from porter.source.opened import Opened, read_weights
 
-CLOSE = 0.02
-"""The file may also be a match whose score is this close to the best one."""
-TRIED = 5
-"""Matches that are tried to find one that ports the file."""
+PROBE = (224, 224)
+"""Rows and columns at which a graph is looked at that states no input size."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +88,9 @@ def inspect(file: Path, recipes: Path | None = None) -> Inspection:
     checkpoint, files = read_weights(file, with_md5=True)
     matches = rank(checkpoint, recipes)
     problems: list[tuple[Match, PorterError]] = []
-    for match in [match for match in matches if match.score >= matches[0].score - CLOSE][:TRIED]:
+    for match in likeliest(matches):
         try:
-            return _of_opened(checkpoint, matches, match, _open(checkpoint, files, match, recipes), recipes)
+            return _of_opened(checkpoint, matches, match, open_as(checkpoint, files, match, recipes), recipes)
         except PorterError as error:
             problems.append((match, error))
     for match, problem in problems:
@@ -99,15 +98,15 @@ def inspect(file: Path, recipes: Path | None = None) -> Inspection:
         if commands or match.score >= LIKELY:
             size = _size(checkpoint, match, recipes)
             return Inspection(checkpoint, matches, match, size=size, problem=_stated(problem, checkpoint), commands=commands)
-    return Inspection(checkpoint, matches, None, problem=NO_RECIPE)
+    return Inspection(checkpoint, matches, None, problem=NO_RECIPE) if checkpoint.graph is None else _by_itself(checkpoint, files)
 
 
 def _of_port(port: Port, recipes: Path | None) -> Inspection:
     record, checkpoint = port.record, read_checkpoint(port.folder / port.framework.MODEL_FILE)
-    match = Match(record.variant, record.zoo, 1.0, (), ())
+    match = Match(record.variant, record.zoo, 1.0, (), ()) if record.variant and record.zoo else None
     return Inspection(
         replace(checkpoint, path=port.folder, format="port", framework=record.framework),
-        (match,),
+        (match,) if match else (),
         match,
         classes=record.classes,
         source_classes=record.classes,
@@ -118,10 +117,32 @@ def _of_port(port: Port, recipes: Path | None) -> Inspection:
     )
 
 
+def _by_itself(checkpoint: Checkpoint, files: Digests) -> Inspection:
+    """A file whose graph no recipe has: what it gives, and the line that ports it without a recipe."""
+    assert checkpoint.graph is not None
+    free = None in checkpoint.graph.size
+    try:
+        opened = translated(checkpoint, files, PROBE if free else None)
+    except PorterError as error:
+        return Inspection(checkpoint, (), None, problem=f"{error.message}: {error.next}" if error.next else error.message)
+    return Inspection(
+        checkpoint,
+        (),
+        None,
+        classes=opened.classes or None,
+        source_classes=opened.classes or None,
+        size=opened.size,
+        head=opened.fit.head if opened.fit else None,
+        activation=opened.activation,
+        commands=(_command(None, opened.framework.NAME, checkpoint.path, None) + (" --input-size N" if free else ""),),
+    )
+
+
 def _of_opened(
     checkpoint: Checkpoint, matches: tuple[Match, ...], match: Match, opened: Opened, recipes: Path | None
 ) -> Inspection:
-    match = replace(match, zoo=opened.zoo.name)
+    assert opened.member is not None
+    match = replace(match, zoo=opened.member.zoo.name)
     return Inspection(
         checkpoint,
         matches,
@@ -133,25 +154,7 @@ def _of_opened(
         activation=opened.activation,
         differs=(*match.notes, *opened.warnings),
         assumed=opened.assumed,
-        commands=(_command(match, opened.zoo.framework, checkpoint.path, recipes),),
-    )
-
-
-def _open(
-    checkpoint: Checkpoint,
-    files: Digests,
-    match: Match,
-    recipes: Path | None,
-    settings: tuple[str, ...] = (),
-) -> Opened:
-    """The file opened as a match; if another zoo publishes exactly this file, opened as that zoo's."""
-    recipe = find_recipe(match.variant, recipes)
-    zoo = recipe.zoo(match.zoo, match.variant)
-    opened = open_checkpoint(recipe, match.variant, zoo, checkpoint, files, settings=settings)
-    if opened.zoo.name == zoo.name:
-        return opened
-    return open_checkpoint(
-        recipe, match.variant, recipe.zoos_of(match.variant)[opened.zoo.name], checkpoint, files, settings=settings
+        commands=(_command(match, opened.framework.NAME, checkpoint.path, recipes),),
     )
 
 
@@ -160,10 +163,10 @@ def _settled(checkpoint: Checkpoint, files: Digests, match: Match, error: Porter
     found = []
     for setting in error.maps if isinstance(error, MappingError) else ():
         try:
-            opened = _open(checkpoint, files, match, recipes, (setting,))
+            opened = open_as(checkpoint, files, match, recipes, (setting,))
         except PorterError:
             continue
-        found.append(_command(match, opened.zoo.framework, checkpoint.path, recipes, setting))
+        found.append(_command(match, opened.framework.NAME, checkpoint.path, recipes, setting))
     return tuple(found)
 
 
@@ -180,9 +183,11 @@ def _size(checkpoint: Checkpoint, match: Match, recipes: Path | None) -> tuple[i
     return None if rows is None or columns is None else (rows, columns)
 
 
-def _command(match: Match, framework: str, path: Path, recipes: Path | None, setting: str | None = None) -> str:
+def _command(match: Match | None, framework: str, path: Path, recipes: Path | None, setting: str | None = None) -> str:
     """The command that ports a file to another framework than its own."""
     other = next(name for name in FRAMEWORK_NAMES if name != framework)
-    words = ["porter", "convert", match.variant, "--from", match.zoo, "--to", other, "--weights", str(path)]
+    words = ["porter", "convert", str(path), "--to", other]
+    if match is not None:
+        words = ["porter", "convert", match.variant, "--from", match.zoo, "--to", other, "--weights", str(path)]
     words += ["--map", setting] if setting else []
     return shlex.join([*words, *(["--recipes", str(recipes)] if recipes else [])])

@@ -21,7 +21,7 @@ from porter.fitting.by_names import fit_by_names
 from porter.fitting.by_position import name_by_position
 from porter.fitting.fit import Fit, read_tensors
 from porter.formats.reading import read_checkpoint
-from porter.frameworks import get_framework
+from porter.frameworks import Framework, get_framework
 from porter.graph import Graph
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
 from porter.recipe import Recipe, Zoo, assumed_options, find_recipe, with_options
@@ -35,10 +35,25 @@ NO_MAP = "no --map settles it: give the whole model (.keras, SavedModel), or a f
 
 
 @dataclass(frozen=True)
+class Member:
+    """A variant as a zoo has it, from its recipe."""
+
+    recipe: Recipe
+    variant: str
+    zoo: Zoo
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant} from {self.zoo.name}"
+
+
+@dataclass(frozen=True)
 class Opened:
     """A source: its graph and its tensors in canonical order.
 
     Attributes:
+        member: what it is; None for a file of a graph that no recipe has.
+        framework: runs the source.
         options: those that the graph was expanded with; only the number of classes if the graph is the file's own.
         classes: of the port; 0 if the source has no head.
         source_classes: rows of the file's head.
@@ -55,8 +70,8 @@ class Opened:
         checkpoint: the file as read, and `fit` its fit to the recipe; None if the source is a port.
     """
 
-    variant: str
-    zoo: Zoo
+    member: Member | None
+    framework: Framework
     graph: Graph
     tensors: Mapping[str, Mapping[str, Array]]
     lists: TensorLists
@@ -88,17 +103,17 @@ class Opened:
 
         if self.checkpoint is None or self.fit is None:
             return
-        framework, checkpoint = get_framework(self.zoo.framework), rounded(self.checkpoint, dtype)
+        checkpoint, member = rounded(self.checkpoint, dtype), self.member
         if checkpoint.graph is not None:
-            yield FileGraphSource(framework, checkpoint, self.fit)
-        if self.fit.reference_names and self.zoo.reference is not None:
-            yield zoo_reference(framework, self.zoo, self.variant, checkpoint, self.fit)
+            yield FileGraphSource(self.framework, checkpoint, self.fit)
+        if member is not None and self.fit.reference_names and member.zoo.reference is not None:
+            yield zoo_reference(self.framework, member.zoo, member.variant, checkpoint, self.fit)
 
     def own(self, dtype: Dtype) -> OwnBuild:
         """Porter's own build of the same graph in the source's framework."""
         from porter.source.references import OwnBuild, rounded_tensors
 
-        return OwnBuild(get_framework(self.zoo.framework), self.graph, rounded_tensors(self.tensors, dtype))
+        return OwnBuild(self.framework, self.graph, rounded_tensors(self.tensors, dtype))
 
 
 def open_source(
@@ -129,7 +144,7 @@ def open_source(
     port, options = port_at(weights), options or {}
     if port is not None:
         _expect_open(options, str(port.folder), "a port's graph is in its port.json")
-        opened = _open_port(port, variant, zoo)
+        opened = open_port(port, Member(recipe, variant, zoo))
     else:
         opened = _open_file(recipe, variant, zoo, weights, keep_background, settings, options, fetching)
     if keep_background and not opened.background:
@@ -146,21 +161,26 @@ def _expect_open(options: Mapping[str, Value], where: str, reason: str) -> None:
         raise UsageError(f"--option {', '.join(options)} changes nothing here: {reason}", where=where, next="leave it out")
 
 
-def _open_port(port: Port, variant: str, zoo: Zoo) -> Opened:
+def open_port(port: Port, member: Member | None) -> Opened:
+    """A port as the source of another one.
+
+    Raises:
+        UsageError: it is no port of `member`.
+    """
     folder, record = port.folder, port.record
-    if (record.variant, record.zoo) != (variant, zoo.name):
+    if member is not None and (record.variant, record.zoo) != (member.variant, member.zoo.name):
         raise UsageError(
-            f"this is a port of {record.variant} from {record.zoo}, not of {variant} from {zoo.name}",
+            f"this is a port of {record.name}, not of {member.name}",
             where=str(folder),
-            next=f"porter convert {record.variant} --from {record.zoo}",
+            next=f"porter convert {record.variant} --from {record.zoo}" if record.variant else "porter convert PORT --to FRAMEWORK",
         )
     tensors = port.tensors()
     for path, seen in record.batches.items():
         tensors.get(path, {})["batches"] = np.array(seen, np.int64)
     used = {f"{path}:{role}": f"{path}:{role}" for path, roles in tensors.items() for role in roles}
     return Opened(
-        variant=variant,
-        zoo=zoo,
+        member=member,
+        framework=get_framework(member.zoo.framework) if member else port.framework,
         graph=port.graph,
         tensors=tensors,
         lists=TensorLists(used=used, ignored={}, filled={}),
@@ -262,8 +282,8 @@ def open_checkpoint(
     native = built or recipe.native_size()
     protocol, scaling = _protocol(_in_proportion(zoo.preprocess, native, recipe.native_size()), fit)
     return Opened(
-        variant=variant,
-        zoo=zoo,
+        member=Member(recipe, variant, zoo),
+        framework=framework,
         graph=fit.graph,
         tensors=tensors,
         lists=TensorLists(
@@ -272,7 +292,7 @@ def open_checkpoint(
         file=SourceFile(
             file=weights.name,
             format=checkpoint.format,
-            sha256=_digest(files),
+            sha256=digest_of(files),
             published=publisher is not None,
             notes=(*checkpoint.notes, *fit.notes),
         ),
@@ -332,7 +352,7 @@ def read_weights(weights: Path, with_md5: bool) -> tuple[Checkpoint, Digests]:
     return checkpoint, {path: digests(path, algorithms) for path in checkpoint.files or (checkpoint.path,)}
 
 
-def _digest(files: Digests) -> str:
+def digest_of(files: Digests) -> str:
     """The sha256 of one file; of several, the sha256 of their names and digests, in lines as sha256sum prints them."""
     if len(files) == 1:
         return next(iter(files.values()))["sha256"]

@@ -84,5 +84,6 @@ def with_padding(opened: Opened, recipe: Recipe, padding: Padding) -> Opened:
             where=opened.file.file,
             next="add --padding trained, or give the weights file that it was made from",
         )
-    conventions = _expect_stated(recipe, opened.variant, opened.zoo)
+    assert opened.member is not None, "only a recipe states pads of training"
+    conventions = _expect_stated(recipe, opened.member.variant, opened.member.zoo)
     return replace(opened, padding=padding, graph=with_conventions(opened.graph, conventions), shipped=opened.graph)

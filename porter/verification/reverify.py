@@ -10,9 +10,11 @@ from pathlib import Path
 
 from porter.dtypes import Dtype
 from porter.errors import DownloadError, MissingFramework, UsageError
-from porter.port import Port, Record, read_port
-from porter.recipe import find_recipe
-from porter.source.opened import Opened, open_source
+from porter.graph import Sigmoid, Softmax
+from porter.port import Port, Record, port_at, read_port
+from porter.recipe import Recipe, Zoo, find_recipe
+from porter.source.from_file import translated
+from porter.source.opened import Opened, open_port, open_source, read_weights
 from porter.source.references import Source
 from porter.source.trained import with_padding
 from porter.verification.check import Verdict, check
@@ -49,9 +51,40 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
             does not record whether it was.
     """
     record = port.record
-    recipe = find_recipe(record.variant, recipes)
-    zoo = recipe.zoo(record.zoo, record.variant)
-    published = record.source.is_published(zoo.files.get(record.variant))
+    if record.variant is None or record.zoo is None:
+        opened = _file_again(port, weights)
+    else:
+        recipe = find_recipe(record.variant, recipes)
+        opened = _weights_again(port, recipe, record.variant, recipe.zoo(record.zoo, record.variant), weights)
+    if opened.file.sha256 != record.source.sha256:
+        raise UsageError(
+            f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not from this file, "
+            f"{opened.file.sha256[:12]}...",
+            where=str(weights or opened.file.file),
+            next=f"give --weights the {record.source.file} that the port was made from",
+        )
+    return opened
+
+
+def _file_again(port: Port, weights: Path | None) -> Opened:
+    """The source of a port that was made without a recipe."""
+    record, last = port.record, port.graph.by_path[port.graph.output].op
+    if weights is None:
+        made = f"this port was made from {record.source.file}, sha256 {record.source.sha256}"
+        raise UsageError(made, where=str(port.folder), next=f"add --weights with {record.source.file}")
+    beside = port_at(weights)
+    if beside is not None:
+        return open_port(beside, None)
+    checkpoint, files = read_weights(weights, with_md5=False)
+    if checkpoint.graph is None:
+        raise UsageError("this file carries no graph, and the port was made from one", where=str(weights))
+    return translated(checkpoint, files, record.input.native_size, keep_activation=isinstance(last, Softmax | Sigmoid))
+
+
+def _weights_again(port: Port, recipe: Recipe, variant: str, zoo: Zoo, weights: Path | None) -> Opened:
+    """The source of a port of a recipe's variant."""
+    record = port.record
+    published = record.source.is_published(zoo.files.get(variant))
     if weights is None and not published:
         made, given = f"{record.source.file}, sha256 {record.source.sha256}", f"add --weights with {record.source.file}"
         if record.source.format == "port":
@@ -62,19 +95,11 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
             made = f"{made}, which the zoo does not publish"
         raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
     try:
-        opened = open_source(recipe, record.variant, zoo, weights, record.background, record.mapped, record.chosen)
+        opened = open_source(recipe, variant, zoo, weights, record.background, record.mapped, record.chosen)
     except DownloadError as error:
         given = f"give --weights the {record.source.file} that the port was made from"
         raise DownloadError(error.message, where=error.where, next=f"{given}, or {error.next}") from None
-    opened = with_padding(opened, recipe, record.padding)
-    if opened.file.sha256 != record.source.sha256:
-        raise UsageError(
-            f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not from this file, "
-            f"{opened.file.sha256[:12]}...",
-            where=str(weights or opened.file.file),
-            next=f"give --weights the {record.source.file} that the port was made from",
-        )
-    return opened
+    return with_padding(opened, recipe, record.padding)
 
 
 def check_against(
@@ -108,9 +133,9 @@ def check_against(
             return check(port, _as_ported(record, reference), sizes, dtypes, tolerance, device, tensors), ()
         except MissingFramework as error:
             warnings.append(str(error))
-    if opened.zoo.framework == port.record.framework:
+    if port.record.framework == opened.framework.NAME:
         raise MissingFramework(
-            "; ".join([*warnings, f"only porter's own {opened.zoo.framework} build is left, which would be compared with itself"])
+            "; ".join([*warnings, f"only porter's own {opened.framework.NAME} build is left, which would be compared with itself"])
         )
     warnings.append("compared with porter's own build of the source: two frameworks agree, which does not prove the graph")
     own = _as_ported(record, opened.own(dtype))

@@ -56,17 +56,19 @@ def study(
     photos = open_any_photos(
         data, imagenet=opened.labels == IMAGENET, classes=opened.classes - opened.background, labels=labels, limit=limit
     )
-    framework = running_framework(opened.zoo.framework)
+    framework = running_framework(opened.framework.NAME)
     setting = Setting(opened.graph, (side, side), framework.CAPABILITIES)
     bench = Bench(opened, setting, framework, protocol, photos, options)
-    rounds = run_rounds(setting, trained_conventions(recipe, variant, opened.zoo), asked, bench.run)
+    assert opened.member is not None
+    zoo = opened.member.zoo
+    rounds = run_rounds(setting, trained_conventions(recipe, variant, zoo), asked, bench.run)
     judged = judge([outcome.judged for outcome in rounds.outcomes])
     labelled = photos.unlabelled is None
     trained = name_case(rounds, judged, "log-loss" if labelled else "entropy")
     by_entropy = name_case(rounds, judge([outcome.entropy for outcome in rounds.outcomes]), "entropy") if labelled else None
     found = Study(
         variant=variant,
-        zoo=opened.zoo.name,
+        zoo=zoo.name,
         weights=opened.file.file,
         photos=(str(photos.path), photos.layout),
         protocol=in_words(protocol, options.crops),
@@ -101,9 +103,9 @@ def _protocol(opened: Opened, crops: Crops) -> tuple[Preprocess, int]:
 def _expect_port_of(port: Port, opened: Opened) -> Port:
     """Refuses a port of other weights before anything is measured, because the study goes into its record."""
     record, where = port.record, str(port.folder)
-    if (record.variant, record.zoo) != (opened.variant, opened.zoo.name):
-        asked = f"{opened.variant} from {opened.zoo.name}"
-        raise UsageError(f"this is a port of {record.variant} from {record.zoo}, and the study is of {asked}", where=where)
+    asked = "" if opened.member is None else opened.member.name
+    if record.name != asked:
+        raise UsageError(f"this is a port of {record.name}, and the study is of {asked}", where=where)
     if record.source.sha256 != opened.file.sha256:
         raise UsageError(
             f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not from this file, "

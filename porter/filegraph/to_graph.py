@@ -1,0 +1,103 @@
+"""A file's graph as porter's own, with no recipe: the paths are the file's names, and what comes after the logits is taken off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from keyword import iskeyword
+
+from porter.errors import GraphError, MappingError
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, OutputActivation
+from porter.graph import INPUT, Graph, Node, Op, Sigmoid, Softmax, shapes
+
+LONGEST_PATH = 160
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A file's graph in porter's form.
+
+    Attributes:
+        names: by path, the name of the file's node.
+        activation: the name of the op that was taken off after the logits.
+    """
+
+    graph: Graph
+    names: Mapping[str, str]
+    activation: str | None
+
+
+def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
+    """The graph that gives the file's outputs, in their order.
+
+    A softmax or a sigmoid that gives the only output is taken off if its values are features, so that the port gives logits.
+
+    Args:
+        keep_activation: keep it.
+
+    Raises:
+        MappingError: porter has no op for a node, or the file's values do not fit each other; `where` is the file's name of it.
+    """
+    foreign = [node for node in file.nodes if isinstance(node.op, Foreign)]
+    if foreign:
+        kinds = ", ".join(f"'{node.name}' ({node.op.kind})" for node in foreign[:5] if isinstance(node.op, Foreign))
+        more = f" and {len(foreign) - 5} more" if len(foreign) > 5 else ""
+        raise MappingError(f"porter has no op for {kinds}{more}", next="a port without these nodes would be another function")
+    paths = _paths(node.name for node in file.nodes)
+    nodes = [
+        Node(paths[node.name], op, tuple(paths.get(name, name) for name in node.inputs))
+        for node in file.nodes
+        if isinstance(op := _op(node), Op)
+    ]
+    output, *further = (paths[name] for name in file.outputs)
+    graph = Graph(tuple(nodes), file.channels, output, further=tuple(further))
+    try:
+        known = shapes(graph, file.size)
+    except GraphError as error:
+        where = next((name for name, path in paths.items() if path == error.where), error.where)
+        raise MappingError(f"the file's graph does not fit together: {error.message}", where=where, next=error.next) from None
+    names = {path: name for name, path in paths.items()}
+    last = graph.by_path[output]
+    logits = last.inputs[0]
+    removable = isinstance(last.op, Softmax | Sigmoid) and not further and len(known[output]) == 1 and logits != INPUT
+    if keep_activation or not removable:
+        return Translated(graph, names, None)
+    kept = tuple(node for node in graph.nodes if node.path != output)
+    del names[output]
+    return Translated(Graph(kept, file.channels, logits), names, last.op_name)
+
+
+def _op(node: FileNode) -> object:
+    if isinstance(node.op, OutputActivation):
+        return Softmax() if node.op.kind == "softmax" else Sigmoid()
+    return node.op
+
+
+def _paths(names: Iterable[str]) -> dict[str, str]:
+    """For each name of the file a path: words of letters, digits and _, joined by slashes.
+
+    No path is another node's scope, because a model's layer cannot hold another layer.
+    """
+    split = {name: [path_word(part) for part in name.split("/") if part] or ["layer"] for name in names}
+    firsts = {parts[0] for parts in split.values()}
+    if len(firsts) == 1 and all(len(parts) > 1 for parts in split.values()):
+        split = {name: parts[1:] for name, parts in split.items()}
+    scopes = {"/".join(parts[:end]) for parts in split.values() for end in range(1, len(parts))} | {INPUT}
+    paths: dict[str, str] = {}
+    taken = set(scopes)
+    for name, parts in split.items():
+        path = "/".join(parts)[-LONGEST_PATH:].lstrip("/_") or "layer"
+        candidate, count = path, 1
+        while candidate in taken:
+            count += 1
+            candidate = f"{path}_{count}"
+        taken.add(candidate)
+        paths[name] = candidate
+    return paths
+
+
+def path_word(name: str) -> str:
+    """A layer's name as one part of a path, which is also a valid name in generated code."""
+    word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "layer"
+    return f"layer_{word}" if word[0].isdigit() or iskeyword(word) else word

@@ -1,0 +1,214 @@
+"""A file that carries its graph, opened by itself: as the variant whose graph it has, otherwise under its own names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from porter.errors import MappingError, PorterError, UsageError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.to_graph import Translated, to_graph
+from porter.files import Digests
+from porter.fitting.fit import Fit, read_tensors, some
+from porter.frameworks import get_framework
+from porter.graph import Conv, Dense, Graph, shapes, tensor_shapes
+from porter.graph.plan import ANY
+from porter.padding import Size
+from porter.port import SourceFile, TensorLists, port_at
+from porter.recipe import all_recipes, find_recipe
+from porter.source.matching import LIKELY, Match, rank
+from porter.source.opened import Member, Opened, digest_of, open_checkpoint, open_port, read_weights
+
+CLOSE = 0.02
+"""Matches whose scores differ by no more than this are about as good."""
+TRIED = 5
+"""The most matches that are tried."""
+
+
+def open_file(
+    file: Path, size: Size | None = None, recipes: Path | None = None, keep_background: bool = False, keep_activation: bool = False
+) -> Opened:
+    """Opens a file by its own graph, or a port.
+
+    Where a variant's graph is the file's, the recipe's paths, labels and protocol are used.
+
+    Args:
+        size: from `--input-size`, for a file that states no input size.
+        keep_activation: keep the softmax or the sigmoid that gives the file's only output; no recipe is used then.
+
+    Raises:
+        UsageError: the file carries no graph, or neither it nor `size` states an input size.
+        MappingError: porter has no op for a part of the graph.
+        FileError: the file cannot be read.
+    """
+    port = port_at(file)
+    if port is not None:
+        record = port.record
+        if record.variant is None or record.zoo is None:
+            return open_port(port, None)
+        recipe = find_recipe(record.variant, recipes)
+        return open_port(port, Member(recipe, record.variant, recipe.zoo(record.zoo, record.variant)))
+    checkpoint, files = read_weights(file, with_md5=True)
+    if checkpoint.graph is None:
+        raise _no_graph(checkpoint, recipes)
+    for match in [] if keep_activation else likeliest(rank(checkpoint, recipes)):
+        if match.score >= LIKELY:
+            with suppress(PorterError):
+                opened = open_as(checkpoint, files, match, recipes, keep_background=keep_background)
+                assert opened.member is not None
+                note = f"it is {opened.member.name}: the recipe's names, labels and protocol are used"
+                return replace(opened, file=opened.file.model_copy(update={"notes": (*opened.file.notes, note)}))
+    return translated(checkpoint, files, size, keep_activation)
+
+
+def expect_file(subject: str, needing: Sequence[str] = ()) -> Path:
+    """The file that a command names in place of a variant.
+
+    Args:
+        needing: options that were given and that need a recipe.
+
+    Raises:
+        UsageError: there is no such file, or such options were given.
+    """
+    file = Path(subject)
+    if not file.exists():
+        variant = any(subject in recipe.variants for recipe in all_recipes())
+        expected = "porter convert VARIANT --from ZOO --to FRAMEWORK, or porter convert FILE --to FRAMEWORK"
+        next = f"add --from ZOO: porter recipe show {subject} lists its zoos" if variant else expected
+        raise UsageError(f"'{subject}' is {'a variant without its zoo' if variant else 'no file'}", next=next)
+    if needing:
+        wanted = "porter convert VARIANT --from ZOO --to FRAMEWORK --weights FILE"
+        raise UsageError(f"{needing[0]} needs a recipe's variant", where=needing[0], next=wanted)
+    return file
+
+
+def likeliest(matches: tuple[Match, ...]) -> list[Match]:
+    """The best match and those that are about as good."""
+    return [match for match in matches if match.score >= matches[0].score - CLOSE][:TRIED]
+
+
+def open_as(
+    checkpoint: Checkpoint,
+    files: Digests,
+    match: Match,
+    recipes: Path | None,
+    settings: tuple[str, ...] = (),
+    keep_background: bool = False,
+) -> Opened:
+    """The file opened as a match; if another zoo publishes exactly this file, opened as that zoo's."""
+    recipe = find_recipe(match.variant, recipes)
+
+    def opened(zoo: str) -> Opened:
+        return open_checkpoint(
+            recipe, match.variant, recipe.zoo(zoo, match.variant), checkpoint, files, keep_background, settings=settings
+        )
+
+    found = opened(match.zoo)
+    assert found.member is not None
+    return found if found.member.zoo.name == match.zoo else opened(found.member.zoo.name)
+
+
+def translated(checkpoint: Checkpoint, files: Digests, size: Size | None, keep_activation: bool = False) -> Opened:
+    """A file opened with its own graph and names.
+
+    Raises:
+        UsageError, MappingError: as `open_file`.
+    """
+    file, where = checkpoint.graph, str(checkpoint.path)
+    assert file is not None and checkpoint.framework is not None
+    stated = file.size if None not in file.size else size or ANY
+    rows, columns = stated
+    if rows is None or columns is None:
+        next = "add --input-size N; a port whose pads are right at every size takes every size anyway"
+        raise UsageError("the file states no input size", where=where, next=next)
+    try:
+        found = to_graph(replace(file, size=(rows, columns)), keep_activation)
+    except MappingError as error:
+        raise MappingError(error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next) from None
+    fit, framework = _fit(checkpoint, found, (rows, columns)), get_framework(checkpoint.framework)
+    tensors = read_tensors(fit, framework, checkpoint)
+    return Opened(
+        member=None,
+        framework=framework,
+        graph=fit.graph,
+        tensors=tensors,
+        lists=TensorLists(
+            used={name: f"{path}:{role}" for (path, role), name in fit.found.items()}, ignored=fit.ignored, filled={}
+        ),
+        file=SourceFile(
+            file=checkpoint.path.name,
+            format=checkpoint.format,
+            sha256=digest_of(files),
+            published=False,
+            notes=(*checkpoint.notes, *fit.notes),
+        ),
+        options={},
+        classes=fit.classes,
+        source_classes=fit.source_classes,
+        output=fit.output,
+        activation=fit.activation,
+        native_size=(rows, columns),
+        preprocess=None,
+        labels=None,
+        background=False,
+        licence=None,
+        size=(rows, columns) if None not in file.size else None,
+        checkpoint=checkpoint,
+        fit=fit,
+    )
+
+
+def _fit(checkpoint: Checkpoint, found: Translated, size: tuple[int, int]) -> Fit:
+    file, graph, wanted = checkpoint.graph, found.graph, tensor_shapes(found.graph)
+    assert file is not None
+    stored = {
+        (path, role): tensor
+        for path, name in found.names.items()
+        for role, tensor in file.by_name[name].tensors.items()
+        if role in wanted.get(path, {})
+    }
+    lacking = [f"{path}:{role}" for path, roles in wanted.items() for role in roles if (path, role) not in stored]
+    if lacking:
+        raise MappingError(f"the file's graph names no tensors for {some(lacking)}", where=str(checkpoint.path))
+    unused = "the file's outputs do not need it, or its numbers are constants of the graph"
+    return Fit(
+        graph=graph,
+        found={place: tensor.name for place, tensor in stored.items()},
+        stored=stored,
+        transforms={},
+        options={},
+        ignored=dict.fromkeys(sorted(checkpoint.tensors.keys() - {tensor.name for tensor in stored.values()}), unused),
+        source_classes=_classes(graph, size, found.activation),
+        own_head=False,
+        head=found.names[graph.output],
+        background=False,
+        activation=found.activation,
+        taps={path: tap for path, name in found.names.items() if (tap := file.by_name[name].tap)},
+        notes=("the graph and the names are the file's own",),
+    )
+
+
+def _classes(graph: Graph, size: tuple[int, int], activation: str | None) -> int:
+    """The number of classes if the only output has one value for each; 0 for maps, features and several outputs."""
+    known = shapes(graph, size)
+    if graph.further or len(known[graph.output]) != 1:
+        return 0
+    node = graph.by_path[graph.output]
+    while not isinstance(node.op, Conv | Dense) and len(node.inputs) == 1 and node.inputs[0] in graph.by_path:
+        if known[node.inputs[0]][0] != known[node.path][0]:
+            break
+        node = graph.by_path[node.inputs[0]]
+    return (known[graph.output][0] or 0) if activation or isinstance(node.op, Dense) else 0
+
+
+def _no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
+    matches = [match for match in likeliest(rank(checkpoint, recipes)) if match.score >= LIKELY]
+    advice = "porter inspect FILE says what it could be"
+    if matches:
+        best = matches[0]
+        advice = f"porter convert {best.variant} --from {best.zoo} --to FRAMEWORK --weights {checkpoint.path}"
+    return UsageError(
+        "this file holds tensors and no graph, so a recipe has to say what they are", where=str(checkpoint.path), next=advice
+    )

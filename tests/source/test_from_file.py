@@ -1,0 +1,117 @@
+"""Files that carry their own graph, ported without a recipe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import porter
+from porter.port import read_port
+from tests.conftest import Cli, WeightsMaker, refused
+
+LAYERS = keras.layers
+
+
+def small(size: int | None = 20) -> keras.Model:
+    """A network that no recipe has: its pads depend on the size."""
+    image = keras.Input((size, size, 3))
+    value = LAYERS.Conv2D(8, 3, strides=2, padding="same", activation="relu", name="stem")(image)
+    value = LAYERS.BatchNormalization(name="norm")(value)
+    value = LAYERS.GlobalAveragePooling2D(name="pool")(value)
+    return keras.Model(image, LAYERS.Dense(7, activation="softmax", name="out")(value))
+
+
+def of_two_outputs() -> keras.Model:
+    image = keras.Input((20, 20, 3))
+    value = LAYERS.Conv2D(4, 3, name="stem")(image)
+    return keras.Model(image, [value, LAYERS.GlobalMaxPooling2D(name="pool")(value)])
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Small models' files, by name."""
+    folder = tmp_path_factory.mktemp("files")
+    keras.utils.set_random_seed(0)
+    models = {"small.keras": small(), "small.h5": small(), "free.keras": small(None), "two.keras": of_two_outputs()}
+    for name, model in models.items():
+        model.save(folder / name)
+    small().save_weights(folder / "tensors.weights.h5")
+    return lambda name: folder / name
+
+
+@pytest.mark.parametrize("name", ["small.keras", "small.h5", "two.keras"])
+def test_a_file_is_ported_under_its_own_names_and_proved_against_itself(
+    name: str, saved: Callable[[str], Path], tmp_path: Path
+) -> None:
+    made = porter.convert(saved(name), destination="torch", out=tmp_path / "port", check=True)
+    record, verdict = made.port.record, made.verdict
+    assert (record.variant, record.zoo, record.architecture, record.check) == (None, None, None, "passed")
+    assert verdict is not None and verdict.ok and verdict.proof.reference == "the file's own graph"
+    outputs = ("out",) if name.startswith("small") else ("stem", "pool")
+    assert made.port.graph.outputs == outputs and not verdict.proof.uncompared
+    assert (record.classes, record.activation) == ((7, "softmax") if name.startswith("small") else (0, None))
+
+
+def test_the_commands_work_on_such_a_port(saved: Callable[[str], Path], tmp_path: Path, cli: Cli) -> None:
+    file, port = saved("small.keras"), tmp_path / "small-torch"
+    ran = cli("convert", file, "--to", "torch", "--fold-bn", "--json")
+    found = json.loads(ran.out)
+    assert ran.status == 0 and found["port"] == "small-torch" and found["variant"] is None
+    assert cli("verify", port, "--weights", file, "--float64").status == 0
+    refused(cli("verify", port), "made from small.keras", "add --weights")
+    refused(cli("predict", port, "photo.jpg"), "nothing says how a photo becomes", "recipe")
+    assert "small.keras" in (Path(cli("report", port).out.strip())).read_text()
+    assert [site["site"] for site in json.loads(cli("pads", file, "--to", "torch", "--json").out)["sites"]] == ["stem"]
+    (line,) = [line for line in cli("inspect", file).out.splitlines() if "porter convert" in line]
+    assert line.split() == ["porter", "convert", str(file), "--to", "torch"]
+    again = cli("convert", port, "--to", "tf", "--out", tmp_path / "again", "--no-check")
+    assert again.status == 0 and read_port(tmp_path / "again").record.source.format == "port"
+
+
+def test_a_file_of_a_recipes_graph_gets_its_names(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    file = weights_file("mobilenet_v1_0.25", "keras", ".whole.h5")
+    record = porter.convert(file, destination="torch", out=tmp_path / "port", check=False).port.record
+    assert (record.variant, record.zoo) == ("mobilenet_v1_0.25", "keras") and record.preprocess is not None
+    assert any("mobilenet_v1_0.25 from keras" in note for note in record.source.notes)
+
+
+def test_a_file_without_a_size_is_asked_for_one(saved: Callable[[str], Path], tmp_path: Path, cli: Cli) -> None:
+    file = saved("free.keras")
+    refused(cli("convert", file, "--to", "torch"), "states no input size", "--input-size")
+    assert cli("convert", file, "--to", "torch", "--input-size", "17x23").status == 0
+    assert read_port(tmp_path / "free-torch").record.input.native_size == (17, 23)
+
+
+REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "a variant without a zoo": (("resnet50",), ("a variant without its zoo", "--from")),
+    "no file": (("nowhere.h5",), ("no file", "porter convert FILE")),
+    "tensors without a graph": (("tensors.weights.h5",), ("no graph",)),
+    "training pads": (("small.keras", "--padding", "trained"), ("needs a recipe's variant",)),
+    "a stock class": (("small.keras", "--stock"), ("no recipe has this graph",)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_needs_a_recipe_is_refused(name: str, saved: Callable[[str], Path], cli: Cli) -> None:
+    (subject, *options), words = REFUSED[name]
+    file = saved(subject) if saved(subject).exists() else subject
+    refused(cli("convert", file, *options, "--to", "torch"), *words)
+
+
+def test_a_port_gives_what_the_file_gives(saved: Callable[[str], Path], tmp_path: Path) -> None:
+    """Several outputs stay several, in the file's order."""
+    import torch
+
+    file = saved("two.keras")
+    porter.convert(file, destination="torch", out=tmp_path / "port", check=False)
+    batch = np.random.default_rng(0).standard_normal((2, 20, 20, 3)).astype(np.float32)
+    wanted = [np.asarray(value) for value in keras.models.load_model(file)(batch)]
+    with torch.no_grad():
+        maps, most = porter.load(tmp_path / "port")(torch.from_numpy(batch.transpose(0, 3, 1, 2).copy()))
+    assert np.allclose(maps.numpy().transpose(0, 2, 3, 1), wanted[0], atol=1e-5) and np.allclose(most.numpy(), wanted[1], atol=1e-5)
