@@ -1,7 +1,7 @@
 """Recipes: one YAML file per architecture, which gives the graph of every variant and the names of every zoo."""
 
 from porter.recipe.expand import expand, options_of
-from porter.recipe.find import all_recipes, find_recipe, recipes_folder
+from porter.recipe.find import all_recipes, find_recipe, recipes_folder, whole_recipes
 from porter.recipe.load import load_recipe
 from porter.recipe.model import IgnoreRule, LayerName, Recipe, Zoo
 from porter.recipe.names import layer_names, tap_names
@@ -26,5 +26,6 @@ __all__ = [
     "recipes_folder",
     "split_settings",
     "tap_names",
+    "whole_recipes",
     "with_options",
 ]

@@ -25,7 +25,9 @@ def all_recipes(directory: Path | None = None) -> tuple[Recipe, ...]:
         UsageError: the folder does not exist or holds no recipe.
         RecipeError: a recipe is wrong, or two declare the same variant.
     """
-    recipes = tuple(load_recipe(path) for path in _paths(directory))
+    recipes, faults = whole_recipes(directory)
+    if faults:
+        raise faults[0]
     owners: dict[str, Recipe] = {}
     for recipe in recipes:
         for variant in recipe.variants:
@@ -34,6 +36,21 @@ def all_recipes(directory: Path | None = None) -> tuple[Recipe, ...]:
                 raise RecipeError(f"'{variant}' is a variant of {owners[variant].path.name} too", where=where)
             owners[variant] = recipe
     return recipes
+
+
+def whole_recipes(directory: Path | None = None) -> tuple[tuple[Recipe, ...], tuple[RecipeError, ...]]:
+    """The recipes of a folder that can be loaded, and the errors of the others: a wrong recipe spoils itself only.
+
+    Raises:
+        UsageError: as `all_recipes`.
+    """
+    recipes, faults = [], []
+    for path in _paths(directory):
+        try:
+            recipes.append(load_recipe(path))
+        except RecipeError as error:
+            faults.append(error)
+    return tuple(recipes), tuple(faults)
 
 
 def _paths(directory: Path | None) -> list[Path]:

@@ -17,7 +17,7 @@ from porter.graph import Conv, Dense, Graph, shapes, tensor_shapes
 from porter.graph.plan import ANY
 from porter.padding import Size
 from porter.port import SourceFile, TensorLists, port_at
-from porter.recipe import all_recipes, find_recipe
+from porter.recipe import all_recipes, find_recipe, whole_recipes
 from porter.source.matching import LIKELY, Match, rank
 from porter.source.opened import Member, Opened, digest_of, open_checkpoint, open_port, read_weights
 
@@ -60,7 +60,9 @@ def open_file(
                 assert opened.member is not None
                 note = f"it is {opened.member.name}: the recipe's names, labels and protocol are used"
                 return replace(opened, file=opened.file.model_copy(update={"notes": (*opened.file.notes, note)}))
-    return translated(checkpoint, files, size, keep_activation)
+    opened = translated(checkpoint, files, size, keep_activation)
+    faults = () if recipes is None else whole_recipes(recipes)[1]
+    return replace(opened, warnings=tuple(f"this recipe was left out: {fault}" for fault in faults))
 
 
 def expect_file(subject: str, needing: Sequence[str] = ()) -> Path:

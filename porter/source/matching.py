@@ -14,7 +14,7 @@ from porter.fitting.heads import head_rows
 from porter.fitting.naming import name_layers
 from porter.frameworks import Framework, get_framework
 from porter.graph import Graph, tensor_shapes
-from porter.recipe import LayerName, Recipe, Zoo, all_recipes, expand
+from porter.recipe import LayerName, Recipe, Zoo, expand, whole_recipes
 from porter.recipe.transforms import apply_transforms
 
 LIKELY = 0.5
@@ -46,10 +46,10 @@ class Match:
 
 
 def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> tuple[Match, ...]:
-    """Every variant and zoo that has at least one tensor or layer of the file, best first."""
+    """Every variant and zoo that has at least one tensor or layer of the file, best first. Wrong recipes are left out."""
     matches = [
         _match(recipe, variant, zoo, checkpoint)
-        for recipe in all_recipes(recipes)
+        for recipe in whole_recipes(recipes)[0]
         for variant in recipe.variants
         for zoo in recipe.zoos_of(variant).values()
         if checkpoint.framework in (None, zoo.framework)

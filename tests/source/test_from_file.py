@@ -88,6 +88,14 @@ def test_a_file_without_a_size_is_asked_for_one(saved: Callable[[str], Path], tm
     assert read_port(tmp_path / "free-torch").record.input.native_size == (17, 23)
 
 
+def test_a_wrong_recipe_spoils_itself_only(saved: Callable[[str], Path], tmp_path: Path, cli: Cli) -> None:
+    recipes = tmp_path / "own"
+    recipes.mkdir()
+    (recipes / "wrong.yaml").write_text("zoos: [")
+    ran = cli("convert", saved("small.keras"), "--to", "torch", "--recipes", recipes, "--no-check")
+    assert ran.status == 0 and "this recipe was left out" in ran.out and "wrong.yaml" in ran.out
+
+
 REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a variant without a zoo": (("resnet50",), ("a variant without its zoo", "--from")),
     "no file": (("nowhere.h5",), ("no file", "porter convert FILE")),
