@@ -5,11 +5,8 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
-import shutil
-import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,13 +16,14 @@ from safetensors import SafetensorError
 from porter.errors import GraphError
 from porter.frameworks import torch as framework
 from porter.frameworks.torch.code import model_source
-from porter.frameworks.torch.code.classes import OWN_LAYERS
+from porter.frameworks.torch.code.signatures import OWN_LAYERS
 from porter.graph import INPUT, Add, Affine, AvgPool, BatchNorm, Concat, Conv, Graph, MaxPool, Node, Relu, Scope, tensor_shapes
 from porter.graph.plan import ANY, make_plan
 from porter.graph.record import from_record, to_record
 from porter.padding import LOWEST, Convention, Window
 from porter.recipe import all_recipes, expand, find_recipe
 from porter.zoos.implementation import stock_library
+from tests.frameworks.torch.generated import expect_formatted, expect_the_same_as_built, model_of
 from tests.frameworks.torch.graphs import Writer, fine_tuned, inception, mobilenet_v2, resnet_v2, small_mobilenet
 from tests.standin import calibrated_tensors, smooth_images
 
@@ -146,13 +144,6 @@ def test_formatted_as_ruff_would(tmp_path, make, size):
     expect_formatted(path)
 
 
-def expect_formatted(path):
-    ruff = shutil.which("ruff", path=Path(sys.executable).parent)
-    for arguments in (["format", "--diff"], ["check", "--select", "E,F,W,I,B"]):
-        result = subprocess.run([ruff, *arguments, "--isolated", "--line-length", "100", path], capture_output=True, text=True)
-        assert result.returncode == 0, result.stdout + result.stderr
-
-
 def test_a_file_that_calls_the_modules_otherwise(tmp_path):
     graph, tensors = small_mobilenet(), tensors_of(small_mobilenet)
     plan = make_plan(graph, ANY, framework.CAPABILITIES)
@@ -215,21 +206,15 @@ def test_constants_of_blocks_are_their_arguments():
         w.scope(path, "scaled", number=index)
         w.conv(f"{path}/conv", 3, 3)
         w.add(f"{path}/affine", Affine(constants, (0.1,)))
-    expect_the_same_as_built(w.graph())
+    expect_the_same(w.graph())
     assert model_source(make_plan(w.graph(), ANY, framework.CAPABILITIES)).count("class Scaled(") == 1
 
 
-def expect_the_same_as_built(graph):
-    plan = make_plan(graph, ANY, framework.CAPABILITIES)
-    namespace: dict[str, object] = {"__name__": "model"}
-    exec(compile(model_source(plan), "model.py", "exec"), namespace)
+def expect_the_same(graph):
     random = np.random.default_rng(0)
     tensors = {p: {r: random.uniform(0.1, 1, s) for r, s in roles.items()} for p, roles in tensor_shapes(graph).items()}
-    built = framework.build(plan, tensors, {}, "float64")
-    model = namespace["Model"]().double().eval()
-    model.load_state_dict(built.state_dict())
-    x = torch.from_numpy(smooth_images(3, SIZE, 3, 2)).double()
-    assert torch.equal(model(x), built(x))
+    plan = make_plan(graph, ANY, framework.CAPABILITIES)
+    expect_the_same_as_built(plan, tensors, smooth_images(3, SIZE, 3, 2).astype(np.float64))
 
 
 def test_a_model_loaded_in_float32_and_made_double_is_as_exact_as_one_built_in_float64(tmp_path):
@@ -316,10 +301,10 @@ def test_rows_whose_middle_differs_are_no_stages():
             w.conv(f"stage{stage}/unit{unit}/conv", width, 3, 2 if unit == len(widths) - 1 and stage > 3 else 1)
             w.norm(f"stage{stage}/unit{unit}/norm")
     graph = w.graph()
-    expect_the_same_as_built(graph)
+    expect_the_same(graph)
     assert "def stage" not in model_source(make_plan(graph, ANY, framework.CAPABILITIES))
     shorter = Graph(tuple(node for node in graph.nodes if "stage5" not in node.path), 3, "stage4/unit4/norm", graph.scopes)
-    expect_the_same_as_built(shorter)
+    expect_the_same(shorter)
     assert "def stage" in model_source(make_plan(shorter, ANY, framework.CAPABILITIES))
 
 
@@ -415,10 +400,8 @@ def test_any_size_traced_and_exported(tmp_path, make):
 def test_a_node_above_others(tmp_path):
     conv = Conv(3, Window((1, 1)), Convention())
     graph = Graph((Node("a/norm", BatchNorm(1e-3, 0.1), (INPUT,)), Node("a", conv, ("a/norm",))), 3, "a")
-    source = model_source(make_plan(graph, ANY, framework.CAPABILITIES))
-    namespace: dict[str, object] = {"__name__": "model"}
-    exec(compile(source, "model.py", "exec"), namespace)
-    assert {"a.weight", "a.norm.weight"} <= set(namespace["Model"]().state_dict())
+    model = model_of(model_source(make_plan(graph, ANY, framework.CAPABILITIES)))
+    assert {"a.weight", "a.norm.weight"} <= set(model.state_dict())
 
 
 TAKEN = [f"a/{name}" for name in dir(torch.nn.Module()) if not name.startswith("_")]

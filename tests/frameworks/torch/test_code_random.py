@@ -6,14 +6,15 @@ import random
 
 import numpy as np
 import pytest
-import torch
+from hypothesis import given, settings
 
 from porter.frameworks import torch as framework
-from porter.frameworks.torch.code import model_source
 from porter.graph import Add, Affine, AvgPool, BatchNorm, Concat, Graph, Identity, MaxPool, Relu, tensor_shapes
 from porter.graph.plan import ANY, make_plan
 from porter.padding import LOWEST, Convention, Window
+from tests.frameworks.torch.generated import expect_the_same_as_built
 from tests.frameworks.torch.graphs import SAME, Writer
+from tests.random_graphs import UNSHRUNK, samples
 
 STEPS = ["conv", "conv", "norm", "relu", "max_pool", "avg_pool", "container", "join", "optional", "affine"]
 
@@ -109,14 +110,12 @@ def test_the_same_keys_and_the_same_bits(seed):
         for path, roles in tensor_shapes(graph).items()
     }
     plan = make_plan(graph, ANY, framework.CAPABILITIES)
-    built = framework.build(plan, tensors, {}, "float64")
-    namespace: dict[str, object] = {"__name__": "model"}
-    exec(compile(model_source(plan), "model.py", "exec"), namespace)
-    model = namespace["Model"]().double().eval()
-    model.load_state_dict(built.state_dict())
-    x = torch.from_numpy(draw.standard_normal((1, 3, 9, 8)))
-    with torch.inference_mode():
-        found = model(x)
-        assert torch.equal(found, built(x))
+    (found,) = expect_the_same_as_built(plan, tensors, draw.standard_normal((1, 3, 9, 8)))
     assert found.isfinite().all()
     assert found.abs().sum() > 0
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, phases=UNSHRUNK)
+@given(samples(framework.CAPABILITIES, most=25))
+def test_graphs_of_all_ops_with_several_outputs(sample):
+    expect_the_same_as_built(make_plan(sample.graph, sample.size, framework.CAPABILITIES), sample.tensors, sample.batch)

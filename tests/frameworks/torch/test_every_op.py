@@ -9,12 +9,14 @@ import pytest
 import torch
 
 from porter.frameworks import torch as framework
+from porter.frameworks.torch.code import model_source
 from porter.frameworks.torch.spellings import FUNCTIONS, PLAIN, WINDOWED, WITH_TENSORS
 from porter.frameworks.torch.state import canonical_tensors, state_arrays
 from porter.frameworks.torch.steps import make_steps
 from porter.graph import OPS, LocalResponseNorm
 from porter.graph.plan import ANY, make_plan
 from tests.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, tensors_of
+from tests.frameworks.torch.generated import expect_formatted, expect_the_same_as_built
 from tests.oracle import evaluate
 
 GRAPH = every_op((*OF_MAPS, *FLATTENED))
@@ -51,6 +53,13 @@ def test_several_outputs_are_a_tuple_in_the_graphs_order():
     assert len(found) == len(GRAPH.outputs) > 100
     assert all(np.array_equal(value.numpy(force=True), taps[path]) for value, path in zip(found, GRAPH.outputs, strict=True))
     assert built(replace(GRAPH, further=()))(torch.from_numpy(images())).dim() == 4
+
+
+def test_model_py_says_every_op(tmp_path):
+    plan = make_plan(GRAPH, SIZE, framework.CAPABILITIES)
+    expect_the_same_as_built(plan, tensors_of(GRAPH), images())
+    (tmp_path / "model.py").write_text(model_source(plan))
+    expect_formatted(tmp_path / "model.py")
 
 
 def test_exported_at_every_size_and_run_with_channels_last():

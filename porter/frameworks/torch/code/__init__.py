@@ -6,18 +6,17 @@ the differences between them. Every expression is checked against the values of 
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.resources import files
 from keyword import iskeyword
 
 from porter.frameworks.torch.code.arguments import Vector
-from porter.frameworks.torch.code.classes import NORMS, OWN_LAYERS, Class, Known, recurring_norms, use_of, write_class
+from porter.frameworks.torch.code.classes import Class, Known, recurring_norms, use_of, write_class
 from porter.frameworks.torch.code.loader import CHAIN_FUNCTION, fixed_size, loader
 from porter.frameworks.torch.code.runs import SHORTEST, Run, whole_run
+from porter.frameworks.torch.code.signatures import NORMS, OWN_LAYERS, own_layers
 from porter.frameworks.torch.code.stages import Stages, write_stages
 from porter.frameworks.torch.code.template import ClassUse, NoTemplate, Template, signature, unify
 from porter.frameworks.torch.code.text import call, flat
@@ -68,7 +67,7 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     pads = {step.path: channels[step.inputs[0]] for step in steps if step.path not in channels}
     norms = recurring_norms(tree)
     body = "\n\n\n".join("\n".join(lines) for lines in _Classes(tree, {**channels, **pads}, norms).written(fixed_size(plan.size)))
-    own = _own_layers(body)
+    own = own_layers(body)
     size = "any size" if plan.size is None else f"{plan.size[0]}x{plan.size[1]}"
     parts = [
         _head(plan.graph.channels, size, norms, own + body),
@@ -85,21 +84,12 @@ def _head(channels: int, size: str, norms: Mapping[str, Mapping[str, str]], body
     standard = "from collections import OrderedDict\n" if "chain(" in body else ""
     standard += "from collections.abc import Callable, Sequence\n" if "Callable[" in body else ""
     standard += "from functools import partial\n" if norms else ""
+    paths = "from pathlib import Path\n" + ("from typing import Any\n" if "Any," in body else "")
     return (
         f'"""Input: N x {channels} x H x W, {size}. Written by porter; `load()` reads the weights beside it."""\n\n'
-        f"{standard}from pathlib import Path\n\nimport torch\nfrom safetensors.torch import load_file\nfrom torch import nn\n"
+        f"{standard}{paths}\nimport torch\nfrom safetensors.torch import load_file\nfrom torch import nn\n"
         f"{functional}\n" + "\n".join(f"{kind} = {flat(call('partial', f'nn.{kind}', **slots))}" for kind, slots in norms.items())
     ).rstrip()
-
-
-def _own_layers(body: str) -> str:
-    """The text of those layers that torch.nn lacks and that `body`, or another of them, needs."""
-    text = files("porter.frameworks.torch").joinpath("layers.py").read_text(encoding="utf-8")
-    found: list[str] = []
-    for node in reversed(ast.parse(text).body):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and f"{node.name}(" in "\n".join([body, *found]):
-            found.insert(0, ast.get_source_segment(text, node) or "")
-    return "\n\n\n".join(found)
 
 
 @dataclass

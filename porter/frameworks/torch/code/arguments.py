@@ -20,6 +20,8 @@ Vector = Mapping[int, Value]
 _NAMES = {
     "in_channels": "channels",
     "num_features": "channels",
+    "num_parameters": "channels",
+    "normalized_shape": "channels",
     "in_features": "features",
     "out_channels": "filters",
     "out_features": "units",

@@ -9,41 +9,12 @@ from dataclasses import dataclass, field
 from porter.frameworks.torch.code.arguments import Arguments, Vector
 from porter.frameworks.torch.code.forward import Forward
 from porter.frameworks.torch.code.runs import SHORTEST, Run, find_runs, whole_run
+from porter.frameworks.torch.code.signatures import DEFAULTS, NORM_DEFAULTS, NORMS, OWN_LAYERS, POSITIONAL
 from porter.frameworks.torch.code.template import CHAIN, Alternative, Edge, Template, TemplatePart
 from porter.frameworks.torch.code.text import INDENT, Call, Choice, Expression, Item, call, comment, lines, literal
 from porter.frameworks.torch.code.tree import Body
-from porter.frameworks.torch.spellings import FUNCTIONS, GLOBAL_POOLS, Layer, Value
+from porter.frameworks.torch.spellings import FUNCTIONS, GLOBAL_POOLS, Layer
 
-_POSITIONAL: Mapping[str, tuple[str, ...]] = {
-    "BatchNorm1d": ("num_features",),
-    "BatchNorm2d": ("num_features",),
-    "Conv2d": ("in_channels", "out_channels", "kernel_size"),
-    "ConstantPad2d": ("padding", "value"),
-    "Linear": ("in_features", "out_features"),
-    "MaxPool2d": ("kernel_size",),
-    "AvgPool2d": ("kernel_size",),
-    "PaddedAvgPool2d": ("kernel_size", "stride", "padding"),
-    "SameAvgPool2d": ("kernel_size", "stride"),
-    "SamePad2d": ("kernel_size", "stride"),
-    "ZeroPad2d": ("padding",),
-}
-_WINDOW: Mapping[str, Value] = {"padding": 0, "dilation": 1, "ceil_mode": False, "count_include_pad": True}
-NORMS = ("BatchNorm1d", "BatchNorm2d")
-_NORM: Mapping[str, Value] = {"eps": 1e-5, "momentum": 0.1, "affine": True}
-# Torch's own defaults (and layers.py's), which a call leaves out.
-_DEFAULTS: Mapping[str, Mapping[str, Value]] = {
-    "Affine": {"scale": 1.0, "offset": 0.0},
-    "BatchNorm1d": _NORM,
-    "BatchNorm2d": _NORM,
-    "Conv2d": {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "bias": True},
-    "Linear": {"bias": True},
-    "MaxPool2d": _WINDOW,
-    "AvgPool2d": _WINDOW,
-    "PaddedAvgPool2d": {"counted": (0, 0, 0, 0)},
-    "SameAvgPool2d": {"lower": False},
-    "SamePad2d": {"dilation": 1, "lower": False, "value": 0.0},
-}
-OWN_LAYERS = frozenset({"Affine", "PaddedAvgPool2d", "SameAvgPool2d", "SamePad2d"})
 _IDENTITY = "nn.Identity()"
 
 
@@ -147,7 +118,7 @@ class _Writer:
         self.runs: list[Run] = []
         self.body: list[str] = []
         single = template.uses == 1
-        root_runs = find_runs(template.parts, known.classes) if single else []
+        root_runs = find_runs(template.parts, known.classes, template.outputs) if single else []
         self.runs = list(root_runs)
         inside = {name: run for run in root_runs for name in run.names}
         containers: set[str] = set()
@@ -160,7 +131,8 @@ class _Writer:
                 self.body += run.lines("self", self._use)
             for number, edge in enumerate(part.inputs):
                 self._flag(edge, part.name, number)
-        self._flag(template.output, None, 0)
+        for number, edge in enumerate(template.outputs):
+            self._flag(edge, None, number)
 
     def _containers(self, name: str, containers: set[str]) -> None:
         *parents, own = name.split(".")
@@ -255,8 +227,8 @@ class _Writer:
             return call("nn.Sequential", f"nn.{GLOBAL_POOLS[kind]}(1)", "nn.Flatten()")
         if kind in self.known.classes:
             return self._use(kind, texts)
-        defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
-        first = _POSITIONAL.get(kind, ())
+        defaults = {slot: literal(value) for slot, value in DEFAULTS.get(kind, {}).items()}
+        first = POSITIONAL.get(kind, ())
         if texts.get("stride") == "stride" and first[-1:] == ("kernel_size",):
             first = (*first, "stride")
         own = self.known.norms.get(kind, {})
@@ -282,7 +254,7 @@ def recurring_norms(tree: Body) -> dict[str, dict[str, str]]:
         places[layer.kind, _norm_arguments(layer)].add(place)
     found: dict[str, dict[str, str]] = {}
     for (kind, arguments), where in sorted(places.items(), key=lambda item: len(item[1])):
-        stated = {slot: text for slot, text in arguments if literal(_NORM[slot]) != text}
+        stated = {slot: text for slot, text in arguments if literal(NORM_DEFAULTS[slot]) != text}
         if len(where) > 1 and stated:
             found[kind] = stated
     return found

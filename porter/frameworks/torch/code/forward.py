@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial, reduce
 
 from porter.frameworks.torch.code.template import Edge, Template, TemplatePart
-from porter.frameworks.torch.code.text import WIDTH, Call, Choice, Expression, Item, call, flat, lines
+from porter.frameworks.torch.code.text import WIDTH, Call, Choice, Expression, Item, call, flat, lines, tuple_lines
 from porter.frameworks.torch.code.tree import ENTRY
-from porter.frameworks.torch.spellings import FUNCTIONS
+from porter.frameworks.torch.spellings import FUNCTIONS, REDUCTIONS
 
+_OPERATORS = {"add": " + ", "multiply": " * "}
 _NESTED = 3
 """How many calls are nested in one statement."""
 _RESERVED = frozenset({"self", "torch", "nn", "F", "index"})
@@ -38,7 +40,7 @@ class Forward:
         """The lines, at the indentation of a method's body."""
         parts = self.template.parts
         last_read = {source: number for number, part in enumerate(parts) for edge in part.inputs for source in edge.sources}
-        last_read |= dict.fromkeys(self.template.output.sources, len(parts))
+        last_read |= {source: len(parts) for edge in self.template.outputs for source in edge.sources}
         variables = {ENTRY: "x"}
         skipped: set[str] = set()
         pending: tuple[str, Expression, int] | None = None  # of the statement not written yet: variable, expression, depth
@@ -80,12 +82,12 @@ class Forward:
         return self.written
 
     def _finish(self, pending: tuple[str, Expression, int] | None, variables: Mapping[str, str]) -> None:
-        output = self._edge(self.template.output, (None, 0), variables)
-        if pending is not None and output == pending[0]:
+        outputs = [self._edge(edge, (None, number), variables) for number, edge in enumerate(self.template.outputs)]
+        if pending is not None and outputs == [pending[0]]:
             self.written += lines("return ", pending[1], depth=2)
             return
         self._write(pending)
-        self.written += lines("return ", output, depth=2)
+        self.written += tuple_lines("return ", outputs, depth=2) if len(outputs) > 1 else lines("return ", outputs[0], depth=2)
 
     def _write(self, pending: tuple[str, Expression, int] | None) -> None:
         if pending is not None and pending[1] != pending[0]:
@@ -106,9 +108,7 @@ class Forward:
         function = _function(part)
         if function is None:
             return call(f"self.{part.name}", *inputs)
-        joined: Expression = " + ".join(f"({flat(value)})" if isinstance(value, Choice) else str(value) for value in inputs)
-        if function == "concat":
-            joined = Call("torch.cat", (Item(Call("", tuple(map(Item, inputs)), "[]")), Item("1")))
+        joined = _applied(function, inputs)
         flag = self.flags.get((part.name, None))
         return joined if flag is None else Choice(joined, f"self.{flag}", inputs[part.through or 0])
 
@@ -118,7 +118,7 @@ class Forward:
         """A sum with the call that is not written yet as one of its terms, if nothing else reads that call."""
         sources = [edge.source for edge in part.inputs if edge.other is None]
         mine = [source for source in sources if pending is not None and variables[source] == pending[0]]
-        plain = _function(part) == "add" and (part.name, None) not in self.flags and len(sources) == len(part.inputs)
+        plain = _function(part) in _OPERATORS and (part.name, None) not in self.flags and len(sources) == len(part.inputs)
         if pending is None or not plain or len(mine) != 1 or pending[0] in live or not isinstance(pending[1], Call):
             return None
         term = flat(pending[1])
@@ -129,6 +129,19 @@ class Forward:
         if edge.other is None:
             return variables[edge.source]
         return Choice(variables[edge.source], f"self.{self.flags[key]}", variables[edge.other])
+
+
+def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
+    """A function of FUNCTIONS applied to values."""
+    if function == "concat":
+        return Call("torch.cat", (Item(Call("", tuple(map(Item, inputs)), "[]")), Item("1")))
+    if function in ("maximum", "minimum"):
+        return reduce(partial(call, f"torch.{function}"), inputs)
+    texts = [f"({flat(value)})" if isinstance(value, Choice) else str(value) for value in inputs]
+    if function in _OPERATORS:
+        return _OPERATORS[function].join(texts)
+    method, dim = REDUCTIONS[function]
+    return call(f"{texts[0]}.{method}", str(dim), keepdim="True")
 
 
 def _function(part: TemplatePart) -> str | None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
-from porter.frameworks.torch.code.template import TemplatePart
-from porter.frameworks.torch.code.text import INDENT, Call, Expression, Item, lines, literal, spelled
+from porter.frameworks.torch.code.template import Edge, TemplatePart
+from porter.frameworks.torch.code.text import INDENT, WIDTH, Call, Expression, Item, lines, literal, spelled, tuple_lines
 from porter.frameworks.torch.spellings import Value
 
 SHORTEST = 5
@@ -78,10 +78,11 @@ class Run:
         if all(repeats == 1 for _, repeats in table):
             rows = [_row(row) for row, _ in table]
             names = f"({', '.join(varying)})" if len(varying) > 1 else varying[0]
+            table_rows = f"enumerate(settings{f', start={self.start}' if self.start else ''})"
             return [
                 *before,
                 *lines("settings = ", Call("", tuple(map(Item, rows)), "[]"), depth=2),
-                f"{margin}for index, {names} in enumerate(settings{f', start={self.start}' if self.start else ''}):",
+                *_loop("index, ", names, table_rows, varying),
                 *added(target, self.pattern, call(self.kind, texts), after, 3),
             ]
         if special is not None:
@@ -93,7 +94,7 @@ class Run:
             f"{margin}index = {self.start}" if step is None else f"{margin}channels, index = {first}, {self.start}",
             note,
             *lines("settings = ", Call("", tuple(map(Item, rows)), "[]"), depth=2),
-            f"{margin}for {', '.join([*varying, 'repeats'])} in settings:",
+            *_loop("", ", ".join([*varying, "repeats"]), "settings", [*varying, "repeats"]),
             f"{margin}{INDENT}for {'repeat' if special else '_'} in range(repeats):",
             *added(
                 target,
@@ -143,10 +144,12 @@ class Run:
         return found
 
 
-def find_runs(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters], shortest: int = SHORTEST) -> list[Run]:
-    """The runs among the parts of a module that is used once."""
+def find_runs(
+    parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters], outputs: Sequence[Edge] = (), shortest: int = SHORTEST
+) -> list[Run]:
+    """The runs among the parts of a module that is used once; `outputs` are its outputs."""
     found: list[Run] = []
-    for row in _rows(parts, classes):
+    for row in _rows(parts, classes, outputs):
         if len(row) >= shortest:
             kind = row[0].alternatives[0].kind
             arguments = tuple({name: vector[0] for name, vector in part.alternatives[0].arguments.items()} for part in row)
@@ -161,8 +164,10 @@ def whole_run(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameter
     return runs[0] if runs and len(runs[0].names) == len(parts) else None
 
 
-def _rows(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> Iterator[list[TemplatePart]]:
-    reads = Counter(source for part in parts for edge in part.inputs for source in edge.sources)
+def _rows(
+    parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters], outputs: Sequence[Edge]
+) -> Iterator[list[TemplatePart]]:
+    reads = Counter(source for edge in (*outputs, *(edge for part in parts for edge in part.inputs)) for source in edge.sources)
     row: list[TemplatePart] = []
     for part in parts:
         # A loop keeps only its last value: a part that is read elsewhere too ends its row.
@@ -205,6 +210,14 @@ def added(target: str, pattern: str, use: Call, after: Sequence[str], depth: int
             *lines(f"{target}.add_module", Call("", (Item(f'f"{pattern}"'), Item("block"))), depth=depth),
         ]
     return [*added, *(INDENT * depth + text for text in after)]
+
+
+def _loop(before: str, names: str, table: str, varying: Sequence[str]) -> list[str]:
+    """The head of a loop over a table. If its line would be too long, the row is taken apart in the next one."""
+    head = f"{INDENT * 2}for {before}{names} in {table}:"
+    if len(head) <= WIDTH:
+        return [head]
+    return [f"{INDENT * 2}for {before}row in {table}:", *tuple_lines("", varying, " = row", 3)]
 
 
 def _row(values: tuple[Value, ...]) -> str:

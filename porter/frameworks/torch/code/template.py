@@ -59,7 +59,7 @@ class TemplatePart:
 @dataclass(frozen=True)
 class Template:
     parts: tuple[TemplatePart, ...]
-    output: Edge
+    outputs: tuple[Edge, ...]
     uses: int
 
 
@@ -89,15 +89,16 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses) -> Template:
         here = {use: parts_of[name] for use, parts_of in by_name.items() if name in parts_of}
         parts.append((name, _alternatives(here, classes)))
         flow.add(name, here)
-    output = flow.edge({use: body.output for use, body in bodies.items()})
+    outputs = zip(*(body.outputs for body in bodies.values()), strict=True)
+    ends = tuple(flow.edge(dict(zip(bodies, sources, strict=True))) for sources in outputs)
     found = tuple(TemplatePart(name, alternatives, flow.edges[name], flow.through.get(name)) for name, alternatives in parts)
-    return Template(found, output, len(bodies))
+    return Template(found, ends, len(bodies))
 
 
 def signature(body: Body, classes: ClassUses) -> tuple[object, ...]:
     """Equal for bodies that differ only in arguments."""
     return (
-        body.output,
+        body.outputs,
         *(
             (part.name, _kind(part, classes), part.inputs, () if chain is None else signature(chain, classes))
             for part in body.parts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
@@ -13,7 +14,7 @@ INDENT = "    "
 
 @dataclass(frozen=True)
 class Call:
-    """A call or a list: `head`, the opening bracket, items, the closing bracket."""
+    """A call, a list or a tuple: `head`, the opening bracket, items, the closing bracket."""
 
     head: str
     items: tuple[Item, ...]
@@ -105,7 +106,8 @@ def lines(prefix: str, expression: Expression, suffix: str = "", depth: int = 0)
     first, last = margin + prefix + expression.head + expression.brackets[0], margin + expression.brackets[1] + suffix
     items = [_flat_item(item) for item in expression.items]
     inner = None if None in items else ", ".join(filter(None, items))
-    if inner is not None and expression.brackets == "()" and len(margin + INDENT + inner) <= WIDTH:
+    is_call = expression.brackets == "()" and (prefix + expression.head)[-1:] not in ("", " ")
+    if inner is not None and is_call and len(margin + INDENT + inner) <= WIDTH:
         return [first, margin + INDENT + inner, last]
     body: list[str] = []
     for item in expression.items:
@@ -113,3 +115,11 @@ def lines(prefix: str, expression: Expression, suffix: str = "", depth: int = 0)
             body += comment(item.comment, depth + 1)
         body += lines(f"{item.keyword}=" if item.keyword else "", item.value, ",", depth + 1)
     return [first, *body, last]
+
+
+def tuple_lines(prefix: str, items: Sequence[Expression], suffix: str = "", depth: int = 0) -> list[str]:
+    """As `lines`, for a tuple, which has parentheses only if it takes several lines."""
+    bare = ", ".join(flat(item) or "" for item in items)
+    if len(items) > 1 and len(INDENT * depth + prefix + bare + suffix) > WIDTH:
+        return lines(prefix, Call("", tuple(map(Item, items))), suffix, depth)
+    return lines(prefix, bare, suffix, depth)

@@ -41,15 +41,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Body:
-    """A module with one output and one input, the value at the path `source`.
+    """A module with one input, the value at the path `source`.
 
-    `block` is the name of its block in the recipe; without one it is a chain.
+    Attributes:
+        outputs: the names of the parts that give them; only the whole model may have several.
+        block: the name of its block in the recipe; without one it is a chain.
     """
 
     path: str
     source: str
     parts: tuple[Part, ...]
-    output: str
+    outputs: tuple[str, ...]
     block: str | None = None
     arguments: Mapping[str, object] | None = None
 
@@ -72,7 +74,7 @@ def make_tree(graph: Graph, steps: Sequence[Step]) -> Body:
         if wrong:
             message = f"model.py needs paths of Python names that torch modules do not use, got '{wrong[0]}'"
             raise GraphError(message, where=step.path, next="rename the step")
-    body = _Nesting(graph, steps).body("", list(steps), INPUT, graph.output)
+    body = _Nesting(graph, steps).body("", list(steps), INPUT, graph.outputs)
     return replace(body, block="model", arguments={})
 
 
@@ -92,16 +94,16 @@ class _Nesting:
         self.scopes: dict[str, Scope] = {scope.path: scope for scope in graph.scopes}
         self.single = _in_one_place(self.scopes)
         self.places = {step.path: place for place, step in enumerate(steps)}
-        self.readers: dict[str, set[str]] = {graph.output: {""}}
+        self.readers: dict[str, set[str]] = {path: {""} for path in graph.outputs}
         for step in steps:
             for source in step.inputs:
                 self.readers.setdefault(source, set()).add(step.path)
 
-    def body(self, prefix: str, steps: list[Step], source: str, output: str) -> Body:
+    def body(self, prefix: str, steps: list[Step], source: str, outputs: Sequence[str]) -> Body:
         placed = self._placed(prefix, steps)
         names = {source: ENTRY, **{part.output: part.name for part in placed}}
         parts = tuple(Part(part.name, part.content, tuple(names[path] for path in part.inputs)) for part in placed)
-        return Body(prefix.rstrip("/"), source, parts, names[output])
+        return Body(prefix.rstrip("/"), source, parts, tuple(names[path] for path in outputs))
 
     def _placed(self, prefix: str, steps: list[Step]) -> list[_Placed]:
         groups: dict[str, list[Step]] = {}
@@ -127,7 +129,7 @@ class _Nesting:
         if len(sources) != 1 or len(outputs) != 1:
             return None
         source, output = *sources, *outputs
-        body, place = self.body(f"{path}/", steps, source, output), min(self.places[inner] for inner in within)
+        body, place = self.body(f"{path}/", steps, source, outputs), min(self.places[inner] for inner in within)
         scope, chain = self.scopes.get(path), _is_chain(body)
         if scope is not None and not _is_row(body) and not (chain and scope.block in self.single):
             body = replace(body, block=scope.block, arguments=scope.arguments)
@@ -163,7 +165,7 @@ def _is_chain(body: Body) -> bool:
         if part.inputs != (before,) or function or "." in part.name:
             return False
         before = part.name
-    return body.output == before
+    return body.outputs == (before,)
 
 
 def _is_row(body: Body) -> bool:

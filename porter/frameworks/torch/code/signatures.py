@@ -1,0 +1,90 @@
+"""How calls of torch's layers are written: which arguments stand by their places, and which are left out as defaults."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+
+from porter.frameworks.torch.spellings import Value
+
+NORMS = ("BatchNorm1d", "BatchNorm2d")
+NORM_DEFAULTS: Mapping[str, Value] = {"eps": 1e-5, "momentum": 0.1, "affine": True}
+
+POSITIONAL: Mapping[str, tuple[str, ...]] = {
+    "AdaptiveAvgPool2d": ("output_size",),
+    "AdaptiveMaxPool2d": ("output_size",),
+    "AvgPool2d": ("kernel_size",),
+    "BatchNorm1d": ("num_features",),
+    "BatchNorm2d": ("num_features",),
+    "ChannelScale": ("channels",),
+    "ChannelShuffle": ("groups",),
+    "ConstantPad2d": ("padding", "value"),
+    "Conv2d": ("in_channels", "out_channels", "kernel_size"),
+    "ConvTranspose2d": ("in_channels", "out_channels", "kernel_size"),
+    "CroppedConvTranspose2d": ("in_channels", "out_channels", "kernel_size"),
+    "DepthToSpace": ("block",),
+    "Hardtanh": ("min_val", "max_val"),
+    "LayerNorm": ("normalized_shape",),
+    "LayerNorm2d": ("normalized_shape",),
+    "LeakyReLU": ("negative_slope",),
+    "Linear": ("in_features", "out_features"),
+    "LocalResponseNorm": ("size",),
+    "MaxPool2d": ("kernel_size",),
+    "PReLU": ("num_parameters",),
+    "PaddedAvgPool2d": ("kernel_size", "stride", "padding"),
+    "PixelShuffle": ("upscale_factor",),
+    "SameAvgPool2d": ("kernel_size", "stride"),
+    "SamePad2d": ("kernel_size", "stride"),
+    "SliceChannels": ("start", "stop"),
+    "Unflatten": ("dim", "unflattened_size"),
+    "ZeroPad2d": ("padding",),
+}
+
+_WINDOW: Mapping[str, Value] = {"padding": 0, "dilation": 1, "ceil_mode": False, "count_include_pad": True}
+_CONV: Mapping[str, Value] = {"stride": 1, "padding": 0, "output_padding": 0, "dilation": 1, "groups": 1, "bias": True}
+_LAYER_NORM: Mapping[str, Value] = {"eps": 1e-5, "elementwise_affine": True}
+DEFAULTS: Mapping[str, Mapping[str, Value]] = {
+    "Affine": {"scale": 1.0, "offset": 0.0},
+    "AvgPool2d": _WINDOW,
+    "BatchNorm1d": NORM_DEFAULTS,
+    "BatchNorm2d": NORM_DEFAULTS,
+    "ChannelScale": {"bias": False},
+    "Conv2d": _CONV,
+    "ConvTranspose2d": _CONV,
+    "CroppedConvTranspose2d": _CONV,
+    "ELU": {"alpha": 1.0},
+    "GELU": {"approximate": "none"},
+    "LayerNorm": _LAYER_NORM,
+    "LayerNorm2d": _LAYER_NORM,
+    "Linear": {"bias": True},
+    "LocalResponseNorm": {"alpha": 1e-4, "beta": 0.75, "k": 1.0},
+    "MaxPool2d": _WINDOW,
+    "PaddedAvgPool2d": {"counted": (0, 0, 0, 0)},
+    "SameAvgPool2d": {"lower": False},
+    "SamePad2d": {"dilation": 1, "lower": False, "value": 0.0},
+    "SliceChannels": {"step": 1},
+    "Upsample": {"mode": "nearest"},
+}
+"""Torch's own defaults, and those of layers.py."""
+
+
+def _definitions() -> dict[str, str]:
+    """The classes and functions of layers.py, by name, in their order."""
+    text = files("porter.frameworks.torch").joinpath("layers.py").read_text(encoding="utf-8")
+    found = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    return {node.name: ast.get_source_segment(text, node) or "" for node in found}
+
+
+OWN_LAYERS = _definitions()
+"""The text of each layer that torch.nn lacks, by its name; and of the functions that these call."""
+
+
+def own_layers(body: str) -> str:
+    """The text of those of OWN_LAYERS that `body`, or another of them, needs."""
+    found: list[str] = []
+    for name, text in reversed(OWN_LAYERS.items()):
+        if re.search(rf"(?<![\w.]){name}\(", "\n".join([body, *found])):
+            found.insert(0, text)
+    return "\n\n\n".join(found)
