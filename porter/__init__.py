@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from porter.version import __version__ as __version__
+from porter.package import __version__ as __version__
 
 if TYPE_CHECKING:
     from porter.conversion.convert import Conversion

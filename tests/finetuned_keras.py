@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from porter.dtypes import Array
-from porter.frameworks.tf.runtime import import_keras, import_tensorflow
+from porter.formats.tensorflow import import_tensorflow
+from porter.frameworks.tf.runtime import import_keras
 from tests.standin import smooth_images
 from tests.support import source_checkpoint
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from porter.frameworks.tf.runtime import import_tensorflow
+from porter.formats.tensorflow import import_tensorflow
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from porter.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
-from porter.frameworks.tf.runtime import import_tensorflow, quiet_logger
+from porter.formats.tensorflow import import_tensorflow
+from porter.frameworks.tf.runtime import quiet_logger
 from porter.zoos.slim.network import Network
 from porter.zoos.slim.networks import construct
 from tests.support import source_checkpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from porter.frameworks.tf.runtime import import_tensorflow
+from porter.formats.tensorflow import import_tensorflow
 from tests.conftest import SlimMaker
 from tests.slim_files import SMALL, SlimFile, slim_checkpoint
 

@@ -13,10 +13,10 @@ import pytest
 import porter
 from porter.dtypes import Array, Dtype
 from porter.formats.reading import read_checkpoint
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_framework
 from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.run import run_reference
-from porter.frameworks.tf.runtime import import_tensorflow
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import Convention

@@ -7,8 +7,8 @@ import pytest
 from porter.data.preprocess import Preprocess
 from porter.frameworks import get_framework
 from porter.graph import site_of
-from porter.graph.plan import ANY, make_plan
-from porter.padding import Convention
+from porter.graph.plan import make_plan
+from porter.padding import ANY, Convention
 from porter.recipe import find_recipe
 from porter.source.references import OwnBuild
 from porter.verification.inputs import test_batch as make_batch

@@ -15,8 +15,7 @@ from typing import Any, NoReturn
 import typer
 from typer.exceptions import Abort, TyperException
 
-from porter.errors import FileError, PorterError
-from porter.escaping import escaped
+from porter.errors import FileError, PorterError, escaped
 
 EX_SOFTWARE = 70
 """The exit status of a fault of porter's own (sysexits.h): neither a failed check nor bad input."""

@@ -16,6 +16,7 @@ from porter.files import new_folder
 from porter.frameworks import Framework, get_framework
 from porter.graph import BatchNorm
 from porter.graph.record import to_record
+from porter.package import __version__
 from porter.padding.sizes import parse_size
 from porter.port import Input, Padding, Port, Record, read_port, write_record
 from porter.port.pads import pads_of
@@ -24,7 +25,6 @@ from porter.recipe.expressions import Value
 from porter.source.from_file import expect_file, open_file
 from porter.source.opened import Member, Opened, open_source
 from porter.source.trained import parse_padding, with_padding
-from porter.version import __version__
 
 if TYPE_CHECKING:
     from porter.verification.check import Verdict

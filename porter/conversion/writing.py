@@ -12,8 +12,8 @@ from porter.errors import UsageError
 from porter.frameworks import Framework, Tensors
 from porter.graph import Graph, tensor_shapes
 from porter.graph.folding import Folding, fold_norms
-from porter.graph.plan import ANY, Plan, make_plan
-from porter.padding import Size
+from porter.graph.plan import Plan, make_plan
+from porter.padding import ANY, Size
 from porter.recipe import expand, layer_names
 from porter.source.opened import Member, Opened
 from porter.zoos.implementation import StockClass, stock_library

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from porter.errors import FileError, MissingFramework
-from porter.extras import install
+from porter.package import install
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from porter.errors import MissingFramework, PorterError, UsageError
-from porter.extras import install
+from porter.package import install
 
 T = TypeVar("T")
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from porter.errors import GraphError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
+from porter.filegraph.names import unused_name
 from porter.graph import (
     INPUT,
     Add,
@@ -306,11 +307,7 @@ class Builder:
 
     def unused(self, name: str) -> str:
         """The name, with a number if a node has it."""
-        candidate, count = name, 1
-        while candidate in self.nodes or candidate == INPUT:
-            count += 1
-            candidate = f"{name}_{count}"
-        return candidate
+        return unused_name(name, (*self.nodes, INPUT))
 
     def _value(self, node: str, shape: Shape | None) -> Value:
         return Value(node, shape, shape if shape is None or len(shape) == 1 else self._laid_out(shape))

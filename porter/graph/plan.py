@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from porter.errors import GraphError, PaddingError
 from porter.graph.graph import Graph, Node, nonnegative_paths, shapes, site_of
 from porter.graph.ops import Flatten, Merge, Op, Shape
-from porter.padding import Capabilities, Realisation, Size, realise
-
-ANY: Size = (None, None)
+from porter.padding import ANY, Capabilities, Realisation, Size, realise
 
 
 @dataclass(frozen=True)

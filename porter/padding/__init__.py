@@ -2,6 +2,7 @@
 
 from porter.padding.realise import REACHES_NOWHERE, Capabilities, Front, Realisation, realise, realised_row, same_function
 from porter.padding.windows import (
+    ANY,
     LARGEST,
     LOWEST,
     Average,
@@ -21,6 +22,7 @@ from porter.padding.windows import (
 )
 
 __all__ = [
+    "ANY",
     "LARGEST",
     "LOWEST",
     "REACHES_NOWHERE",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from porter.errors import UsageError
-from porter.graph.plan import ANY
-from porter.padding import Size
+from porter.padding import ANY, Size
 
 MAX_SIDE = 8192
 

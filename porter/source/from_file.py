@@ -14,8 +14,7 @@ from porter.files import Digests
 from porter.fitting.fit import Fit, read_tensors, some
 from porter.frameworks import get_framework
 from porter.graph import Conv, Dense, Graph, shapes, tensor_shapes
-from porter.graph.plan import ANY
-from porter.padding import Size
+from porter.padding import ANY, Size
 from porter.port import SourceFile, TensorLists, port_at
 from porter.recipe import all_recipes, find_recipe, whole_recipes
 from porter.source.matching import LIKELY, Match, rank

@@ -15,7 +15,8 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit, own_checkpoint
 from porter.frameworks import Classifier, Framework, Tensors
 from porter.graph import Dense, Graph, Node, Relu6, channels_of
-from porter.graph.plan import ANY, Plan, make_plan
+from porter.graph.plan import Plan, make_plan
+from porter.padding import ANY
 from porter.recipe import Zoo
 from porter.recipe.expressions import Value
 from porter.zoos.implementation import Implementation, get_implementation

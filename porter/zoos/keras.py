@@ -12,9 +12,10 @@ from typing import Any
 from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
 from porter.frameworks.tf.run import attach_runner
-from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
+from porter.frameworks.tf.runtime import import_keras, tensorflow_device
 from porter.frameworks.tf.write import save
 from porter.graph.plan import Plan
 from porter.padding import Size

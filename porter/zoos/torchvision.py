@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, MissingFramework, UsageError
-from porter.extras import expect_installed, install
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph.plan import Plan
+from porter.package import expect_installed, install
 from porter.padding import Size
 from porter.zoos.implementation import Implementation, StockClass, StockLibrary
 from porter.zoos.tables import REFERENCES, TORCHVISION

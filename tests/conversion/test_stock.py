@@ -20,8 +20,7 @@ from porter.frameworks import get_framework
 from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch.graph_module import to_tensor
 from porter.graph import Conv, tensor_shapes
-from porter.graph.plan import ANY
-from porter.padding import Convention
+from porter.padding import ANY, Convention
 from porter.port import Record, read_port
 from porter.recipe import expand, find_recipe
 from porter.source.references import OwnBuild

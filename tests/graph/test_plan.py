@@ -8,9 +8,9 @@ from porter.errors import GraphError, PaddingError
 from porter.frameworks.tf import CAPABILITIES as KERAS
 from porter.frameworks.torch import CAPABILITIES as TORCH
 from porter.graph import INPUT, Add, Affine, Concat, Conv, GlobalAvgPool, Graph, MaxPool, Multiply, Node, Op, Relu, Upsample
-from porter.graph.plan import ANY, make_plan
+from porter.graph.plan import make_plan
 from porter.graph.record import from_record, to_record
-from porter.padding import LOWEST, Convention, Window
+from porter.padding import ANY, LOWEST, Convention, Window
 
 TWO = Window((3, 3), (2, 2))
 SAME, ONE = Convention("same"), Convention("explicit", (1, 1, 1, 1))

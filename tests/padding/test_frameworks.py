@@ -18,8 +18,8 @@ import pytest
 from porter.errors import PaddingError
 from porter.frameworks import Framework, get_framework
 from porter.graph import INPUT, AvgPool, Concat, Conv, GlobalAvgPool, Graph, MaxPool, Node, Relu, site_of, tensor_shapes
-from porter.graph.plan import ANY, make_plan
-from porter.padding import LOWEST, Average, Convention, Rounding, Rule, SiteKind, Size, Window, realise
+from porter.graph.plan import make_plan
+from porter.padding import ANY, LOWEST, Average, Convention, Rounding, Rule, SiteKind, Size, Window, realise
 from tests.padding.test_realise import AVERAGES, KERNELS, Geometry, defined_sizes, geometries, reason_of
 from tests.padding.windows import Array, evaluate_map
 

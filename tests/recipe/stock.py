@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_framework
-from porter.frameworks.tf.runtime import import_tensorflow
 from porter.graph import AvgPool, BatchNorm, Conv, Graph, Identity, MaxPool, shapes, site_of, tensor_shapes
 from porter.padding import Convention, pad_amounts
 from porter.recipe import LayerName, Recipe, expand, find_recipe, layer_names

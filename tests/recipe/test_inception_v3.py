@@ -9,8 +9,8 @@ import torch
 from porter.frameworks import get_framework
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Affine, AvgPool, BatchNorm, Graph, tensor_shapes
-from porter.graph.plan import ANY, make_plan
-from porter.padding import Convention
+from porter.graph.plan import make_plan
+from porter.padding import ANY, Convention
 from porter.recipe import expand, find_recipe, tap_names
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models

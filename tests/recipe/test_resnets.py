@@ -10,8 +10,9 @@ import pytest
 from porter.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_framework
-from porter.frameworks.tf.runtime import import_keras, import_tensorflow
+from porter.frameworks.tf.runtime import import_keras
 from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.padding import LOWEST, Convention, pad_amounts
 from porter.recipe import LayerName, Recipe, expand, find_recipe, layer_names

@@ -12,8 +12,8 @@ import pytest
 from porter.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_framework
-from porter.frameworks.tf.runtime import import_tensorflow
 from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.padding import LOWEST, Convention
 from porter.recipe import all_recipes, expand, find_recipe, layer_names, tap_names

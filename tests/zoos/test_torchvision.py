@@ -12,11 +12,11 @@ import pytest
 
 from porter.dtypes import Array
 from porter.errors import MappingError, MissingFramework, UsageError
-from porter.extras import install
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import torch as framework
 from porter.graph import Graph
 from porter.graph.plan import make_plan
+from porter.package import install
 from porter.padding import Convention
 from porter.recipe import expand, find_recipe, layer_names, tap_names
 from porter.zoos import timm
@@ -103,7 +103,7 @@ def test_timm_has_no_width_of_1_3() -> None:
 
 @pytest.mark.parametrize(("package", "next"), [("torchvision", install("torch")), ("timm", "pip install timm")])
 def test_a_missing_library(monkeypatch: pytest.MonkeyPatch, package: str, next: str) -> None:
-    monkeypatch.setattr("porter.extras.find_spec", lambda name: None if name == package else object())
+    monkeypatch.setattr("porter.package.find_spec", lambda name: None if name == package else object())
     with pytest.raises(MissingFramework, match=rf"{package} is not installed.*{re.escape(next)}"):
         get_implementation("timm").build("mobilenet_v2", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
 

@@ -17,8 +17,7 @@ from porter.data.layouts.label_files import devkit_beside, read_labels, relabell
 from porter.data.layouts.listing import list_photos
 from porter.data.layouts.recognise import NEXT, find
 from porter.data.photos import Bytes, Failure, Photo, PhotoSet
-from porter.errors import FileError, UsageError
-from porter.escaping import escaped
+from porter.errors import FileError, UsageError, escaped
 
 __all__ = ["open_any_photos", "open_photos"]
 

@@ -14,7 +14,7 @@ from porter.data.layouts.found import Candidate, Found, is_photo
 from porter.data.layouts.listing import Listing
 from porter.data.layouts.tars import Member
 from porter.data.photos import Bytes
-from porter.escaping import escaped
+from porter.errors import escaped
 
 _WITH_WNID = re.compile(r"ILSVRC2012_val_\d{8}_(n\d{8})\.")
 

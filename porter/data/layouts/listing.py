@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from porter.data.layouts.found import is_photo
 from porter.data.photos import Failure
-from porter.errors import FileError
-from porter.escaping import escaped
+from porter.errors import FileError, escaped
 
 
 class Photograph(NamedTuple):

@@ -9,7 +9,7 @@ from porter.data.layouts.classes import named_labels, wnid_label
 from porter.data.layouts.found import Candidate, Found
 from porter.data.parquet import Row, read_table
 from porter.data.photos import Cell
-from porter.escaping import escaped
+from porter.errors import escaped
 
 
 def parquet(path: Path, files: Sequence[Path], imagenet: bool, classes: int) -> Found:

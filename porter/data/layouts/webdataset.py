@@ -14,8 +14,7 @@ from porter.data.layouts.classes import named_labels, wnid_label
 from porter.data.layouts.found import Candidate, Found, is_photo
 from porter.data.layouts.tars import Member
 from porter.data.photos import Bytes
-from porter.errors import FileError
-from porter.escaping import escaped
+from porter.errors import FileError, escaped
 
 _LABELS = ("cls", "json")
 _FIELDS = ("label", "cls")

@@ -17,9 +17,9 @@ from porter.dtypes import Array
 from porter.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.limits import most_bytes
+from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_checkpoint.files import CheckpointFiles, find_checkpoint
 from porter.formats.tf_checkpoint.names import OBJECT_GRAPH, Owner, Shape, model_names, training_state
-from porter.frameworks.tf.runtime import import_tensorflow
 
 _LISTED = 5
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from porter.dtypes import Array, is_floating
+from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.nodes import GraphNode, Reference, Refuse
-from porter.frameworks.tf.runtime import import_tensorflow
 from porter.graph import MOST_CONSTANTS
 
 _CASTS = frozenset({"Cast"})

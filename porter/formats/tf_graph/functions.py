@@ -8,8 +8,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from porter.filegraph.names import unused_name
 from porter.formats.tf_graph.nodes import MOST_NODES, GraphNode, Reference, Refuse
-from porter.frameworks.tf.layout import unused_name
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _MOST_DEPTH = 32

@@ -10,12 +10,12 @@ import numpy as np
 
 from porter.dtypes import Array
 from porter.filegraph.file_graph import FileGraph, OutputActivation
+from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.constants import Constants
 from porter.formats.tf_graph.ends import input_sizes
 from porter.formats.tf_graph.nodes import GraphNode, Reference, Refuse, depending, ordered
 from porter.formats.tf_graph.ops import read_node
 from porter.formats.tf_graph.walk import Value, Walk, named_steps
-from porter.frameworks.tf.runtime import import_tensorflow
 from porter.graph import INPUT
 
 _FLOAT = 1

@@ -12,6 +12,7 @@ from porter.dtypes import Array, is_floating
 from porter.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.limits import most_bytes
+from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_checkpoint.read import read_tf_checkpoint
 from porter.formats.tf_graph.constants import Constants
 from porter.formats.tf_graph.ends import image_inputs, loose_ends, within_network
@@ -19,7 +20,6 @@ from porter.formats.tf_graph.functions import follow, inline_functions
 from porter.formats.tf_graph.graph import PlainGraph, read_graph
 from porter.formats.tf_graph.nodes import GraphNode, Reference, Refuse, ordered, parse_nodes, parse_reference
 from porter.formats.tf_graph.saved_variables import VARIABLE_OPS, read_variables
-from porter.frameworks.tf.runtime import import_tensorflow
 
 _MOST_PROTO = (1 << 31) - 1
 """Protobuf's own limit on a message."""

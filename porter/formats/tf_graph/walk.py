@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from porter.filegraph.file_graph import FileNode, Foreign, OutputActivation, Stored
+from porter.filegraph.names import unused_name
 from porter.formats.tf_graph.constants import Constants
 from porter.formats.tf_graph.nodes import GraphNode, Reference
-from porter.frameworks.tf.layout import unused_name
 from porter.graph import INPUT, Op, Shape
 from porter.padding import Pads
 

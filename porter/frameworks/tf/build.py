@@ -9,10 +9,11 @@ import numpy as np
 
 from porter.dtypes import Dtype, cast
 from porter.errors import GraphError, MappingError
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import Tensors
 from porter.frameworks.tf.layout import expect_cover, from_canonical, keras_class, layer_names
 from porter.frameworks.tf.run import attach_runner
-from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
+from porter.frameworks.tf.runtime import import_keras, tensorflow_device
 from porter.frameworks.tf.sites import LayerMaker, windowed
 from porter.graph import (
     INPUT,
@@ -32,7 +33,8 @@ from porter.graph import (
     Relu6,
     tensor_shapes,
 )
-from porter.graph.plan import ANY, Plan
+from porter.graph.plan import Plan
+from porter.padding import ANY
 
 _VARIABLES = {
     "kernel": "kernel",

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Precision
 from porter.errors import UsageError
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import Classifier
 from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.run import tap_value, tf32
-from porter.frameworks.tf.runtime import import_keras, import_tensorflow, quiet_logger, tensorflow_device
+from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_device
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:

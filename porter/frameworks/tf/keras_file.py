@@ -26,8 +26,9 @@ from porter.formats.keras.scaling import (
     operation_step,
     statistics,
 )
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.run import attach_runner
-from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
+from porter.frameworks.tf.runtime import import_keras, tensorflow_device
 from porter.graph import INPUT
 from porter.padding import Size
 

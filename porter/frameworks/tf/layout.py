@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 
 from porter.dtypes import Array
 from porter.errors import MappingError
+from porter.filegraph.names import unused_name
 from porter.graph import BatchNorm, Conv, Dense, Graph, Node, channels_of, is_depthwise
 from porter.padding import Capabilities
 
@@ -156,15 +157,6 @@ def layer_names(graph: Graph, layers: Mapping[str, str]) -> dict[str, str]:
         if node.path not in layers:
             names[node.path] = unused_name(node.path.replace("/", "_"), names.values())
     return names
-
-
-def unused_name(name: str, taken: Collection[str]) -> str:
-    """`name`, or `name_2`, `name_3`, ... where it is taken."""
-    candidate, count = name, 1
-    while candidate in taken:
-        count += 1
-        candidate = f"{name}_{count}"
-    return candidate
 
 
 def pad_name(layer: str) -> str:

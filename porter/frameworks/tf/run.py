@@ -10,8 +10,9 @@ import numpy as np
 
 from porter.dtypes import Array
 from porter.errors import UsageError
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.run import GraphRunner, channels_first
-from porter.frameworks.tf.runtime import import_keras, import_tensorflow, quiet_logger, tensorflow_device
+from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_device
 
 _RUNNER = "porter_runner"
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from porter.errors import PaddingError
-from porter.frameworks.tf.layout import pad_name, unused_name
+from porter.filegraph.names import unused_name
+from porter.frameworks.tf.layout import pad_name
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import AvgPool, Conv, MaxPool
 from porter.padding import Pads, Realisation

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from porter.errors import MissingFramework
-from porter.extras import expect_installed, install
 from porter.frameworks.torch.layout import CAPABILITIES, WEIGHTS_FILE, from_canonical, tensor_names, to_canonical
+from porter.package import expect_installed, install
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.data.preprocess import Preprocess

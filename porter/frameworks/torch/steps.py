@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from porter.errors import PaddingError
 from porter.frameworks.torch.spellings import PLAIN, WINDOWED, Layer, constant_pad, pair
 from porter.graph import Node, Shape, shapes
-from porter.graph.plan import ANY, Plan
-from porter.padding import Front, Realisation, Window
+from porter.graph.plan import Plan
+from porter.padding import ANY, Front, Realisation, Window
 
 
 @dataclass(frozen=True)

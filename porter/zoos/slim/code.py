@@ -19,7 +19,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from porter.errors import MissingFramework
-from porter.frameworks.tf.runtime import import_tensorflow
+from porter.formats.tensorflow import import_tensorflow
 
 _MODELS = "mmdnn/conversion/examples/tensorflow/models"
 _MOBILENET = "mmdnn.conversion.examples.tensorflow.models.mobilenet"

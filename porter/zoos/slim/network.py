@@ -12,10 +12,11 @@ from typing import Any
 from porter.dtypes import Dtype
 from porter.errors import MappingError, MissingFramework
 from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import op_name
 from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.layout import expect_cover
-from porter.frameworks.tf.runtime import import_tensorflow, quiet_logger
+from porter.frameworks.tf.runtime import quiet_logger
 from porter.zoos.implementation import Implementation
 
 

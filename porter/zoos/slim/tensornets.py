@@ -17,7 +17,7 @@ from typing import Any
 
 from porter.dtypes import Array
 from porter.errors import MissingFramework, UsageError
-from porter.frameworks.tf.runtime import import_tensorflow
+from porter.formats.tensorflow import import_tensorflow
 from porter.zoos.slim.code import import_slim, modules_as, old_tensorflow, pip_line
 from porter.zoos.slim.network import Network, graph_variables, implementation, old_variables
 from porter.zoos.tables import TENSORNETS

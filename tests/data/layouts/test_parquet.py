@@ -13,7 +13,7 @@ from porter.data.parquet import read_table
 from porter.data.photos import Cell, Failure
 from porter.data.reading import read_bytes
 from porter.errors import FileError, MissingFramework
-from porter.extras import install
+from porter.package import install
 from tests.data.layouts.making import WNIDS, label_of, opened, table, val
 
 NAMES = [f"{wnid}, whatever else" for wnid in WNIDS]

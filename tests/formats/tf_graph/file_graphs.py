@@ -31,7 +31,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def tensorflow() -> Any:
-    from porter.frameworks.tf.runtime import import_tensorflow
+    from porter.formats.tensorflow import import_tensorflow
 
     return import_tensorflow()
 

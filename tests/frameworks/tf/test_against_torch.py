@@ -8,8 +8,8 @@ import pytest
 from porter.dtypes import Array
 from porter.frameworks import get_framework
 from porter.graph import Graph
-from porter.graph.plan import ANY, make_plan
-from porter.padding import Size
+from porter.graph.plan import make_plan
+from porter.padding import ANY, Size
 from tests.frameworks.tf.models import every_op, mobilenet_v2, random_tensors
 
 

@@ -10,8 +10,8 @@ from porter.errors import GraphError, MappingError, UsageError
 from porter.frameworks import tf
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import INPUT, Conv, Graph, Node
-from porter.graph.plan import ANY, make_plan
-from porter.padding import Window
+from porter.graph.plan import make_plan
+from porter.padding import ANY, Window
 from tests.frameworks.tf.models import SAME, every_op, mobilenet_v2, random_tensors
 
 

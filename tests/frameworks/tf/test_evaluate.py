@@ -8,8 +8,9 @@ import pytest
 from porter.data.pipeline import normalise
 from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_framework
-from porter.frameworks.tf.runtime import import_keras, import_tensorflow
+from porter.frameworks.tf.runtime import import_keras
 from tests.evaluation.protocols import PROTOCOLS, pixels_of
 
 FRAMEWORK = get_framework("tf")

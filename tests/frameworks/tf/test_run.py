@@ -7,16 +7,18 @@ import numpy as np
 import pytest
 
 from porter.errors import UsageError
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import tf
-from porter.frameworks.tf.runtime import import_tensorflow
 from porter.graph import INPUT, channels_of
-from porter.graph.plan import ANY, make_plan
+from porter.graph.plan import make_plan
+from porter.padding import ANY
 from tests.frameworks.tf.models import every_op, random_tensors
 
 QUIET = """
 import numpy as np
 from porter.frameworks import tf
-from porter.graph.plan import ANY, make_plan
+from porter.graph.plan import make_plan
+from porter.padding import ANY
 from tests.frameworks.tf.models import every_op, random_tensors
 graph = every_op()
 model = tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")

@@ -7,10 +7,12 @@ import sys
 import pytest
 
 from porter.errors import MissingFramework, UsageError
-from porter.extras import install
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import tf
-from porter.frameworks.tf.runtime import import_keras, import_tensorflow, tensorflow_device
-from porter.graph.plan import ANY, make_plan
+from porter.frameworks.tf.runtime import import_keras, tensorflow_device
+from porter.graph.plan import make_plan
+from porter.package import install
+from porter.padding import ANY
 from tests.frameworks.tf.models import every_op, random_tensors
 
 OTHER_BACKEND = """
@@ -30,7 +32,7 @@ def test_an_absent_package_is_named_with_the_way_to_get_it(absent: str, monkeypa
     import_keras()
     monkeypatch.setitem(sys.modules, absent, None)
     with pytest.raises(MissingFramework, match=rf"cannot be imported: .*{absent}.*{re.escape(install('tf'))}"):
-        import_tensorflow()
+        import_keras()
     graph = every_op()
     with pytest.raises(MissingFramework):
         tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")

@@ -8,8 +8,8 @@ import pytest
 from porter.errors import PaddingError
 from porter.frameworks import tf
 from porter.graph import INPUT, AvgPool, Concat, Conv, GlobalAvgPool, Graph, MaxPool, Node
-from porter.graph.plan import ANY, Plan, make_plan
-from porter.padding import LOWEST, Capabilities, Convention, Window
+from porter.graph.plan import Plan, make_plan
+from porter.padding import ANY, LOWEST, Capabilities, Convention, Window
 from tests.frameworks.tf.models import SAME, explicit, random_tensors, window_loop
 
 TWO = Window((3, 3), (2, 2))

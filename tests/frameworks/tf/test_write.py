@@ -14,7 +14,8 @@ from porter.errors import MappingError
 from porter.frameworks import tf
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import INPUT, Affine, GlobalMaxPool, Graph, Node
-from porter.graph.plan import ANY, make_plan
+from porter.graph.plan import make_plan
+from porter.padding import ANY
 from tests.frameworks.tf.models import every_op, random_tensors
 
 LAYERS = {"stem/conv": "conv1_conv", "logits": "predictions"}
@@ -30,7 +31,8 @@ WRITE = """
 import sys
 from pathlib import Path
 from porter.frameworks import tf
-from porter.graph.plan import ANY, make_plan
+from porter.graph.plan import make_plan
+from porter.padding import ANY
 from tests.frameworks.tf.models import every_op, random_tensors
 graph = every_op()
 tf.write(Path(sys.argv[1]), make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32")

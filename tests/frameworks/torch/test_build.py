@@ -10,8 +10,8 @@ import torch
 from porter.errors import GraphError, MappingError, UsageError
 from porter.frameworks import torch as framework
 from porter.graph import INPUT, BatchNorm, Conv, Graph, Node, Relu, tensor_shapes
-from porter.graph.plan import ANY, make_plan
-from porter.padding import Convention, Window
+from porter.graph.plan import make_plan
+from porter.padding import ANY, Convention, Window
 from tests.frameworks.torch.graphs import fine_tuned, inception, mobilenet_v2, resnet_v2, small_mobilenet
 from tests.standin import calibrated_tensors, smooth_images
 

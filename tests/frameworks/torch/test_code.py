@@ -18,9 +18,9 @@ from porter.frameworks import torch as framework
 from porter.frameworks.torch.code import model_source
 from porter.frameworks.torch.code.signatures import OWN_LAYERS
 from porter.graph import INPUT, Add, Affine, AvgPool, BatchNorm, Concat, Conv, Graph, MaxPool, Node, Relu, Scope, tensor_shapes
-from porter.graph.plan import ANY, make_plan
+from porter.graph.plan import make_plan
 from porter.graph.record import from_record, to_record
-from porter.padding import LOWEST, Convention, Window
+from porter.padding import ANY, LOWEST, Convention, Window
 from porter.recipe import all_recipes, expand, find_recipe
 from porter.zoos.implementation import stock_library
 from tests.frameworks.torch.generated import expect_formatted, expect_the_same_as_built, model_of

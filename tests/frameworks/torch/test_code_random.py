@@ -10,8 +10,8 @@ from hypothesis import given, settings
 
 from porter.frameworks import torch as framework
 from porter.graph import Add, Affine, AvgPool, BatchNorm, Concat, Graph, Identity, MaxPool, Relu, tensor_shapes
-from porter.graph.plan import ANY, make_plan
-from porter.padding import LOWEST, Convention, Window
+from porter.graph.plan import make_plan
+from porter.padding import ANY, LOWEST, Convention, Window
 from tests.frameworks.torch.generated import expect_the_same_as_built
 from tests.frameworks.torch.graphs import SAME, Writer
 from tests.random_graphs import UNSHRUNK, samples

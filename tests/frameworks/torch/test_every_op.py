@@ -14,7 +14,8 @@ from porter.frameworks.torch.spellings import FUNCTIONS, PLAIN, WINDOWED, WITH_T
 from porter.frameworks.torch.state import canonical_tensors, state_arrays
 from porter.frameworks.torch.steps import make_steps
 from porter.graph import OPS, LocalResponseNorm
-from porter.graph.plan import ANY, make_plan
+from porter.graph.plan import make_plan
+from porter.padding import ANY
 from tests.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, tensors_of
 from tests.frameworks.torch.generated import expect_formatted, expect_the_same_as_built
 from tests.oracle import evaluate

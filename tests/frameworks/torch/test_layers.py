@@ -13,8 +13,8 @@ from porter.errors import PaddingError
 from porter.frameworks import torch as framework
 from porter.frameworks.torch.layers import Affine, SamePad2d
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Relu, site_of
-from porter.graph.plan import ANY, Plan, make_plan
-from porter.padding import LOWEST, Convention, Front, Realisation, Window, pad_amounts, row
+from porter.graph.plan import Plan, make_plan
+from porter.padding import ANY, LOWEST, Convention, Front, Realisation, Window, pad_amounts, row
 from tests.frameworks.torch.windows import run_site
 
 WINDOWS = [

@@ -16,8 +16,8 @@ import pytest
 
 from porter.errors import MappingError, MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_framework
-from porter.frameworks.tf.runtime import import_tensorflow
 from porter.graph import BatchNorm, Conv, Graph, is_depthwise, tensor_shapes
 from porter.graph.plan import make_plan
 from porter.recipe import all_recipes, expand, find_recipe, layer_names, tap_names

@@ -13,7 +13,7 @@ import pytest
 
 import porter
 from porter.errors import MissingFramework, UsageError
-from porter.frameworks.tf.runtime import import_tensorflow
+from porter.formats.tensorflow import import_tensorflow
 from porter.zoos.slim import tensornets
 from porter.zoos.slim.network import _frozen_network, variables_of
 from tests.tensornets_files import needs_tensornets, write_tensornets

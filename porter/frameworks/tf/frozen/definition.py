@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from porter.errors import FileError, GraphError, MissingFramework
-from porter.frameworks.tf.runtime import import_tensorflow
+from porter.formats.tensorflow import import_tensorflow
 
 PURE_OPS = frozenset(
     (

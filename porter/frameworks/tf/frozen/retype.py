@@ -12,8 +12,8 @@ import numpy as np
 
 from porter.dtypes import Array, Dtype
 from porter.errors import FileError, MappingError, MissingFramework
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import op_name, output_index
-from porter.frameworks.tf.runtime import import_tensorflow
 
 _FUSED_NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 _NORM_OF_2015 = "BatchNormWithGlobalNormalization"

@@ -10,9 +10,9 @@ import numpy as np
 from porter.dtypes import Array, Dtype
 from porter.errors import MissingFramework, UsageError
 from porter.formats.limits import most_bytes
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import read_definition
 from porter.frameworks.tf.frozen.retype import in_dtype, read_constants
-from porter.frameworks.tf.runtime import import_tensorflow
 
 _RUN_IN = ("float32", "float64")
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from porter.errors import FileError, GraphError, MappingError, MissingFramework, PorterError, UsageError
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import PURE_OPS
 from porter.frameworks.tf.frozen.run import GraphRunner
-from porter.frameworks.tf.runtime import import_tensorflow, quiet_logger
+from porter.frameworks.tf.runtime import quiet_logger
 
 tf = import_tensorflow()
 v1 = tf.compat.v1

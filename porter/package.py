@@ -1,4 +1,4 @@
-"""The packages that porter can do without, by what they are for, and how to install them."""
+"""What pyproject.toml states too: the version, and the packages that porter can do without, by what they are for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from importlib.util import find_spec
 from typing import Literal
 
 from porter.errors import MissingFramework
+
+__version__ = "0.1.0"
+"""pyproject.toml, the command line and the record of a port read it here."""
 
 Extra = Literal["torch", "tf", "data"]
 

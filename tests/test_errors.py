@@ -2,7 +2,7 @@
 
 import pytest
 
-from porter.escaping import escaped
+from porter.errors import escaped
 
 ORDINARY = (
     "features.0.0.weight",

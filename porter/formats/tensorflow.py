@@ -1,0 +1,49 @@
+"""Imports TensorFlow, which reads its own files and runs models."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from porter.errors import MissingFramework
+from porter.package import install
+
+
+def import_tensorflow() -> Any:
+    """The `tensorflow` module, imported without its start-up messages.
+
+    Raises:
+        MissingFramework: TensorFlow is not installed.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")  # TensorFlow imports Keras, if it is installed
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # torch may run a model on the same GPU
+    if sys.modules.get("tensorflow") is not None:
+        return sys.modules["tensorflow"]
+    try:
+        with _quiet_stderr():
+            return import_module("tensorflow")
+    except ImportError as error:
+        raise MissingFramework(f"TensorFlow cannot be imported: {error}", next=install("tf")) from None
+
+
+@contextmanager
+def _quiet_stderr() -> Iterator[None]:
+    """Drops the output of C++ to file descriptor 2.
+
+    TensorFlow 2.21 announces oneDNN while it is loaded, before its logger reads TF_CPP_MIN_LOG_LEVEL. Switching oneDNN off
+    would silence it too, but doubles the time per image. Python exceptions pass through.
+    """
+    kept = os.dup(2)
+    try:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,1 @@
+"""Is a port the function of its source?"""

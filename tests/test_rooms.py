@@ -1,0 +1,69 @@
+"""The rooms of ARCHITECTURE.md: imports run downward, those for type checkers too, so that there is no circle between rooms."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ROOMS = (
+    "errors",
+    "package",
+    "dtypes",
+    "files",
+    "padding",
+    "graph",
+    "filegraph",
+    "data",
+    "formats",
+    "frameworks",
+    "zoos",
+    "recipe",
+    "port",
+    "fitting",
+    "source",
+    "verification",
+    "conversion",
+    "evaluation",
+    "reporting",
+    "cli",
+)
+"""From the lowest to the highest."""
+DOORS = ("__init__", "__main__")
+
+
+def room_of(module: str) -> str | None:
+    """The room of `porter.graph.plan` is `graph`."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "porter" and len(parts) > 1 else None
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module of porter that a file imports, wherever the import stands, and every one that it names in a string."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "porter":
+            yield from (f"porter.{name.name}" for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"porter(\.\w+)+", node.value):
+            yield node.value
+
+
+def test_the_package_has_these_rooms_and_no_others() -> None:
+    found = {path.stem for path in (ROOT / "porter").iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    assert found == {*ROOMS, *DOORS} and len(ROOMS) <= 20
+    stray = [path for path in (ROOT / "porter").rglob("*.py") if not (path.parent / "__init__.py").is_file()]
+    assert not stray, "a folder without __init__.py is no package"
+
+
+def test_imports_run_downward() -> None:
+    upward = []
+    for path in sorted((ROOT / "porter").rglob("*.py")):
+        own = path.relative_to(ROOT / "porter").parts[0].removesuffix(".py")
+        for module in imported(path) if own not in DOORS else ():
+            room = room_of(module)
+            if room in ROOMS and ROOMS.index(room) > ROOMS.index(own):
+                upward.append(f"{path.relative_to(ROOT)} imports {module}")
+    assert not upward, "\n".join(upward)
