@@ -46,6 +46,7 @@ _VARIABLES: Mapping[str, tuple[str, ...]] = {
     "depthwise_conv2d": ("depthwise_kernel", "bias"),
     "separable_conv2d": ("depthwise_kernel", "pointwise_kernel", "bias"),
     "dense": ("kernel", "bias"),
+    "p_re_lu": ("alpha",),
 }
 """Variables by class. A bias comes last, so a layer without a bias has one number less."""
 _NORMALIZATION = ("mean", "variance", "count")
@@ -183,6 +184,8 @@ def _variables(file: Hdf5, stored: _Stored, described: Described | None) -> tupl
     if kind == "batch_normalization":
         names = _norm_variables(file, where, count, described)
         guessed = described is None and count == 3
+    elif kind == "layer_normalization" and described is not None:
+        names = _trained(described)
     elif kind == "normalization":
         names = _NORMALIZATION
     elif kind in _VARIABLES:
@@ -209,6 +212,8 @@ def _norm_variables(file: Hdf5, where: str, count: int, described: Described | N
     if described is None:
         known = {2: statistics, 3: ("beta", *statistics), 4: ("gamma", "beta", *statistics)}
         return known.get(count, ("gamma", "beta", *statistics, *_RENORM))
-    arguments = described.arguments
-    affine = [name for name, key in (("gamma", "scale"), ("beta", "center")) if arguments.get(key, True)]
-    return (*affine, *statistics, *(_RENORM if arguments.get("renorm") else ()))
+    return (*_trained(described), *statistics, *(_RENORM if described.arguments.get("renorm") else ()))
+
+
+def _trained(norm: Described) -> tuple[str, ...]:
+    return tuple(name for name, key in (("gamma", "scale"), ("beta", "center")) if norm.arguments.get(key, True))

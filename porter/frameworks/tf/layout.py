@@ -1,7 +1,8 @@
 """TensorFlow's names and axis order, for Keras and for TF-slim; nothing here imports a framework.
 
 Keras and slim keep convolution kernels as (rows, columns, channels / groups, filters), depthwise kernels as (rows, columns,
-channels, multiplier) and dense kernels as (features, units).
+channels, multiplier), those of transposed convolutions as (rows, columns, filters, channels) and dense kernels as (features,
+units).
 """
 
 from __future__ import annotations
@@ -9,10 +10,25 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
+import numpy as np
+
 from porter.dtypes import Array
 from porter.errors import MappingError
 from porter.filegraph.names import unused_name
-from porter.graph import BatchNorm, Conv, Dense, Graph, Node, channels_of, is_depthwise
+from porter.graph import (
+    BatchNorm,
+    ChannelScale,
+    Conv,
+    ConvTranspose,
+    Dense,
+    Graph,
+    LayerNorm,
+    Node,
+    Op,
+    PRelu,
+    channels_of,
+    is_depthwise,
+)
 from porter.padding import Capabilities
 
 CAPABILITIES = Capabilities(
@@ -30,8 +46,11 @@ CAPABILITIES = Capabilities(
 
 COUNTER_NAMES: Mapping[str, str] = {
     "Conv2D": "conv2d",
+    "Conv2DTranspose": "conv2d_transpose",
     "DepthwiseConv2D": "depthwise_conv2d",
     "BatchNormalization": "batch_normalization",
+    "LayerNormalization": "layer_normalization",
+    "PReLU": "p_re_lu",
     "Dense": "dense",
 }
 """Keras classes that hold weights here, with the names that Keras 3 counts them under in a `.weights.h5`."""
@@ -41,6 +60,17 @@ _KERNELS = ("kernel", "weights")
 _GROUPED_KERNELS = ("kernel", "depthwise_kernel", "weights", "depthwise_weights")
 _DEPTHWISE_KERNELS = ("depthwise_kernel", "kernel", "depthwise_weights", "weights")
 _BIASES = ("bias", "biases")
+_STATISTICS: Mapping[str, str] = {"mean": "moving_mean", "variance": "moving_variance"}
+_VECTOR_RANKS: Mapping[tuple[type[Op], str], tuple[int, ...]] = {(PRelu, "alpha"): (1, 3), (ChannelScale, "gamma"): (1, 4)}
+"""Of vectors that stand as 1x1xC or 1x1xCx1 in a layer over maps."""
+_CLASSES: Mapping[type[Op], str] = {
+    ConvTranspose: "Conv2DTranspose",
+    Dense: "Dense",
+    BatchNorm: "BatchNormalization",
+    LayerNorm: "LayerNormalization",
+    ChannelScale: "DepthwiseConv2D",
+    PRelu: "PReLU",
+}
 
 
 def keras_class(graph: Graph, node: Node) -> str | None:
@@ -52,27 +82,31 @@ def keras_class(graph: Graph, node: Node) -> str | None:
     if isinstance(node.op, Conv):
         rows, columns = node.op.window.stride
         return "DepthwiseConv2D" if is_depthwise(graph, node) and rows == columns else "Conv2D"
-    if isinstance(node.op, BatchNorm):
-        return "BatchNormalization"
-    return "Dense" if isinstance(node.op, Dense) else None
+    return _CLASSES.get(type(node.op))
+
+
+def variable_name(op: Op, role: str) -> str:
+    """The variable of the layer that `keras_class` names, for a role of an op's tensors."""
+    if isinstance(op, ChannelScale):
+        return {"gamma": "kernel", "beta": "bias"}[role]
+    return _STATISTICS.get(role, role)
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> dict[str, tuple[str, ...]]:
     """Per role of a node's tensors, the names that a file may give it in `layer`: Keras 2, Keras 3 and slim, likeliest first."""
-    op = node.op
-    variables: dict[str, tuple[str, ...]] = {}
-    if isinstance(op, Conv | Dense):
-        grouped = _GROUPED_KERNELS if isinstance(op, Conv) and op.groups > 1 else _KERNELS
-        variables["kernel"] = _DEPTHWISE_KERNELS if is_depthwise(graph, node) else grouped
-        if op.bias:
-            variables["bias"] = _BIASES
-    elif isinstance(op, BatchNorm):
-        if op.scale:
-            variables["gamma"] = ("gamma",)
-        if op.center:
-            variables["beta"] = ("beta",)
-        variables |= {"mean": ("moving_mean",), "variance": ("moving_variance",)}
-    return {role: tuple(f"{layer}/{variable}" for variable in names) for role, names in variables.items()}
+    roles = node.op.tensors(channels_of(graph)[node.inputs[0]])
+    return {role: tuple(f"{layer}/{name}" for name in _spellings(graph, node, role)) for role in roles}
+
+
+def _spellings(graph: Graph, node: Node, role: str) -> tuple[str, ...]:
+    name = variable_name(node.op, role)
+    if name == "bias":
+        return _BIASES
+    if name != "kernel":
+        return (name,)
+    if is_depthwise(graph, node) or isinstance(node.op, ChannelScale):
+        return _DEPTHWISE_KERNELS
+    return _GROUPED_KERNELS if isinstance(node.op, Conv) and node.op.groups > 1 else _KERNELS
 
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
@@ -82,10 +116,12 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     A depthwise node takes (rows, columns, channels, multiplier) and, from a grouped Conv2D, (rows, columns, 1, filters).
 
     Raises:
-        MappingError: an array of another rank.
+        MappingError: an array of another rank, or groups of a transposed convolution that read each other's channels.
     """
     if role != "kernel":
-        return _expect_rank(node, role, array, (1,))
+        return _expect_rank(node, role, array, _VECTOR_RANKS.get((type(node.op), role), (1,))).reshape(-1)
+    if isinstance(node.op, ConvTranspose):
+        return _from_diagonal(node, node.op, _expect_rank(node, role, array, (4,)))
     if isinstance(node.op, Dense):
         if _expect_rank(node, role, array, (2, 4)).ndim == 4:
             if array.shape[:2] != (1, 1):
@@ -101,13 +137,15 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     """The inverse of `to_canonical`, for the layer that `keras_class` names; a dense kernel may come as a 1x1 convolution's,
-    (units, features, 1, 1), for a layer that is one.
+    (units, features, 1, 1), for a layer that is one. Vectors stay vectors.
 
     Raises:
         MappingError: an array of another rank.
     """
     if role != "kernel":
         return _expect_rank(node, role, array, (1,))
+    if isinstance(node.op, ConvTranspose):
+        return _diagonal(node.op, _expect_rank(node, role, array, (4,)))
     if isinstance(node.op, Dense):
         return array.transpose(2, 3, 1, 0) if array.ndim == 4 else _expect_rank(node, role, array, (2,)).T
     _expect_rank(node, role, array, (4,))
@@ -116,6 +154,30 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
         channels = channels_of(graph)[node.inputs[0]]
         return array.reshape(channels, filters // channels, rows, columns).transpose(2, 3, 0, 1)
     return array.transpose(2, 3, 1, 0)
+
+
+def _diagonal(op: ConvTranspose, kernel: Array) -> Array:
+    """The kernel of a Conv2DTranspose, which has neither groups nor, on a CPU, a dilation: zeros stand between the groups and in
+    the holes."""
+    stored = np.zeros((op.window.extent(0), op.window.extent(1), op.filters, len(kernel)), kernel.dtype)
+    for block, part in zip(_blocks(op, stored), np.split(kernel, op.groups), strict=True):
+        block[...] = part.transpose(2, 3, 1, 0)
+    return stored
+
+
+def _from_diagonal(node: Node, op: ConvTranspose, stored: Array) -> Array:
+    kernel = np.concatenate([block.transpose(3, 2, 0, 1) for block in _blocks(op, stored)])
+    if np.count_nonzero(kernel) != np.count_nonzero(stored):
+        raise MappingError(f"expected zeros between {op.groups} groups and in the holes of a dilated kernel", where=node.path)
+    return kernel
+
+
+def _blocks(op: ConvTranspose, stored: Array) -> list[Array]:
+    """Views of the kernels of each group, rows × columns × filters × channels, in that of a Conv2DTranspose."""
+    _, _, filters, channels = (n // op.groups for n in stored.shape)
+    cells = stored[:: op.window.dilation[0], :: op.window.dilation[1]]
+    groups = range(op.groups)
+    return [cells[:, :, n * filters : (n + 1) * filters, n * channels : (n + 1) * channels] for n in groups]
 
 
 def _expect_rank(node: Node, role: str, array: Array, ranks: Collection[int]) -> Array:

@@ -1,0 +1,313 @@
+"""How Keras says each op: a layer where it has one that computes the same, otherwise operations of `keras.ops`.
+
+The last layer or operation of a node has the node's name, and so does the layer that holds its tensors. Values are N×H×W×C or
+N×C. Windowed ops are in porter.frameworks.tf.sites.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from porter.errors import GraphError
+from porter.frameworks.tf.maker import LayerMaker
+from porter.frameworks.tf.runtime import import_keras
+from porter.graph import (
+    Add,
+    Affine,
+    AsMap,
+    BatchNorm,
+    ChannelScale,
+    ChannelShuffle,
+    Clip,
+    Concat,
+    ConvTranspose,
+    Crop,
+    Dense,
+    DepthToSpace,
+    Elu,
+    Flatten,
+    Gelu,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    HardSigmoid,
+    HardSwish,
+    Identity,
+    LayerNorm,
+    LeakyRelu,
+    LocalResponseNorm,
+    Maximum,
+    Minimum,
+    Multiply,
+    Op,
+    PadChannels,
+    PadMap,
+    PRelu,
+    Reduce,
+    Relu,
+    Relu6,
+    Selu,
+    Sigmoid,
+    SliceChannels,
+    Softmax,
+    Softplus,
+    Swish,
+    Tanh,
+    Upsample,
+)
+
+
+def _layer(kind: str, maker: LayerMaker, op: Op, name: str, inputs: list[Any], **config: Any) -> Any:
+    return maker.layer(kind, name, **config)(inputs[0])
+
+
+def _activation(function: str, maker: LayerMaker, op: Op, name: str, inputs: list[Any]) -> Any:
+    return maker.layer("Activation", name, activation=function)(inputs[0])
+
+
+def _merge(kind: str, maker: LayerMaker, op: Op, name: str, inputs: list[Any], **config: Any) -> Any:
+    return maker.layer(kind, name, **config)(inputs)
+
+
+def _global_pool(kind: str, maker: LayerMaker, op: GlobalAvgPool | GlobalMaxPool, name: str, inputs: list[Any]) -> Any:
+    return maker.spatial(kind, name, **({"keepdims": True} if op.keep else {}))(inputs[0])
+
+
+def _conv_transpose(maker: LayerMaker, op: ConvTranspose, name: str, inputs: list[Any]) -> Any:
+    """Keras's layer gives at least a stride of cells for each cell of its input; cells that a negative cut adds are those of an
+    input with zeros around it."""
+    window, value = op.window, inputs[0]
+    more = [max(-(cut // window.stride[side // 2]), 0) for side, cut in enumerate(op.cut)]
+    if any(more):
+        value = maker.pad(value, (more[0], more[1], more[2], more[3]), 0.0, maker.name(f"{name}_pad"))
+    extent = (window.extent(0), window.extent(1))
+    layer = maker.spatial(
+        "Conv2DTranspose", name, filters=op.filters, kernel_size=extent, strides=window.stride, padding="valid", use_bias=op.bias
+    )
+    result = layer(value)
+    cuts = [cut + n * window.stride[side // 2] for side, (cut, n) in enumerate(zip(op.cut, more, strict=True))]
+    for axis in (0, 1):
+        cuts[2 * axis + 1] += max(window.stride[axis] - extent[axis], 0)
+    top, bottom, left, right = cuts
+    if not any(cuts):
+        return result
+    return maker.spatial("Cropping2D", maker.name(f"{name}_crop"), cropping=((top, bottom), (left, right)))(result)
+
+
+def _reduce(maker: LayerMaker, op: Reduce, name: str, inputs: list[Any]) -> Any:
+    axis = {"rows": 1, "columns": 2, "channels": 3}[op.axis]
+    return maker.operation(op.function, name, inputs[0], axis=axis, keepdims=True)
+
+
+def _dense(maker: LayerMaker, op: Dense, name: str, inputs: list[Any]) -> Any:
+    return maker.layer("Dense", name, units=op.units, use_bias=op.bias)(inputs[0])
+
+
+def _batch_norm(maker: LayerMaker, op: BatchNorm, name: str, inputs: list[Any]) -> Any:
+    # Keras's momentum is the share of the old value, porter's (and torch's) the share of the new one.
+    statistics = {"momentum": 1 - op.momentum, "epsilon": op.epsilon}
+    return maker.layer("BatchNormalization", name, axis=-1, scale=op.scale, center=op.center, **statistics)(inputs[0])
+
+
+def _layer_norm(maker: LayerMaker, op: LayerNorm, name: str, inputs: list[Any]) -> Any:
+    config = {"epsilon": op.epsilon, "scale": op.scale, "center": op.center}
+    return maker.layer("LayerNormalization", name, axis=-1, **config)(inputs[0])
+
+
+def _local_response_norm(maker: LayerMaker, op: LocalResponseNorm, name: str, inputs: list[Any]) -> Any:
+    """tf.nn.local_response_normalization is no operation of Keras, so the squares are added from shifted channels."""
+    value, channels = inputs[0], inputs[0].shape[-1]
+    before, after = min(op.size // 2, channels - 1), min((op.size - 1) // 2, channels - 1)
+    squares = maker.operation("square", maker.name(f"{name}_squares"), value)
+    wide = maker.operation("pad", maker.name(f"{name}_wide"), squares, ((0, 0), (0, 0), (0, 0), (before, after)))
+    shifted = [_slice(maker, wide, start, start + channels, 1, maker.name(f"{name}_shift")) for start in range(before + after + 1)]
+    total = maker.layer("Add", maker.name(f"{name}_sum"))(shifted) if len(shifted) > 1 else shifted[0]
+    scaled = maker.operation("multiply", maker.name(f"{name}_scaled"), total, op.alpha)
+    moved = maker.operation("add", maker.name(f"{name}_moved"), scaled, op.bias)
+    power = maker.operation("power", maker.name(f"{name}_power"), moved, op.beta)
+    return maker.operation("divide", name, value, power)
+
+
+def _channel_scale(maker: LayerMaker, op: ChannelScale, name: str, inputs: list[Any]) -> Any:
+    layer = maker.spatial("DepthwiseConv2D", name, kernel_size=1, use_bias=op.bias)
+    return _over_maps(maker, layer, name, inputs[0])
+
+
+def _affine(maker: LayerMaker, op: Affine, name: str, inputs: list[Any]) -> Any:
+    """A `Rescaling` casts a Python number through float32, but an array directly (keras/src/layers/preprocessing/rescaling.py and
+    tf.cast). If ~/.keras/keras.json says channels_first, it moves a vector of scales away from the last axis, but not an array of
+    rank 3.
+    """
+    scale, offset = (np.array(values, np.float64).reshape(1, 1, -1) for values in (op.scale, op.offset))
+    return _over_maps(maker, maker.layer("Rescaling", name, scale=scale, offset=offset), name, inputs[0])
+
+
+def _over_maps(maker: LayerMaker, layer: Any, name: str, value: Any) -> Any:
+    """The value of a layer that takes maps; features become maps of one cell."""
+    if value.ndim == 4:
+        return layer(value)
+    features = value.shape[-1]
+    maps = maker.layer("Reshape", maker.name(f"{name}_maps"), target_shape=(1, 1, features))(value)
+    return maker.layer("Reshape", maker.name(f"{name}_features"), target_shape=(features,))(layer(maps))
+
+
+def _clip(maker: LayerMaker, op: Clip, name: str, inputs: list[Any]) -> Any:
+    return maker.operation("clip", name, inputs[0], op.low, op.high)
+
+
+def _leaky_relu(maker: LayerMaker, op: LeakyRelu, name: str, inputs: list[Any]) -> Any:
+    """Keras's layer refuses slopes below 0."""
+    if op.slope >= 0 and (not maker.double or float(np.float32(op.slope)) == op.slope):
+        return maker.layer("LeakyReLU", name, negative_slope=op.slope)(inputs[0])
+    below = maker.operation("multiply", maker.name(f"{name}_below"), inputs[0], op.slope)
+    return maker.operation("maximum" if op.slope <= 1 else "minimum", name, inputs[0], below)
+
+
+def _prelu(maker: LayerMaker, op: PRelu, name: str, inputs: list[Any]) -> Any:
+    return maker.layer("PReLU", name, **({"shared_axes": (1, 2)} if inputs[0].ndim == 4 else {}))(inputs[0])
+
+
+def _elu(maker: LayerMaker, op: Elu, name: str, inputs: list[Any]) -> Any:
+    return maker.layer("ELU", name, alpha=op.alpha)(inputs[0])
+
+
+def _hard_sigmoid(maker: LayerMaker, op: HardSigmoid, name: str, inputs: list[Any]) -> Any:
+    if op == HardSigmoid():
+        return _activation("hard_sigmoid", maker, op, name, inputs)
+    scaled = maker.operation("multiply", maker.name(f"{name}_scaled"), inputs[0], op.slope)
+    return maker.operation("clip", name, maker.operation("add", maker.name(f"{name}_moved"), scaled, op.offset), 0.0, 1.0)
+
+
+def _gelu(maker: LayerMaker, op: Gelu, name: str, inputs: list[Any]) -> Any:
+    value = inputs[0]
+    if not maker.double:
+        if op.approximate:
+            return maker.operation("gelu", name, value, approximate=True)
+        return _activation("gelu", maker, op, name, inputs)
+
+    def step(function: str, *arguments: Any) -> Any:
+        return maker.operation(function, maker.name(f"{name}_{function}"), *arguments)
+
+    if op.approximate:
+        cubes = step("multiply", step("power", value, 3), 0.044715)
+        share = step("tanh", step("multiply", step("add", value, cubes), math.sqrt(2 / math.pi)))
+    else:
+        share = step("erf", step("multiply", value, math.sqrt(0.5)))
+    return maker.operation("multiply", name, step("multiply", value, 0.5), step("add", share, 1.0))
+
+
+def _softmax(maker: LayerMaker, op: Softmax, name: str, inputs: list[Any]) -> Any:
+    """Keras warns at every call of a softmax over one channel, which is 1."""
+    if inputs[0].shape[-1] == 1:
+        return maker.operation("ones_like", name, inputs[0])
+    return maker.layer("Softmax", name, axis=-1)(inputs[0])
+
+
+def _flatten(maker: LayerMaker, op: Flatten, name: str, inputs: list[Any]) -> Any:
+    value = inputs[0]
+    if op.order == "CHW" and (op.rows, op.columns) != (1, 1):
+        value = maker.layer("Permute", maker.name(f"{name}_channels_first"), dims=(3, 1, 2))(value)
+    return maker.spatial("Flatten", name)(value)
+
+
+def _as_map(maker: LayerMaker, op: AsMap, name: str, inputs: list[Any]) -> Any:
+    return maker.layer("Reshape", name, target_shape=(1, 1, inputs[0].shape[-1]))(inputs[0])
+
+
+def _pad_map(maker: LayerMaker, op: PadMap, name: str, inputs: list[Any]) -> Any:
+    return maker.pad(inputs[0], op.pads, op.fill, name)
+
+
+def _crop(maker: LayerMaker, op: Crop, name: str, inputs: list[Any]) -> Any:
+    top, bottom, left, right = op.pads
+    return maker.spatial("Cropping2D", name, cropping=((top, bottom), (left, right)))(inputs[0])
+
+
+def _pad_channels(maker: LayerMaker, op: PadChannels, name: str, inputs: list[Any]) -> Any:
+    width = (*[(0, 0)] * (inputs[0].ndim - 1), (op.before, op.after))
+    return maker.operation("pad", name, inputs[0], width)
+
+
+def _slice_channels(maker: LayerMaker, op: SliceChannels, name: str, inputs: list[Any]) -> Any:
+    return _slice(maker, inputs[0], op.start, op.stop, op.step, name)
+
+
+def _slice(maker: LayerMaker, value: Any, start: int, stop: int, step: int, name: str) -> Any:
+    """The channels of range(start, stop, step); a slice reads a stop below 0 as a place from the end."""
+    return maker.named(value[..., slice(start, stop if stop >= 0 else None, step)], name)
+
+
+def _channel_shuffle(maker: LayerMaker, op: ChannelShuffle, name: str, inputs: list[Any]) -> Any:
+    """Reshaped as usual, a map would need a size that is known."""
+    order = np.arange(inputs[0].shape[-1]).reshape(op.groups, -1).T
+    return _take(maker, inputs[0], order, name)
+
+
+def _depth_to_space(maker: LayerMaker, op: DepthToSpace, name: str, inputs: list[Any]) -> Any:
+    if op.block == 1:
+        return maker.layer("Identity", name)(inputs[0])
+    if not hasattr(import_keras().ops, "depth_to_space"):
+        raise GraphError("this version of Keras has no depth_to_space", where=name, next="install a later version of Keras")
+    value = inputs[0]
+    if op.order == "CRD":
+        order = np.arange(value.shape[-1]).reshape(-1, op.block**2).T
+        value = _take(maker, value, order, maker.name(f"{name}_order"))
+    return maker.operation("depth_to_space", name, value, op.block, data_format="channels_last")
+
+
+def _take(maker: LayerMaker, value: Any, order: Any, name: str) -> Any:
+    """The channels of `value` in another order."""
+    return maker.operation("take", name, value, order.ravel().tolist(), axis=-1)
+
+
+def _upsample(maker: LayerMaker, op: Upsample, name: str, inputs: list[Any]) -> Any:
+    return maker.spatial("UpSampling2D", name, size=(op.rows, op.columns))(inputs[0])
+
+
+LAYERS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Any]], Any]] = {
+    ConvTranspose: _conv_transpose,
+    GlobalAvgPool: partial(_global_pool, "GlobalAveragePooling2D"),
+    GlobalMaxPool: partial(_global_pool, "GlobalMaxPooling2D"),
+    Reduce: _reduce,
+    Dense: _dense,
+    BatchNorm: _batch_norm,
+    LayerNorm: _layer_norm,
+    LocalResponseNorm: _local_response_norm,
+    ChannelScale: _channel_scale,
+    Affine: _affine,
+    Relu: partial(_layer, "ReLU"),
+    Relu6: partial(_layer, "ReLU", max_value=6.0),
+    Clip: _clip,
+    LeakyRelu: _leaky_relu,
+    PRelu: _prelu,
+    Elu: _elu,
+    Selu: partial(_activation, "selu"),
+    Sigmoid: partial(_activation, "sigmoid"),
+    Tanh: partial(_activation, "tanh"),
+    Softplus: partial(_activation, "softplus"),
+    HardSigmoid: _hard_sigmoid,
+    Swish: partial(_activation, "silu"),
+    HardSwish: partial(_activation, "hard_silu"),
+    Gelu: _gelu,
+    Softmax: _softmax,
+    Add: partial(_merge, "Add"),
+    Multiply: partial(_merge, "Multiply"),
+    Maximum: partial(_merge, "Maximum"),
+    Minimum: partial(_merge, "Minimum"),
+    Concat: partial(_merge, "Concatenate", axis=-1),
+    Identity: partial(_layer, "Identity"),
+    Flatten: _flatten,
+    AsMap: _as_map,
+    PadMap: _pad_map,
+    Crop: _crop,
+    PadChannels: _pad_channels,
+    SliceChannels: _slice_channels,
+    ChannelShuffle: _channel_shuffle,
+    DepthToSpace: _depth_to_space,
+    Upsample: _upsample,
+}
+"""Every op without a padding site: the value of a node, from its op, its name and its inputs."""
