@@ -152,7 +152,7 @@ def predictions(found: Sequence[Prediction]) -> list[str]:
 def inspection(found: Inspection, tensors: bool = False) -> list[str]:
     checkpoint, match = found.checkpoint, found.match
     content = "; ".join((f"{checkpoint.format}, {len(checkpoint.tensors)} tensors", *checkpoint.notes))
-    lines = [str(checkpoint.path), f"  format     {content}", f"  framework  {checkpoint.framework or 'any'}"]
+    lines = [str(checkpoint.path), f"  format     {content}", f"  framework  {found.framework or 'any'}"]
     if match is not None:
         lines.append(f"  is         {match.variant} from {match.zoo} (fits {match.score:.1%})")
         lines += [f"  or         {other.variant} from {other.zoo} (fits {other.score:.1%})" for other in found.close[:SHOWN]]

@@ -17,7 +17,7 @@ class Checkpoint:
     Attributes:
         path: where it was read from.
         format: one of the names that `porter inspect` prints, such as `keras-h5`.
-        framework: the framework that writes this format, or None where several do (safetensors).
+        dialect: the framework whose names and axis order the tensors have; None if the file does not tell (safetensors).
         tensors: name to array, in the file's own axis order. Keras names are `layer/variable` without the `:0`.
         notes: what the reader removed or ignored, one line each: a wrapping key, a `module.` prefix.
         counted: names are `class_counter/variable` in Keras's topological order, because the file holds no layer names.
@@ -28,7 +28,7 @@ class Checkpoint:
 
     path: Path
     format: str
-    framework: str | None
+    dialect: str | None
     tensors: Mapping[str, Array] = field(repr=False)
     notes: tuple[str, ...] = ()
     counted: bool = False

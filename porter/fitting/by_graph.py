@@ -97,18 +97,19 @@ def _fit(
     background = end.own and "drop_background" in layers[draft.output].transforms
     drops = background and not keep_background
     graph = _with_classes(grafted.graph, -1) if drops else grafted.graph
-    found = {
-        (path, role): stored.name
+    stored = {
+        (path, role): tensor
         for path, layer in grafted.layers.items()
-        for role, stored in file.by_name[layer].tensors.items()
+        for role, tensor in file.by_name[layer].tensors.items()
         if path in tensor_shapes(graph)
     }
+    found = {place: tensor.name for place, tensor in stored.items()}
     _expect_filled(graph, found, checkpoint)
     constants = {
-        stored.name: f"its numbers are the constants of {path}"
+        tensor.name: f"its numbers are the constants of {path}"
         for path, layer in grafted.layers.items()
         if isinstance(graph.by_path[path].op, Affine)
-        for stored in file.by_name[layer].tensors.values()
+        for tensor in file.by_name[layer].tensors.values()
     }
     plain, shown = not differences and grafted.plain, tap_names(recipe, variant, zoo, draft)
     rest = left_out(file, end.layer)
@@ -116,6 +117,7 @@ def _fit(
     return Fit(
         graph=graph,
         found=found,
+        stored=stored,
         transforms={graph.output: ("drop_background",)} if drops else {},
         options={},
         ignored={name: constants.get(name, AFTER) for name in checkpoint.tensors.keys() - set(found.values())},

@@ -42,7 +42,7 @@ class Fit:
     Attributes:
         graph: with the file's number of classes, or without a head.
         found: (path, role) to source tensor name.
-        stored: the same tensors as the file's graph says them, with their axes; empty where the framework's names tell the axes.
+        stored: the same tensors as the file's graph says them, with their axes; empty if the names tell the axes.
         options: those that the recipe's graph was expanded with, with the zoo's own number of classes; empty if the graph is the
             file's.
         transforms: by path, the changes of its arrays besides the axis order (porter.recipe.transforms).
@@ -101,11 +101,13 @@ def read_tensors(fit: Fit, framework: Framework, checkpoint: Checkpoint) -> dict
     wrong: list[str] = []
     for (path, role), name in fit.found.items():
         node, expected, array = fit.graph.by_path[path], shapes[path].get(role), checkpoint.tensors[name]
+        transforms = fit.transforms.get(path, ())
         if fit.stored and expected is not None:
-            array = canonical(array, fit.stored[path, role], expected)
+            in_file = (fit.source_classes, *expected[1:]) if "drop_background" in transforms else expected
+            array = canonical(array, fit.stored[path, role], in_file)
         else:
             array = framework.to_canonical(fit.graph, node, role, array)
-        array = apply_transforms(fit.transforms.get(path, ()), role, array)
+        array = apply_transforms(transforms, role, array)
         if expected is not None and array.shape != expected:
             wrong.append(f"{name} is {shape_text(array.shape)} where {path} needs {shape_text(expected)}")
         tensors.setdefault(path, {})[role] = array

@@ -13,6 +13,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.dense_heads import BETWEEN, DenseHead
 from porter.fitting.fit import some
 from porter.fitting.naming import TENSORS
+from porter.formats.recognition import FORMATS
 from porter.frameworks import Framework
 from porter.graph import Conv, Dense, Graph, tensor_shapes
 from porter.padding import Convention, Window
@@ -103,7 +104,8 @@ def find_head(
     following = [name for name, shape in dense.items() if shape[1] == rows and name != layer.name]
     if following and not own and not chosen:
         row = _in_a_row(layer.name, rows, dense)
-        whole = ", as a whole model (.keras) would" if checkpoint.framework == "tf" else ""  # torch's would be code
+        format = FORMATS.get(checkpoint.format)
+        whole = f", as {format.whole} would" if format and format.whole else ""  # torch's whole model would be code
         raise MappingError(
             f"dense layers follow each other ({', '.join(map(repr, row))}), and the file does not say what is between them{whole}",
             where=str(checkpoint.path),

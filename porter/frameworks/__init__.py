@@ -137,3 +137,13 @@ def get_framework(name: str) -> Framework:
     if module is None:
         raise UsageError(f"there is no framework '{name}'", next=f"frameworks are {', '.join(_FRAMEWORKS)}")
     return cast(Framework, import_module(module))
+
+
+def runner_of(checkpoint: Checkpoint) -> Framework | None:
+    """The framework that runs the graph of a file, by the file's format; None if it carries none, or none that can be run."""
+    from porter.formats.recognition import FORMATS
+
+    format = FORMATS.get(checkpoint.format)
+    if checkpoint.graph is None or format is None or format.runner is None:
+        return None
+    return get_framework(format.runner)

@@ -12,7 +12,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.to_graph import Translated, to_graph
 from porter.files import Digests
 from porter.fitting.fit import Fit, read_tensors, some
-from porter.frameworks import get_framework
+from porter.frameworks import runner_of
 from porter.graph import Conv, Dense, Graph, shapes, tensor_shapes
 from porter.padding import ANY, Size
 from porter.port import SourceFile, TensorLists, port_at
@@ -118,7 +118,7 @@ def translated(checkpoint: Checkpoint, files: Digests, size: Size | None, keep_a
         UsageError, MappingError: as `open_file`.
     """
     file, where = checkpoint.graph, str(checkpoint.path)
-    assert file is not None and checkpoint.framework is not None
+    assert file is not None
     stated = file.size if None not in file.size else size or ANY
     rows, columns = stated
     if rows is None or columns is None:
@@ -128,7 +128,8 @@ def translated(checkpoint: Checkpoint, files: Digests, size: Size | None, keep_a
         found = to_graph(replace(file, size=(rows, columns)), keep_activation)
     except MappingError as error:
         raise MappingError(error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next) from None
-    fit, framework = _fit(checkpoint, found, (rows, columns)), get_framework(checkpoint.framework)
+    fit, framework = _fit(checkpoint, found, (rows, columns)), runner_of(checkpoint)
+    assert framework is not None, "a reader gives a graph only if a framework runs it"
     tensors = read_tensors(fit, framework, checkpoint)
     return Opened(
         member=None,

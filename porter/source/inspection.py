@@ -11,6 +11,7 @@ from porter.errors import MappingError, PorterError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import Digests
 from porter.formats.reading import read_checkpoint
+from porter.formats.recognition import FORMATS
 from porter.frameworks import FRAMEWORK_NAMES
 from porter.port import Port, port_at
 from porter.recipe import find_recipe
@@ -62,12 +63,18 @@ class Inspection:
         others = (match for match in self.matches if (match.variant, match.zoo) != (self.match.variant, self.match.zoo))
         return tuple(match for match in others if match.score >= self.match.score - CLOSE)
 
+    @property
+    def framework(self) -> str | None:
+        """Whose own format the file has, or which framework a port is for; None if several frameworks write such files."""
+        format = FORMATS.get(self.checkpoint.format)
+        return format.framework if format else self.checkpoint.dialect
+
     def record(self) -> dict[str, Any]:
         """As `porter inspect --json` prints it; its matches are `match` and those that are `close`."""
         tensors = {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in self.checkpoint.tensors.items()}
         return {
             "format": self.checkpoint.format,
-            "framework": self.checkpoint.framework,
+            "framework": self.framework,
             "classes": self.classes,
             "size": self.size and list(self.size),
             "head": self.head,
@@ -105,7 +112,7 @@ def _of_port(port: Port, recipes: Path | None) -> Inspection:
     record, checkpoint = port.record, read_checkpoint(port.folder / port.framework.MODEL_FILE)
     match = Match(record.variant, record.zoo, 1.0, (), ()) if record.variant and record.zoo else None
     return Inspection(
-        replace(checkpoint, path=port.folder, format="port", framework=record.framework),
+        replace(checkpoint, path=port.folder, format="port", dialect=record.framework),
         (match,) if match else (),
         match,
         classes=record.classes,

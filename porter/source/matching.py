@@ -52,7 +52,7 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> tuple[Match, ..
         for recipe in whole_recipes(recipes)[0]
         for variant in recipe.variants
         for zoo in recipe.zoos_of(variant).values()
-        if checkpoint.framework in (None, zoo.framework)
+        if checkpoint.dialect in (None, zoo.framework)
     ]
     return tuple(sorted((match for match in matches if match.score > 0), key=lambda match: -match.score))
 

@@ -21,7 +21,7 @@ from porter.fitting.by_names import fit_by_names
 from porter.fitting.by_position import name_by_position
 from porter.fitting.fit import Fit, read_tensors
 from porter.formats.reading import read_checkpoint
-from porter.frameworks import Framework, get_framework
+from porter.frameworks import Framework, get_framework, runner_of
 from porter.graph import Graph
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
 from porter.recipe import Recipe, Zoo, assumed_options, find_recipe, with_options
@@ -104,8 +104,9 @@ class Opened:
         if self.checkpoint is None or self.fit is None:
             return
         checkpoint, member = rounded(self.checkpoint, dtype), self.member
-        if checkpoint.graph is not None:
-            yield FileGraphSource(self.framework, checkpoint, self.fit)
+        runner = runner_of(checkpoint)
+        if runner is not None:
+            yield FileGraphSource(runner, checkpoint, self.fit)
         if member is not None and self.fit.reference_names and member.zoo.reference is not None:
             yield zoo_reference(self.framework, member.zoo, member.variant, checkpoint, self.fit)
 
@@ -267,8 +268,8 @@ def open_checkpoint(
     publisher = zoo if fetched else _publisher(recipe, variant, zoo, files)
     other_zoo = _other_zoo_warning(publisher, zoo)
     zoo = publisher or zoo
-    if checkpoint.framework not in (None, zoo.framework):
-        message = f"this is a {checkpoint.framework} file ({checkpoint.format}), and zoo '{zoo.name}' is {zoo.framework}'s"
+    if checkpoint.dialect not in (None, zoo.framework):
+        message = f"this is a {checkpoint.dialect} file ({checkpoint.format}), and zoo '{zoo.name}' is {zoo.framework}'s"
         raise MappingError(message, where=str(weights))
     if options and checkpoint.graph is not None:
         _expect_open(options, str(weights), "the file carries its own graph")

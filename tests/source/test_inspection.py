@@ -76,5 +76,5 @@ def test_a_prefix_is_said(prefix: str) -> None:
 
 
 def test_a_format_of_no_framework_is_told_by_its_names() -> None:
-    best = rank(replace(named("mobilenet_v2_0.5", "keras", None), framework=None))[0]
+    best = rank(replace(named("mobilenet_v2_0.5", "keras", None), dialect=None))[0]
     assert (best.variant, best.zoo) == ("mobilenet_v2_0.5", "keras")

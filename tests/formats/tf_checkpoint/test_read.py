@@ -57,7 +57,7 @@ def test_what_tensorflow_1_writes(tmp_path: Path, version: int, optimiser: str |
     """The model's tensors bit for bit; a layer that is called Adam is no slot."""
     save(tmp_path / "model.ckpt-7", version, optimiser)
     checkpoint = read_checkpoint(tmp_path / "model.ckpt-7")
-    assert checkpoint.format == f"tf-checkpoint-v{version}" and checkpoint.framework == "tf" and checkpoint.graph is None
+    assert checkpoint.format == f"tf-checkpoint-v{version}" and checkpoint.dialect == "tf" and checkpoint.graph is None
     assert checkpoint.tensors.keys() == WEIGHTS.keys() and list(checkpoint.tensors) == sorted(WEIGHTS)
     for name, array in WEIGHTS.items():
         assert checkpoint.tensors[name].dtype == array.dtype

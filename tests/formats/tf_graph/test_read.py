@@ -78,7 +78,7 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def test_a_saved_model_of_keras(exported: tuple[Path, np.ndarray], named: str) -> None:
     folder, value = exported
     checkpoint = read_checkpoint(folder / named)
-    assert checkpoint.format == "saved-model" and checkpoint.framework == "tf" and checkpoint.path == folder / named
+    assert checkpoint.format == "saved-model" and checkpoint.dialect == "tf" and checkpoint.path == folder / named
     assert {file.name for file in checkpoint.files} == {"saved_model.pb", "variables.index", "variables.data-00000-of-00001"}
     assert set(NAMES) < checkpoint.tensors.keys() and len(checkpoint.tensors) == 14
     assert checkpoint.graph is not None and checkpoint.graph.size == (12, 11)

@@ -78,7 +78,7 @@ def test_nothing_is_left_behind_and_nothing_said(tmp_path: Path) -> None:
 @needs_tensornets
 def test_inspect_knows_its_files(tmp_path: Path) -> None:
     found = porter.inspect(write_tensornets(tmp_path / "weights.npz", VARIANT))
-    assert (found.checkpoint.format, found.checkpoint.framework) == ("npz", "tf")
+    assert (found.checkpoint.format, found.checkpoint.dialect) == ("npz", "tf")
     best = found.matches[0]
     assert (best.variant, best.zoo, best.score, best.missing, best.unexpected) == (VARIANT, "tensornets", 1.0, (), ())
 
