@@ -24,6 +24,11 @@ class Plan:
     realisations: Mapping[str, Realisation]
     size: tuple[int, int] | None
 
+    @property
+    def fixed_by_pads(self) -> bool:
+        """Whether a pad is right at one size only. If `size` is set and none is, the layers take maps of that size only."""
+        return not all(found.every_size for found in self.realisations.values())
+
 
 def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
     """Decides the realisation of every site for an input of `size` (rows, columns; if one is None, right at every size).

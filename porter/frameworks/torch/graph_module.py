@@ -60,7 +60,7 @@ class GraphModule(nn.Module):
         for step in sorted(steps, key=lambda step: step.path):  # each node before those below its path
             _add_module(self, step.path, _make_module(step.layer))
         last_use = {path: index for index, step in enumerate(steps) for path in step.inputs}
-        self.size = plan.size
+        self.size, self.fixed_by_pads = plan.size, plan.fixed_by_pads
         self.outputs = plan.graph.outputs
         # Module name, path, inputs, and the values that nothing reads afterwards.
         self.steps = tuple(
@@ -91,9 +91,10 @@ class GraphModule(nn.Module):
             checked: torch.Tensor = x.unflatten(2, (rows,)).unflatten(3, (columns,))  # type: ignore[no-untyped-call]
             return checked
         if (x.shape[2], x.shape[3]) != self.size:
+            right = "the pads of this model are right for" if self.fixed_by_pads else "the layers of this model fit"
             raise UsageError(
-                f"the pads of this model are right for an input of {rows}x{columns} only, got {x.shape[2]}x{x.shape[3]}",
-                next="convert with --input-size any, or with this size",
+                f"{right} an input of {rows}x{columns} only, got {x.shape[2]}x{x.shape[3]}",
+                next="convert with --input-size any, or with this size" if self.fixed_by_pads else "give it this size",
             )
         return x
 

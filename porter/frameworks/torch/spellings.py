@@ -80,6 +80,7 @@ FUNCTIONS = frozenset({"add", "multiply", "maximum", "minimum", "concat", *REDUC
 """Kinds that are no module in a generated class: its `forward` says them."""
 GLOBAL_POOLS: Mapping[str, str] = {"global_avg_pool": "AdaptiveAvgPool2d", "global_max_pool": "AdaptiveMaxPool2d"}
 """Kinds that are a pool to 1x1 and then a Flatten, with torch's class of the pool."""
+MAP_OF_FEATURES = Layer("Unflatten", {"dim": 1, "unflattened_size": (-1, 1, 1)})
 WITH_TENSORS = frozenset(
     {"BatchNorm1d", "BatchNorm2d", "LayerNorm", "LayerNorm2d", "ChannelScale", "PReLU"}
     | {"Conv2d", "ConvTranspose2d", "CroppedConvTranspose2d", "Linear"}
@@ -177,7 +178,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     Concat: _plain("concat"),
     Identity: _plain("Identity"),
     Flatten: _flatten,
-    AsMap: lambda op, shape: Layer("Unflatten", {"dim": 1, "unflattened_size": (-1, 1, 1)}),
+    AsMap: lambda op, shape: MAP_OF_FEATURES,
     PadMap: _pad_map,
     Crop: lambda op, shape: Layer("ZeroPad2d", {"padding": tuple(-n for n in torch_pads(op.pads))}, "negative pads crop"),
     PadChannels: lambda op, shape: Layer("PadChannels", {"before": op.before, "after": op.after}),

@@ -21,6 +21,7 @@ from porter.graph import (
     Relu,
     Relu6,
     Scope,
+    Shape,
 )
 from porter.padding import LOWEST, Convention, Window
 
@@ -35,16 +36,15 @@ class Writer:
         self.nodes: list[Node] = []
         self.scopes: list[Scope] = []
         self.channels = channels
+        self.shapes: dict[str, Shape] = {INPUT: (channels, None, None)}
         self.width = {INPUT: channels}
         self.last = INPUT
 
     def add(self, path: str, op: Op, *inputs: str) -> str:
         inputs = inputs or (self.last,)
         self.nodes.append(Node(path, op, inputs))
-        width = self.width[inputs[0]]
-        if isinstance(op, Concat):
-            width = sum(self.width[source] for source in inputs)
-        self.width[path] = getattr(op, "filters", None) or getattr(op, "units", None) or width
+        self.shapes[path] = op.shape(*(self.shapes[source] for source in inputs))
+        self.width[path] = self.shapes[path][0]
         self.last = path
         return path
 

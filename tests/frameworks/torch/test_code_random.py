@@ -9,7 +9,35 @@ import pytest
 from hypothesis import given, settings
 
 from porter.frameworks import torch as framework
-from porter.graph import Add, Affine, AvgPool, BatchNorm, Concat, Graph, Identity, MaxPool, Relu, tensor_shapes
+from porter.graph import (
+    Add,
+    Affine,
+    AvgPool,
+    BatchNorm,
+    ChannelScale,
+    Clip,
+    Concat,
+    ConvTranspose,
+    Elu,
+    Gelu,
+    GlobalMaxPool,
+    Graph,
+    HardSigmoid,
+    Identity,
+    LayerNorm,
+    LeakyRelu,
+    Maximum,
+    MaxPool,
+    Multiply,
+    Op,
+    PRelu,
+    Reduce,
+    Relu,
+    Sigmoid,
+    SliceChannels,
+    Swish,
+    tensor_shapes,
+)
 from porter.graph.plan import make_plan
 from porter.padding import ANY, LOWEST, Convention, Window
 from tests.frameworks.torch.generated import expect_the_same_as_built
@@ -17,6 +45,7 @@ from tests.frameworks.torch.graphs import SAME, Writer
 from tests.random_graphs import UNSHRUNK, samples
 
 STEPS = ["conv", "conv", "norm", "relu", "max_pool", "avg_pool", "container", "join", "optional", "affine"]
+STEPS += ["activation", "gate", "slice", "scale", "transposed", "largest"]
 
 
 def random_graph(seed: int) -> Graph:
@@ -59,6 +88,28 @@ def random_block(w: Writer, path: str, nested: bool, filters: int, flag: bool, r
                 w.add(name, MaxPool(Window((3, 3)), Convention("same", fill=LOWEST)), choose.choice(values))
             case "avg_pool":
                 w.add(name, AvgPool(Window((2, 2)), SAME), choose.choice(values))
+            case "activation":
+                slope = choose.choice([0.1, 0.1 * filters])
+                kinds: list[Op] = [LeakyRelu(slope), Clip(-slope, slope), Elu(slope), HardSigmoid(slope), PRelu(), Swish(), Gelu()]
+                w.add(name, choose.choice(kinds), choose.choice(values))
+            case "gate":
+                value = choose.choice(values)
+                w.add(f"{name}/pool", GlobalMaxPool(keep=True), value)
+                w.conv(f"{name}/conv", w.width[value], bias=flag)
+                w.add(f"{name}/gate", Sigmoid() if flag else Swish())
+                w.add(f"{name}/scale", Multiply(), *choose.sample([value, w.last], 2))
+            case "slice":
+                value = choose.choice(values)
+                width = w.width[value]
+                w.add(name, choose.choice([SliceChannels(0, (3 * width + 3) // 4), SliceChannels(width - 1, -1, -1)]), value)
+            case "scale":
+                w.add(name, choose.choice([LayerNorm(1e-3), ChannelScale()]), choose.choice(values))
+            case "transposed":
+                cut = choose.choice([(1, 1, 1, 1), (0, 2, 1, 1), (1, 1, 2, 0)])
+                w.add(name, ConvTranspose(filters, Window((3, 3)), cut, bias=choose.random() < 0.5), choose.choice(values))
+            case "largest":
+                value = choose.choice(values)
+                w.add(name, Maximum(), value, w.add(f"{name}_mean", Reduce("mean", "channels"), value))
             case "container":
                 w.conv(f"{name}/conv", filters, 3, source=choose.choice(values))
                 w.add(f"{name}/relu", Relu())

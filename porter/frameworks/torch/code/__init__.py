@@ -66,7 +66,7 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     channels = channels_of(plan.graph)
     pads = {step.path: channels[step.inputs[0]] for step in steps if step.path not in channels}
     norms = recurring_norms(tree)
-    body = "\n\n\n".join("\n".join(lines) for lines in _Classes(tree, {**channels, **pads}, norms).written(fixed_size(plan.size)))
+    body = "\n\n\n".join("\n".join(lines) for lines in _Classes(tree, {**channels, **pads}, norms).written(fixed_size(plan)))
     own = own_layers(body)
     size = "any size" if plan.size is None else f"{plan.size[0]}x{plan.size[1]}"
     parts = [
@@ -164,7 +164,8 @@ class _Classes:
             and all(name in (use.arguments or {}) for use in uses)
         ]
         given: dict[str, Vector] = {name: {i: _value((use.arguments or {})[name]) for i, use in bodies.items()} for name in names}
-        given["channels"] = {i: self.channels[use.source] for i, use in bodies.items()}
+        channels: Vector = {i: self.channels[use.source] for i, use in bodies.items()}
+        given = {**{name: vector for name, vector in given.items() if vector != channels}, "channels": channels}
         in_a_row = len(uses) >= SHORTEST and all(use.path in self.in_rows for use in uses)
         found = write_class(self._name(block), template, given, Known(self.by_name, self.norms), defaults=not in_a_row)
         self.by_name[found.name] = found

@@ -81,11 +81,26 @@ class Arguments:
             condition = self._condition({use: value == rare for use, value in vector.items()})
             if condition is not None:
                 return f"{literal(rare)} if {condition} else {literal(usual)}"
-        return self._derive(_NAMES.get(slot, slot), vector, owner)
+        found = self._padding(vector) if slot == "padding" else None
+        return found or self._derive(_NAMES.get(slot, slot), vector, owner)
 
-    def condition(self, vector: Mapping[int, bool], name: str) -> str:
-        """A condition on the arguments that holds in exactly those uses; an argument `name` where there is none."""
-        return self._condition(vector) or self._derive(name, vector, name)
+    def _padding(self, vector: Vector) -> str | None:
+        """Torch's padding if it is 0 in some uses, because a pad layer stands in front of it there."""
+        padded = {use: value for use, value in vector.items() if value != 0}
+        for text, names, candidate in self._candidates("padding"):
+            condition = self._condition({use: value == 0 for use, value in vector.items()}) if _covers(candidate, padded) else None
+            if condition is not None:
+                self._used.update(names)
+                return f"0 if {condition} else {text}"
+        return None
+
+    def condition(self, vector: Mapping[int, bool], name: str, part: str = "") -> str:
+        """A condition on the arguments that holds in exactly those uses; an argument `name` where there is none.
+
+        Args:
+            part: the part that differs. An argument of its name is the likeliest reason.
+        """
+        return self._condition(vector, part) or self._derive(name, vector, name)
 
     def _names(self, slot: str) -> list[str]:
         names = [*self.given, *self.derived]
@@ -105,15 +120,22 @@ class Arguments:
                 yield text, pair, _product(known, pair)
         if slot == "padding":
             for name in numbers:
-                yield f"{name} // 2", (name,), {use: int(value) // 2 for use, value in _numbers(known[name])}
+                halves = {use: value // 2 for use, value in _numbers(known[name])}
+                yield f"{name} // 2", (name,), halves
+                # SAME at an even size and a stride of 2.
+                yield f"({name} // 2 - 1, {name} // 2) * 2", (name,), {use: (half - 1, half) * 2 for use, half in halves.items()}
         for name in numbers:
             for factor in (2, 3, 4, 6, 8):
                 yield f"{factor} * {name}", (name,), {use: factor * value for use, value in _numbers(known[name])}
         for text, pair in products:
             yield text, pair, _product(known, pair)
+        # A nested block's width, such as that of a squeeze; a layer's own width is no quotient.
+        for name in numbers if slot not in _NAMES else []:
+            for divisor in (2, 4, 8, 16):
+                yield f"{name} // {divisor}", (name,), {use: value // divisor for use, value in _numbers(known[name])}
 
-    def _condition(self, vector: Mapping[int, bool]) -> str | None:
-        atoms = list(self._atoms())
+    def _condition(self, vector: Mapping[int, bool], part: str = "") -> str | None:
+        atoms = sorted(self._atoms(), key=lambda atom: part not in atom[1])
         for text, names, candidate in atoms:
             if _covers(candidate, vector):
                 self._used.update(names)

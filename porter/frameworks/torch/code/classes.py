@@ -184,7 +184,7 @@ class _Writer:
                 return
             if left:
                 here = {use: use in alternative.at for use in rest}
-                condition = self.arguments.condition(here, f"with_{part.name.replace('.', '_')}")
+                condition = self.arguments.condition(here, f"with_{part.name.replace('.', '_')}", part.name)
                 self.body.append(f"{INDENT * 2}{word} {condition}:")
             else:
                 self.body.append(f"{INDENT * 2}else:")
@@ -211,7 +211,7 @@ class _Writer:
             if not left:
                 break
             here = {use: use in alternative.at for use in rest}
-            choices.append((value, self.arguments.condition(here, f"with_{part.name}")))
+            choices.append((value, self.arguments.condition(here, f"with_{part.name}", part.name)))
             rest = left
         else:
             value = _IDENTITY

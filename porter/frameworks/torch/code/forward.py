@@ -34,6 +34,10 @@ class Forward:
     ) -> None:
         self.template, self.flags, self.runs = template, flags, runs
         self.joins = any(_function(part) == "concat" for part in template.parts)
+        self.readers: dict[str, list[TemplatePart | None]] = {}  # of each part; None reads the outputs
+        for reader, edges in (*((part, part.inputs) for part in template.parts), (None, template.outputs)):
+            for source in {source for edge in edges for source in edge.sources}:
+                self.readers.setdefault(source, []).append(reader)
         self.written: list[str] = []
 
     def statements(self) -> list[str]:
@@ -96,12 +100,23 @@ class Forward:
     def _fresh(self, part: TemplatePart, live: set[str]) -> str:
         short = re.sub(r"_\d+[a-z]?$", "", part.name.replace(".", "_"))
         full = part.name.replace(".", "_")
-        ordinary = [] if self.joins or len(part.inputs[0].sources) > 1 else ["out"]
-        candidates = [name for name in [*ordinary, short, full] if name.isidentifier() and name not in _RESERVED | live | {"x"}]
+        ordinary = ["gate"] if self._is_gate(part) else []
+        ordinary += [] if self.joins or len(part.inputs[0].sources) > 1 else ["out", "x"]
+        candidates = [name for name in [*ordinary, short, full] if name.isidentifier() and name not in _RESERVED | live]
         name = candidates[0] if candidates else f"{full}_"
         while name in live:
             name += "_"
         return name
+
+    def _is_gate(self, part: TemplatePart) -> bool:
+        """Whether a product is all that becomes of a part: layers that have one reader each, and then the product."""
+        while True:
+            reader, *others = self.readers.get(part.name, [None])
+            if reader is None or others:
+                return False
+            if _function(reader) is not None:
+                return _function(reader) == "multiply"
+            part = reader
 
     def _expression(self, part: TemplatePart, variables: Mapping[str, str]) -> Expression:
         inputs = [self._edge(edge, (part.name, number), variables) for number, edge in enumerate(part.inputs)]

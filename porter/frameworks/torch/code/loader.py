@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from porter.frameworks.torch.code.text import literal
+from porter.graph.plan import Plan
 
 CHAIN_FUNCTION = '''\
 def chain(**layers):
@@ -36,14 +37,15 @@ def loader(names: Mapping[str, str]) -> str:
     return f"# The modules' names in the file, and their names here.\nNAMES = {{\n{table}}}\n\n\n{_RENAMED}\n\n\n{text}"
 
 
-def fixed_size(size: tuple[int, int] | None) -> list[str]:
-    """The first lines of `forward` if the pads are right at one input size only."""
-    if size is None:
+def fixed_size(plan: Plan) -> list[str]:
+    """The first lines of `forward` if the plan is right at one input size only."""
+    if plan.size is None:
         return []
-    rows, columns = size
+    rows, columns = plan.size
+    right = "the pads are right at" if plan.fixed_by_pads else "the layers fit"
     return [
         "        if torch.jit.is_tracing():  # a trace keeps these no-ops, which fail at any other size",
         f"            x = x.unflatten(2, ({rows},)).unflatten(3, ({columns},))",
         f"        elif x.shape[2:] != ({rows}, {columns}):",
-        f'            raise ValueError(f"the pads are right at {rows}x{columns} only, got {{tuple(x.shape[2:])}}")',
+        f'            raise ValueError(f"{right} {rows}x{columns} only, got {{tuple(x.shape[2:])}}")',
     ]

@@ -96,6 +96,8 @@ def lines(prefix: str, expression: Expression, suffix: str = "", depth: int = 0)
     if isinstance(expression, str):
         return [margin + prefix + expression + suffix]
     if isinstance(expression, Choice):
+        if whole is not None and len(margin + INDENT + whole) <= WIDTH:
+            return [f"{margin}{prefix}(", f"{margin}{INDENT}{whole}", f"{margin}){suffix}"]
         return [
             f"{margin}{prefix}(",
             *lines("", expression.yes, "", depth + 1),

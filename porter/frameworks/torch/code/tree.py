@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from keyword import iskeyword
 
 from porter.errors import GraphError
-from porter.frameworks.torch.spellings import FUNCTIONS, WITH_TENSORS, Layer
+from porter.frameworks.torch.spellings import FUNCTIONS, GLOBAL_POOLS, MAP_OF_FEATURES, WITH_TENSORS, Layer
 from porter.frameworks.torch.steps import Step
 from porter.graph import INPUT, Graph, Scope
 
@@ -74,8 +75,27 @@ def make_tree(graph: Graph, steps: Sequence[Step]) -> Body:
         if wrong:
             message = f"model.py needs paths of Python names that torch modules do not use, got '{wrong[0]}'"
             raise GraphError(message, where=step.path, next="rename the step")
-    body = _Nesting(graph, steps).body("", list(steps), INPUT, graph.outputs)
+    kept = _without_reshapes(graph, steps)
+    body = _Nesting(graph, kept).body("", kept, INPUT, graph.outputs)
     return replace(body, block="model", arguments={})
+
+
+def _without_reshapes(graph: Graph, steps: Sequence[Step]) -> list[Step]:
+    """The steps without those that make a map of a global pool's features again, if nothing else reads these: the pool keeps it."""
+    by_path, reads = {step.path: step for step in steps}, Counter(graph.outputs)
+    reads.update(source for step in steps for source in step.inputs)
+    pools = {
+        step.path: step.inputs[0]
+        for step in steps
+        if step.layer == MAP_OF_FEATURES and step.path not in graph.outputs and reads[step.inputs[0]] == 1
+        if step.inputs[0] in by_path and by_path[step.inputs[0]].layer.kind in GLOBAL_POOLS
+    }
+    kept = {pool: Layer(GLOBAL_POOLS[by_path[pool].layer.kind], {"output_size": 1}) for pool in pools.values()}
+    return [
+        Step(step.path, kept.get(step.path, step.layer), tuple(pools.get(path, path) for path in step.inputs))
+        for step in steps
+        if step.path not in pools
+    ]
 
 
 @dataclass(frozen=True)
