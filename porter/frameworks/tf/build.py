@@ -19,7 +19,8 @@ from porter.graph import INPUT, AvgPool, Conv, MaxPool, Node, tensor_shapes
 from porter.graph.plan import Plan
 from porter.padding import ANY
 
-_POOLS = {MaxPool: "MaxPooling2D", AvgPool: "AveragePooling2D"}
+POOLS = {MaxPool: "MaxPooling2D", AvgPool: "AveragePooling2D"}
+"""The Keras classes of pools."""
 
 
 def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str) -> Any:
@@ -80,6 +81,6 @@ def _connect(plan: Plan, layers: Mapping[str, str], dtype: Dtype) -> tuple[Any, 
 def _apply(maker: LayerMaker, plan: Plan, node: Node, name: str, inputs: list[Any]) -> Any:
     """The value of a node. If it has tensors, the layer called `name` holds them."""
     if isinstance(node.op, Conv | MaxPool | AvgPool):
-        kind = keras_class(plan.graph, node) or _POOLS[type(node.op)]
+        kind = keras_class(plan.graph, node) or POOLS[type(node.op)]
         return windowed(maker, node.op, kind, name, plan.realisations[node.path], inputs[0])
     return LAYERS[type(node.op)](maker, node.op, name, inputs)

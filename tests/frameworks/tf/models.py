@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from porter.dtypes import Array
@@ -9,20 +11,50 @@ from porter.graph import (
     INPUT,
     Add,
     Affine,
+    AsMap,
     AvgPool,
     BatchNorm,
+    ChannelScale,
+    ChannelShuffle,
+    Clip,
     Concat,
     Conv,
+    ConvTranspose,
+    Crop,
     Dense,
+    DepthToSpace,
+    Elu,
+    Flatten,
+    Gelu,
     GlobalAvgPool,
     GlobalMaxPool,
     Graph,
+    HardSigmoid,
+    HardSwish,
     Identity,
+    LayerNorm,
+    LeakyRelu,
+    LocalResponseNorm,
+    Maximum,
     MaxPool,
+    Minimum,
+    Multiply,
     Node,
     Op,
+    PadChannels,
+    PadMap,
+    PRelu,
+    Reduce,
     Relu,
     Relu6,
+    Selu,
+    Sigmoid,
+    SliceChannels,
+    Softmax,
+    Softplus,
+    Swish,
+    Tanh,
+    Upsample,
     tensor_shapes,
 )
 from porter.padding import LOWEST, Convention, Window, row
@@ -75,9 +107,17 @@ def window_loop(op: Conv | MaxPool | AvgPool, maps: Array, tensors: dict[str, Ar
 
 
 def every_op() -> Graph:
-    """A small graph that has every op, a depthwise and a grouped convolution, every kind of front pad, and a head with norms.
+    """A small graph that has every op: `network` with all the others on a branch of its own."""
+    return network(_classic("c", "stem/relu"))
+
+
+def network(branch: Sequence[tuple[str, Op, tuple[str, ...]]] = ()) -> Graph:
+    """A small graph with a depthwise and a grouped convolution, every kind of front pad, and a head with norms.
 
     None of the affine nodes' constants is a float32, so that one rounded to it shows in float64.
+
+    Args:
+        branch: more steps behind `stem/relu`, to features that its head reads too.
     """
     three = Window((3, 3), (2, 2))
     steps: list[tuple[str, Op, tuple[str, ...]]] = [
@@ -103,7 +143,8 @@ def every_op() -> Graph:
         ("dilated", Conv(6, Window((3, 3), (2, 2), (2, 2)), explicit(2, 2, 2, 2)), ("join",)),
         ("pool/mean", GlobalAvgPool(), ("dilated",)),
         ("pool/most", GlobalMaxPool(), ("dilated",)),
-        ("pool/both", Concat(), ("pool/mean", "pool/most")),
+        *branch,
+        ("pool/both", Concat(), ("pool/mean", "pool/most", *[path for path, _, _ in branch[-1:]])),
         ("head/norm", BatchNorm(1e-3, 0.01), ("pool/both",)),
         ("head/relu6", Relu6(), ("head/norm",)),
         ("head/dense", Dense(7, bias=False), ("head/relu6",)),
@@ -114,6 +155,57 @@ def every_op() -> Graph:
         ("logits", Dense(5), ("head/one",)),
     ]
     return Graph(tuple(Node(path, op, inputs) for path, op, inputs in steps), 3, "logits")
+
+
+def _classic(prefix: str, source: str) -> list[tuple[str, Op, tuple[str, ...]]]:
+    """The ops of classic vision models over a map of 8 channels, to features called `prefix`."""
+    each: dict[str, Op] = {
+        **{"leaky": LeakyRelu(0.3), "growing": LeakyRelu(1.3), "falling": LeakyRelu(-0.2), "prelu": PRelu(), "elu": Elu(0.9)},
+        **{"selu": Selu(), "sigmoid": Sigmoid(), "tanh": Tanh(), "softplus": Softplus(), "hard": HardSigmoid()},
+        **{"keras2": HardSigmoid(0.2), "swish": Swish(), "hard_swish": HardSwish(), "gelu": Gelu(), "by_tanh": Gelu(True)},
+        **{"clip": Clip(-0.3, 0.7), "softmax": Softmax(), "one": Softmax()},
+    }
+    activations = [(name, op, ("one/channel" if name == "one" else "norm",)) for name, op in each.items()]
+    places: list[tuple[str, Op, tuple[str, ...]]] = [
+        ("transposed", ConvTranspose(8, Window((3, 2), (2, 3), (2, 1)), (1, 3, -1, 2), groups=2, bias=True), (source,)),
+        ("norm", LayerNorm(1e-3), ("transposed",)),
+        ("one/channel", SliceChannels(3, 4), ("norm",)),
+        *activations,
+        ("join", Concat(), tuple(each)),
+        ("mixed", Conv(8, ONE, SAME, bias=True), ("join",)),
+        ("lrn", LocalResponseNorm(5, 0.1, 0.75, 1.0), ("mixed",)),
+        ("shuffled", ChannelShuffle(4), ("lrn",)),
+        ("wide/tf", DepthToSpace(2, "DCR"), ("shuffled",)),
+        ("wide/torch", DepthToSpace(2, "CRD"), ("shuffled",)),
+        ("most", Maximum(), ("wide/tf", "wide/torch")),
+        ("less", Minimum(), ("most", "wide/tf")),
+        ("up", Upsample(2, 1), ("less",)),
+        ("cropped", Crop((1, 0, 2, 1)), ("up",)),
+        ("padded", PadMap((0, 2, 1, 0), -0.3), ("cropped",)),
+        ("zeros", PadChannels(1, 3), ("padded",)),
+        ("backwards", SliceChannels(5, -1, -2), ("zeros",)),
+        ("rows", Reduce("mean", "rows"), ("backwards",)),
+        ("columns", Reduce("max", "columns"), ("rows",)),
+        ("channels", Reduce("max", "channels"), ("columns",)),
+        ("squeezed", GlobalMaxPool(keep=True), ("backwards",)),
+        ("excited", Multiply(), ("backwards", "squeezed", "channels")),
+        ("mean", GlobalAvgPool(keep=True), ("excited",)),
+        ("cells", Upsample(2, 3), ("mean",)),
+        ("torch", Flatten(2, 3, "CHW"), ("cells",)),
+        ("tf", Flatten(2, 3, "HWC"), ("cells",)),
+        ("flat", Concat(), ("torch", "tf")),
+        ("flat/prelu", PRelu(), ("flat",)),
+        ("flat/norm", LayerNorm(1e-3, scale=False), ("flat/prelu",)),
+        ("flat/scale", ChannelScale(), ("flat/norm",)),
+        ("map", AsMap(), ("flat/scale",)),
+        ("scale", ChannelScale(bias=True), ("map",)),
+    ]
+
+    def below(path: str) -> str:
+        return path if path == source else f"{prefix}/{path}"
+
+    steps = [(below(path), op, tuple(map(below, inputs))) for path, op, inputs in places]
+    return [*steps, (prefix, Flatten(), (f"{prefix}/scale",))]
 
 
 def mobilenet_v2(alpha: float, classes: int) -> Graph:

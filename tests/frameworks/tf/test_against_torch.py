@@ -10,7 +10,7 @@ from porter.frameworks import get_framework
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Size
-from tests.frameworks.tf.models import every_op, mobilenet_v2, random_tensors
+from tests.frameworks.tf.models import mobilenet_v2, network, random_tensors
 
 
 def _values(framework_name: str, graph: Graph, size: Size, batch: Array) -> dict[str, Array]:
@@ -22,8 +22,8 @@ def _values(framework_name: str, graph: Graph, size: Size, batch: Array) -> dict
 @pytest.mark.parametrize(
     ("graph", "size", "shape"),
     [
-        (every_op(), ANY, (15, 18)),
-        (every_op(), ANY, (22, 13)),
+        (network(), ANY, (15, 18)),
+        (network(), ANY, (22, 13)),
         (mobilenet_v2(0.35, 7), ANY, (33, 47)),
         (mobilenet_v2(0.35, 7), (48, 34), (48, 34)),
     ],

@@ -12,22 +12,22 @@ from porter.frameworks import tf
 from porter.graph import INPUT, channels_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY
-from tests.frameworks.tf.models import every_op, random_tensors
+from tests.frameworks.tf.models import network, random_tensors
 
 QUIET = """
 import numpy as np
 from porter.frameworks import tf
 from porter.graph.plan import make_plan
 from porter.padding import ANY
-from tests.frameworks.tf.models import every_op, random_tensors
-graph = every_op()
+from tests.frameworks.tf.models import network, random_tensors
+graph = network()
 model = tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
 print(tf.run(model, np.zeros((1, 3, 15, 15), np.float32), ["logits"])["logits"].shape)
 """
 
 
 def test_taps_come_back_channels_first_whatever_their_order() -> None:
-    graph = every_op()
+    graph = network()
     model = tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
     batch = np.random.default_rng(3).normal(size=(2, 3, 15, 17))
     paths = [node.path for node in reversed(graph.nodes)]
@@ -44,7 +44,7 @@ def test_taps_come_back_channels_first_whatever_their_order() -> None:
 
 
 def test_other_sizes_and_batches_need_no_second_model() -> None:
-    graph = every_op()
+    graph = network()
     model = tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
     batch = np.random.default_rng(3).normal(size=(3, 3, 21, 18))
     whole = tf.run(model, batch, ["logits"])["logits"]
@@ -53,7 +53,7 @@ def test_other_sizes_and_batches_need_no_second_model() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    graph = every_op()
+    graph = network()
     model = tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
     with pytest.raises(UsageError, match="the model has no node 'nothing'"):
         tf.run(model, np.zeros((1, 3, 15, 15)), ["nothing"])
@@ -64,7 +64,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 def test_full_precision_is_asked_for_only_while_running() -> None:
     config = import_tensorflow().config.experimental
-    graph = every_op()
+    graph = network()
     model = tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
     before = config.tensor_float_32_execution_enabled()
     config.enable_tensor_float_32_execution(True)

@@ -13,7 +13,7 @@ from porter.frameworks.tf.runtime import import_keras, tensorflow_device
 from porter.graph.plan import make_plan
 from porter.package import install
 from porter.padding import ANY
-from tests.frameworks.tf.models import every_op, random_tensors
+from tests.frameworks.tf.models import network, random_tensors
 
 OTHER_BACKEND = """
 import os
@@ -33,7 +33,7 @@ def test_an_absent_package_is_named_with_the_way_to_get_it(absent: str, monkeypa
     monkeypatch.setitem(sys.modules, absent, None)
     with pytest.raises(MissingFramework, match=rf"cannot be imported: .*{absent}.*{re.escape(install('tf'))}"):
         import_keras()
-    graph = every_op()
+    graph = network()
     with pytest.raises(MissingFramework):
         tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
 

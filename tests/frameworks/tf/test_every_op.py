@@ -1,4 +1,4 @@
-"""Random graphs over all ops: the Keras model, and the file of it, give what tests.oracle gives."""
+"""Graphs of all ops, random ones among them: the Keras model, and the file of it, give what tests.oracle gives."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from porter.errors import MappingError
 from porter.frameworks import tf
+from porter.frameworks.tf.build import POOLS
 from porter.frameworks.tf.layers import LAYERS
 from porter.frameworks.tf.runtime import import_keras
-from porter.graph import OPS
+from porter.graph import INPUT, OPS, Conv, ConvTranspose, Graph, Node
 from porter.graph.plan import make_plan
+from porter.padding import ANY, Window
+from tests.frameworks.tf.models import every_op, random_tensors
+from tests.oracle import evaluate
 from tests.random_graphs import UNSHRUNK, Sample, difference, samples
 
 LIMIT = 1e-12
@@ -40,10 +45,32 @@ def check(sample: Sample) -> None:
 
 
 def test_the_tables_have_every_op() -> None:
-    assert {kind for kind in OPS.values() if kind.site is OPS["relu"].site} == LAYERS.keys()
+    assert {*LAYERS, *POOLS, Conv} == {*OPS.values()} == {type(node.op) for node in every_op().nodes}
 
 
-@settings(max_examples=3, derandomize=True, phases=UNSHRUNK)
+def test_every_op_in_a_model_that_takes_any_size() -> None:
+    graph = every_op()
+    tensors, batch = random_tensors(graph), np.random.default_rng(2).normal(size=(2, 3, 13, 16))
+    model = tf.build(make_plan(graph, ANY, tf.CAPABILITIES), tensors, {}, "float64", "cpu")
+    wanted = evaluate(graph, tensors, batch)
+    for path, value in tf.run(model, batch, [node.path for node in graph.nodes]).items():
+        assert difference(value, wanted[path]) <= LIMIT, path
+
+
+def test_groups_of_a_transposed_convolution_that_read_each_other_are_refused() -> None:
+    """Keras's layer has no groups, so its kernel has zeros between them; training the port could change these."""
+    op = ConvTranspose(4, Window((2, 2), (2, 2), (1, 2)), groups=2)
+    graph = Graph((Node("wide", op, (INPUT,)),), 6, "wide")
+    kernel = np.random.default_rng(0).normal(size=(6, 2, 2, 2))
+    stored = tf.from_canonical(graph, graph.nodes[0], "kernel", kernel)
+    assert stored.shape == (2, 3, 4, 6) and np.count_nonzero(stored) == kernel.size
+    assert np.array_equal(tf.to_canonical(graph, graph.nodes[0], "kernel", stored), kernel)
+    stored[0, 0, 0, 5] = 1
+    with pytest.raises(MappingError, match="wide: expected zeros between 2 groups"):
+        tf.to_canonical(graph, graph.nodes[0], "kernel", stored)
+
+
+@settings(max_examples=2, derandomize=True, phases=UNSHRUNK)
 @given(samples(tf.CAPABILITIES, least=60, most=60))
 def test_long_graphs(sample: Sample) -> None:
     check(sample)
