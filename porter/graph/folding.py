@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from porter.dtypes import Array
 from porter.errors import MappingError
-from porter.graph import BatchNorm, Conv, Dense, Graph, Node
+from porter.graph import BatchNorm, Conv, ConvTranspose, Dense, Graph, Node
+
+_Linear = Conv | ConvTranspose | Dense
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ def fold_norms(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> Fold
         if node.path in norms:
             continue
         op = node.op
-        if node.path in folded and isinstance(op, Conv | Dense):
+        if node.path in folded and isinstance(op, _Linear):
             norm = graph.by_path[folded[node.path]]
-            changed[node.path] = _fold(tensors[node.path], norm, tensors[norm.path])
+            changed[node.path] = _fold(op, tensors[node.path], norm, tensors[norm.path])
             op = replace(op, bias=True)
         nodes.append(Node(node.path, op, tuple(norms.get(path, path) for path in node.inputs)))
     output, *further = (norms.get(path, path) for path in graph.outputs)
@@ -67,7 +69,7 @@ def only_readers(graph: Graph) -> dict[str, str]:
         for node in graph.nodes
         if isinstance(node.op, BatchNorm)
         and node.inputs[0] in graph.by_path
-        and isinstance(graph.by_path[node.inputs[0]].op, Conv | Dense)
+        and isinstance(graph.by_path[node.inputs[0]].op, _Linear)
         and readers[node.inputs[0]] == 1
     }
 
@@ -84,7 +86,7 @@ def absorb_biases(tensors: Mapping[str, Mapping[str, Array]], absorbed: Mapping[
     return changed
 
 
-def _fold(layer: Mapping[str, Array], norm: Node, statistics: Mapping[str, Array]) -> dict[str, Array]:
+def _fold(op: _Linear, layer: Mapping[str, Array], norm: Node, statistics: Mapping[str, Array]) -> dict[str, Array]:
     assert isinstance(norm.op, BatchNorm)
     kernel, mean, variance = _float64(layer["kernel"]), _float64(statistics["mean"]), _float64(statistics["variance"])
     spread = variance + norm.op.epsilon
@@ -95,6 +97,9 @@ def _fold(layer: Mapping[str, Array], norm: Node, statistics: Mapping[str, Array
     scale = (_float64(statistics["gamma"]) if norm.op.scale else 1.0) / np.sqrt(spread)
     bias = (_float64(layer["bias"]) if "bias" in layer else 0.0) - mean
     shift = _float64(statistics["beta"]) if norm.op.center else 0.0
+    if isinstance(op, ConvTranspose):  # its kernel is (channels, filters / groups, rows, columns), and the channels lie in groups
+        grouped = kernel.reshape(op.groups, -1, *kernel.shape[1:]) * np.reshape(scale, (op.groups, 1, -1, 1, 1))
+        return {"kernel": grouped.reshape(kernel.shape), "bias": bias * scale + shift}
     return {"kernel": kernel * scale.reshape(-1, *[1] * (kernel.ndim - 1)), "bias": bias * scale + shift}
 
 

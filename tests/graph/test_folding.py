@@ -17,7 +17,7 @@ from porter.conversion.convert import Conversion
 from porter.dtypes import Array
 from porter.errors import CheckFailed, MappingError
 from porter.frameworks import get_framework
-from porter.graph import INPUT, Add, BatchNorm, Conv, Dense, GlobalAvgPool, Graph, Node, Relu, folding, tensor_shapes
+from porter.graph import INPUT, Add, BatchNorm, Conv, ConvTranspose, Dense, GlobalAvgPool, Graph, Node, Relu, folding, tensor_shapes
 from porter.graph.folding import absorb_biases, fold_norms, only_readers
 from porter.graph.plan import make_plan
 from porter.padding import Convention, Window
@@ -27,12 +27,12 @@ from tests.standin import calibrated_tensors, smooth_images
 from tests.support import sign
 
 NARROW, SIZE = "mobilenet_v2_0.35", (33, 31)
-THREE, SAME = Window((3, 3)), Convention("same")
+THREE, STRIDED, SAME = Window((3, 3)), Window((3, 3), (2, 2)), Convention("same")
 
 
 def every_kind() -> Graph:
-    """Norms after plain, biased, grouped and depthwise convolutions and a dense layer, without scale or centre, and at the end;
-    and four that stay: on pixels, after a sum, after a layer that is read twice, after another norm.
+    """Norms after plain, biased, grouped, depthwise and transposed convolutions and a dense layer, without scale or centre, and at
+    the end; and four that stay: on pixels, after a sum, after a layer that is read twice, after another norm.
     """
     nodes = (
         Node("pixels", BatchNorm(1e-3, 0.1), (INPUT,)),
@@ -50,7 +50,9 @@ def every_kind() -> Graph:
         Node("sum", Add(), ("twice", "twice_norm")),
         Node("sum_norm", BatchNorm(1e-5, 0.1), ("sum",)),
         Node("relu", Relu(), ("sum_norm",)),
-        Node("pool", GlobalAvgPool(), ("relu",)),
+        Node("wide", ConvTranspose(8, STRIDED, (0, -1, 1, 0), groups=2), ("relu",)),
+        Node("wide_norm", BatchNorm(1e-5, 0.1), ("wide",)),
+        Node("pool", GlobalAvgPool(), ("wide_norm",)),
         Node("dense", Dense(5, bias=False), ("pool",)),
         Node("dense_norm", BatchNorm(1e-5, 0.1), ("dense",)),
     )
@@ -103,7 +105,7 @@ def test_a_folded_graph_is_the_same_function(make: Callable[[], Graph], kept: in
 
 def test_every_kind_is_folded_or_stays_as_it_should() -> None:
     graph = every_kind()
-    assert only_readers(graph) == {path: f"{path}_norm" for path in ("plain", "biased", "grouped", "depthwise", "dense")}
+    assert only_readers(graph) == {path: f"{path}_norm" for path in ("plain", "biased", "grouped", "depthwise", "wide", "dense")}
     found = fold_norms(graph, random_tensors(graph))
     assert found.graph.output == "dense" and found.graph.by_path["again"].inputs == ("grouped",)
     assert found.graph.by_path["sum"].inputs == ("twice", "twice_norm")
@@ -192,9 +194,9 @@ def test_folding_by_another_epsilon_fails_the_check(
     """Two hundred-millionths off: far below what storing in float32 changes."""
     right = folding._fold
 
-    def wrong(layer: Mapping[str, Array], norm: Node, statistics: Mapping[str, Array]) -> dict[str, Array]:
+    def wrong(op: Conv, layer: Mapping[str, Array], norm: Node, statistics: Mapping[str, Array]) -> dict[str, Array]:
         assert isinstance(norm.op, BatchNorm)
-        return right(layer, replace(norm, op=replace(norm.op, epsilon=norm.op.epsilon + 1e-8)), statistics)
+        return right(op, layer, replace(norm, op=replace(norm.op, epsilon=norm.op.epsilon + 1e-8)), statistics)
 
     monkeypatch.setattr(folding, "_fold", wrong)
     with pytest.raises(CheckFailed, match="stem/conv is the first node that differs"):

@@ -56,6 +56,14 @@ def test_several_outputs_are_a_tuple_in_the_graphs_order():
     assert built(replace(GRAPH, further=()))(torch.from_numpy(images())).dim() == 4
 
 
+def test_a_twin_shares_every_parameter():
+    model = built(GRAPH)
+    twin = framework.twin(model, make_plan(GRAPH, SIZE, framework.CAPABILITIES))
+    assert {id(value) for value in twin.parameters()} == {id(value) for value in model.parameters()}
+    x = torch.from_numpy(images())
+    assert all(torch.equal(value, other) for value, other in zip(twin(x), model(x), strict=True))
+
+
 def test_model_py_says_every_op(tmp_path):
     plan = make_plan(GRAPH, SIZE, framework.CAPABILITIES)
     expect_the_same_as_built(plan, tensors_of(GRAPH), images())
