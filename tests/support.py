@@ -13,6 +13,7 @@ from porter.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import digest
 from porter.frameworks import get_framework
+from porter.frameworks.dialects import get_dialect
 from porter.graph import AvgPool, Conv, Graph, MaxPool, Node, site_of
 from porter.padding import Convention
 from porter.port import read_port, write_record
@@ -57,9 +58,9 @@ def source_checkpoint(variant: str, zoo_name: str, classes: int = 1000, recipes:
     tensors: dict[str, Array] = {}
     for path, roles in standin_tensors(variant, zoo_name, classes, recipes).items():
         node = graph.by_path[path]
-        names = framework.tensor_names(graph, node, layers[path].name)
+        names = get_dialect(framework.NAME).tensor_names(graph, node, layers[path].name)
         for role, array in roles.items():
-            stored = framework.from_canonical(graph, node, role, array)
+            stored = get_dialect(framework.NAME).from_canonical(graph, node, role, array)
             if role == "kernel" and "conv1x1_to_dense" in layers[path].transforms:
                 stored = stored[np.newaxis, np.newaxis]
             tensors[names[role][0]] = np.ascontiguousarray(stored)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from porter.dtypes import Array
-from porter.frameworks import get_framework
+from porter.frameworks.dialects import get_dialect
 from porter.recipe import find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
 from porter.zoos.slim.network import variables_of
@@ -41,7 +41,7 @@ needs_python37 = pytest.mark.skipif(tensornets_python() is None, reason="scripts
 
 def tensornets_tensors(variant: str, recipes: Path | None = None) -> dict[str, Array]:
     """The stand-in weights under the names of TensorNets' variables, in the order in which its code makes them."""
-    recipe, tf = find_recipe(variant, recipes), get_framework("tf")
+    recipe, tf = find_recipe(variant, recipes), get_dialect("tf")
     graph = standin_graph(variant, "tensornets", recipes=recipes)
     layers = layer_names(recipe, variant, recipe.zoo("tensornets", variant), graph)
     variables = variables_of(construct, variant, 1000, (224, 224))

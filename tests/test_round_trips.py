@@ -8,6 +8,7 @@ import torch
 
 import porter
 from porter.formats.reading import read_checkpoint
+from porter.frameworks.dialects import get_dialect
 from porter.port import read_port
 from porter.recipe import find_recipe, layer_names
 from porter.source.opened import open_source
@@ -29,7 +30,7 @@ def test_torch_to_tf_to_torch(weights_file: WeightsMaker, tmp_path: Path) -> Non
     back = {
         source: tensors[path][role]
         for path, layer in names.items()
-        for role, (source,) in port.framework.tensor_names(port.graph, port.graph.by_path[path], layer.name).items()
+        for role, (source,) in get_dialect("torch").tensor_names(port.graph, port.graph.by_path[path], layer.name).items()
     }
     assert back.keys() == state.keys()
     for name, tensor in state.items():

@@ -15,7 +15,7 @@ from PIL import Image
 
 import porter
 from porter.data.labels import imagenet_classes
-from porter.frameworks import get_framework
+from porter.frameworks.dialects import get_dialect
 from porter.graph import tensor_shapes
 from porter.recipe import expand, find_recipe, layer_names, recipes_folder
 from porter.recipe.transforms import undo_transforms
@@ -84,7 +84,7 @@ def write_photos(place: Place) -> None:
 
 def write_weights(folder: Path, recipes: Path, variant: str) -> None:
     """Random numbers as TensorNets publishes them: names and arrays, in an .npz."""
-    recipe, tf, random = find_recipe(variant, recipes), get_framework("tf"), np.random.default_rng(len(variant))
+    recipe, tf, random = find_recipe(variant, recipes), get_dialect("tf"), np.random.default_rng(len(variant))
     zoo = recipe.zoo("tensornets", variant)
     graph = expand(recipe, variant, zoo, {})
     layers, found = layer_names(recipe, variant, zoo, graph), {}

@@ -10,6 +10,7 @@ import pytest
 
 import porter
 from porter.frameworks import get_framework
+from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
 from porter.padding import LOWEST, Convention
 from porter.recipe import Recipe, expand, find_recipe, layer_names, recipes_folder
@@ -58,7 +59,7 @@ def assign(model: Any, recipe: Recipe) -> None:
     names = layer_names(recipe, VARIANT, zoo, graph)
     for path, roles in calibrated_tensors(graph, SIZE, seed=3, lowered=("stem/conv",)).items():
         node = graph.by_path[path]
-        arrays = [framework.from_canonical(graph, node, role, array) for role, array in roles.items()]
+        arrays = [get_dialect(framework.NAME).from_canonical(graph, node, role, array) for role, array in roles.items()]
         model.get_layer(names[path].name).set_weights(arrays)
 
 

@@ -16,7 +16,7 @@ from porter.dtypes import Array
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.fit import read_tensors
 from porter.formats.reading import read_checkpoint
-from porter.frameworks import get_framework
+from porter.frameworks.dialects import get_dialect
 from porter.frameworks.torch.port_files import write_port
 from porter.graph import BatchNorm, Graph
 from porter.graph.record import to_record
@@ -64,7 +64,7 @@ def averages_ignored(weights: Path, _: Tensors) -> Tensors:
     raw = {name: array for name, array in checkpoint.tensors.items() if not name.endswith("ExponentialMovingAverage")}
     checkpoint = replace(checkpoint, tensors=raw)
     fit = fit_by_names(recipe, SLIM.variant, recipe.zoo("slim", SLIM.variant), checkpoint)
-    return read_tensors(fit, get_framework("tf"), checkpoint)
+    return read_tensors(fit, checkpoint, get_dialect("tf"))
 
 
 def unshifted(weights: Path, tensors: Tensors) -> Tensors:

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 from porter.dtypes import Array
-from porter.frameworks import get_framework
+from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph
 from porter.recipe import find_recipe, layer_names
 from porter.zoos.implementation import get_implementation
@@ -59,7 +59,7 @@ def write_weights(path: Path, variant: str, zoo_name: str, classes: int = 1000, 
 
 def keras_arrays(graph: Graph, layers: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
     """Tensors under the names and in the axis order of a Keras file, ResNeXt's as depthwise convolutions."""
-    tf, found = get_framework("tf"), {}
+    tf, found = get_dialect("tf"), {}
     for path, roles in tensors.items():
         names = tf.tensor_names(graph, graph.by_path[path], layers[path].name)
         for role, array in roles.items():

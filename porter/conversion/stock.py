@@ -14,6 +14,7 @@ import numpy as np
 from porter.dtypes import Array, Dtype, cast
 from porter.errors import UsageError
 from porter.frameworks import Framework, Tensors
+from porter.frameworks.dialects import get_dialect
 from porter.graph import (
     AvgPool,
     BatchNorm,
@@ -85,17 +86,18 @@ def stock_arrays(framework: Framework, stock: Stock, tensors: Tensors, dtype: Dt
     Args:
         tensors: `stock`'s, in the port's type.
     """
+    dialect = get_dialect(framework.NAME)
     arrays: dict[str, Array] = {}
     filled: dict[str, int] = {}
     for path, roles in tensor_shapes(stock.graph).items():
         node, layer = stock.graph.by_path[path], stock.layers[path]
-        for role, (name, *_) in framework.tensor_names(stock.graph, node, layer.name).items():
+        for role, (name, *_) in dialect.tensor_names(stock.graph, node, layer.name).items():
             array = tensors[path].get(role)
             if array is None:
                 filled[name] = FILLINGS[role]
                 array = np.full(roles.get(role, ()), filled[name], np.float32 if role in roles else np.int64)
             array = undo_transforms(layer.transforms, role, cast(array, dtype, name))
-            arrays[name] = framework.from_canonical(stock.graph, node, role, array)
+            arrays[name] = dialect.from_canonical(stock.graph, node, role, array)
     return arrays, filled
 
 

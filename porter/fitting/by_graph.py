@@ -18,7 +18,7 @@ from porter.fitting.file_heads import End, find_end, head_kernels, left_out, pos
 from porter.fitting.fit import Fit, some
 from porter.fitting.grafting import Grafted, graft
 from porter.fitting.naming import parse_map
-from porter.frameworks import Framework, get_framework
+from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import (
     Affine,
     AvgPool,
@@ -56,7 +56,7 @@ def fit_by_graph(
     draft = expand(recipe, variant, zoo, {})
     mapped = parse_map(settings, draft)
     aligned = align(draft, checkpoint.graph, recipe.native_size())
-    kernels = head_kernels(recipe, variant, zoo, draft, get_framework(zoo.framework))
+    kernels = head_kernels(recipe, variant, zoo, draft, get_dialect(zoo.framework))
 
     def fitted(chosen: str | None) -> Fit:
         end = find_end(aligned, checkpoint, chosen, kernels)
@@ -83,7 +83,7 @@ def _fit(
     end: End,
     keep_background: bool,
 ) -> Fit:
-    draft, file, framework = aligned.graph, aligned.file, get_framework(zoo.framework)
+    draft, file, dialect = aligned.graph, aligned.file, get_dialect(zoo.framework)
     base, name = trunk_end(aligned, end.layer)
     pairs = aligned.pairs(base, name)
     for path, layer in mapped.items():
@@ -128,7 +128,7 @@ def _fit(
         activation=end.activation,
         taps={path: tap for path, layer in grafted.layers.items() if (tap := file.by_name[layer].tap)},
         reference_taps={path: name for path, name in shown.items() if path in graph.by_path} if plain else {},
-        reference_names=_reference_names(graph, framework, layers, found) if plain else {},
+        reference_names=_reference_names(graph, dialect, layers, found) if plain else {},
         scaling=grafted.scaling,
         warnings=(*left, *_difference_warnings(zoo, differences), *grafted.warnings),
         notes=("the graph is the file's own",),
@@ -199,12 +199,12 @@ def _expect_filled(graph: Graph, found: Mapping[tuple[str, str], str], checkpoin
 
 
 def _reference_names(
-    graph: Graph, framework: Framework, layers: Mapping[str, LayerName], found: Mapping[tuple[str, str], str]
+    graph: Graph, dialect: Dialect, layers: Mapping[str, LayerName], found: Mapping[tuple[str, str], str]
 ) -> dict[str, str]:
     """The zoo's own implementation's name of each tensor."""
     names = {}
     for (path, role), tensor in found.items():
-        spellings = framework.tensor_names(graph, graph.by_path[path], layers[path].name)[role]
-        variable = tensor.rpartition(framework.SEPARATOR)[2]
-        names[tensor] = next((name for name in spellings if name.endswith(f"{framework.SEPARATOR}{variable}")), spellings[0])
+        spellings = dialect.tensor_names(graph, graph.by_path[path], layers[path].name)[role]
+        variable = tensor.rpartition(dialect.SEPARATOR)[2]
+        names[tensor] = next((name for name in spellings if name.endswith(f"{dialect.SEPARATOR}{variable}")), spellings[0])
     return names

@@ -17,7 +17,7 @@ from porter.fitting.fit import Fit, StandIn, shape_text, some, without_head
 from porter.fitting.grafting import POOL
 from porter.fitting.heads import AFTER_HEAD, dense_op, find_head, flattened, stand_in_head
 from porter.fitting.naming import name_layers, parse_map
-from porter.frameworks import Framework, get_framework
+from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, is_depthwise, tensor_shapes
 from porter.recipe import LayerName, Recipe, Zoo, expand, options_of, tap_names
 from porter.recipe.fixed import holds
@@ -42,7 +42,7 @@ class Located:
     ignored: Mapping[str, str]
 
 
-def locate(graph: Graph, framework: Framework, layers: Mapping[str, LayerName], zoo: Zoo, checkpoint: Checkpoint) -> Located:
+def locate(graph: Graph, dialect: Dialect, layers: Mapping[str, LayerName], zoo: Zoo, checkpoint: Checkpoint) -> Located:
     """Finds every tensor of `graph` in `checkpoint` by the file's layer names.
 
     A role that a framework names and the graph does not need (torch's `batches`) may be absent.
@@ -55,14 +55,14 @@ def locate(graph: Graph, framework: Framework, layers: Mapping[str, LayerName], 
     for path, roles in tensor_shapes(graph).items():
         if path not in layers:
             raise MappingError(f"zoo '{zoo.name}' does not name this node", where=path, next="add it to the zoo's names")
-        candidates = framework.tensor_names(graph, graph.by_path[path], layers[path].name)
+        candidates = dialect.tensor_names(graph, graph.by_path[path], layers[path].name)
         for role, names in candidates.items():
             present = [name for name in names if name in checkpoint.tensors]
             if present:
                 found[path, role] = present[0]
             elif role in roles:
                 missing[names[0]] = roles[role]
-    averages = {f"{name}{framework.AVERAGE_SUFFIX}" for name in found.values()}
+    averages = {f"{name}{dialect.AVERAGE_SUFFIX}" for name in found.values()}
     rest = checkpoint.tensors.keys() - set(found.values()) - averages
     ignored = {name: reason for name in rest if (reason := _ignore_reason(name, zoo)) is not None}
     return Located(found, missing, tuple(sorted(rest - ignored.keys())), ignored)
@@ -84,7 +84,7 @@ def fit_by_names(
     Raises:
         MappingError: tensors are missing or unexpected, in one error that lists both; or the head cannot be found.
     """
-    framework, draft = get_framework(zoo.framework), expand(recipe, variant, zoo, {})
+    dialect, draft = get_dialect(zoo.framework), expand(recipe, variant, zoo, {})
     mapped = parse_map(settings, draft)
     chosen = parse_head(mapped[draft.output]) if draft.output in mapped else None
     if chosen is not None:
@@ -95,16 +95,16 @@ def fit_by_names(
     current, zoo = zoo, zoo.at(naming.generation)
     if zoo is not current:
         draft = expand(recipe, variant, zoo, {})
-    located = locate(draft, framework, layers, zoo, checkpoint)
+    located = locate(draft, dialect, layers, zoo, checkpoint)
     outside = _outside(naming.prefix, located.unexpected)
-    head = find_head(draft, framework, layers, checkpoint, located.unexpected, chosen)
+    head = find_head(draft, dialect, layers, checkpoint, located.unexpected, chosen)
     transforms = {path: layer.transforms for path, layer in layers.items()}
     background = head.own and "drop_background" in transforms[draft.output]
     row: dict[str, str] = {}
     if head.layer is None:
         graph = without_head(draft)
     elif chosen is not None and chosen.between:
-        ops = {name: dense_op(draft, framework, checkpoint, name) for name in chosen.layers}
+        ops = {name: dense_op(draft, dialect, checkpoint, name) for name in chosen.layers}
         graph, row = with_dense_head(without_head(draft), chosen, ops, draft.output)
         layers |= {path: LayerName(name) for path, name in row.items()}
         transforms[draft.output] = ()
@@ -114,27 +114,25 @@ def fit_by_names(
         if keep_background or not background:
             kept = tuple(name for name in head.layer.transforms if name != "drop_background")
             transforms[draft.output] = kept
-    located = locate(graph, framework, {path: layers[path] for path in tensor_shapes(graph)}, zoo, checkpoint)
+    located = locate(graph, dialect, {path: layers[path] for path in tensor_shapes(graph)}, zoo, checkpoint)
     ignored = {**located.ignored, **dict.fromkeys(head.after, AFTER_HEAD)}
     warnings = (*head.warnings(), *_generation_warnings(current, zoo, naming.generation))
     if outside and head.within(naming.prefix):
         ignored |= dict.fromkeys(outside, f"beside the network, outside '{naming.prefix}'")
         warnings += (f"left out, because they are outside '{naming.prefix}': {some(list(outside))}",)
-    ignored |= {name: SCALES for name in located.unexpected if name.rpartition(framework.SEPARATOR)[0] in checkpoint.scaling}
+    ignored |= {name: SCALES for name in located.unexpected if name.rpartition(dialect.SEPARATOR)[0] in checkpoint.scaling}
     unexpected = [name for name in located.unexpected if name not in ignored]
     if located.missing or unexpected:
-        flat = flattened(draft, framework, checkpoint, unexpected)
+        flat = flattened(draft, dialect, checkpoint, unexpected)
         problem = _two_lists(located, unexpected) + (f"; '{flat}' reads a map, flattened" if flat else "")
         next = POOL if flat else "porter inspect FILE ranks what it could be"
         raise MappingError(problem, where=str(checkpoint.path), next=next)
     _assert_ignored_values(zoo, checkpoint, ignored)
-    found, unused, averaged = prefer_averages(located.found, checkpoint.tensors, framework.AVERAGE_SUFFIX)
+    found, unused, averaged = prefer_averages(located.found, checkpoint.tensors, dialect.AVERAGE_SUFFIX)
     shown = tap_names(recipe, variant, zoo, draft)
     stand_in, joined = None, (f"the head's dense layers are joined as --map says: {chosen.text}",) if chosen and row else ()
     if head.layer is None or row:
-        tensors = stand_in_head(
-            draft, framework, naming.reference_layers[draft.output], _spelling(draft, framework, layers, located)
-        )
+        tensors = stand_in_head(draft, dialect, naming.reference_layers[draft.output], _spelling(draft, dialect, layers, located))
         stand_in = StandIn(tensors, shown[draft.output], draft.by_path[draft.output].inputs[0])
     return Fit(
         graph=graph,
@@ -150,7 +148,7 @@ def fit_by_names(
         reference_taps={path: name for path, name in shown.items() if path in graph.by_path and path not in row},
         stand_in=stand_in,
         reference_names={
-            name: naming.reference_layers[path].name + _variable(name, layers[path].name, framework.AVERAGE_SUFFIX)
+            name: naming.reference_layers[path].name + _variable(name, layers[path].name, dialect.AVERAGE_SUFFIX)
             for (path, _), name in found.items()
             if zoo is current and path not in row
         },
@@ -159,10 +157,10 @@ def fit_by_names(
     )
 
 
-def _spelling(graph: Graph, framework: Framework, layers: Mapping[str, LayerName], located: Located) -> int:
+def _spelling(graph: Graph, dialect: Dialect, layers: Mapping[str, LayerName], located: Located) -> int:
     """The index of the framework's name for a kernel that the file uses."""
     for (path, role), name in located.found.items():
-        names = framework.tensor_names(graph, graph.by_path[path], layers[path].name)[role]
+        names = dialect.tensor_names(graph, graph.by_path[path], layers[path].name)[role]
         if role == "kernel" and name in names and not is_depthwise(graph, graph.by_path[path]):
             return names.index(name)
     return 0

@@ -11,7 +11,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import locate
 from porter.fitting.fit import shape_text
 from porter.fitting.naming import name_layers
-from porter.frameworks import get_framework
+from porter.frameworks.dialects import get_dialect
 from porter.recipe import Recipe, Zoo, expand
 from porter.zoos.implementation import get_implementation
 
@@ -33,12 +33,12 @@ def name_by_position(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpo
         MappingError: the file has more or fewer tensors than the zoo's code makes, or one of another shape or role.
         MissingFramework: the file's names are not the zoo's, and the zoo's code, which has the order, is not installed.
     """
-    framework, tensors = get_framework(zoo.framework), checkpoint.tensors
+    dialect, tensors = get_dialect(zoo.framework), checkpoint.tensors
     own_variables = get_implementation(zoo.reference).variables if zoo.reference else None
     if checkpoint.graph is not None or own_variables is None or not _keeps_order(variant, zoo, checkpoint):
         return checkpoint, ()
     draft = expand(recipe, variant, zoo, {})
-    if locate(draft, framework, name_layers(recipe, variant, zoo, draft, checkpoint).layers, zoo, checkpoint).found:
+    if locate(draft, dialect, name_layers(recipe, variant, zoo, draft, checkpoint).layers, zoo, checkpoint).found:
         return checkpoint, ()
     arrays = _gamma_first(tensors)
     try:

@@ -10,7 +10,7 @@ from porter.filegraph.file_graph import FileGraph, FileNode, OutputActivation
 from porter.fitting.alignment import Alignment
 from porter.fitting.fit import some
 from porter.fitting.naming import TENSORS, expect_head
-from porter.frameworks import Framework
+from porter.frameworks.dialects import Dialect
 from porter.graph import Conv, Dense, Graph, tensor_shapes
 from porter.recipe import Recipe, Zoo, layer_names
 
@@ -28,12 +28,12 @@ class End:
     activation: str | None
 
 
-def head_kernels(recipe: Recipe, variant: str, zoo: Zoo, draft: Graph, framework: Framework) -> frozenset[str]:
+def head_kernels(recipe: Recipe, variant: str, zoo: Zoo, draft: Graph, dialect: Dialect) -> frozenset[str]:
     """The zoo's names of its head's kernel, of today's code and of older code."""
     expect_head(recipe, draft)
     head = draft.by_path[draft.output]
     tables = (layer_names(recipe, variant, zoo, draft, label) for label in (None, *zoo.generations))
-    return frozenset(name for table in tables for name in framework.tensor_names(draft, head, table[head.path].name)["kernel"])
+    return frozenset(name for table in tables for name in dialect.tensor_names(draft, head, table[head.path].name)["kernel"])
 
 
 def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, kernels: frozenset[str]) -> End:

@@ -12,7 +12,7 @@ from porter.dtypes import Array, is_floating
 from porter.errors import FileError, MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import Stored, canonical
-from porter.frameworks import Framework
+from porter.frameworks.dialects import Dialect
 from porter.graph import Affine, Graph, channels_of, tensor_shapes
 from porter.recipe.expressions import Value
 from porter.recipe.transforms import apply_transforms
@@ -90,8 +90,11 @@ class Fit:
         return "logits" if self.source_classes else "features"
 
 
-def read_tensors(fit: Fit, framework: Framework, checkpoint: Checkpoint) -> dict[str, dict[str, Array]]:
+def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> dict[str, dict[str, Array]]:
     """Every tensor of the fitted graph, in canonical axis order, path to role to array.
+
+    Args:
+        dialect: of the file's names, which tells the axes where the file's graph does not (Fit.stored).
 
     Raises:
         MappingError: tensors have another shape than the graph needs. FileError: a tensor has a NaN.
@@ -106,7 +109,8 @@ def read_tensors(fit: Fit, framework: Framework, checkpoint: Checkpoint) -> dict
             in_file = (fit.source_classes, *expected[1:]) if "drop_background" in transforms else expected
             array = canonical(array, fit.stored[path, role], in_file)
         else:
-            array = framework.to_canonical(fit.graph, node, role, array)
+            assert dialect is not None
+            array = dialect.to_canonical(fit.graph, node, role, array)
         array = apply_transforms(transforms, role, array)
         if expected is not None and array.shape != expected:
             wrong.append(f"{name} is {shape_text(array.shape)} where {path} needs {shape_text(expected)}")

@@ -14,7 +14,7 @@ from porter.fitting.dense_heads import BETWEEN, DenseHead
 from porter.fitting.fit import some
 from porter.fitting.naming import TENSORS
 from porter.formats.recognition import FORMATS
-from porter.frameworks import Framework
+from porter.frameworks.dialects import Dialect
 from porter.graph import Conv, Dense, Graph, tensor_shapes
 from porter.padding import Convention, Window
 from porter.recipe import LayerName
@@ -54,7 +54,7 @@ class Head:
 
 def find_head(
     graph: Graph,
-    framework: Framework,
+    dialect: Dialect,
     layers: Mapping[str, LayerName],
     checkpoint: Checkpoint,
     unexpected: Collection[str],
@@ -72,9 +72,9 @@ def find_head(
         MappingError: several layers could be the head, or dense layers follow each other and nothing says what is between them.
     """
     zoo_rows, features = tensor_shapes(graph)[graph.output]["kernel"]
-    dense = _dense_layers(graph, framework, checkpoint, unexpected)
+    dense = _dense_layers(graph, dialect, checkpoint, unexpected)
     layer = layers[graph.output]
-    rows = head_rows(graph, framework, checkpoint, layer.name)
+    rows = head_rows(graph, dialect, checkpoint, layer.name)
     if rows is None and chosen:
         raise MappingError(
             f"the file has no layer '{layer.name}'",
@@ -115,39 +115,39 @@ def find_head(
     after = tuple(
         name
         for name in unexpected
-        if name.rpartition(framework.SEPARATOR)[0] in left_out and not name.startswith(f"{layer.name}{framework.SEPARATOR}")
+        if name.rpartition(dialect.SEPARATOR)[0] in left_out and not name.startswith(f"{layer.name}{dialect.SEPARATOR}")
     )
     return Head(layer, rows, own, found, after)
 
 
-def head_rows(graph: Graph, framework: Framework, checkpoint: Checkpoint, layer: str) -> int | None:
+def head_rows(graph: Graph, dialect: Dialect, checkpoint: Checkpoint, layer: str) -> int | None:
     """Rows of the head `layer`, or None if the file lacks it."""
     head = graph.by_path[graph.output]
-    for name in framework.tensor_names(graph, head, layer)["kernel"]:
+    for name in dialect.tensor_names(graph, head, layer)["kernel"]:
         if name in checkpoint.tensors:
-            return int(framework.to_canonical(graph, head, "kernel", checkpoint.tensors[name]).shape[0])
+            return int(dialect.to_canonical(graph, head, "kernel", checkpoint.tensors[name]).shape[0])
     return None
 
 
-def _dense_layers(graph: Graph, framework: Framework, checkpoint: Checkpoint, names: Collection[str]) -> dict[str, tuple[int, int]]:
+def _dense_layers(graph: Graph, dialect: Dialect, checkpoint: Checkpoint, names: Collection[str]) -> dict[str, tuple[int, int]]:
     """Layer to (units, features), for the layers that could be dense by their tensors among `names`."""
     head, found = graph.by_path[graph.output], {}
     for name in names:
-        layer, array = name.rpartition(framework.SEPARATOR)[0], checkpoint.tensors[name]
-        if name not in framework.tensor_names(graph, head, layer)["kernel"] or array.ndim not in (2, 4):
+        layer, array = name.rpartition(dialect.SEPARATOR)[0], checkpoint.tensors[name]
+        if name not in dialect.tensor_names(graph, head, layer)["kernel"] or array.ndim not in (2, 4):
             continue
         try:
-            kernel = framework.to_canonical(graph, head, "kernel", array)
+            kernel = dialect.to_canonical(graph, head, "kernel", array)
         except MappingError:
             continue
         found[layer] = (int(kernel.shape[0]), int(kernel.shape[1]))
     return found
 
 
-def flattened(graph: Graph, framework: Framework, checkpoint: Checkpoint, names: Collection[str]) -> str | None:
+def flattened(graph: Graph, dialect: Dialect, checkpoint: Checkpoint, names: Collection[str]) -> str | None:
     """The dense layer among `names` that reads several cells of the last map, all channels of each; None if there is none."""
     _, features = tensor_shapes(graph)[graph.output]["kernel"]
-    dense = _dense_layers(graph, framework, checkpoint, names)
+    dense = _dense_layers(graph, dialect, checkpoint, names)
     return next((name for name, (_, width) in dense.items() if width > features and width % features == 0), None)
 
 
@@ -160,20 +160,20 @@ def _in_a_row(first: str, units: int, dense: Mapping[str, tuple[int, int]]) -> t
     return tuple(row)
 
 
-def dense_op(graph: Graph, framework: Framework, checkpoint: Checkpoint, layer: str) -> Dense:
+def dense_op(graph: Graph, dialect: Dialect, checkpoint: Checkpoint, layer: str) -> Dense:
     """The op of the file's dense layer `layer`.
 
     Raises:
         MappingError: the file lacks it.
     """
-    rows = head_rows(graph, framework, checkpoint, layer)
+    rows = head_rows(graph, dialect, checkpoint, layer)
     if rows is None:
         raise MappingError(f"the file has no layer '{layer}'", where=str(checkpoint.path), next=TENSORS)
-    biases = framework.tensor_names(graph, graph.by_path[graph.output], layer)["bias"]
+    biases = dialect.tensor_names(graph, graph.by_path[graph.output], layer)["bias"]
     return Dense(rows, any(name in checkpoint.tensors for name in biases))
 
 
-def stand_in_head(graph: Graph, framework: Framework, layer: LayerName, spelling: int) -> dict[str, Array]:
+def stand_in_head(graph: Graph, dialect: Dialect, layer: LayerName, spelling: int) -> dict[str, Array]:
     """Tensors of a head that returns its features unchanged, under the names of the zoo's own implementation.
 
     With this head the implementation can be built for a file without one: 1 * x + 0 is x in every number type.
@@ -188,10 +188,10 @@ def stand_in_head(graph: Graph, framework: Framework, layer: LayerName, spelling
     kernel, node = np.eye(features, dtype=np.float32), head
     if "conv1x1_to_dense" in layer.transforms:
         kernel, node = kernel[:, :, None, None], replace(head, op=Conv(features, Window((1, 1)), Convention(), bias=True))
-    names = framework.tensor_names(graph, node, layer.name)
+    names = dialect.tensor_names(graph, node, layer.name)
     arrays = {"kernel": kernel, "bias": np.zeros(features, np.float32)}
     return {
-        names[role][min(spelling, len(names[role]) - 1)]: framework.from_canonical(graph, node, role, array)
+        names[role][min(spelling, len(names[role]) - 1)]: dialect.from_canonical(graph, node, role, array)
         for role, array in arrays.items()
         if role in names
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from porter.errors import MappingError, RecipeError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.frameworks import Framework, get_framework
+from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Dense, Graph, tensor_shapes
 from porter.recipe import LayerName, Recipe, Zoo, layer_names
 from porter.recipe.spelling import hint
@@ -103,19 +103,19 @@ def name_layers(
         mapped: node to source layer, from `--map`; a node that is not the head also decides the prefix.
     """
     expect_head(recipe, graph)
-    framework, mapped = get_framework(zoo.framework), mapped or {}
+    dialect, mapped = get_dialect(zoo.framework), mapped or {}
     current = layer_names(recipe, variant, zoo, graph)
     tables: dict[str | None, Mapping[str, LayerName]] = {None: current}
     if checkpoint.counted:
         convolutions = [path for path, layer in current.items() if "conv1x1_to_dense" in layer.transforms]
-        counted = framework.counted_layers(graph, convolutions)
+        counted = dialect.counted_layers(graph, convolutions)
         tables[None] = {path: replace(layer, name=counted[path]) for path, layer in current.items() if path in counted}
     else:
         tables |= {label: layer_names(recipe, variant, zoo, graph, label) for label in zoo.generations}
-        tables = {label: _numbered(framework, table, checkpoint) for label, table in tables.items()}
+        tables = {label: _numbered(dialect, table, checkpoint) for label, table in tables.items()}
     best, most = Naming(tables[None], current), 0
     for generation, table in tables.items():
-        prefix, count, twins = _prefix(framework, graph, table, checkpoint, mapped)
+        prefix, count, twins = _prefix(dialect, graph, table, checkpoint, mapped)
         if count > most:
             best, most = Naming(table, current, prefix, generation, twins), count
     layers = {path: replace(layer, name=best.prefix + layer.name) for path, layer in best.layers.items()}
@@ -125,23 +125,23 @@ def name_layers(
     return replace(best, layers=layers)
 
 
-def _numbered(framework: Framework, layers: Mapping[str, LayerName], checkpoint: Checkpoint) -> Mapping[str, LayerName]:
+def _numbered(dialect: Dialect, layers: Mapping[str, LayerName], checkpoint: Checkpoint) -> Mapping[str, LayerName]:
     """The table with the file's numbers for the layers that the framework numbers itself."""
-    names = framework.numbered_layers([layer.name for layer in layers.values()], checkpoint.tensors)
+    names = dialect.numbered_layers([layer.name for layer in layers.values()], checkpoint.tensors)
     return {path: replace(layer, name=names.get(layer.name, layer.name)) for path, layer in layers.items()}
 
 
 def _prefix(
-    framework: Framework, graph: Graph, layers: Mapping[str, LayerName], checkpoint: Checkpoint, mapped: Mapping[str, str]
+    dialect: Dialect, graph: Graph, layers: Mapping[str, LayerName], checkpoint: Checkpoint, mapped: Mapping[str, str]
 ) -> tuple[str, int, tuple[str, ...]]:
     """The prefix that covers most of the graph's tensors, their number, and other prefixes that cover about as many."""
     spellings = [
         names
         for path in tensor_shapes(graph)
-        for names in framework.tensor_names(graph, graph.by_path[path], layers[path].name).values()
+        for names in dialect.tensor_names(graph, graph.by_path[path], layers[path].name).values()
     ]
     expected = {name for names in spellings for name in names}
-    counts = Counter(prefix for name in checkpoint.tensors for prefix, rest in _cuts(name, framework.SEPARATOR) if rest in expected)
+    counts = Counter(prefix for name in checkpoint.tensors for prefix, rest in _cuts(name, dialect.SEPARATOR) if rest in expected)
     stated = {
         name.removesuffix(layers[path].name)
         for path, name in mapped.items()

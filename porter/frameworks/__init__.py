@@ -1,8 +1,8 @@
-"""The frameworks that porter reads, builds and runs. Only a framework's folder knows its names, axis order and quirks."""
+"""The frameworks that porter reads, builds and runs. Only a framework's folder knows its quirks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that ne
     from porter.data.preprocess import Preprocess
     from porter.dtypes import Array, Dtype, Precision
     from porter.filegraph.checkpoint import Checkpoint
-    from porter.graph import Graph, Node
+    from porter.graph import Graph
     from porter.graph.plan import Plan
     from porter.padding import Capabilities, Size
 
@@ -27,7 +27,7 @@ Classifier: TypeAlias = "Callable[[NDArray[Any]], Callable[[], Array]]"
 
 
 class Framework(Protocol):
-    """The module-level names of a framework's folder. None of them imports the framework before it is called."""
+    """What a destination needs: the module-level names of a framework's folder. None imports the framework before it is called."""
 
     NAME: str
     INPUT_LAYOUT: Literal["NCHW", "NHWC"]
@@ -35,40 +35,8 @@ class Framework(Protocol):
     PACKAGE: str
     """The Python package that runs models, for messages and for the record of versions."""
     CAPABILITIES: Capabilities
-    SEPARATOR: str
-    """The text between the parts of a tensor's name."""
-    AVERAGE_SUFFIX: str | None
-    """The end of a moving average's name, after the tensor's name, in files of this framework."""
     NAMES_LAYERS: bool
     """Whether a model's layers have names, which a port takes from the default zoo."""
-
-    def tensor_names(self, graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
-        """Per role of a node's tensors, the names that a file may give it in `layer`, likeliest first.
-
-        Beside the canonical roles there may be `batches`, the number of batches that a normalisation has seen. It is kept, but
-        never needed.
-        """
-
-    def counted_layers(self, graph: Graph, convolutions: Collection[str]) -> Mapping[str, str]:
-        """Layer names by path for files that have class counters instead of names (Checkpoint.counted); empty if no file has.
-
-        `convolutions` are dense nodes that are 1x1 convolutions in the source.
-        """
-
-    def numbered_layers(self, layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
-        """Those of `layers` that the framework numbered when it made them, to their names in a file with these `tensors`; empty
-        if the framework numbers nothing.
-        """
-
-    def to_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
-        """A file's array in porter's axis order (a view where possible).
-
-        Raises:
-            MappingError: the array has another rank.
-        """
-
-    def from_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
-        """The inverse of `to_canonical`."""
 
     def fillings(self, graph: Graph, tensors: Tensors) -> Mapping[str, int]:
         """Destination tensors that no source tensor gives, by the destination's names, with the number that fills them."""

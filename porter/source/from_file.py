@@ -130,7 +130,7 @@ def translated(checkpoint: Checkpoint, files: Digests, size: Size | None, keep_a
         raise MappingError(error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next) from None
     fit, framework = _fit(checkpoint, found, (rows, columns)), runner_of(checkpoint)
     assert framework is not None, "a reader gives a graph only if a framework runs it"
-    tensors = read_tensors(fit, framework, checkpoint)
+    tensors = read_tensors(fit, checkpoint, None)
     return Opened(
         member=None,
         framework=framework,

@@ -12,7 +12,7 @@ from porter.fitting.alignment import align
 from porter.fitting.by_names import Located, locate
 from porter.fitting.heads import head_rows
 from porter.fitting.naming import name_layers
-from porter.frameworks import Framework, get_framework
+from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, tensor_shapes
 from porter.recipe import LayerName, Recipe, Zoo, expand, whole_recipes
 from porter.recipe.transforms import apply_transforms
@@ -58,19 +58,19 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> tuple[Match, ..
 
 
 def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Match:
-    framework = get_framework(zoo.framework)
+    dialect = get_dialect(zoo.framework)
     draft = expand(recipe, variant, zoo, {})
     try:
         naming = name_layers(recipe, variant, zoo, draft, checkpoint)
         layers = naming.layers
-        rows = head_rows(draft, framework, checkpoint, layers[draft.output].name)
+        rows = head_rows(draft, dialect, checkpoint, layers[draft.output].name)
         graph = draft if rows is None else expand(recipe, variant, zoo, {"classes": rows})
-        located = locate(graph, framework, layers, zoo, checkpoint)
+        located = locate(graph, dialect, layers, zoo, checkpoint)
         # The ops of a file's graph count as much as its names.
         aligned = None if checkpoint.graph is None else align(draft, checkpoint.graph, recipe.native_size())
     except (MappingError, RecipeError) as error:
         return Match(variant, zoo.name, 0.0, (error.message,), ())
-    misfits = _misfits(graph, framework, layers, located, checkpoint)
+    misfits = _misfits(graph, dialect, layers, located, checkpoint)
     missing, needed = (*located.missing, *misfits), len(located.found) + len(located.missing)
     score = (len(located.found) - len(misfits)) / (needed + len(located.unexpected))
     if aligned is not None:
@@ -79,7 +79,7 @@ def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Ma
 
 
 def _misfits(
-    graph: Graph, framework: Framework, layers: Mapping[str, LayerName], located: Located, checkpoint: Checkpoint
+    graph: Graph, dialect: Dialect, layers: Mapping[str, LayerName], located: Located, checkpoint: Checkpoint
 ) -> list[str]:
     """Names of tensors that have another shape than the graph needs."""
     shapes = tensor_shapes(graph)
@@ -87,7 +87,7 @@ def _misfits(
     for (path, role), name in located.found.items():
         transforms = [transform for transform in layers[path].transforms if transform != "drop_background"]
         try:
-            array = framework.to_canonical(graph, graph.by_path[path], role, checkpoint.tensors[name])
+            array = dialect.to_canonical(graph, graph.by_path[path], role, checkpoint.tensors[name])
             array = apply_transforms(transforms, role, array)
         except MappingError:
             misfits.append(name)

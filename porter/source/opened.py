@@ -22,6 +22,7 @@ from porter.fitting.by_position import name_by_position
 from porter.fitting.fit import Fit, read_tensors
 from porter.formats.reading import read_checkpoint
 from porter.frameworks import Framework, get_framework, runner_of
+from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
 from porter.recipe import Recipe, Zoo, assumed_options, find_recipe, with_options
@@ -276,7 +277,7 @@ def open_checkpoint(
     zoo = with_options(recipe, variant, zoo, options or {})
     checkpoint, placed = name_by_position(recipe, variant, zoo, checkpoint)
     fit = _fit(recipe, variant, zoo, checkpoint, settings, keep_background)
-    tensors = read_tensors(fit, framework, checkpoint)
+    tensors = read_tensors(fit, checkpoint, get_dialect(zoo.framework))
     recorded = publisher is not None or checkpoint.graph is not None
     rows, columns = checkpoint.graph.size if checkpoint.graph is not None else (None, None)
     built = None if rows is None or columns is None else (rows, columns)

@@ -14,6 +14,7 @@ from porter.dtypes import Array, Dtype, is_floating, storage_type
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit, own_checkpoint
 from porter.frameworks import Classifier, Framework, Tensors
+from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Dense, Graph, Node, Relu6, channels_of
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY
@@ -102,7 +103,7 @@ def zoo_reference(framework: Framework, zoo: Zoo, variant: str, checkpoint: Chec
         taps,
         _dropped(fit),
         zoo.chosen,
-        _behind(framework, checkpoint, fit),
+        _behind(get_dialect(zoo.framework), checkpoint, fit),
     )
 
 
@@ -155,7 +156,7 @@ def _then(whole: Classifier, change: Callable[[Array], Array]) -> Classifier:
     return classify
 
 
-def _behind(framework: Framework, checkpoint: Checkpoint, fit: Fit) -> tuple[tuple[Node, dict[str, Array]], ...]:
+def _behind(dialect: Dialect, checkpoint: Checkpoint, fit: Fit) -> tuple[tuple[Node, dict[str, Array]], ...]:
     """The nodes after the features of a stand-in, with their canonical tensors."""
     if fit.stand_in is None:
         return ()
@@ -164,7 +165,7 @@ def _behind(framework: Framework, checkpoint: Checkpoint, fit: Fit) -> tuple[tup
     tensors: dict[str, dict[str, Array]] = {node.path: {} for node in nodes}
     for (path, role), name in fit.found.items():
         if path in tensors:
-            tensors[path][role] = framework.to_canonical(fit.graph, fit.graph.by_path[path], role, checkpoint.tensors[name])
+            tensors[path][role] = dialect.to_canonical(fit.graph, fit.graph.by_path[path], role, checkpoint.tensors[name])
     return tuple((node, tensors[node.path]) for node in nodes)
 
 

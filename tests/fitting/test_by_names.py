@@ -14,6 +14,7 @@ from porter.fitting.by_names import fit_by_names
 from porter.fitting.fit import Fit
 from porter.fitting.grafting import POOL
 from porter.frameworks import get_framework
+from porter.frameworks.dialects import get_dialect
 from porter.graph import Dense, Relu, tensor_shapes
 from porter.recipe import expand, find_recipe, layer_names
 
@@ -29,10 +30,10 @@ def file(zoo_name: str, classes: int = 1000) -> dict[str, Array]:
     layers = layer_names(RECIPE, "mobilenet_v2", zoo, graph)
     tensors = {}
     for path, roles in tensor_shapes(graph).items():
-        names = framework.tensor_names(graph, graph.by_path[path], layers[path].name)
+        names = get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name)
         for role, shape in roles.items():
             array = np.broadcast_to(np.float32(0), shape)
-            tensors[names[role][-1 if zoo_name == "slim" else 0]] = framework.from_canonical(
+            tensors[names[role][-1 if zoo_name == "slim" else 0]] = get_dialect(framework.NAME).from_canonical(
                 graph, graph.by_path[path], role, array
             )
     return tensors

@@ -11,7 +11,7 @@ from porter.dtypes import Array, Dtype, storage_type
 from porter.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit, read_tensors
-from porter.frameworks import get_framework
+from porter.frameworks.dialects import get_dialect
 from porter.graph import Conv, Graph, Node
 from porter.padding import Convention, Window
 
@@ -31,7 +31,7 @@ FIT = Fit(
 
 def read(kernel: Array) -> Array:
     checkpoint = Checkpoint(Path("a.pth"), "torch", "torch", {"conv.weight": kernel})
-    return read_tensors(FIT, get_framework("torch"), checkpoint)["conv"]["kernel"]
+    return read_tensors(FIT, checkpoint, get_dialect("torch"))["conv"]["kernel"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])

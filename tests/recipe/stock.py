@@ -6,6 +6,7 @@ from typing import Any
 
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_framework
+from porter.frameworks.dialects import get_dialect
 from porter.graph import AvgPool, BatchNorm, Conv, Graph, Identity, MaxPool, shapes, site_of, tensor_shapes
 from porter.padding import Convention, pad_amounts
 from porter.recipe import LayerName, Recipe, expand, find_recipe, layer_names
@@ -75,7 +76,7 @@ def assert_slims(variant: str) -> None:
         images = tensorflow.compat.v1.placeholder(tensorflow.float32, [None, rows, columns, 3])
         theirs = dict(construct(variant, images, 1001).variables)
     for path, roles in tensor_shapes(graph).items():
-        for role, spellings in framework.tensor_names(graph, graph.by_path[path], names[path].name).items():
+        for role, spellings in get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], names[path].name).items():
             shape = theirs.pop(next(name for name in spellings if name in theirs))
             expected = roles[role]
             assert ((*shape[:1:-1], *shape[:2])[: len(expected)] if len(shape) == 4 else shape) == expected, (path, role)
@@ -92,7 +93,7 @@ def assert_torchs(variant: str, zoo: str, model: Any, taps: dict[str, str], outs
     framework, roles_of = get_framework("torch"), tensor_shapes(graph)
     ours: dict[str, tuple[int, ...]] = {}
     for path, roles in roles_of.items():
-        for role, spellings in framework.tensor_names(graph, graph.by_path[path], names[path].name).items():
+        for role, spellings in get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], names[path].name).items():
             ours[spellings[0]] = roles.get(role, ())
     state = {name: tuple(value.shape) for name, value in model.state_dict().items() if not name.startswith(outside)}
     assert ours == state

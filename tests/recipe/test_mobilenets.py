@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from porter.frameworks import get_framework
+from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import BatchNorm, Conv, Graph, Node, is_depthwise, shapes, tensor_shapes
 from porter.padding import Convention, pad_amounts
@@ -122,7 +123,7 @@ def expect_module(model: Any, graph: Graph, layers: dict[str, LayerName]) -> Non
     framework, shape_of = get_framework("torch"), tensor_shapes(graph)
     ours: dict[str, tuple[int, ...]] = {}
     for path, roles in shape_of.items():
-        for role, names in framework.tensor_names(graph, graph.by_path[path], layers[path].name).items():
+        for role, names in get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name).items():
             ours[names[0]] = roles.get(role, ())
     assert ours == {name: tuple(value.shape) for name, value in model.state_dict().items()}
     for path, layer in layers.items():

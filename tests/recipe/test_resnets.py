@@ -12,6 +12,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_framework
+from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.padding import LOWEST, Convention, pad_amounts
@@ -41,7 +42,7 @@ def tensors_by_name(framework: str, graph: Graph, layers: dict[str, LayerName]) 
     """Canonical shapes by the likeliest name of each tensor."""
     found = {}
     for path, roles in tensor_shapes(graph).items():
-        for role, names in get_framework(framework).tensor_names(graph, graph.by_path[path], layers[path].name).items():
+        for role, names in get_dialect(framework).tensor_names(graph, graph.by_path[path], layers[path].name).items():
             found[names[0]] = roles.get(role, ())
     return found
 
@@ -112,7 +113,7 @@ def check_slim(variant: str) -> None:
         network = construct(variant, tensorflow.compat.v1.placeholder(tensorflow.float32, [None, 224, 224, 3]), 1000)
     framework, theirs = get_framework("tf"), dict(network.variables)
     for path, roles in tensor_shapes(graph).items():
-        names = framework.tensor_names(graph, graph.by_path[path], layers[path].name)
+        names = get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name)
         for role, shape in roles.items():
             found = theirs.pop(next(name for name in names[role] if name in theirs))
             if role == "kernel":
@@ -163,9 +164,11 @@ def older_checkpoint(generation: str, variant: str = "resnet50") -> Checkpoint:
     _, graph, layers = read(variant, "keras", generation)
     framework, tensors = get_framework("tf"), {}
     for path, roles in tensor_shapes(graph).items():
-        names = framework.tensor_names(graph, graph.by_path[path], layers[path].name)
+        names = get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name)
         for role, shape in roles.items():
-            tensors[names[role][0]] = framework.from_canonical(graph, graph.by_path[path], role, np.zeros(shape, np.float32))
+            tensors[names[role][0]] = get_dialect(framework.NAME).from_canonical(
+                graph, graph.by_path[path], role, np.zeros(shape, np.float32)
+            )
     return Checkpoint(Path("weights.h5"), "keras-h5", "tf", tensors)
 
 

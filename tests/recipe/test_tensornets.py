@@ -14,6 +14,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_framework
+from porter.frameworks.dialects import get_dialect
 from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.padding import LOWEST, Convention
 from porter.recipe import all_recipes, expand, find_recipe, layer_names, tap_names
@@ -61,9 +62,9 @@ def test_every_variable_and_operation_is_tensornets(variant: str) -> None:
     variables = dict(network.variables)
     for path, roles in roles_of.items():
         node = graph.by_path[path]
-        for role, spellings in framework.tensor_names(graph, node, layers[path].name).items():
+        for role, spellings in get_dialect(framework.NAME).tensor_names(graph, node, layers[path].name).items():
             shape = variables.pop(next(name for name in spellings if name in variables))
-            canonical = framework.to_canonical(graph, node, role, np.broadcast_to(np.float32(0), shape))
+            canonical = get_dialect(framework.NAME).to_canonical(graph, node, role, np.broadcast_to(np.float32(0), shape))
             assert apply_transforms(layers[path].transforms, role, canonical).shape == roles[role], (path, role)
         if isinstance(node.op, BatchNorm):
             norm = theirs.get_operation_by_name(f"{layers[path].name}/FusedBatchNormV3")
@@ -130,7 +131,7 @@ def test_every_variant_of_tensornets_is_here() -> None:
 )
 def test_tensornets_names(variant: str, path: str, role: str, name: str, shape: tuple[int, ...]) -> None:
     _, graph, layers = read(variant, "tensornets")
-    assert name in get_framework("tf").tensor_names(graph, graph.by_path[path], layers[path].name)[role]
+    assert name in get_dialect("tf").tensor_names(graph, graph.by_path[path], layers[path].name)[role]
     assert tensor_shapes(graph)[path][role] == shape
 
 
@@ -220,10 +221,10 @@ def checkpoint(variant: str, before: str = "", classes: int = 1000) -> Checkpoin
     graph = expand(recipe, variant, zoo, {"classes": classes})
     layers, framework, tensors = layer_names(recipe, variant, zoo, graph), get_framework("tf"), {}
     for path, roles in tensor_shapes(graph).items():
-        names = framework.tensor_names(graph, graph.by_path[path], layers[path].name)
+        names = get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name)
         for role, shape in roles.items():
             zeros = undo_transforms(layers[path].transforms, role, np.zeros(shape, np.float32))
-            tensors[before + names[role][-1]] = framework.from_canonical(graph, graph.by_path[path], role, zeros)
+            tensors[before + names[role][-1]] = get_dialect(framework.NAME).from_canonical(graph, graph.by_path[path], role, zeros)
     return Checkpoint(Path("weights.npz"), "npz", "tf", tensors)
 
 

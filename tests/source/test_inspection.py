@@ -11,6 +11,7 @@ import pytest
 
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import get_framework
+from porter.frameworks.dialects import get_dialect
 from porter.graph import tensor_shapes
 from porter.recipe import all_recipes, expand, find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
@@ -35,12 +36,12 @@ def named(variant: str, zoo_name: str, generation: str | None) -> Checkpoint:
     layers = layer_names(recipe, variant, zoo, graph, generation)
     tensors = {}
     for path, roles in tensor_shapes(graph).items():
-        names = framework.tensor_names(graph, graph.by_path[path], layers[path].name)
+        names = get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name)
         for role, shape in roles.items():
             rows = shape[0] + (role in ("kernel", "bias") and "drop_background" in layers[path].transforms and shape[0] == 1000)
             array = np.broadcast_to(np.float32(0), (rows, *shape[1:]))
             array = undo_transforms([name for name in layers[path].transforms if name == "depthwise_to_grouped"], role, array)
-            tensors[names[role][0]] = framework.from_canonical(graph, graph.by_path[path], role, array)
+            tensors[names[role][0]] = get_dialect(framework.NAME).from_canonical(graph, graph.by_path[path], role, array)
     return Checkpoint(Path("a file"), "memory", zoo.framework, tensors)
 
 

@@ -10,6 +10,7 @@ from porter.dtypes import Array
 from porter.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import get_framework, tf
+from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Conv
 from porter.graph.plan import make_plan
@@ -31,13 +32,13 @@ def _checkpoint(tensors: dict[str, Array], counted: bool = False) -> Checkpoint:
 def _file_of_mobilenet_v2(counted: bool = False, old: bool = False) -> dict[str, Array]:
     """The tensors as a Keras file has them."""
     graph = mobilenet_v2(0.35, 7)
-    counters = tf.counted_layers(graph)
+    counters = get_dialect("tf").counted_layers(graph)
     found = {}
     for path, roles in random_tensors(graph).items():
         node = graph.by_path[path]
-        for role, names in tf.tensor_names(graph, node, counters[path] if counted else path).items():
+        for role, names in get_dialect("tf").tensor_names(graph, node, counters[path] if counted else path).items():
             name = names[0] if old or "depthwise_kernel" not in names[0] else names[1]
-            found[name] = tf.from_canonical(graph, node, role, roles[role])
+            found[name] = get_dialect("tf").from_canonical(graph, node, role, roles[role])
     return found
 
 

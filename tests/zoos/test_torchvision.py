@@ -14,6 +14,7 @@ from porter.dtypes import Array
 from porter.errors import MappingError, MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import torch as framework
+from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.package import install
@@ -53,7 +54,7 @@ def source(request: pytest.FixtureRequest) -> Model:
     tensors = calibrated_tensors(graph, SIZE, 3)
     state = {}
     for path, roles in tensors.items():
-        names = framework.tensor_names(graph, graph.by_path[path], layers[path])
+        names = get_dialect("torch").tensor_names(graph, graph.by_path[path], layers[path])
         state.update({names[role][0]: array for role, array in roles.items()})
     checkpoint = Checkpoint(Path("weights.pth"), "torch", "torch", state)
     return Model(request.param, variant, graph, layers, tap_names(recipe, variant, zoo, graph), tensors, checkpoint)

@@ -9,8 +9,7 @@ from porter.dtypes import Array
 from porter.frameworks.tf.build import build
 from porter.frameworks.tf.evaluate import classifier
 from porter.frameworks.tf.file_reference import build_file
-from porter.frameworks.tf.layout import CAPABILITIES, counted_layers, from_canonical, tensor_names, to_canonical
-from porter.frameworks.tf.numbering import numbered_layers
+from porter.frameworks.tf.layout import CAPABILITIES
 from porter.frameworks.tf.run import run, run_reference
 from porter.frameworks.tf.write import MODEL_FILE, read_port, write
 from porter.graph import Graph
@@ -19,32 +18,23 @@ from porter.graph.plan import Plan
 NAME = "tf"
 INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
 PACKAGE = "keras"
-SEPARATOR = "/"
-AVERAGE_SUFFIX = "/ExponentialMovingAverage"
 NAMES_LAYERS = True
 
 __all__ = [
-    "AVERAGE_SUFFIX",
     "CAPABILITIES",
     "INPUT_LAYOUT",
     "MODEL_FILE",
     "NAME",
     "NAMES_LAYERS",
     "PACKAGE",
-    "SEPARATOR",
     "build",
     "build_file",
     "classifier",
     "code_files",
-    "counted_layers",
     "fillings",
-    "from_canonical",
-    "numbered_layers",
     "read_port",
     "run",
     "run_reference",
-    "tensor_names",
-    "to_canonical",
     "twin",
     "write",
 ]

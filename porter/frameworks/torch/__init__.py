@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from porter.errors import MissingFramework
-from porter.frameworks.torch.layout import CAPABILITIES, WEIGHTS_FILE, from_canonical, tensor_names, to_canonical
+from porter.frameworks.torch.layout import CAPABILITIES, WEIGHTS_FILE
 from porter.package import expect_installed, install
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
@@ -19,25 +19,13 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.graph.plan import Plan
     from porter.padding import Size
 
-__all__ = ["CAPABILITIES", "from_canonical", "tensor_names", "to_canonical"]
+__all__ = ["CAPABILITIES"]
 
 NAME = "torch"
 INPUT_LAYOUT: Literal["NCHW"] = "NCHW"
 MODEL_FILE = WEIGHTS_FILE
 PACKAGE = "torch"
-SEPARATOR = "."
-AVERAGE_SUFFIX = None
 NAMES_LAYERS = False
-
-
-def counted_layers(graph: Graph) -> Mapping[str, str]:
-    """Empty: a state_dict has names."""
-    return {}
-
-
-def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
-    """Empty: a module has the name that its parent gives it."""
-    return {}
 
 
 def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:

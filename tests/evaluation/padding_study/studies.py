@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 
 from porter.data.preprocess import open_image, prepare
 from porter.frameworks import get_framework
+from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import Convention
@@ -74,7 +75,7 @@ def fitted(recipes: Path, photos: Path, trained: Mapping[str, Convention]) -> Te
 
 def write_weights(path: Path, recipes: Path, tensors: Tensors) -> Path:
     recipe, graph = model(recipes)
-    torch, layers = get_framework("torch"), layer_names(recipe, VARIANT, recipe.zoo(ZOO, VARIANT), graph)
+    torch, layers = get_dialect("torch"), layer_names(recipe, VARIANT, recipe.zoo(ZOO, VARIANT), graph)
     found = {}
     for node, roles in tensors.items():
         names = torch.tensor_names(graph, graph.by_path[node], layers[node].name)

@@ -8,6 +8,7 @@ import pytest
 
 from porter.errors import GraphError, MappingError, UsageError
 from porter.frameworks import tf
+from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import INPUT, Conv, Graph, Node
 from porter.graph.plan import make_plan
@@ -33,7 +34,7 @@ def test_mobilenet_v2_has_the_layers_and_weights_of_keras_applications() -> None
     for path, roles in tensors.items():
         kernel = roles.get("kernel")
         if kernel is not None:
-            layout = tf.from_canonical(graph, graph.by_path[path], "kernel", kernel)
+            layout = get_dialect("tf").from_canonical(graph, graph.by_path[path], "kernel", kernel)
             assert np.array_equal(model.get_layer(path).kernel.numpy(), layout)
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 from porter.errors import MappingError
 from porter.frameworks import tf
+from porter.frameworks.tf import dialect
 from porter.frameworks.tf.build import POOLS
 from porter.frameworks.tf.layers import LAYERS
 from porter.frameworks.tf.runtime import import_keras
@@ -62,12 +63,12 @@ def test_groups_of_a_transposed_convolution_that_read_each_other_are_refused() -
     op = ConvTranspose(4, Window((2, 2), (2, 2), (1, 2)), groups=2)
     graph = Graph((Node("wide", op, (INPUT,)),), 6, "wide")
     kernel = np.random.default_rng(0).normal(size=(6, 2, 2, 2))
-    stored = tf.from_canonical(graph, graph.nodes[0], "kernel", kernel)
+    stored = dialect.from_canonical(graph, graph.nodes[0], "kernel", kernel)
     assert stored.shape == (2, 3, 4, 6) and np.count_nonzero(stored) == kernel.size
-    assert np.array_equal(tf.to_canonical(graph, graph.nodes[0], "kernel", stored), kernel)
+    assert np.array_equal(dialect.to_canonical(graph, graph.nodes[0], "kernel", stored), kernel)
     stored[0, 0, 0, 5] = 1
     with pytest.raises(MappingError, match="wide: expected zeros between 2 groups"):
-        tf.to_canonical(graph, graph.nodes[0], "kernel", stored)
+        dialect.to_canonical(graph, graph.nodes[0], "kernel", stored)
 
 
 @settings(max_examples=2, derandomize=True, phases=UNSHRUNK)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from porter.errors import MappingError
-from porter.frameworks import tf
+from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.layout import layer_names, pad_name
 from porter.graph import INPUT, Add, BatchNorm, Concat, Conv, Dense, GlobalAvgPool, Graph, Node, tensor_shapes
 from porter.padding import Convention, Window
@@ -29,45 +29,45 @@ def _node(op: Conv | BatchNorm | Dense, channels: int = 4) -> tuple[Graph, Node]
 
 
 def test_tensor_names_say_the_likeliest_spelling_first() -> None:
-    assert tf.tensor_names(*_node(Conv(8, THREE, SAME, bias=True)), "c") == {
+    assert get_dialect("tf").tensor_names(*_node(Conv(8, THREE, SAME, bias=True)), "c") == {
         "kernel": ("c/kernel", "c/weights"),
         "bias": ("c/bias", "c/biases"),
     }
     depthwise = ("d/depthwise_kernel", "d/kernel", "d/depthwise_weights", "d/weights")
-    assert tf.tensor_names(*_node(Conv(4, THREE, SAME, groups=4)), "d") == {"kernel": depthwise}
+    assert get_dialect("tf").tensor_names(*_node(Conv(4, THREE, SAME, groups=4)), "d") == {"kernel": depthwise}
     grouped = ("g/kernel", "g/depthwise_kernel", "g/weights", "g/depthwise_weights")
-    assert tf.tensor_names(*_node(Conv(4, THREE, SAME, groups=2)), "g") == {"kernel": grouped}
-    assert tf.tensor_names(*_node(BatchNorm(1e-3, 0.01, scale=False)), "n") == {
+    assert get_dialect("tf").tensor_names(*_node(Conv(4, THREE, SAME, groups=2)), "g") == {"kernel": grouped}
+    assert get_dialect("tf").tensor_names(*_node(BatchNorm(1e-3, 0.01, scale=False)), "n") == {
         "beta": ("n/beta",),
         "mean": ("n/moving_mean",),
         "variance": ("n/moving_variance",),
     }
-    assert set(tf.tensor_names(*_node(Dense(2, bias=False)), "d")) == {"kernel"}
+    assert set(get_dialect("tf").tensor_names(*_node(Dense(2, bias=False)), "d")) == {"kernel"}
 
 
 def test_tensor_names_have_the_roles_of_the_graph() -> None:
     graph = every_op()
     for path, roles in tensor_shapes(graph).items():
-        assert set(tf.tensor_names(graph, graph.by_path[path], "layer")) == set(roles)
+        assert set(get_dialect("tf").tensor_names(graph, graph.by_path[path], "layer")) == set(roles)
 
 
 def test_canonical_axis_order() -> None:
     graph, node = _node(Conv(6, Window((1, 3)), SAME))
     array = np.arange(1 * 3 * 4 * 6).reshape(1, 3, 4, 6)
-    assert tf.to_canonical(graph, node, "kernel", array)[5, 2, 0, 1] == array[0, 1, 2, 5]
+    assert get_dialect("tf").to_canonical(graph, node, "kernel", array)[5, 2, 0, 1] == array[0, 1, 2, 5]
 
     graph, node = _node(Conv(8, Window((1, 3)), SAME, groups=4))
     array = np.arange(1 * 3 * 4 * 2).reshape(1, 3, 4, 2)
-    canonical = tf.to_canonical(graph, node, "kernel", array)
+    canonical = get_dialect("tf").to_canonical(graph, node, "kernel", array)
     assert canonical.shape == (8, 1, 1, 3)
     assert canonical[2 * 1 + 0, 0, 0, 2] == array[0, 2, 1, 0]  # filters count the multiplier fastest
     grouped = canonical.transpose(2, 3, 1, 0)  # as a grouped Conv2D keeps it
-    assert np.array_equal(tf.to_canonical(graph, node, "kernel", grouped), canonical)
+    assert np.array_equal(get_dialect("tf").to_canonical(graph, node, "kernel", grouped), canonical)
 
     graph, node = _node(Dense(3))
     array = np.arange(12).reshape(4, 3)
-    assert tf.to_canonical(graph, node, "kernel", array)[2, 1] == array[1, 2]
-    assert np.array_equal(tf.to_canonical(graph, node, "kernel", array.reshape(1, 1, 4, 3)), array.T)
+    assert get_dialect("tf").to_canonical(graph, node, "kernel", array)[2, 1] == array[1, 2]
+    assert np.array_equal(get_dialect("tf").to_canonical(graph, node, "kernel", array.reshape(1, 1, 4, 3)), array.T)
 
 
 def test_canonical_and_back() -> None:
@@ -75,7 +75,9 @@ def test_canonical_and_back() -> None:
     for path, roles in random_tensors(graph).items():
         for role, array in roles.items():
             node = graph.by_path[path]
-            assert np.array_equal(tf.to_canonical(graph, node, role, tf.from_canonical(graph, node, role, array)), array)
+            assert np.array_equal(
+                get_dialect("tf").to_canonical(graph, node, role, get_dialect("tf").from_canonical(graph, node, role, array)), array
+            )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ def test_canonical_and_back() -> None:
 def test_another_rank_is_refused_with_its_node(op: Conv | BatchNorm | Dense, role: str, shape: tuple[int, ...]) -> None:
     graph, node = _node(op)
     with pytest.raises(MappingError, match="expected a") as caught:
-        tf.to_canonical(graph, node, role, np.zeros(shape))
+        get_dialect("tf").to_canonical(graph, node, role, np.zeros(shape))
     assert caught.value.where == "node"
 
 
@@ -129,7 +131,7 @@ def test_counted_layers_of_mobilenet_v2() -> None:
     from porter.frameworks.tf.runtime import import_keras
 
     model = import_keras().applications.MobileNetV2(alpha=0.35, weights=None, input_shape=(32, 32, 3), classes=7)
-    assert tf.counted_layers(mobilenet_v2(0.35, 7)) == _keras_counters(model)
+    assert get_dialect("tf").counted_layers(mobilenet_v2(0.35, 7)) == _keras_counters(model)
 
 
 def _branches() -> Graph:
@@ -167,19 +169,19 @@ def test_counted_layers_go_by_depth_then_by_first_visit_as_in_keras() -> None:
             layer = layer or getattr(keras.layers, kinds[node.path])(name=node.path)
             values[node.path] = layer(inputs if len(inputs) > 1 else inputs[0])
     expected = _keras_counters(keras.Model(values[INPUT], values["logits"]))
-    assert tf.counted_layers(graph) == expected
+    assert get_dialect("tf").counted_layers(graph) == expected
     assert expected["long1"] == "conv2d" and expected["short"] != "conv2d_1"  # neither the order of creation nor of names
 
 
 def test_counted_layers_do_not_depend_on_the_order_of_branches_in_the_graph() -> None:
     graph = _branches()
-    expected, rng = tf.counted_layers(graph), random.Random(0)
+    expected, rng = get_dialect("tf").counted_layers(graph), random.Random(0)
     for _ in range(5):
         waiting, placed = list(graph.nodes), []
         while waiting:
             known = {INPUT, *(node.path for node in placed)}
             placed.append(waiting.pop(waiting.index(rng.choice([n for n in waiting if known.issuperset(n.inputs)]))))
-        assert tf.counted_layers(Graph(tuple(placed), 3, "logits")) == expected
+        assert get_dialect("tf").counted_layers(Graph(tuple(placed), 3, "logits")) == expected
 
 
 def test_a_dense_node_that_the_source_has_as_a_convolution_counts_as_one() -> None:
@@ -188,5 +190,5 @@ def test_a_dense_node_that_the_source_has_as_a_convolution_counts_as_one() -> No
         3,
         "head",
     )
-    assert tf.counted_layers(graph) == {"node": "conv2d", "head": "dense"}
-    assert tf.counted_layers(graph, convolutions=["head"]) == {"node": "conv2d", "head": "conv2d_1"}
+    assert get_dialect("tf").counted_layers(graph) == {"node": "conv2d", "head": "dense"}
+    assert get_dialect("tf").counted_layers(graph, convolutions=["head"]) == {"node": "conv2d", "head": "conv2d_1"}

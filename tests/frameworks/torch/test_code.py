@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 
 from porter.errors import GraphError
 from porter.frameworks import torch as framework
+from porter.frameworks.dialects import get_dialect
 from porter.frameworks.torch.code import model_source
 from porter.frameworks.torch.code.signatures import OWN_LAYERS
 from porter.graph import INPUT, Add, Affine, AvgPool, BatchNorm, Concat, Conv, Graph, MaxPool, Node, Relu, Scope, tensor_shapes
@@ -151,7 +152,7 @@ def test_a_file_that_calls_the_modules_otherwise(tmp_path):
     arrays = {
         names[0]: tensors[path].get(role, np.zeros((), np.int64))
         for path, layer in layers.items()
-        for role, names in framework.tensor_names(graph, graph.by_path[path], layer).items()
+        for role, names in get_dialect("torch").tensor_names(graph, graph.by_path[path], layer).items()
     }
     stock_library("torch").write(tmp_path, plan, "mobilenet_v2", 10, arrays, layers, "float32")
     found, built = loaded_from(tmp_path).load().state_dict(), framework.build(plan, tensors, {}, "float32").state_dict()

@@ -12,6 +12,7 @@ from torch import nn
 from porter.errors import MappingError
 from porter.frameworks import get_framework
 from porter.frameworks import torch as framework
+from porter.frameworks.dialects import get_dialect
 from porter.graph import INPUT, BatchNorm, Conv, Dense, Graph, Node, Relu
 from porter.padding import Convention, Window, count_windows
 from tests.padding.windows import divisors
@@ -25,28 +26,35 @@ NORM = Node("a/norm", BatchNorm(1e-3, 0.1), (INPUT,))
 def test_the_facade_is_a_framework_that_imports_no_torch():
     assert get_framework("torch") is framework
     assert framework.NAMES_LAYERS is False
-    assert framework.counted_layers(GRAPH) == {} == framework.numbered_layers(["conv2d"], ["conv2d_7.weight"])
-    code = "import sys, porter.frameworks.torch; sys.exit('torch' in sys.modules or 'tensorflow' in sys.modules)"
+    assert (
+        get_dialect("torch").counted_layers(GRAPH, ())
+        == {}
+        == get_dialect("torch").numbered_layers(["conv2d"], ["conv2d_7.weight"])
+    )
+    code = "import sys, porter.frameworks.torch.dialect; sys.exit('torch' in sys.modules or 'tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_names_are_those_of_torch_modules():
-    assert framework.tensor_names(GRAPH, CONV, "features.0") == {"kernel": ("features.0.weight",), "bias": ("features.0.bias",)}
+    assert get_dialect("torch").tensor_names(GRAPH, CONV, "features.0") == {
+        "kernel": ("features.0.weight",),
+        "bias": ("features.0.bias",),
+    }
     for node, module in ((CONV, nn.Conv2d(3, 4, 1)), (DENSE, nn.Linear(3, 4)), (NORM, nn.BatchNorm2d(3))):
-        names = {name for names in framework.tensor_names(GRAPH, node, "m").values() for name in names}
+        names = {name for names in get_dialect("torch").tensor_names(GRAPH, node, "m").values() for name in names}
         assert names == {f"m.{key}" for key in module.state_dict()}
-    assert framework.tensor_names(GRAPH, Node("r", Relu(), (INPUT,)), "m") == {}
+    assert get_dialect("torch").tensor_names(GRAPH, Node("r", Relu(), (INPUT,)), "m") == {}
     bare = Node("n", BatchNorm(1e-3, 0.1, scale=False, center=False), (INPUT,))
-    assert set(framework.tensor_names(GRAPH, bare, "m")) == {"mean", "variance", "batches"}
-    assert set(framework.tensor_names(GRAPH, Node("d", Dense(4, bias=False), (INPUT,)), "m")) == {"kernel"}
+    assert set(get_dialect("torch").tensor_names(GRAPH, bare, "m")) == {"mean", "variance", "batches"}
+    assert set(get_dialect("torch").tensor_names(GRAPH, Node("d", Dense(4, bias=False), (INPUT,)), "m")) == {"kernel"}
 
 
 def test_axes_stay_and_a_dense_layer_may_be_a_1x1_convolution():
     kernel = np.arange(12.0).reshape(4, 3, 1, 1)
-    assert framework.to_canonical(GRAPH, CONV, "kernel", kernel) is kernel
-    assert framework.from_canonical(GRAPH, CONV, "kernel", kernel) is kernel
-    assert np.array_equal(framework.to_canonical(GRAPH, DENSE, "kernel", kernel), kernel[:, :, 0, 0])
-    assert np.array_equal(framework.to_canonical(GRAPH, CONV, "kernel", kernel[:, :, 0, 0]), kernel)
+    assert get_dialect("torch").to_canonical(GRAPH, CONV, "kernel", kernel) is kernel
+    assert get_dialect("torch").from_canonical(GRAPH, CONV, "kernel", kernel) is kernel
+    assert np.array_equal(get_dialect("torch").to_canonical(GRAPH, DENSE, "kernel", kernel), kernel[:, :, 0, 0])
+    assert np.array_equal(get_dialect("torch").to_canonical(GRAPH, CONV, "kernel", kernel[:, :, 0, 0]), kernel)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +63,7 @@ def test_axes_stay_and_a_dense_layer_may_be_a_1x1_convolution():
 )
 def test_another_rank_is_refused(node, role, shape):
     with pytest.raises(MappingError, match=rf"a/\w+: expected a {role} of rank \d, got shape"):
-        framework.to_canonical(GRAPH, node, role, np.zeros(shape))
+        get_dialect("torch").to_canonical(GRAPH, node, role, np.zeros(shape))
 
 
 def test_capabilities_are_what_torch_does():

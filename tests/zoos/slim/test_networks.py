@@ -18,6 +18,7 @@ from porter.errors import MappingError, MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_framework
+from porter.frameworks.dialects import get_dialect
 from porter.graph import BatchNorm, Conv, Graph, is_depthwise, tensor_shapes
 from porter.graph.plan import make_plan
 from porter.recipe import all_recipes, expand, find_recipe, layer_names, tap_names
@@ -107,11 +108,11 @@ def test_every_width_has_slims_variables_strides_pads_and_epsilons(variant: str)
     expected: dict[str, tuple[int, ...]] = {}
     for path, roles in tensor_shapes(graph).items():
         node = graph.by_path[path]
-        names = tf.tensor_names(graph, node, layers[path].name)
+        names = get_dialect("tf").tensor_names(graph, node, layers[path].name)
         for role, shape in roles.items():
             (name,) = [name for name in names[role] if name in variables]
             expected[name] = shape
-            assert tf.to_canonical(graph, node, role, np.empty(variables[name])).shape == shape
+            assert get_dialect("tf").to_canonical(graph, node, role, np.empty(variables[name])).shape == shape
     assert variables.keys() == expected.keys()
     norms = [node.op for node in graph.nodes if isinstance(node.op, BatchNorm)]
     assert {norm.epsilon for norm in norms} == {0.001}

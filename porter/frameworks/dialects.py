@@ -1,0 +1,57 @@
+"""How the code of a framework names the tensors of its layers and orders their axes, in files that do not say it themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from porter.graph import Graph, Node
+
+if TYPE_CHECKING:
+    from porter.dtypes import Array
+
+
+class Dialect(Protocol):
+    """The module-level names of a dialect. A zoo's framework says which one its files have."""
+
+    SEPARATOR: str
+    """The text between the parts of a tensor's name."""
+    AVERAGE_SUFFIX: str | None
+    """The end of a moving average's name, after the tensor's name."""
+
+    def tensor_names(self, graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
+        """Per role of a node's tensors, the names that a file may give it in `layer`, likeliest first.
+
+        Beside the canonical roles there may be `batches`, the number of batches that a normalisation has seen. It is kept, but
+        never needed.
+        """
+
+    def counted_layers(self, graph: Graph, convolutions: Collection[str]) -> Mapping[str, str]:
+        """Layer names by path for files that have class counters instead of names (Checkpoint.counted); empty if no file has.
+
+        `convolutions` are dense nodes that are 1x1 convolutions in the source.
+        """
+
+    def numbered_layers(self, layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
+        """Those of `layers` that the framework numbered when it made them, to their names in a file with these `tensors`; empty
+        if the framework numbers nothing.
+        """
+
+    def to_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
+        """A file's array in porter's axis order (a view where possible).
+
+        Raises:
+            MappingError: the array has another rank.
+        """
+
+    def from_canonical(self, graph: Graph, node: Node, role: str, array: Array) -> Array:
+        """The inverse of `to_canonical`."""
+
+
+_DIALECTS = {"tf": "porter.frameworks.tf.dialect", "torch": "porter.frameworks.torch.dialect"}
+
+
+def get_dialect(framework: str) -> Dialect:
+    """The dialect of a framework's code. This imports no framework."""
+    return cast(Dialect, import_module(_DIALECTS[framework]))
