@@ -62,7 +62,9 @@ Value = int | float | bool | str | tuple[int, ...] | tuple[float, ...]
 class Layer:
     """A constructor call: a class of torch.nn, one of layers.py, or one of FUNCTIONS and GLOBAL_POOLS.
 
-    `arguments` are all arguments that matter, also those at their defaults, under torch's keyword names.
+    Attributes:
+        arguments: all that matter, also those at their defaults, under torch's keyword names.
+        why: a comment for the reader of model.py.
     """
 
     kind: str
@@ -71,8 +73,8 @@ class Layer:
 
 
 REDUCTIONS: Mapping[str, tuple[str, int]] = {
-    f"{function}_{axis}": (torchs, dim)
-    for function, torchs in (("mean", "mean"), ("max", "amax"))
+    f"{function}_{axis}": (method, dim)
+    for function, method in (("mean", "mean"), ("max", "amax"))
     for dim, axis in enumerate(("channels", "rows", "columns"), 1)
 }
 """Functions of one value over one of its axes: torch's method, and its `dim`."""
@@ -81,6 +83,7 @@ FUNCTIONS = frozenset({"add", "multiply", "maximum", "minimum", "concat", *REDUC
 GLOBAL_POOLS: Mapping[str, str] = {"global_avg_pool": "AdaptiveAvgPool2d", "global_max_pool": "AdaptiveMaxPool2d"}
 """Kinds that are a pool to 1x1 and then a Flatten, with torch's class of the pool."""
 MAP_OF_FEATURES = Layer("Unflatten", {"dim": 1, "unflattened_size": (-1, 1, 1)})
+"""Features as a map of one cell."""
 WITH_TENSORS = frozenset(
     {"BatchNorm1d", "BatchNorm2d", "LayerNorm", "LayerNorm2d", "ChannelScale", "PReLU"}
     | {"Conv2d", "ConvTranspose2d", "CroppedConvTranspose2d", "Linear"}
