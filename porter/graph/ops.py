@@ -140,12 +140,13 @@ class ConvTranspose(Op):
     def shape(self, *inputs: Shape) -> Shape:
         expect_groups(self.filters, self.groups, inputs[0])
         _, rows, columns = _map(inputs[0])
-        sizes = [
-            None if n is None else (n - 1) * stride + self.window.extent(axis) - sum(self.cut[2 * axis : 2 * axis + 2])
-            for axis, (n, stride) in enumerate(zip((rows, columns), self.window.stride, strict=True))
-        ]
-        if any(size is not None and size < 1 for size in sizes):
-            raise GraphError(f"nothing is left of {shape_text(inputs[0])} after the cut", next="give a larger input size")
+        sizes: list[int | None] = []
+        for axis, n in enumerate((rows, columns)):
+            total = None if n is None else (n - 1) * self.window.stride[axis] + self.window.extent(axis)
+            cut = self.cut[2 * axis : 2 * axis + 2]
+            if total is not None and total <= sum(max(cells, 0) for cells in cut):
+                raise GraphError(f"nothing is left of {shape_text(inputs[0])} after the cut", next="give a larger input size")
+            sizes.append(None if total is None else total - sum(cut))
         return (self.filters, *sizes)
 
     def tensors(self, channels: int) -> Tensors:
