@@ -67,3 +67,12 @@ def test_imports_run_downward() -> None:
             if room in ROOMS and ROOMS.index(room) > ROOMS.index(own):
                 upward.append(f"{path.relative_to(ROOT)} imports {module}")
     assert not upward, "\n".join(upward)
+
+
+def test_the_page_has_every_room_and_names_files_that_exist() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    drawing = page.split("```")[1]
+    assert all(re.search(rf"\b{room}\b", drawing) for room in ROOMS)
+    named = re.findall(r"`((?:\w+/)+\w+\.(?:py|md))`", page)
+    places = ("", "porter/")
+    assert named and [name for name in named if not any((ROOT / place / name).is_file() for place in places)] == []
