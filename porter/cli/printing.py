@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from porter.conversion.pad_table import SitePads
     from porter.evaluation.prediction import Prediction
     from porter.graph import Graph, Node
-    from porter.port import Input, TensorLists
+    from porter.port import Input, Record, TensorLists
     from porter.port.pads import Pad
     from porter.recipe import Recipe, Zoo
     from porter.reporting.write import Report
@@ -39,7 +39,7 @@ def conversion(made: Conversion) -> list[str]:
         f"{record.name} to {record.framework}: {made.port.folder}",
         f"  file     {'; '.join((f'{record.source.file}, {record.source.format}', *record.source.notes))}",
         f"  tensors  {'; '.join((f'{len(lists.used)} used', *_ignored(lists), *_filled(lists)))}",
-        f"  classes  {record.classes}" + (f" of the file's {record.source_classes}" if _differ(record) else ""),
+        f"  classes  {_classes(record)}",
         f"  licence  {record.licence or 'unknown'}",
         *(f"  assumed  {line}" for line in record.assumed),
         f"  padding  {_pads_summary(record.pads)}; {size}"
@@ -81,8 +81,10 @@ def _absorbed(norms: Mapping[str, str]) -> str:
     return f"; {len(norms)} biases absorbed into the means of the norms after them" if norms else ""
 
 
-def _differ(record: Any) -> bool:
-    return bool(record.classes != record.source_classes)
+def _classes(of: Record | Inspection) -> str:
+    """The number of classes, and of the file's where it differs. One class is one number for each image, as under a sigmoid."""
+    said = "1 (one number for each image)" if of.classes == 1 else str(of.classes or "none")
+    return said if of.classes == of.source_classes else f"{said} of the file's {of.source_classes}"
 
 
 def _pads_summary(pads: Sequence[Pad]) -> str:
@@ -155,15 +157,14 @@ def inspection(found: Inspection, tensors: bool = False) -> list[str]:
     lines = [str(checkpoint.path), f"  format     {content}", f"  framework  {found.framework or 'any'}"]
     if match is not None:
         lines.append(f"  is         {match.variant} from {match.zoo} (fits {match.score:.1%})")
-        lines += [f"  or         {other.variant} from {other.zoo} (fits {other.score:.1%})" for other in found.close[:SHOWN]]
+        lines += [f"  also fits  {other.variant} from {other.zoo} ({other.score:.1%})" for other in found.close[:SHOWN]]
         size = "any size" if found.size is None else "{}x{}".format(*found.size)
         lines.append(f"  input      {size}" + ("" if checkpoint.graph or checkpoint.format == "port" else ", as the recipe has it"))
     elif found.commands:
         size = "any size" if found.size is None else "{}x{}".format(*found.size)
         lines.append(f"  is         a graph that no recipe has, which needs none; input {size}")
     if found.classes is not None:
-        of_file = f" of the file's {found.source_classes}" if found.classes != found.source_classes else ""
-        lines.append(f"  classes    {found.classes}{of_file}")
+        lines.append(f"  classes    {_classes(found)}")
         lines.append(f"  head       {found.head or 'none'}" + (f", then {found.activation}" if found.activation else ""))
     lines += [f"  differs    {line}" for line in found.differs]
     lines += [f"  assumed    {line}" for line in found.assumed]

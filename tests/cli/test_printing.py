@@ -1,13 +1,34 @@
-"""What a check is said to have shown."""
+"""What people are told: what a check has shown, and what a file is."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from porter.cli import printing
+from porter.filegraph.checkpoint import Checkpoint
+from porter.source.inspection import Inspection
+from porter.source.matching import Match
 from porter.verification.check import Verdict
 from porter.verification.numbers import Distance
 from porter.verification.parity import NodeDistance, Parity
+
+
+@pytest.mark.parametrize(
+    ("classes", "of_file", "said"), [(7, 7, "7"), (1000, 1001, "1000 of the file's 1001"), (1, 1, "1 (one number"), (0, 0, "none")]
+)
+def test_inspect_says_classes_and_what_fits_as_well(classes: int, of_file: int, said: str) -> None:
+    matches = tuple(Match("resnet50", zoo, score, (), ()) for zoo, score in (("torchvision", 1.0), ("timm", 0.995), ("keras", 0.5)))
+    checkpoint = Checkpoint(Path("own.pth"), "pth", "torch", {})
+    found = Inspection(checkpoint, matches, matches[0], classes=classes, source_classes=of_file)
+    lines = printing.inspection(found)
+    (line,) = [line for line in lines if line.startswith("  classes    ")]
+    assert (
+        line[13:].startswith(said)
+        and "  also fits  resnet50 from timm (99.5%)" in lines
+        and not any("keras" in line for line in lines)
+    )
 
 
 @pytest.mark.parametrize(
