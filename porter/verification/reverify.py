@@ -22,6 +22,10 @@ from porter.verification.computed import Shifted, unrounded_tensors
 from porter.verification.sizes import check_sizes
 from porter.verification.trained import check_trained
 
+OF_A_PORT = (
+    "the source is a port, so the original file's own graph is not at hand: to prove the function, convert the original file"
+)
+
 
 def verify(
     folder: Path, *, weights: Path | None, float64: bool, device: str, tolerance: float | None, recipes: Path | None
@@ -29,8 +33,8 @@ def verify(
     """See porter.verify."""
     port = read_port(folder)
     dtypes: tuple[Dtype, ...] = ("float32", "float64") if float64 else ("float32",)
-    verdict, _ = check_against(port, source_of(port, weights, recipes), dtypes, tolerance, device)
-    return replace(verdict, notes=notes_on_code(port))
+    verdict, warnings = check_against(port, source_of(port, weights, recipes), dtypes, tolerance, device)
+    return replace(verdict, notes=(*warnings, *notes_on_code(port)))
 
 
 def notes_on_code(port: Port) -> tuple[str, ...]:
@@ -70,8 +74,8 @@ def _file_again(port: Port, weights: Path | None) -> Opened:
     """The source of a port that was made without a recipe."""
     record, last = port.record, port.graph.by_path[port.graph.output].op
     if weights is None:
-        made = f"this port was made from {record.source.file}, sha256 {record.source.sha256}"
-        raise UsageError(made, where=str(port.folder), next=f"add --weights with {record.source.file}")
+        made, given = _made_from(record)
+        raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
     beside = port_at(weights)
     if beside is not None:
         return open_port(beside, None)
@@ -86,12 +90,10 @@ def _weights_again(port: Port, recipe: Recipe, variant: str, zoo: Zoo, weights: 
     record = port.record
     published = record.source.is_published(zoo.files.get(variant))
     if weights is None and not published:
-        made, given = f"{record.source.file}, sha256 {record.source.sha256}", f"add --weights with {record.source.file}"
-        if record.source.format == "port":
-            made, given = "another port", "add --weights with that port"
-        elif published is None:
+        made, given = _made_from(record)
+        if published is None:
             made, given = f"{made}, and does not record whether the zoo publishes it", f"{given}, or convert again"
-        else:
+        elif record.source.format != "port":
             made = f"{made}, which the zoo does not publish"
         raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
     try:
@@ -100,6 +102,13 @@ def _weights_again(port: Port, recipe: Recipe, variant: str, zoo: Zoo, weights: 
         given = f"give --weights the {record.source.file} that the port was made from"
         raise DownloadError(error.message, where=error.where, next=f"{given}, or {error.next}") from None
     return with_padding(opened, recipe, record.padding)
+
+
+def _made_from(record: Record) -> tuple[str, str]:
+    """What a port was made from, and how to give it."""
+    if record.source.format == "port":
+        return "another port", "add --weights with that port"
+    return f"{record.source.file}, sha256 {record.source.sha256}", f"add --weights with {record.source.file}"
 
 
 def check_against(
@@ -114,7 +123,7 @@ def check_against(
     Raises:
         MissingFramework: no reference can run here, and porter's own build in the source's framework is the port itself.
     """
-    record, warnings = port.record, []
+    record, warnings = port.record, [OF_A_PORT] if opened.file.format == "port" else []
     # Computed numbers are compared with the source's numbers as they are, not with rounded ones.
     dtype: Dtype = "float64" if record.computed else record.dtype
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if record.computed else None
@@ -137,7 +146,8 @@ def check_against(
         raise MissingFramework(
             "; ".join([*warnings, f"only porter's own {opened.framework.NAME} build is left, which would be compared with itself"])
         )
-    warnings.append("compared with porter's own build of the source: two frameworks agree, which does not prove the graph")
+    build = f"porter's own build of the source in {opened.framework.NAME}"
+    warnings.append(f"compared with {build}: the two frameworks agree, which does not prove the graph")
     own = _as_ported(record, opened.own(dtype))
     sizes = check_sizes(port.plan, port.record.input.native_size, own, None, dtypes)
     assert sizes is not None, "porter's own build takes every size"

@@ -70,8 +70,11 @@ def test_the_commands_work_on_such_a_port(saved: Callable[[str], Path], tmp_path
     assert [site["site"] for site in json.loads(cli("pads", file, "--to", "torch", "--json").out)["sites"]] == ["stem"]
     (line,) = [line for line in cli("inspect", file).out.splitlines() if "porter convert" in line]
     assert line.split() == ["porter", "convert", str(file), "--to", "torch"]
-    again = cli("convert", port, "--to", "tf", "--out", tmp_path / "again", "--no-check")
+    again = cli("convert", port, "--to", "tf", "--out", tmp_path / "again", "--input-size", "20")
     assert again.status == 0 and read_port(tmp_path / "again").record.source.format == "port"
+    for said in (again.out, cli("verify", tmp_path / "again", "--weights", port).out):
+        assert "the original file's own graph is not at hand" in said and "own build of the source in torch" in said
+    refused(cli("verify", tmp_path / "again"), "made from another port", "--weights with that port")
 
 
 def test_a_file_of_a_recipes_graph_gets_its_names(weights_file: WeightsMaker, tmp_path: Path) -> None:
