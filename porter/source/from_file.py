@@ -24,6 +24,8 @@ CLOSE = 0.02
 """Matches whose scores differ by no more than this are about as good."""
 TRIED = 5
 """The most matches that are tried."""
+PROBE = (224, 224)
+"""Rows and columns at which a graph of any size is looked at."""
 
 
 def open_file(
@@ -119,10 +121,10 @@ def translated(checkpoint: Checkpoint, files: Digests, size: Size | None, keep_a
     """
     file, where = checkpoint.graph, str(checkpoint.path)
     assert file is not None
-    stated = file.size if None not in file.size else size or ANY
-    rows, columns = stated
+    asked = PROBE if size == ANY else size or ANY
+    rows, columns = asked if None in file.size else file.size
     if rows is None or columns is None:
-        next = "add --input-size N; a port whose pads are right at every size takes every size anyway"
+        next = "add --input-size any, or N for a port of one size"
         raise UsageError("the file states no input size", where=where, next=next)
     try:
         found = to_graph(replace(file, size=(rows, columns)), keep_activation)

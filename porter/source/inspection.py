@@ -13,14 +13,12 @@ from porter.files import Digests
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import FORMATS
 from porter.frameworks import FRAMEWORK_NAMES
+from porter.padding import ANY
 from porter.port import Port, port_at
 from porter.recipe import find_recipe
 from porter.source.from_file import CLOSE, likeliest, open_as, translated
 from porter.source.matching import LIKELY, NO_RECIPE, Match, rank
 from porter.source.opened import Opened, read_weights
-
-PROBE = (224, 224)
-"""Rows and columns at which a graph is looked at that states no input size."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,7 @@ def _by_itself(checkpoint: Checkpoint, files: Digests) -> Inspection:
     assert checkpoint.graph is not None
     free = None in checkpoint.graph.size
     try:
-        opened = translated(checkpoint, files, PROBE if free else None)
+        opened = translated(checkpoint, files, ANY if free else None)
     except PorterError as error:
         return Inspection(checkpoint, (), None, problem=f"{error.message}: {error.next}" if error.next else error.message)
     return Inspection(
@@ -141,7 +139,7 @@ def _by_itself(checkpoint: Checkpoint, files: Digests) -> Inspection:
         size=opened.size,
         head=opened.fit.head if opened.fit else None,
         activation=opened.activation,
-        commands=(_command(None, opened.framework.NAME, checkpoint.path, None) + (" --input-size N" if free else ""),),
+        commands=(_command(None, opened.framework.NAME, checkpoint.path, None) + (" --input-size any" if free else ""),),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,9 @@ def test_a_file_without_a_size_is_asked_for_one(saved: Callable[[str], Path], tm
     refused(cli("convert", file, "--to", "torch"), "states no input size", "--input-size")
     assert cli("convert", file, "--to", "torch", "--input-size", "17x23").status == 0
     assert read_port(tmp_path / "free-torch").record.input.native_size == (17, 23)
+    (line,) = [line for line in cli("inspect", file).out.splitlines() if "porter convert" in line]
+    ran = cli(*shlex.split(line)[1:], "--out", tmp_path / "any", "--json")
+    assert json.loads(ran.out)["check"] == "passed" and read_port(tmp_path / "any").record.input.size is None
 
 
 def test_a_wrong_recipe_spoils_itself_only(saved: Callable[[str], Path], tmp_path: Path, cli: Cli) -> None:
