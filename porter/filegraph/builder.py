@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from porter.errors import GraphError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
@@ -46,6 +47,7 @@ from porter.padding import LOWEST, Convention, Pads, SiteKind, Size, Window
 
 T = TypeVar("T")
 Tensors = Mapping[str, Stored]
+Numbers = NDArray[np.float64]
 Sizes = tuple[int | None, ...]
 """A value's sizes as the file lays it out, without the batch."""
 
@@ -116,6 +118,7 @@ class Builder:
     order: Order = "HWC"
     fixed: bool = False
     nodes: dict[str, FileNode] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=lambda: {INPUT})
 
     @property
     def input(self) -> Value:
@@ -130,7 +133,7 @@ class Builder:
                 shape = op.shape(*known)
             except GraphError as error:
                 op = Foreign(f"{op.words} that does not fit: {error.message}")
-        name = self.unused(name)
+        name = self._unused(name)
         self.nodes[name] = FileNode(name, op, tuple(value.node for value in values), tensors or {}, tap)
         found = self._value(name, shape)
         if isinstance(op, Relu | Relu6 | Clip):
@@ -202,18 +205,26 @@ class Builder:
         node = self.nodes.get(value.node)
         if node is None or not isinstance(node.op, Conv | ConvTranspose | Dense) or node.op.bias:
             return None
-        name = self.unused(name)
+        name = self._unused(name)
         self.nodes[name] = replace(node, name=name, op=replace(node.op, bias=True), tensors={**node.tensors, "bias": bias}, tap=tap)
         return self._value(name, value.shape)
 
-    def affine(self, name: str, value: Value, scale: Sequence[float], offset: Sequence[float], tap: str | None = None) -> Value:
+    def affine(
+        self,
+        name: str,
+        value: Value,
+        scale: Sequence[float] | Numbers,
+        offset: Sequence[float] | Numbers,
+        tap: str | None = None,
+        tensors: Tensors | None = None,
+    ) -> Value:
         """value * scale + offset, each one number or one for each channel; no node if that is the value."""
         if {*scale} == {1} and not any(offset):
             return value
         if len(scale) != len(offset) and 1 not in (len(scale), len(offset)):
             return self.foreign(name, "a scaling by numbers of two lengths", value, tap=tap)
         wide = np.broadcast_arrays(np.asarray(scale, np.float64), np.asarray(offset, np.float64) + 0.0)
-        return self.add(name, Affine(*(tuple(numbers.tolist()) for numbers in wide)), value, tap=tap)
+        return self.add(name, Affine(*(tuple(numbers.tolist()) for numbers in wide)), value, tensors=tensors, tap=tap)
 
     def clip(self, name: str, value: Value, low: float = -math.inf, high: float = math.inf, tap: str | None = None) -> Value:
         """min(max(value, low), high). Clips after each other, and after a ReLU, are one."""
@@ -262,12 +273,13 @@ class Builder:
         rest = [axis for axis in _AXES if axis in axes and not (both and axis != "channels")]
         whole = GlobalAvgPool if function == "mean" else GlobalMaxPool
         ops: list[Op] = [whole(keep or bool(rest))] if both else []
-        found = self._chain(name, value, [*ops, *(Reduce(function, axis) for axis in rest)], tap)
+        ops += [Reduce(function, axis) for axis in rest]
         if keep or not rest:
-            return found
+            return self._chain(name, value, ops, tap)
+        found = self._chain(f"{name}:kept", value, ops, None)
         names = self._laid_out(_AXES)
         left = [size for axis, size in zip(names, value.sizes, strict=True) if axis not in axes]
-        return self.reshape(f"{name}:reshape", found, left)
+        return self.reshape(name, found, left, tap)
 
     def cut(self, name: str, value: Value, slices: Mapping[Axis, slice], tap: str | None = None) -> Value:
         """A part of a map, or of features (their axis is `channels`), as Python's slices take it."""
@@ -305,9 +317,10 @@ class Builder:
         leading = graph.leading_to(ends)
         return replace(graph, nodes=tuple(node for node in graph.nodes if node.name in leading))
 
-    def unused(self, name: str) -> str:
-        """The name, with a number if a node has it."""
-        return unused_name(name, (*self.nodes, INPUT))
+    def _unused(self, name: str) -> str:
+        name = unused_name(name, self._taken)
+        self._taken.add(name)
+        return name
 
     def _value(self, node: str, shape: Shape | None) -> Value:
         return Value(node, shape, shape if shape is None or len(shape) == 1 else self._laid_out(shape))

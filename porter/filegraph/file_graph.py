@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
 
 from porter.dtypes import Array
 from porter.errors import MappingError
@@ -18,13 +17,6 @@ from porter.graph import Op
 from porter.padding import Size
 
 _CANONICAL = "OIMHW"
-
-
-@dataclass(frozen=True)
-class OutputActivation:
-    """The activation that turns logits into probabilities."""
-
-    kind: Literal["softmax", "sigmoid"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +53,7 @@ class FileNode:
     """
 
     name: str
-    op: Op | OutputActivation | Foreign
+    op: Op | Foreign
     inputs: tuple[str, ...]
     tensors: Mapping[str, Stored] = field(default_factory=dict)
     tap: str | None = None

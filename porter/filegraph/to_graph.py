@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from keyword import iskeyword
 
 from porter.errors import GraphError, MappingError
-from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, OutputActivation
+from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.graph import INPUT, Graph, Node, Op, Sigmoid, Softmax, shapes
 
 LONGEST_PATH = 160
@@ -48,7 +48,7 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     nodes = [
         Node(paths[node.name], op, tuple(paths.get(name, name) for name in node.inputs))
         for node in file.nodes
-        if isinstance(op := _op(node), Op)
+        if isinstance(op := node.op, Op)
     ]
     output, *further = (paths[name] for name in file.outputs)
     graph = Graph(tuple(nodes), file.channels, output, further=tuple(further))
@@ -66,12 +66,6 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     kept = tuple(node for node in graph.nodes if node.path != output)
     del names[output]
     return Translated(Graph(kept, file.channels, logits), names, last.op_name)
-
-
-def _op(node: FileNode) -> object:
-    if isinstance(node.op, OutputActivation):
-        return Softmax() if node.op.kind == "softmax" else Sigmoid()
-    return node.op
 
 
 def _paths(names: Iterable[str]) -> dict[str, str]:

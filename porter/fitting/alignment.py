@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations, product
 
 from porter.errors import GraphError, MappingError
-from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, OutputActivation
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
 from porter.graph import (
     INPUT,
     Add,
     Affine,
+    AsMap,
     AvgPool,
     Conv,
     Dense,
+    Flatten,
     GlobalAvgPool,
+    GlobalMaxPool,
     Graph,
     Identity,
     Node,
@@ -122,6 +125,7 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
     Raises:
         MappingError: a window of the recipe does not fit into the file's input.
     """
+    file = without_cells(file)
     readers: dict[tuple[str, ...], list[FileNode]] = defaultdict(list)
     for layer in file.nodes:
         readers[_key(layer.op, layer.inputs)].append(layer)
@@ -142,12 +146,39 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
     return Alignment(graph, file, found)
 
 
+def without_cells(file: FileGraph) -> FileGraph:
+    """The file's graph with features where it has maps of one cell, as recipes do: its global pools give features, and reshapes of
+    one cell go. What meets a larger map, as squeeze-and-excite does, stays.
+    """
+    cells: set[str] = set()
+    meeting: set[str] = set()
+    for node in file.nodes:
+        of_cells = cells.intersection(node.inputs)
+        if _makes_cell(node.op) or (of_cells and cells.issuperset(node.inputs)):
+            cells.add(node.name)
+        else:
+            meeting |= of_cells
+    kept, moved = file.leading_to(meeting), {INPUT: INPUT}
+    nodes: list[FileNode] = []
+    for node in file.nodes:
+        inputs, free = tuple(moved[name] for name in node.inputs), node.name in cells - kept
+        moved[node.name] = inputs[0] if free and isinstance(node.op, Flatten | AsMap) and inputs[0] != INPUT else node.name
+        if moved[node.name] == node.name:
+            op = type(node.op)() if free and isinstance(node.op, GlobalAvgPool | GlobalMaxPool) else node.op
+            nodes.append(replace(node, op=op, inputs=inputs))
+    return replace(file, nodes=tuple(nodes), outputs=tuple(moved[name] for name in file.outputs))
+
+
+def _makes_cell(op: Op | Foreign) -> bool:
+    return isinstance(op, GlobalAvgPool | GlobalMaxPool | AsMap) or op == Flatten()
+
+
 def built_size(file: FileGraph, native: tuple[int, int]) -> Size:
     """Rows and columns that a file's model was built for, otherwise the native ones."""
     return file.size if None not in file.size else native
 
 
-def is_kind(wanted: Op, found: Op | OutputActivation | Foreign, shape: Shape) -> bool:
+def is_kind(wanted: Op, found: Op | Foreign, shape: Shape) -> bool:
     """Whether a layer can be a node by its op. Pads, strides, epsilons and clipping may differ.
 
     A head may be a 1x1 convolution of pooled features, and an average over a whole map (`shape`) is a global one.
@@ -165,10 +196,10 @@ def is_kind(wanted: Op, found: Op | OutputActivation | Foreign, shape: Shape) ->
             return type(wanted) is type(found)
 
 
-def describe(op: Op | OutputActivation | Foreign) -> str:
+def describe(op: Op | Foreign) -> str:
     """A layer in a few words."""
     match op:
-        case Foreign(kind=kind) | OutputActivation(kind=kind):
+        case Foreign(kind=kind):
             return kind
         case Conv(filters=filters, window=window, groups=groups):
             rows, columns = window.kernel
@@ -189,7 +220,7 @@ def _prepared_inputs(file: FileGraph) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _key(op: Op | OutputActivation | Foreign, names: Iterable[str]) -> tuple[str, ...]:
+def _key(op: Op | Foreign, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names)) if isinstance(op, Add) else tuple(names)
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from porter.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import FileGraph, FileNode, OutputActivation
+from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.fitting.alignment import Alignment
 from porter.fitting.fit import some
 from porter.fitting.naming import TENSORS, expect_head
 from porter.frameworks.dialects import Dialect
-from porter.graph import Conv, Dense, Graph, tensor_shapes
+from porter.graph import Conv, Dense, Graph, Sigmoid, Softmax, tensor_shapes
 from porter.recipe import Recipe, Zoo, layer_names
 
 
@@ -67,7 +67,7 @@ def possible_heads(aligned: Alignment) -> list[str]:
 
 def left_out(file: FileGraph, layer: str) -> list[str]:
     """Layers that lead to the file's outputs and not to `layer`, without its activation, which is recorded."""
-    shown = {node.name for node in file.nodes if isinstance(node.op, OutputActivation) and layer in node.inputs}
+    shown = {node.name for node in file.nodes if isinstance(node.op, Softmax | Sigmoid) and layer in node.inputs}
     return sorted(file.leading_to(file.outputs) - file.leading_to((layer,)) - shown)
 
 
@@ -85,11 +85,11 @@ def _has_name(layer: FileNode, kernels: frozenset[str]) -> bool:
 def _logits_of(file: FileGraph, name: str) -> str:
     """The input of `name` if that is an activation, otherwise `name`; only one activation, because a port records one."""
     layer = file.by_name.get(name)
-    return layer.inputs[0] if layer and isinstance(layer.op, OutputActivation) else name
+    return layer.inputs[0] if layer and isinstance(layer.op, Softmax | Sigmoid) else name
 
 
 def _activation_of(file: FileGraph, layer: str) -> str | None:
-    return next((node.op.kind for node in file.nodes if isinstance(node.op, OutputActivation) and layer in node.inputs), None)
+    return next((node.op.name for node in file.nodes if isinstance(node.op, Softmax | Sigmoid) and layer in node.inputs), None)
 
 
 def _layer_called(file: FileGraph, name: str, checkpoint: Checkpoint) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from keyword import iskeyword
 
 from porter.errors import GraphError, MappingError
-from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, OutputActivation
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
 from porter.graph import (
     INPUT,
     Affine,
@@ -118,7 +118,7 @@ def _chain(file: FileGraph, name: str) -> list[FileNode]:
 
 
 def _own_op(layer: FileNode, next: str | None = None) -> Op:
-    if isinstance(layer.op, Foreign | OutputActivation):
+    if isinstance(layer.op, Foreign):
         raise MappingError(f"this layer is a {layer.op.kind}, which porter has no op for", where=layer.name, next=next)
     return layer.op
 

@@ -8,7 +8,7 @@ import pytest
 
 from porter.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, OutputActivation, Stored
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.fitting.alignment import align
 from porter.fitting.by_graph import fit_by_graph
 from porter.fitting.fit import Fit
@@ -25,6 +25,8 @@ from porter.graph import (
     GlobalMaxPool,
     Relu,
     Relu6,
+    Sigmoid,
+    Softmax,
     tensor_shapes,
 )
 from porter.padding import Convention, Window
@@ -117,7 +119,7 @@ def called(file: FileGraph, name: str, tensors: str) -> FileGraph:
 
 @pytest.mark.parametrize("name", ["predictions", "Logits", "backbone/predictions"])
 def test_the_files_output_is_the_head_and_the_recipes_own_head_inside_is_chosen_by_map(name: str) -> None:
-    file = appended(called(FILE, LOGITS, name), dense("verdict", 2), FileNode("softmax", OutputActivation("softmax"), ()))
+    file = appended(called(FILE, LOGITS, name), dense("verdict", 2), FileNode("softmax", Softmax(), ()))
     found = fit(file)
     assert found.source_classes == 2 and not found.own_head and found.activation == "softmax" and not found.warnings
     assert found.graph.by_path["head/logits"].op == Dense(2) and not found.ignored
@@ -144,7 +146,7 @@ def test_a_hidden_layer_with_as_many_units_as_the_zoo_has_classes_is_not_the_hea
 
 
 def test_what_scales_logits_is_ported_or_said_to_be_left_out() -> None:
-    scaled = appended(FILE, FileNode("heat", Affine((0.5,), (0.0,)), ()), FileNode("softmax", OutputActivation("softmax"), ()))
+    scaled = appended(FILE, FileNode("heat", Affine((0.5,), (0.0,)), ()), FileNode("softmax", Softmax(), ()))
     found = fit(scaled)
     assert isinstance(found.graph.by_path[found.graph.output].op, Affine)
     assert found.output == "logits" and found.source_classes == 1000 == found.classes and found.activation == "softmax"
@@ -169,9 +171,7 @@ def own_head(*layers: FileNode) -> FileGraph:
 
 
 def test_a_head_of_ones_own_becomes_nodes() -> None:
-    file = own_head(
-        dense("fc1", 32), FileNode("fc1:relu", Relu(), ()), dense("fc2", 1), FileNode("sigmoid", OutputActivation("sigmoid"), ())
-    )
+    file = own_head(dense("fc1", 32), FileNode("fc1:relu", Relu(), ()), dense("fc2", 1), FileNode("sigmoid", Sigmoid(), ()))
     found = fit(file)
     assert [node.path for node in found.graph.nodes[-3:]] == ["head/fc1", "head/fc1_relu", "head/logits"]
     assert found.activation == "sigmoid" and found.source_classes == 1 and not found.own_head

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,17 +18,18 @@ LayerNames = tuple[str, ...]
 """The names of the models that a layer is nested in, outermost first, and its own."""
 
 _MOST_DEPTH = 32
+_VERSION = "keras_version"
 _SHAPES = ("batch_shape", "batch_input_shape", "build_input_shape")
 
 
 @dataclass(frozen=True)
-class Value:
+class Result:
     """The result of a call: the call's place in Flow.calls, -1 for the model's input."""
 
     call: int
 
 
-SOURCE = Value(-1)
+SOURCE = Result(-1)
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Call:
         kind: its class, by its name in today's Keras; an operation's begins with `keras.ops.`. It is a model's class only for a
             further call of a model: the layers of a model represent its first call.
         arguments: its config.
-        given: the arguments of the call, with `Value` for each tensor.
+        given: the arguments of the call, with `Result` for each tensor.
         call_index: how many calls of the same layer come before it.
         training: the value that its caller fixed, or None.
     """
@@ -59,20 +61,22 @@ class Flow:
     Attributes:
         outputs: the model's outputs.
         shape: of its input, batch first, as the config states it; empty where the config states none.
+        keras: the major version of the Keras that wrote it.
     """
 
     calls: tuple[Call, ...]
-    outputs: tuple[Value, ...]
+    outputs: tuple[Result, ...]
     shape: tuple[int | None, ...]
+    keras: int
 
 
-def values_in(found: Any) -> list[Value]:
+def results_in(found: Any) -> list[Result]:
     """The values in one argument, or in all arguments of a call, in order."""
     if isinstance(found, Inbound):
-        return values_in((found.arguments, tuple(found.keywords.values())))
-    if isinstance(found, Value):
+        return results_in((found.arguments, tuple(found.keywords.values())))
+    if isinstance(found, Result):
         return [found]
-    return [value for item in found for value in values_in(item)] if isinstance(found, tuple) else []
+    return [value for item in found for value in results_in(item)] if isinstance(found, tuple) else []
 
 
 def read_flow(text: str | bytes, where: str) -> Flow | None:
@@ -87,7 +91,7 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
             return None
         calls: list[Call] = []
         outputs = _flatten(calls, model, (), [SOURCE], None)
-        return Flow(tuple(calls), tuple(outputs), _shape_of(model))
+        return Flow(tuple(calls), tuple(outputs), _shape_of(model), _version(model, calls))
 
 
 def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
@@ -100,6 +104,23 @@ def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
         model = json.loads(text)
         layers = _layers(model) if _is_model(model) else []
         return {_name(layer): frozenset(_names(layer, 0)) for layer in layers if _is_model(layer)}
+
+
+def with_version(text: str | bytes, version: str | None, where: str) -> str | bytes:
+    """A model's config that says which Keras wrote it, where the file says so beside the config.
+
+    Raises:
+        FileError: it is not JSON.
+    """
+    with _reading(where):
+        model = json.loads(text) if version else None
+    return json.dumps({**model, _VERSION: version}) if isinstance(model, dict) and _VERSION not in model else text
+
+
+def _version(model: Mapping[str, Any], calls: Sequence[Call]) -> int:
+    """Keras 3's calls are another form; where a config says nothing, it is Keras 2's."""
+    stated = re.match(r"[123](?=\.)", str(model.get(_VERSION)))
+    return int(stated[0]) if stated else 3 if any(call.given.keras3 for call in calls) else 2
 
 
 @contextmanager
@@ -144,8 +165,8 @@ def _name(layer: Mapping[str, Any]) -> str:
 
 
 def _flatten(
-    calls: list[Call], model: Mapping[str, Any], path: LayerNames, inputs: Sequence[Value], training: bool | None
-) -> list[Value]:
+    calls: list[Call], model: Mapping[str, Any], path: LayerNames, inputs: Sequence[Result], training: bool | None
+) -> list[Result]:
     if len(path) > _MOST_DEPTH:
         raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
     if model["class_name"] == "Sequential" or isinstance(model["config"], list):
@@ -154,7 +175,7 @@ def _flatten(
     nodes = {name: [parse_inbound(node, layers) for node in layer.get("inbound_nodes") or ()] for name, layer in layers.items()}
     starts = [reference.layer for reference in parse_references(config["input_layers"])]
     outputs = parse_references(config["output_layers"])
-    known: dict[tuple[str, int], list[Value]] = {}
+    known: dict[tuple[str, int], list[Result]] = {}
     for place, name in enumerate(starts):
         known[name, 0] = [
             inputs[place] if place < len(inputs) else _add(calls, Call((*path, name), "InputLayer", {}, Inbound((), {})))
@@ -171,8 +192,8 @@ def _flatten(
 
 
 def _flatten_sequential(
-    calls: list[Call], model: Mapping[str, Any], path: LayerNames, inputs: Sequence[Value], training: bool | None
-) -> list[Value]:
+    calls: list[Call], model: Mapping[str, Any], path: LayerNames, inputs: Sequence[Result], training: bool | None
+) -> list[Result]:
     values = list(inputs)
     for layer in _layers(model):
         if layer["class_name"] != "InputLayer":
@@ -182,14 +203,14 @@ def _flatten_sequential(
 
 def _call(
     calls: list[Call], layer: Mapping[str, Any], path: LayerNames, given: Inbound, index: int, training: bool | None
-) -> list[Value]:
+) -> list[Result]:
     fixed = given.keywords.get("training")
     training = fixed if isinstance(fixed, bool) else training
     kind, config = layer["class_name"], layer["config"]
     if not isinstance(kind, str):
         raise ValueError("a layer's class is no text")
     if kind in MODELS and not index:
-        return _flatten(calls, layer, path, values_in(given), training)
+        return _flatten(calls, layer, path, results_in(given), training)
     if kind in MODELS:
         return [_add(calls, Call(path, kind, {}, given, index, training))]
     if is_foreign(layer):
@@ -200,12 +221,12 @@ def _call(
     return [_add(calls, Call(path, kind, arguments, given, index, training))]
 
 
-def _add(calls: list[Call], call: Call) -> Value:
+def _add(calls: list[Call], call: Call) -> Result:
     calls.append(call)
-    return Value(len(calls) - 1)
+    return Result(len(calls) - 1)
 
 
-def _pick(values: Sequence[Value], output: int) -> Value:
+def _pick(values: Sequence[Result], output: int) -> Result:
     """One output of a call. porter has no op for a layer with several, so one node represents all of them."""
     return values[output] if len(values) > 1 else values[0]
 

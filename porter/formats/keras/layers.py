@@ -1,28 +1,39 @@
-"""The function of one Keras layer in porter's ops, from its config and its variables."""
+"""Keras's layers in porter's ops, one reader each. A reader raises NoOp where porter has no op."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from porter.errors import PaddingError
-from porter.filegraph.file_graph import Foreign, OutputActivation
+import numpy as np
+
+from porter.filegraph.builder import Value
+from porter.filegraph.file_graph import Stored
+from porter.formats.keras.activations import activated, activation_name
 from porter.formats.keras.flow import Call
-from porter.formats.keras.layer import Layer, Step, count, flag
-from porter.formats.keras.scaling import normalization, rescaling
-from porter.formats.keras.versions import OPERATION
-from porter.formats.keras.windows import convolution, pool
+from porter.formats.keras.layer import Layer, NoOp, count, number, pair
+from porter.formats.keras.scaling import constant, normalising, statistics
+from porter.formats.keras.versions import is_foreign, modern
 from porter.graph import (
     Add,
     BatchNorm,
+    ChannelScale,
     Concat,
-    Conv,
-    Dense,
+    ConvTranspose,
+    Crop,
     GlobalAvgPool,
     GlobalMaxPool,
-    Relu,
-    Relu6,
+    LayerNorm,
+    LeakyRelu,
+    Maximum,
+    Minimum,
+    Multiply,
+    Op,
+    PRelu,
+    Upsample,
 )
+from porter.padding import LOWEST, Convention, Pads, Window
 
 AUGMENTATIONS = frozenset(
     {
@@ -35,24 +46,14 @@ AUGMENTATIONS = frozenset(
 )
 IDENTITY_AT_INFERENCE = AUGMENTATIONS | {
     *("ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "Identity"),
-    *("SpatialDropout1D", "SpatialDropout2D"),
+    *("SpatialDropout1D", "SpatialDropout2D", "StochasticDepth"),
 }
-"""Layers that give their input back outside of training; RandomCrop only if the size is right (`_changes_size`)."""
+"""Layers that give their input back outside of training; RandomCrop only if its input has its size. StochasticDepth is
+keras.applications' own."""
 _TRAINED = frozenset({*IDENTITY_AT_INFERENCE, "BatchNormalization"}) - {"ActivityRegularization", "Identity"}
 """Layers that compute another function when they are called with training=True."""
-
-_ROLES: Mapping[str, str] = {
-    "kernel": "kernel",
-    "depthwise_kernel": "kernel",
-    "bias": "bias",
-    "gamma": "gamma",
-    "beta": "beta",
-    "moving_mean": "mean",
-    "moving_variance": "variance",
-}
-"""A variable's role in porter.graph."""
-_WITH_ROLES = frozenset({"BatchNormalization", "Conv2D", "Dense", "DepthwiseConv2D"})
-"""Layers whose variables porter knows, each by its role."""
+FUSING = frozenset({"Conv2D", "Conv2DTranspose", "Dense", "DepthwiseConv2D", "SeparableConv2D"})
+"""Layers that also have an `activation` argument."""
 
 
 def is_in_training(call: Call) -> bool:
@@ -64,165 +65,321 @@ def is_in_training(call: Call) -> bool:
     return call.training is True and call.kind in _TRAINED and not (call.given.keras3 and call.kind in AUGMENTATIONS)
 
 
-def activation_step(value: Any) -> Step | None:
-    """The step that an `activation` argument names; None where it does nothing.
-
-    Keras 3 writes its own activations as texts, and a user's function as an object. Before Keras had a `relu6`, it was an
-    activation of keras.applications.mobilenet (Keras 2.0.6 to 2.2.0).
-    """
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        name = value.get("config") if isinstance(value, dict) else None
-        return Foreign(f"activation of the user's own: {name!r:.60}")
-    name = value.removeprefix("keras.applications.mobilenet.").removeprefix("keras.activations.")
-    steps: dict[str, Step | None] = {
-        "linear": None,
-        "relu": Relu(),
-        "relu6": Relu6(),
-        "softmax": OutputActivation("softmax"),
-        "sigmoid": OutputActivation("sigmoid"),
-    }
-    return steps[name] if name in steps else Foreign(f"activation '{name:.60}'")
-
-
-def layer_step(layer: Layer) -> Step | None:
-    """The step that a layer computes before its activation; None where it gives its input back.
+def read_layer(layer: Layer, activation: str = "") -> Value:
+    """The value of a layer. `activation` is the name of the node for its `activation` argument.
 
     Raises:
+        NoOp: porter has no op for the layer.
+        PaddingError: its numbers make no window.
         ValueError, TypeError, KeyError: the config lacks an argument that the layer needs, or has a wrong one.
     """
-    if layer.kind in IDENTITY_AT_INFERENCE and not _changes_size(layer):
-        return None
-    maker = _MAKERS.get(layer.kind)
-    if maker is None:
-        return Foreign(layer.kind)
+    kind = layer.kind
+    if kind in IDENTITY_AT_INFERENCE and (kind != "RandomCrop" or _has_size(layer)):
+        return layer.input
+    reader = _READERS.get(kind)
+    if reader is None:
+        raise NoOp(kind)
     if layer.arguments.get("data_format") not in (None, "channels_last"):
-        return Foreign(f"{layer.kind} with channels first")
-    if layer.kind in _WITH_ROLES and (others := sorted(layer.variables.keys() - _ROLES.keys())):
+        raise NoOp(f"{kind} with channels first")
+    if others := sorted(layer.tensors.keys() - (_VARIABLES.get(kind) or layer.tensors.keys())):
         # For example LoRA's, which the layer adds to its kernel (keras/src/layers/core/dense.py, `kernel`).
-        return Foreign(f"{layer.kind} that also has {', '.join(others)[:80]}")
+        raise NoOp(f"{kind} that also has {', '.join(others)[:80]}")
+    value = reader(layer)
+    if kind not in FUSING:
+        return value
     try:
-        return maker(layer)
-    except PaddingError as error:
-        return Foreign(f"{layer.kind} with {error.message}")
-
-
-def layer_roles(variables: Iterable[str], step: Step | None) -> dict[str, str]:
-    """Role to variable, for a layer's variables by name. Where porter.graph has no roles for them, the names are the roles."""
-    if isinstance(step, Conv | Dense | BatchNorm):
-        return {_ROLES[name]: name for name in variables if name in _ROLES}
-    return {name: name for name in variables}
-
-
-def _changes_size(layer: Layer) -> bool:
-    """Whether a RandomCrop, which crops the middle outside of training, gives another size than its input's."""
-    return layer.kind == "RandomCrop" and (layer.arguments["height"], layer.arguments["width"]) != layer.shape.size
-
-
-def _dense(layer: Layer) -> Step:
-    bias = flag(layer.arguments, "use_bias")
-    if not layer.shape.per_channel:
-        return Foreign(f"Dense over a {layer.shape} map")
-    if "kernel" not in layer.variables or (bias and "bias" not in layer.variables):
-        return Foreign("Dense without its weights in the file")
-    return Dense(count(layer.arguments["units"]), bias)
-
-
-def _batch_norm(layer: Layer) -> Step:
-    axis = layer.arguments.get("axis", -1)
-    if axis not in (-1, 1 if layer.shape.flat else 3):
-        return Foreign(f"BatchNormalization over axis {axis!r:.20}")
-    if layer.arguments.get("renorm"):
-        return Foreign("BatchNormalization with renorm")
-    if layer.arguments.get("mode", 0) != 0:
-        return Foreign(f"BatchNormalization in Keras 1's mode {layer.arguments['mode']!r:.20}")
-    scale, center = flag(layer.arguments, "scale"), flag(layer.arguments, "center")
-    wanted = {"gamma": scale, "beta": center, "moving_mean": True, "moving_variance": True}
-    if any(name not in layer.variables for name, needed in wanted.items() if needed):
-        return Foreign("BatchNormalization without its weights in the file")
-    # Rounded, because 1 - 0.999 is not 0.001 in binary.
-    return BatchNorm(float(layer.arguments["epsilon"]), round(1 - float(layer.arguments.get("momentum", 0.99)), 12), scale, center)
-
-
-def _global_pool(layer: Layer) -> Step:
-    return GlobalAvgPool() if layer.kind == "GlobalAveragePooling2D" else GlobalMaxPool()
-
-
-def _relu(layer: Layer) -> Step:
-    if "max_value" not in layer.arguments:  # every Keras writes it, but a user's class with that name in an .h5 may not
-        return Foreign("ReLU that is not Keras's own")
-    most = layer.arguments["max_value"]
-    others = {"max_value": most not in (None, 6)} | {
-        name: bool(layer.arguments.get(name)) for name in ("negative_slope", "threshold")
-    }
-    if any(others.values()):
-        said = ", ".join(f"{name} {layer.arguments[name]!r:.20}" for name, unusual in others.items() if unusual)
-        return Foreign(f"ReLU with {said}")
-    return Relu() if most is None else Relu6()
-
-
-def _activation(layer: Layer) -> Step | None:
-    return activation_step(layer.arguments["activation"])
-
-
-def _softmax(layer: Layer) -> Step:
-    axis = layer.arguments.get("axis", -1)
-    return OutputActivation("softmax") if axis in (-1, 1 if layer.shape.flat else 3) else Foreign(f"Softmax over axis {axis!r:.20}")
-
-
-def _merge(layer: Layer) -> Step:
-    if layer.kind == "Add":
-        return Add()
-    axis = layer.arguments.get("axis", -1)
-    return Concat() if axis in (-1, 1 if layer.shape.flat else 3) else Foreign(f"Concatenate over axis {axis!r:.20}")
-
-
-def _reshape(layer: Layer) -> Step | None:
-    return None if layer.shape.per_channel else Foreign(f"{layer.kind} of a {layer.shape} map")
-
-
-def _resize(layer: Layer) -> Step | None:
-    """Resizing and CenterCrop give their input back if it has their size."""
-    size = (layer.arguments["height"], layer.arguments["width"])
-    return None if size == layer.shape.size else Foreign(f"{layer.kind} to {size[0]}x{size[1]}")
-
-
-def _rescaling(layer: Layer) -> Step:
-    return rescaling(layer.arguments)
-
-
-def _normalization(layer: Layer) -> Step:
-    return normalization(layer.arguments, layer.shape.flat, layer.variables)
-
-
-_Maker = Callable[[Layer], Step | None]
-_MAKERS: Mapping[str, _Maker] = {
-    "Conv2D": convolution,
-    "DepthwiseConv2D": convolution,
-    "Dense": _dense,
-    "BatchNormalization": _batch_norm,
-    "MaxPooling2D": pool,
-    "AveragePooling2D": pool,
-    "GlobalAveragePooling2D": _global_pool,
-    "GlobalMaxPooling2D": _global_pool,
-    "ReLU": _relu,
-    "Activation": _activation,
-    "Softmax": _softmax,
-    "Add": _merge,
-    "Concatenate": _merge,
-    "Flatten": _reshape,
-    "Reshape": _reshape,
-    "Resizing": _resize,
-    "CenterCrop": _resize,
-    "Rescaling": _rescaling,
-    "Normalization": _normalization,
-}
-_WITHOUT_TENSORS = (
-    frozenset({*_MAKERS, *IDENTITY_AT_INFERENCE, "InputLayer", "TFOpLambda", "ZeroPadding2D"}) - _WITH_ROLES - {"Normalization"}
-)
+        return _activation(replace(layer, name=activation, inputs=(value,)))
+    except NoOp as error:
+        return layer.build.foreign(activation, str(error), value, tap=activation)
 
 
 def holds_tensors(kind: str) -> bool:
     """Whether layers of a class may have tensors; layers of an unknown class may."""
-    return kind not in _WITHOUT_TENSORS and not kind.startswith(OPERATION)
+    return kind in _VARIABLES or kind not in _READERS.keys() | IDENTITY_AT_INFERENCE | {"InputLayer"}
+
+
+def _has_size(layer: Layer) -> bool:
+    """Whether the input has the size that a layer crops or resizes it to."""
+    size = layer.input.shape[1:] if layer.input.shape else None
+    return (layer.arguments["height"], layer.arguments["width"]) == size
+
+
+def _window(layer: Layer, kernel: str, strides: Any) -> Window:
+    stride = layer.arguments.get("strides") or strides
+    return Window(pair(layer.arguments[kernel]), pair(stride), pair(layer.arguments.get("dilation_rate") or 1))
+
+
+def _convention(layer: Layer, fill: float = 0.0) -> Convention:
+    rule = layer.arguments.get("padding", "valid")
+    if rule not in ("valid", "same"):
+        raise NoOp(f"{layer.kind} with padding {rule!r:.40}")
+    return Convention(rule, fill=fill)
+
+
+def _weights(layer: Layer, kernel: Stored) -> dict[str, Stored]:
+    return {"kernel": kernel, **({"bias": layer.tensor("bias")} if layer.flag("use_bias") else {})}
+
+
+def _conv(layer: Layer) -> Value:
+    tensors = _weights(layer, layer.tensor("kernel", "HWIO"))
+    window, groups = _window(layer, "kernel_size", 1), count(layer.arguments.get("groups", 1))
+    filters = count(layer.arguments["filters"])
+    return layer.build.conv(layer.name, layer.input, filters, window, _convention(layer), tensors, groups, layer.name)
+
+
+def _depthwise(layer: Layer) -> Value:
+    """The kernel's shape has the number of channels. Keras 3 calls it `kernel`."""
+    kernel = "depthwise_kernel" if "depthwise_kernel" in layer.tensors else "kernel"
+    return _by_channel(layer, layer.name, _weights(layer, layer.tensor(kernel, "HWIM")), layer.arrays[kernel].shape)
+
+
+def _by_channel(layer: Layer, name: str, tensors: Mapping[str, Stored], shape: tuple[int, ...]) -> Value:
+    if len(shape) != 4:
+        raise NoOp(f"{layer.kind} without its weights in the file")
+    filters = shape[2] * count(layer.arguments.get("depth_multiplier", 1))
+    window, tap = _window(layer, "kernel_size", 1), name if name == layer.name else None
+    return layer.build.conv(name, layer.input, filters, window, _convention(layer), tensors, shape[2], tap)
+
+
+def _separable(layer: Layer) -> Value:
+    depthwise, tensors = layer.tensor("depthwise_kernel", "HWIM"), _weights(layer, layer.tensor("pointwise_kernel", "HWIO"))
+    between = _by_channel(layer, f"{layer.name}:depthwise", {"kernel": depthwise}, layer.arrays["depthwise_kernel"].shape)
+    filters = count(layer.arguments["filters"])
+    return layer.build.conv(layer.name, between, filters, Window((1, 1)), Convention(), tensors, tap=layer.name)
+
+
+def _transposed(layer: Layer) -> Value:
+    """Keras's transposed convolution: the gradient of a convolution whose input has the size that `_cut` leaves."""
+    window, convention = _window(layer, "kernel_size", 1), _convention(layer)
+    groups, more = layer.arguments.get("groups", 1), layer.arguments.get("output_padding")
+    if window.dilation != (1, 1) or groups != 1:
+        raise NoOp(f"{layer.kind} with groups or a dilation")
+    extra = (None, None) if more is None else pair(more)
+    cuts = [_cut(convention.rule == "same", *sizes) for sizes in zip(window.kernel, window.stride, extra, strict=True)]
+    tensors = _weights(layer, layer.tensor("kernel", "HWIO"))
+    filters = count(layer.arguments["filters"])
+    return layer.add(ConvTranspose(filters, window, (*cuts[0], *cuts[1]), bias="bias" in tensors), **tensors)
+
+
+def _cut(same: bool, kernel: int, stride: int, more: int | None) -> tuple[int, int]:
+    """Cells that are cut at both ends (keras/src/backend/common/backend_utils.py, _get_output_shape_given_tf_padding)."""
+    stated = None if more is None else (2 * (kernel // 2) if same else 0) - more
+    less = stated if stated is not None else kernel - stride if same else min(kernel - stride, 0)
+    first = max(less, 0) // 2 if same else 0
+    return first, less - first
+
+
+def _pool(layer: Layer) -> Value:
+    largest = layer.kind == "MaxPooling2D"
+    window, convention = _window(layer, "pool_size", layer.arguments["pool_size"]), _convention(layer, LOWEST if largest else 0.0)
+    return layer.build.pool(layer.name, layer.input, "max" if largest else "mean", window, convention, layer.name)
+
+
+def _global_pool(layer: Layer) -> Value:
+    keep = bool(layer.arguments.get("keepdims"))
+    return layer.add(GlobalAvgPool(keep) if layer.kind == "GlobalAveragePooling2D" else GlobalMaxPool(keep))
+
+
+def _dense(layer: Layer) -> Value:
+    tensors = _weights(layer, layer.tensor("kernel", "IO"))
+    return layer.build.dense(layer.name, layer.input, count(layer.arguments["units"]), tensors, layer.name)
+
+
+def _batch_norm(layer: Layer) -> Value:
+    layer.expect_last_axis()
+    if layer.arguments.get("renorm"):
+        raise NoOp("BatchNormalization with renorm")
+    if layer.arguments.get("mode", 0) != 0:
+        raise NoOp(f"BatchNormalization in Keras 1's mode {layer.arguments['mode']!r:.20}")
+    tensors = _trained(layer) | {"mean": layer.tensor("moving_mean"), "variance": layer.tensor("moving_variance")}
+    # Rounded, because 1 - 0.999 is not 0.001 in binary.
+    momentum = round(1 - float(layer.arguments.get("momentum", 0.99)), 12)
+    return layer.add(BatchNorm(float(layer.arguments["epsilon"]), momentum, "gamma" in tensors, "beta" in tensors), **tensors)
+
+
+def _layer_norm(layer: Layer) -> Value:
+    layer.expect_last_axis()
+    if layer.arguments.get("rms_scaling"):
+        raise NoOp("LayerNormalization with rms_scaling")
+    tensors = _trained(layer)
+    return layer.add(LayerNorm(float(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors), **tensors)
+
+
+def _trained(layer: Layer) -> dict[str, Stored]:
+    stated = {"gamma": layer.flag("scale"), "beta": layer.flag("center")}
+    return {name: layer.tensor(name) for name, needed in stated.items() if needed}
+
+
+def _relu(layer: Layer) -> Value:
+    if "max_value" not in layer.arguments:  # every Keras writes it, but a user's class with that name in an .h5 may not
+        raise NoOp("ReLU that is not Keras's own")
+    if layer.arguments.get("threshold"):
+        raise NoOp(f"ReLU with threshold {layer.arguments['threshold']!r:.20}")
+    slope, most = number(layer.arguments.get("negative_slope") or 0), layer.arguments["max_value"]
+    high = np.inf if most is None else number(most)
+    if not slope:
+        return layer.build.clip(layer.name, layer.input, 0.0, high, layer.name)
+    if most is None:
+        return layer.add(LeakyRelu(slope))
+    return layer.build.clip(
+        layer.name, layer.build.add(f"{layer.name}:leaky_relu", LeakyRelu(slope), layer.input), high=high, tap=layer.name
+    )
+
+
+def _prelu(layer: Layer) -> Value:
+    alpha = layer.tensor("alpha")
+    shape = layer.arrays["alpha"].shape
+    if shape[-1:] != (layer.input.channels,) or layer.arrays["alpha"].size != shape[-1]:
+        raise NoOp("PReLU without one slope for each channel: its shared_axes are not rows and columns")
+    return layer.add(PRelu(), alpha=alpha)
+
+
+def _activation(layer: Layer) -> Value:
+    """The `activation` argument: a name, or since Keras 3 a layer that is an activation."""
+    stated = layer.arguments.get("activation")
+    name = activation_name(stated)
+    if name == "linear":
+        return layer.input
+    if name is not None:
+        return activated(replace(layer, kind=name, arguments={}))
+    config = stated.get("config") if isinstance(stated, dict) else stated
+    if isinstance(stated, dict) and isinstance(config, dict) and stated["class_name"] in _AS_ACTIVATIONS and not is_foreign(stated):
+        kind, arguments = modern(stated["class_name"], config)
+        return read_layer(replace(layer, kind=kind, arguments=arguments, tensors={}))
+    raise NoOp(f"activation of the user's own: {config!r:.60}")
+
+
+def _named(name: str) -> Callable[[Layer], Value]:
+    return lambda layer: activated(replace(layer, kind=name))
+
+
+def _merge(op: Op) -> Callable[[Layer], Value]:
+    def read(layer: Layer) -> Value:
+        if isinstance(op, Concat):
+            layer.expect_last_axis()
+        return layer.add(op) if len(layer.inputs) > 1 else layer.input
+
+    return read
+
+
+def _subtract(layer: Layer) -> Value:
+    first, second = layer.inputs
+    return layer.build.subtract(layer.name, first, second, layer.name)
+
+
+def _average(layer: Layer) -> Value:
+    return layer.build.average(layer.name, *layer.inputs, tap=layer.name)
+
+
+def _custom_scale(layer: Layer) -> Value:
+    """Inception-ResNet's own layer: the first value, and the second one scaled."""
+    if layer.arguments.keys() - {"name", "trainable", "dtype"} != {"scale"} or len(layer.inputs) != 2:
+        raise NoOp("CustomScaleLayer that is not keras.applications' own")
+    scaled = layer.build.affine(f"{layer.name}:scaled", layer.inputs[1], (number(layer.arguments["scale"]),), (0.0,))
+    return layer.build.add(layer.name, Add(), layer.inputs[0], scaled, tap=layer.name)
+
+
+def _layer_scale(layer: Layer) -> Value:
+    """ConvNeXt's own layer."""
+    if not {"init_values", "projection_dim"} <= layer.arguments.keys() or len(layer.tensors) != 1:
+        raise NoOp("LayerScale that is not keras.applications' own")
+    return layer.add(ChannelScale(), gamma=layer.tensor(*layer.tensors))
+
+
+def sides(value: Any) -> Pads:
+    """Top, bottom, left, right of a ZeroPadding2D or Cropping2D: a number, (rows, columns), or ((top, bottom), (left, right)).
+
+    Raises:
+        PaddingError: they are no numbers of cells.
+    """
+    (top, bottom), (left, right) = (pair(side) for side in pair(value))
+    return Convention("explicit", (top, bottom, left, right)).pads
+
+
+def _zero_padding(layer: Layer) -> Value:
+    return layer.build.pad(layer.name, layer.input, sides(layer.arguments.get("padding", 1)), tap=layer.name)
+
+
+def _upsampling(layer: Layer) -> Value:
+    if layer.arguments.get("interpolation", "nearest") != "nearest":
+        raise NoOp(f"UpSampling2D with interpolation {layer.arguments['interpolation']!r:.40}")
+    return layer.add(Upsample(*map(count, pair(layer.arguments["size"]))))
+
+
+def _resize(layer: Layer) -> Value:
+    """Resizing and CenterCrop give their input back if it has their size."""
+    if not _has_size(layer):
+        raise NoOp("{} to {}x{}".format(layer.kind, layer.arguments["height"], layer.arguments["width"]))
+    return layer.input
+
+
+def _rescaling(layer: Layer) -> Value:
+    scale, offset = constant(layer.arguments["scale"]), constant(layer.arguments.get("offset", 0.0))
+    if scale is None or offset is None:
+        raise NoOp("Rescaling by something that is not one number per channel")
+    return layer.build.affine(layer.name, layer.input, scale, offset, layer.name)
+
+
+def _normalization(layer: Layer) -> Value:
+    if layer.arguments.get("axis", -1) not in (None, []):
+        layer.expect_last_axis()
+    found = statistics(layer.arguments, layer.arrays)
+    if found is None:
+        raise NoOp("Normalization without one mean and variance per channel")
+    scale, offset = normalising(*found, bool(layer.arguments.get("invert")))
+    return layer.build.affine(layer.name, layer.input, scale, offset, layer.name, {n: Stored(t) for n, t in layer.tensors.items()})
+
+
+_AS_ACTIVATIONS = frozenset({"ELU", "LeakyReLU", "ReLU", "Softmax"})
+SEVERAL = frozenset({"Add", "Average", "Concatenate", "CustomScaleLayer", "Maximum", "Minimum", "Multiply", "Subtract"})
+"""Layers of several values."""
+_READERS: Mapping[str, Callable[[Layer], Value]] = {
+    "Activation": _activation,
+    "Add": _merge(Add()),
+    "Average": _average,
+    "AveragePooling2D": _pool,
+    "BatchNormalization": _batch_norm,
+    "CenterCrop": _resize,
+    "Concatenate": _merge(Concat()),
+    "Conv2D": _conv,
+    "Conv2DTranspose": _transposed,
+    "Cropping2D": lambda layer: layer.add(Crop(sides(layer.arguments["cropping"]))),
+    "CustomScaleLayer": _custom_scale,
+    "Dense": _dense,
+    "DepthwiseConv2D": _depthwise,
+    "ELU": _named("elu"),
+    "Flatten": lambda layer: layer.build.reshape(layer.name, layer.input, [-1], layer.name),
+    "GlobalAveragePooling2D": _global_pool,
+    "GlobalMaxPooling2D": _global_pool,
+    "LayerNormalization": _layer_norm,
+    "LayerScale": _layer_scale,
+    "LeakyReLU": lambda layer: layer.add(LeakyRelu(number(layer.arguments.get("negative_slope", 0.3)))),
+    "MaxPooling2D": _pool,
+    "Maximum": _merge(Maximum()),
+    "Minimum": _merge(Minimum()),
+    "Multiply": _merge(Multiply()),
+    "Normalization": _normalization,
+    "PReLU": _prelu,
+    "ReLU": _relu,
+    "Rescaling": _rescaling,
+    "Reshape": lambda layer: layer.build.reshape(layer.name, layer.input, layer.arguments["target_shape"], layer.name),
+    "Resizing": _resize,
+    "SeparableConv2D": _separable,
+    "Softmax": _named("softmax"),
+    "Subtract": _subtract,
+    "UpSampling2D": _upsampling,
+    "ZeroPadding2D": _zero_padding,
+}
+_VARIABLES: Mapping[str, frozenset[str]] = {
+    "BatchNormalization": frozenset({"gamma", "beta", "moving_mean", "moving_variance"}),
+    "Conv2D": frozenset({"kernel", "bias"}),
+    "Conv2DTranspose": frozenset({"kernel", "bias"}),
+    "Dense": frozenset({"kernel", "bias"}),
+    "DepthwiseConv2D": frozenset({"kernel", "depthwise_kernel", "bias"}),
+    "LayerNormalization": frozenset({"gamma", "beta"}),
+    "LayerScale": frozenset(),
+    "Normalization": frozenset({"mean", "variance", "count"}),
+    "PReLU": frozenset({"alpha"}),
+    "SeparableConv2D": frozenset({"depthwise_kernel", "pointwise_kernel", "bias"}),
+}
+"""The variables that porter knows, of the layers that have any. LayerScale's only one is called as Keras happens to number it."""

@@ -53,6 +53,7 @@ def read_h5(path: Path) -> Checkpoint:
         if has_child(group, "top_level_model_weights"):
             names += ("top_level_model_weights",)
         config = text_attribute(file, file.root, "model_config") if whole else None
+        version = text_attribute(file, file.root, "keras_version")
         inside: Mapping[str, Collection[str]] = {}
         if config is not None:
             from porter.formats.keras.flow import names_within  # most files hold only weights
@@ -70,7 +71,7 @@ def read_h5(path: Path) -> Checkpoint:
         return replace(checkpoint, scaling=tuple(filter(is_scaling, names)))
     from porter.formats.keras.graph import read_graph
 
-    return replace(checkpoint, graph=read_graph(config, tensors, str(path)))
+    return replace(checkpoint, graph=read_graph(config, tensors, str(path), version))
 
 
 def _layers_of(file: Hdf5, group: h5py.Group, name: str, inside: Collection[str]) -> list[Layer]:

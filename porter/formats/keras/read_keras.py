@@ -7,6 +7,7 @@ A layer's variables are at `layers/CLASS_COUNTER/vars/0`, `/1` and so on, and th
 
 from __future__ import annotations
 
+import json
 import re
 import zipfile
 from collections.abc import Mapping
@@ -35,7 +36,7 @@ from porter.formats.keras.hdf5 import (
 from porter.formats.keras.naming import Layer, is_scaling, name_tensors
 from porter.formats.limits import most_bytes
 
-_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
+_CONFIG, _METADATA, _WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 _SMALL_CONFIG = 4 << 20
 """Bytes of a config that is always read: the configs of Keras's largest models have half of that."""
 _NOT_THE_MODEL = frozenset({"optimizer"})
@@ -47,6 +48,7 @@ _VARIABLES: Mapping[str, tuple[str, ...]] = {
     "separable_conv2d": ("depthwise_kernel", "pointwise_kernel", "bias"),
     "dense": ("kernel", "bias"),
     "p_re_lu": ("alpha",),
+    "layer_scale": ("gamma",),
 }
 """Variables by class. A bias comes last, so a layer without a bias has one number less."""
 _NORMALIZATION = ("mean", "variance", "count")
@@ -74,10 +76,20 @@ def read_keras(path: Path) -> Checkpoint:
         size = path.stat().st_size
         # JSON takes some thirty times its bytes in memory, so a small file may not unpack to a large config.
         config = _member(archive, path, _CONFIG, max(size, _SMALL_CONFIG))
+        metadata = _member(archive, path, _METADATA, _SMALL_CONFIG) if _METADATA in archive.namelist() else b"{}"
         image = _member(archive, path, _WEIGHTS, most_bytes(size))
     with open_hdf5(path, image) as file:
         checkpoint = _read(file, "keras", describe_layers(config, path))
-    return replace(checkpoint, graph=read_graph(config, checkpoint.tensors, str(path)))
+    return replace(checkpoint, graph=read_graph(config, checkpoint.tensors, str(path), _version(metadata)))
+
+
+def _version(metadata: bytes) -> str | None:
+    """The version of Keras that a file's metadata states, if they state any."""
+    try:
+        stated = json.loads(metadata)
+    except (ValueError, RecursionError):
+        return None
+    return str(stated.get("keras_version")) if isinstance(stated, dict) else None
 
 
 def _member(archive: zipfile.ZipFile, path: Path, name: str, limit: int) -> bytes:

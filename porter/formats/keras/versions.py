@@ -8,42 +8,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from porter.formats.keras.config import snake_case
+from porter.formats.keras.operations import OPERATIONS
+
 MODELS = frozenset({"Functional", "Model", "Sequential"})
 """Classes whose config lists layers: `Functional` since TensorFlow 2.4, `Model` before."""
 
 OPERATION = "keras.ops."
 """Prefix of an operation's class, because some layers have the same name: both have an Add."""
-OPERATIONS: Mapping[str, str] = {
-    "Add": "add",
-    "Subtract": "subtract",
-    "Multiply": "multiply",
-    "Divide": "true_divide",
-    "TrueDivide": "true_divide",
-    "Mean": "mean",
-    "Max": "max",
-    "Relu": "relu",
-    "Relu6": "relu6",
-    "Softmax": "softmax",
-    "Sigmoid": "sigmoid",
-    "Cast": "cast",
+_OPERATIONS: Mapping[str, str] = {"divide": "true_divide"}
+"""Operations of Keras 3 whose function has another name, by their class in snake case."""
+_FUNCTIONS: Mapping[str, str] = {
+    "getitem": "get_item",
+    "reduce_mean": "mean",
+    "reduce_max": "max",
+    "divide": "true_divide",
+    "truediv": "true_divide",
+    "concat": "concatenate",
+    "clip_by_value": "clip",
+    "lrn": "local_response_normalization",
+    "sub": "subtract",
+    "mul": "multiply",
+    "stop_gradient": "identity",
 }
-"""Operations in models of Keras 3, by class: their names in keras.ops."""
-FUNCTIONS: Mapping[str, str] = {
-    "math.add": "add",
-    "__operators__.add": "add",
-    "math.subtract": "subtract",
-    "math.multiply": "multiply",
-    "math.divide": "true_divide",
-    "math.truediv": "true_divide",
-    "math.reduce_mean": "mean",
-    "math.reduce_max": "max",
-    "nn.relu": "relu",
-    "nn.relu6": "relu6",
-    "nn.softmax": "softmax",
-    "math.sigmoid": "sigmoid",
-    "cast": "cast",
-}
-"""The same for the TensorFlow functions that a TFOpLambda of Keras 2 names."""
+"""TensorFlow's functions with another name than in keras.ops, by the last part of the name."""
+_FUNCTION_PACKAGES = frozenset({"", "math", "nn", "__operators__", "compat.v1", "compat.v1.nn", "compat.v1.math"})
 
 _PACKAGES = frozenset({"keras", "tensorflow", "tf_keras"})
 """Packages of Keras's own layers."""
@@ -80,13 +69,29 @@ def is_foreign(layer: Mapping[str, Any]) -> bool:
     return layer.get("registered_name") is not None
 
 
+def operation_name(kind: str, arguments: Mapping[str, Any]) -> str | None:
+    """The name in keras.ops of the operation that a call computes; None for a layer.
+
+    A TFOpLambda of Keras 2 names a function of TensorFlow, which may be one that keras.ops lacks; `TFOpLambda NAME` for one that
+    belongs to none of its packages for arithmetic and networks.
+    """
+    if kind in ("TFOpLambda", "SlicingOpLambda"):
+        package, _, name = str(arguments.get("function")).rpartition(".")
+        return _FUNCTIONS.get(name, name) if package in _FUNCTION_PACKAGES else f"TFOpLambda {arguments.get('function')!r:.60}"
+    if not kind.startswith(OPERATION):
+        return None
+    name = snake_case(kind.removeprefix(OPERATION))
+    return _OPERATIONS.get(name, name)
+
+
 def is_operation(layer: Mapping[str, Any]) -> bool:
     """Whether an entry in a model's layers is an operation of Keras 3. A legacy .h5 leaves out the module that says so."""
     module, nodes = layer.get("module"), layer.get("inbound_nodes")
     if isinstance(module, str):
         return module.startswith("keras.src.ops.")
     by_keras_3 = isinstance(nodes, list) and bool(nodes) and isinstance(nodes[0], dict)
-    return by_keras_3 and layer["class_name"] in OPERATIONS and "trainable" not in layer["config"]
+    known = operation_name(f"{OPERATION}{layer['class_name']}", {}) in OPERATIONS
+    return by_keras_3 and known and "trainable" not in layer["config"]
 
 
 def modern(kind: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
@@ -97,6 +102,8 @@ def modern(kind: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, A
     if kind == "BatchNormalization" and isinstance(axis, list) and len(axis) == 1:
         # tf.keras allows several axes.
         arguments = {**arguments, "axis": axis[0]}
+    if kind == "LeakyReLU" and "alpha" in arguments:
+        arguments = {**arguments, "negative_slope": arguments["alpha"]}
     if kind == "ZeroPadding2D" and "padding" in arguments:
         arguments = {**arguments, "padding": _pads(arguments["padding"])}
     if not arguments.keys() & {"nb_filter", "border_mode", "dim_ordering", "output_dim", "p"}:

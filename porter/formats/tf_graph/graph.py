@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from porter.dtypes import Array
-from porter.filegraph.file_graph import FileGraph, OutputActivation
+from porter.filegraph.file_graph import FileGraph
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.constants import Constants
 from porter.formats.tf_graph.ends import input_sizes
 from porter.formats.tf_graph.nodes import GraphNode, Reference, Refuse, depending, ordered
 from porter.formats.tf_graph.ops import read_node
 from porter.formats.tf_graph.walk import Value, Walk, named_steps
-from porter.graph import INPUT
+from porter.graph import INPUT, Sigmoid, Softmax
 
 _FLOAT = 1
 _KERNEL_OPS = ("Conv2D", "DepthwiseConv2dNative")
@@ -76,7 +76,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
 def _given(walk: Walk, ends: Sequence[Reference]) -> list[str]:
     """The steps that the ends give. Logits beside their own softmax are one output with it."""
     found = list(dict.fromkeys(walk.value(end).source for end in ends if end[0] in walk.values))
-    activations = [walk.steps[name] for name in found if name in walk.steps and isinstance(walk.steps[name].op, OutputActivation)]
+    activations = [walk.steps[name] for name in found if name in walk.steps and isinstance(walk.steps[name].op, Softmax | Sigmoid)]
     inside = {source for step in activations for source in step.inputs}
     return [name for name in found if name not in inside and name != INPUT]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from porter.errors import PaddingError
-from porter.filegraph.file_graph import OutputActivation, Stored
+from porter.filegraph.file_graph import Stored
 from porter.formats.tf_graph.arithmetic import (
     read_add,
     read_add_n,
@@ -19,7 +19,7 @@ from porter.formats.tf_graph.arithmetic import (
 from porter.formats.tf_graph.nodes import GraphNode, Reference
 from porter.formats.tf_graph.walk import Value, Walk
 from porter.formats.tf_graph.windows import read_convolution, read_pad, read_pool
-from porter.graph import Concat, Dense, GlobalAvgPool, GlobalMaxPool, Relu, Relu6, Shape
+from porter.graph import Concat, Dense, GlobalAvgPool, GlobalMaxPool, Op, Relu, Relu6, Shape, Sigmoid, Softmax
 
 # types.proto: DT_FLOAT and DT_DOUBLE.
 _WIDE_FLOATS = (1, 2)
@@ -52,7 +52,7 @@ def _relu6(walk: Walk, node: GraphNode) -> bool:
     return _unary(walk, node, Relu6())
 
 
-def _unary(walk: Walk, node: GraphNode, op: Relu | Relu6 | OutputActivation) -> bool:
+def _unary(walk: Walk, node: GraphNode, op: Op) -> bool:
     value = walk.value(node.inputs[0])
     walk.add(node, op, [value], value.shape)
     return True
@@ -100,11 +100,11 @@ def _clip(walk: Walk, node: GraphNode) -> bool:
 
 
 def _softmax(walk: Walk, node: GraphNode) -> bool:
-    return _unary(walk, node, OutputActivation("softmax"))
+    return _unary(walk, node, Softmax())
 
 
 def _sigmoid(walk: Walk, node: GraphNode) -> bool:
-    return _unary(walk, node, OutputActivation("sigmoid"))
+    return _unary(walk, node, Sigmoid())
 
 
 def _global(op: GlobalAvgPool | GlobalMaxPool) -> Callable[[Walk, GraphNode], bool]:

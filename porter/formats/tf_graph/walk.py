@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from porter.filegraph.file_graph import FileNode, Foreign, OutputActivation, Stored
+from porter.filegraph.file_graph import FileNode, Foreign, Stored
 from porter.filegraph.names import unused_name
 from porter.formats.tf_graph.constants import Constants
 from porter.formats.tf_graph.nodes import GraphNode, Reference
 from porter.graph import INPUT, Op, Shape
 from porter.padding import Pads
 
-Step = Op | OutputActivation | Foreign
+Step = Op | Foreign
 
 
 @dataclass(frozen=True)

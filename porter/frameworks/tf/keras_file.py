@@ -13,20 +13,16 @@ from typing import Any
 from porter.dtypes import Array, Dtype, cast, storage_type
 from porter.errors import MappingError, MissingFramework
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import Foreign
-from porter.formats.keras.flow import Call, Value, read_flow, values_in
-from porter.formats.keras.graph import Named, fused_name, name_calls
-from porter.formats.keras.layer import Layer, Shape, pair
-from porter.formats.keras.layers import is_in_training, layer_step
-from porter.formats.keras.scaling import (
-    constant,
-    keeps_dimensions,
-    operands_of,
-    operation_of,
-    operation_step,
-    statistics,
-)
+from porter.filegraph.file_graph import FileGraph, Foreign
+from porter.formats.keras.activations import activation_name
+from porter.formats.keras.flow import Call, Result, read_flow, results_in
+from porter.formats.keras.graph import Named, fused_name, name_calls, operands_of
+from porter.formats.keras.layer import NoOp, pair
+from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
+from porter.formats.keras.scaling import constant, statistics
+from porter.formats.keras.versions import modern, operation_name
 from porter.formats.tensorflow import import_tensorflow
+from porter.frameworks.tf.keras_operations import activate, is_operated, leaky_relu, operate, plain
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, tensorflow_device
 from porter.graph import INPUT
@@ -34,33 +30,43 @@ from porter.padding import Size
 
 _WINDOW = ("strides", "padding", "data_format")
 _CONVOLUTION = (*_WINDOW, "kernel_size", "dilation_rate", "use_bias")
+_AFFINE = ("axis", "epsilon", "scale", "center")
 _LAYERS: Mapping[str, tuple[str, ...]] = {
-    "Activation": (),
     "Add": (),
+    "Average": (),
     "AveragePooling2D": (*_WINDOW, "pool_size"),
-    "BatchNormalization": ("axis", "epsilon", "momentum", "scale", "center"),
+    "BatchNormalization": (*_AFFINE, "momentum"),
     "Concatenate": ("axis",),
     "Conv2D": (*_CONVOLUTION, "filters", "groups"),
+    "Conv2DTranspose": (*_CONVOLUTION, "filters", "output_padding"),
+    "Cropping2D": ("cropping", "data_format"),
     "Dense": ("units", "use_bias"),
     "DepthwiseConv2D": (*_CONVOLUTION, "depth_multiplier"),
+    "ELU": ("alpha",),
     "Flatten": ("data_format",),
     "GlobalAveragePooling2D": ("data_format", "keepdims"),
     "GlobalMaxPooling2D": ("data_format", "keepdims"),
+    "LayerNormalization": _AFFINE,
     "MaxPooling2D": (*_WINDOW, "pool_size"),
+    "Maximum": (),
+    "Minimum": (),
+    "Multiply": (),
     "Normalization": ("axis", "invert"),
+    "PReLU": ("shared_axes",),
     "ReLU": ("max_value", "negative_slope", "threshold"),
     "Rescaling": (),
     "Reshape": ("target_shape",),
+    "SeparableConv2D": (*_CONVOLUTION, "filters", "depth_multiplier"),
     "Softmax": ("axis",),
+    "Subtract": (),
+    "UpSampling2D": ("size", "interpolation", "data_format"),
     "ZeroPadding2D": ("padding", "data_format"),
 }
 """Classes in keras.layers that are built, with the arguments that are taken from a config. None of them runs code from the file."""
-_FUSING = frozenset({"Conv2D", "Dense", "DepthwiseConv2D"})
-"""Those of them that also have an `activation` argument."""
-_ACTIVATIONS = frozenset(
-    {"linear", "relu", "relu6", "softmax", "sigmoid", "tanh", "elu", "selu", "silu", "swish", "gelu", "softplus"}
-)
-_SCALARS = (int, float, str, bool, type(None))
+_COMPUTED = frozenset({"Activation", "CustomScaleLayer", "LayerScale", "LeakyReLU"})
+"""Classes whose function is computed by keras.ops."""
+_PASSED = IDENTITY_AT_INFERENCE | {"CenterCrop", "Resizing"}
+"""Classes that give their input back, unless the graph says that they are foreign."""
 
 
 def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
@@ -82,7 +88,7 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         raise MissingFramework("the file carries no Keras model's config", where=where)
     calls = name_calls(flow, checkpoint.tensors)
     with import_tensorflow().device(tensorflow_device("cpu")), _floats(dtype):
-        builder = _Builder(checkpoint, dtype, size, graph.channels)
+        builder = _Builder(checkpoint, graph, dtype, size, flow.keras)
         for named in calls:
             builder.add(named)
         if not builder.taps:
@@ -112,86 +118,123 @@ class _Builder:
         refused: why layers were left out.
     """
 
-    def __init__(self, checkpoint: Checkpoint, dtype: Dtype, size: Size, channels: int) -> None:
+    def __init__(self, checkpoint: Checkpoint, graph: FileGraph, dtype: Dtype, size: Size, keras_version: int) -> None:
         self.keras = import_keras()
-        self.source = self.keras.Input((*size, channels), dtype=dtype, name=INPUT)
+        self.source = self.keras.Input((*size, graph.channels), dtype=dtype, name=INPUT)
         self.taps: dict[str, Any] = {}
         self.refused: list[str] = []
         self._checkpoint = checkpoint
+        self._foreign = {node.tap: node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)}
         self._dtype = dtype
+        self._version = keras_version
         self._values: list[Any] = []
         self._layers: dict[tuple[str, ...], Any] = {}
 
     def add(self, named: Named) -> None:
         """Adds one call. Its value is None where it, or a value that it reads, is not run."""
-        inputs = [self._value(value) for value in values_in(named.call.given)]
-        if any(value is None for value in inputs):
-            self._values.append(None)
-            return
-        refusal = _refusal(named, inputs)
-        if refusal is not None:
-            self.refused.append(refusal)
-            self._values.append(None)
-            return
+        inputs = [self._value(result) for result in results_in(named.call.given)]
+        found = None
+        if all(value is not None for value in inputs):
+            refusal = self._refusal(named, inputs)
+            if refusal is None:
+                found = self._found(named, inputs)
+            else:
+                self.refused.append(refusal)
+        self._values.append(found)
+
+    def _value(self, result: Result) -> Any:
+        return self.source if result.call < 0 else self._values[result.call]
+
+    def _refusal(self, named: Named, inputs: list[Any]) -> str | None:
+        """Why a call is not run; None where it is."""
+        call, name = named.call, f"layer '{named.name}'"
+        if is_in_training(call):
+            return f"{name} ({call.kind}) is called with training=True"
+        for tap in (named.name, fused_name(named)):
+            if tap in self._foreign:
+                return f"{name} is {self._foreign[tap]}"
+        operation = operation_name(call.kind, call.arguments)
+        listed = is_operated(operation) if operation else call.kind in _LAYERS.keys() | _COMPUTED | _PASSED
+        if listed and inputs:
+            return None
+        return f"{name} ({operation or call.kind:.60}) is not on porter's list of layers that are run"
+
+    def _found(self, named: Named, inputs: list[Any]) -> Any:
         try:
             found = self.taps[named.name] = self._result(named, inputs)
-            activation = _activation(named.call) if named.call.kind in _FUSING else "linear"
-            if activation != "linear":
-                found = self.taps[fused_name(named)] = self.keras.layers.Activation(activation, dtype=self._dtype)(found)
+            if named.call.kind in FUSING:
+                activation = self._activated(named.call, found)
+                if activation is not found:
+                    found = self.taps[fused_name(named)] = activation
+            return found
         # Keras raises these for arguments that exclude each other, or shapes that do not fit.
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, NoOp) as error:
             text = (str(error).splitlines() or [type(error).__name__])[0]
             message = f"Keras {self.keras.__version__} cannot build layer '{named.name}': {text:.200}"
             raise MissingFramework(message, where=str(self._checkpoint.path)) from None
-        self._values.append(found)
-
-    def _value(self, value: Value) -> Any:
-        return self.source if value.call < 0 else self._values[value.call]
 
     def _result(self, named: Named, inputs: list[Any]) -> Any:
         call = named.call
-        operation = operation_of(call)
+        operation = operation_name(call.kind, call.arguments)
         if operation is not None:
-            return self._operation(operation, call)
+            return operate(operation, self._operands(operation, call), {**call.arguments, **call.given.keywords}, self._version)
+        match call.kind:
+            case "Activation":
+                return self._activated(call, inputs[0])
+            case "CustomScaleLayer":
+                return inputs[0] + inputs[1] * self._constant(call.arguments["scale"])
+            case "LeakyReLU":
+                return leaky_relu(inputs[0], call.arguments.get("negative_slope", 0.3))
+            case "LayerScale":
+                (variable,) = named.tensors
+                return inputs[0] * self._tensor(named, variable, (inputs[0].shape[-1],))
         if call.kind not in _LAYERS:
             return inputs[0]
         layer = self._layers.get(call.path)
         if layer is None:
             self._expect_shapes(named, inputs[0].shape[-1])
-            layer = self._layers[call.path] = self._layer(call)
+            layer = self._layers[call.path] = self._layer(call.kind, call.arguments)
         found = layer(inputs if isinstance(call.given.arguments[0], tuple) else inputs[0])
         if not call.call_index:
             self._fill(layer, named)
         return found
 
-    def _layer(self, call: Call) -> Any:
-        arguments = {key: _plain(call.arguments[key]) for key in _LAYERS[call.kind] if key in call.arguments}
-        if "data_format" in _LAYERS[call.kind] and arguments.get("data_format") is None:
+    def _activated(self, call: Call, value: Any) -> Any:
+        """The value after the `activation` argument, which is a name on a closed list, or a layer on one."""
+        stated = call.arguments.get("activation")
+        name = activation_name(stated)
+        if name == "linear":
+            return value
+        if name is not None:
+            return activate(name, value, {}, self._version)
+        if not isinstance(stated, Mapping):
+            raise ValueError("its activation is neither a name nor a layer")
+        if stated["class_name"] == "LeakyReLU":
+            return leaky_relu(value, modern("LeakyReLU", stated["config"])[1].get("negative_slope", 0.3))
+        return self._layer(stated["class_name"], stated["config"])(value)
+
+    def _layer(self, kind: str, stated: Mapping[str, Any]) -> Any:
+        arguments = {key: plain(stated[key]) for key in _LAYERS[kind] if key in stated}
+        if "data_format" in _LAYERS[kind] and arguments.get("data_format") is None:
             # Otherwise ~/.keras/keras.json would decide.
             arguments["data_format"] = "channels_last"
-        if call.kind == "Activation":
-            arguments["activation"] = _activation(call)
-        if call.kind == "Rescaling":
+        if kind == "Rescaling":
             # As numpy numbers, because Keras would first round plain ones to float32.
-            arguments |= {key: self._constant(call.arguments.get(key, 0.0)) for key in ("scale", "offset")}
-        if call.kind == "Normalization" and call.arguments.get("mean") is not None:
-            found = statistics(call.arguments, {})
+            arguments |= {key: self._constant(stated.get(key, 0.0)) for key in ("scale", "offset")}
+        if kind == "Normalization" and stated.get("mean") is not None:
+            found = statistics(stated, {})
             if found is None:
                 raise ValueError("it lacks one mean and variance per channel")
             arguments |= {"mean": found[0], "variance": found[1]}
-        return getattr(self.keras.layers, call.kind)(dtype=self._dtype, **arguments)
+        return getattr(self.keras.layers, kind)(dtype=self._dtype, **arguments)
 
-    def _operation(self, operation: str, call: Call) -> Any:
-        operands = [
-            self._value(operand) if isinstance(operand, Value) else self._constant(operand) for operand in operands_of(call)
-        ]
-        settings = {**call.arguments, **call.given.keywords}
-        function = getattr(self.keras.ops, operation)
-        if operation in ("mean", "max"):
-            return function(operands[0], axis=(1, 2), keepdims=keeps_dimensions(call))
-        if operation == "softmax":
-            return function(operands[0], axis=settings.get("axis", -1))
-        return operands[0] if operation == "cast" else function(*operands)
+    def _operands(self, operation: str, call: Call) -> list[Any]:
+        """Values and constants; the key of a slice stays as it is."""
+        operands = operands_of(call)
+        if operation == "concatenate" and operands and isinstance(operands[0], tuple):
+            operands = list(operands[0])
+        numbers = operation != "get_item"
+        return [self._value(one) if isinstance(one, Result) else self._constant(one) if numbers else one for one in operands]
 
     def _constant(self, value: Any) -> Any:
         found = constant(value)
@@ -223,29 +266,6 @@ class _Builder:
         return cast(array, self._dtype, name, allow_overflow=True)
 
 
-def _refusal(named: Named, inputs: list[Any]) -> str | None:
-    """Why a call is not run; None where it is."""
-    call, name = named.call, f"layer '{named.name}'"
-    if is_in_training(call):
-        return f"{name} ({call.kind}) is called with training=True"
-    operation = operation_of(call)
-    if operation is not None:
-        step = operation_step(operation, call)
-        return f"{name} is {step.kind}" if isinstance(step, Foreign) else None
-    if not inputs or (call.kind not in _LAYERS and layer_step(Layer(call.kind, call.arguments, _shape(inputs[0]))) is not None):
-        function = f" {call.arguments.get('function')!r:.60}" if call.kind == "TFOpLambda" else ""
-        return f"{name} ({call.kind:.60}{function}) is not on porter's list of layers that are run"
-    if (call.kind in _FUSING or call.kind == "Activation") and _activation(call) not in _ACTIVATIONS:
-        return f"{name} ({call.kind}) has an activation that is not on porter's list"
-    return None
-
-
-def _activation(call: Call) -> str:
-    """The name in a layer's `activation` argument; no name of Keras's where it is an object."""
-    stated = call.arguments.get("activation") or "linear"
-    return stated.rpartition(".")[2] if isinstance(stated, str) else "an object"
-
-
 def _shapes(call: Call, channels: int) -> dict[str, tuple[int, ...]]:
     """The shapes of the large variables that Keras makes for a layer whose input has `channels`."""
     arguments = call.arguments
@@ -257,23 +277,15 @@ def _shapes(call: Call, channels: int) -> dict[str, tuple[int, ...]]:
             return {"kernel": (*pair(arguments["kernel_size"]), channels, arguments.get("depth_multiplier", 1))}
         case "Dense":
             return {"kernel": (channels, arguments["units"])}
+        case "Conv2DTranspose":
+            return {"kernel": (*pair(arguments["kernel_size"]), arguments["filters"], channels)}
+        case "SeparableConv2D":
+            multiplier = arguments.get("depth_multiplier", 1)
+            pointwise = (1, 1, channels * multiplier, arguments["filters"])
+            return {"depthwise_kernel": (*pair(arguments["kernel_size"]), channels, multiplier), "pointwise_kernel": pointwise}
         case "BatchNormalization":
             return {"moving_mean": (channels,)}
         case "Normalization" if arguments.get("mean") is None:
             return {"mean": (channels,)}
         case _:
             return {}
-
-
-def _plain(value: Any) -> Any:
-    """Numbers, texts and lists of them. Keras would revive an object."""
-    if isinstance(value, _SCALARS):
-        return value
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    raise ValueError("an argument is an object")
-
-
-def _shape(value: Any) -> Shape:
-    shape = tuple(value.shape)
-    return Shape(shape[-1], (shape[1], shape[2])) if len(shape) == 4 else Shape(shape[-1], (1, 1), flat=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import FileGraph, FileNode, OutputActivation
+from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.graph import (
     INPUT,
     Add,
@@ -25,6 +25,8 @@ from porter.graph import (
     MaxPool,
     Relu,
     Relu6,
+    Sigmoid,
+    Softmax,
 )
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -101,9 +103,9 @@ def _step(node: FileNode, inputs: list[np.ndarray], tensors: Mapping[str, np.nda
             return sum(inputs)
         case Concat():
             return np.concatenate(inputs, -1)
-        case OutputActivation(kind="softmax"):
+        case Softmax():
             return tf.nn.softmax(x)
-        case OutputActivation():
+        case Sigmoid():
             return 1 / (1 + np.exp(-x))
     raise AssertionError(f"{node.name} is {op}")
 

@@ -11,9 +11,24 @@ import numpy as np
 import pytest
 
 from porter.errors import FileError
-from porter.filegraph.file_graph import FileNode, Foreign, OutputActivation, Stored
+from porter.filegraph.file_graph import FileNode, Foreign, Stored
 from porter.formats.tf_graph.read import read_frozen_graph
-from porter.graph import Add, Affine, AvgPool, BatchNorm, Concat, Conv, Dense, GlobalAvgPool, GlobalMaxPool, MaxPool, Relu, Relu6
+from porter.graph import (
+    Add,
+    Affine,
+    AvgPool,
+    BatchNorm,
+    Concat,
+    Conv,
+    Dense,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    MaxPool,
+    Relu,
+    Relu6,
+    Sigmoid,
+    Softmax,
+)
 from porter.padding import LOWEST, Convention
 from tests.formats.tf_graph.file_graphs import expect_same, frozen, images, tensorflow, variable
 
@@ -61,7 +76,7 @@ def test_a_network(tmp_path: Path) -> None:
     assert found[0].tap == "BiasAdd"
     assert found[2].op.groups == 4 and found[2].op.filters == 8
     assert found[3].op == BatchNorm(1e-3, 0.0) and found[3].tap == "batchnorm/add_1"
-    assert found[5].op == GlobalAvgPool() and found[7].op == OutputActivation("softmax")
+    assert found[5].op == GlobalAvgPool() and found[7].op == Softmax()
 
 
 def pads_of(node: FileNode) -> tuple[Any, ...]:
@@ -236,7 +251,7 @@ def test_heads(tmp_path: Path) -> None:
         return tf.sigmoid(tf.matmul(pooled, variable("fc/weights", 3, 2)) + variable("fc/biases", 2))
 
     found = nodes_of(tmp_path, make, (None, None))
-    assert [node.op for node in found] == [GlobalMaxPool(), Dense(2), OutputActivation("sigmoid")] and found[1].name == "fc"
+    assert [node.op for node in found] == [GlobalMaxPool(), Dense(2), Sigmoid()] and found[1].name == "fc"
 
 
 def test_a_pool_over_the_whole_map(tmp_path: Path) -> None:

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from porter.errors import FileError, PorterError
-from porter.filegraph.file_graph import Foreign, OutputActivation
+from porter.filegraph.file_graph import Foreign
 from porter.files.weights import WeightsFile, fetch
 from porter.formats.reading import read_checkpoint
-from porter.graph import Affine, BatchNorm, Conv, Dense, GlobalAvgPool, Relu, Relu6
+from porter.graph import Affine, BatchNorm, Conv, Dense, GlobalAvgPool, Relu, Relu6, Softmax
 from tests.formats.tf_graph.file_graphs import evaluate, expect_same, frozen, images, run_definition, tensorflow, variable
 
 pytest.importorskip("tensorflow")
 
 NAMES = ["Conv1/kernel", "bn_Conv1/beta", "bn_Conv1/gamma", "bn_Conv1/moving_mean", "bn_Conv1/moving_variance", "dw/bias"]
-KINDS = [Affine, Affine, Conv, BatchNorm, Relu6, Conv, BatchNorm, Relu, Conv, GlobalAvgPool, Dense, OutputActivation]
+KINDS = [Affine, Affine, Conv, BatchNorm, Relu6, Conv, BatchNorm, Relu, Conv, GlobalAvgPool, Dense, Softmax]
 
 
 def keras_model(keras: Any) -> Any:

@@ -1,0 +1,75 @@
+"""Keras's activations in porter's ops, by their names: as arguments of a layer, and as operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from porter.filegraph.builder import Value
+from porter.formats.keras.layer import Layer, NoOp, number
+from porter.graph import (
+    Elu,
+    Gelu,
+    HardSigmoid,
+    HardSwish,
+    LeakyRelu,
+    Op,
+    Relu,
+    Relu6,
+    Selu,
+    Sigmoid,
+    Softmax,
+    Softplus,
+    Swish,
+    Tanh,
+)
+
+
+def _softmax(layer: Layer) -> Op:
+    layer.expect_last_axis()
+    return Softmax()
+
+
+ACTIVATIONS: Mapping[str, Op | Callable[[Layer], Op]] = {
+    "relu": Relu(),
+    "relu6": Relu6(),
+    "sigmoid": Sigmoid(),
+    "tanh": Tanh(),
+    "softplus": Softplus(),
+    "selu": Selu(),
+    "swish": Swish(),
+    "silu": Swish(),
+    "hard_swish": HardSwish(),
+    "hard_silu": HardSwish(),
+    "softmax": _softmax,
+    "elu": lambda layer: Elu(number(layer.first_of("alpha", default=1.0))),
+    "gelu": lambda layer: Gelu(bool(layer.arguments.get("approximate"))),
+    "leaky_relu": lambda layer: LeakyRelu(number(layer.first_of("negative_slope", "alpha", default=0.2))),
+    # Keras 1 and 2 have 0.2 * x + 0.5, Keras 3 x / 6 + 0.5.
+    "hard_sigmoid": lambda layer: HardSigmoid() if layer.keras > 2 else HardSigmoid(0.2),
+}
+
+
+def activation_name(value: Any) -> str | None:
+    """The name in a layer's `activation` argument; None where it is an object.
+
+    Keras 3 writes its own activations as texts, and a user's function as an object. Before Keras had a `relu6`, it was an
+    activation of keras.applications.mobilenet (Keras 2.0.6 to 2.2.0).
+    """
+    if value is None:
+        return "linear"
+    if not isinstance(value, str):
+        return None
+    return value.removeprefix("keras.applications.mobilenet.").removeprefix("keras.activations.")
+
+
+def activated(layer: Layer) -> Value:
+    """The value of the activation that `layer.kind` names.
+
+    Raises:
+        NoOp: porter has no op for it.
+    """
+    found = ACTIVATIONS.get(layer.kind)
+    if found is None:
+        raise NoOp(f"activation '{layer.kind:.60}'")
+    return layer.add(found if isinstance(found, Op) else found(layer))

@@ -1,0 +1,132 @@
+"""The operations of a Keras file's graph, computed by keras.ops; each from its operands and plain settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from porter.formats.keras.activations import ACTIVATIONS
+from porter.formats.keras.operations import key_of
+from porter.formats.tensorflow import import_tensorflow
+from porter.frameworks.tf.runtime import import_keras
+
+Settings = Mapping[str, Any]
+_OTHER_NAMES = {"swish": "silu", "hard_swish": "hard_silu"}
+_SCALARS = (int, float, str, bool, type(None))
+
+
+def operate(operation: str, operands: list[Any], settings: Settings, keras_version: int) -> Any:
+    """The value of an operation that porter.formats.keras.operations reads, of Keras's symbolic values and numbers.
+
+    Raises:
+        ValueError, TypeError, KeyError: a setting is an object, missing or does not fit.
+    """
+    if operation in _OPERATIONS:
+        return _OPERATIONS[operation](operands, settings)
+    return activate(operation, operands[0], settings, keras_version)
+
+
+def is_operated(operation: str) -> bool:
+    return operation in _OPERATIONS or operation in ACTIVATIONS
+
+
+def activate(name: str, value: Any, settings: Settings, keras_version: int) -> Any:
+    """The value of an activation; `settings` as for the operation of this name."""
+    ops, alpha = import_keras().ops, settings.get("alpha")
+    match name:
+        case "hard_sigmoid" if keras_version < 3:
+            return ops.clip(value * _of(value, 0.2) + 0.5, 0, 1)
+        case "leaky_relu":
+            return leaky_relu(value, settings.get("negative_slope", 0.2 if alpha is None else alpha))
+        case "elu":
+            return ops.elu(value, alpha=1.0 if alpha is None else alpha)
+        case "gelu" if settings.get("approximate"):
+            return (
+                value
+                * 0.5
+                * (1 + ops.tanh((value + value * value * value * _of(value, 0.044715)) * _of(value, np.sqrt(2 / np.pi))))
+            )
+        case "gelu":
+            return value * 0.5 * (1 + ops.erf(value * _of(value, np.sqrt(0.5))))
+        case "softmax":
+            return ops.softmax(value, axis=plain(settings.get("axis", -1)))
+    if name not in ACTIVATIONS:
+        raise ValueError("its activation is not on porter's list")
+    return getattr(ops, _OTHER_NAMES.get(name, name))(value)
+
+
+def leaky_relu(value: Any, slope: float) -> Any:
+    """TensorFlow's own rounds the slope to float32, as it does a GELU's constants."""
+    ops = import_keras().ops
+    return ops.maximum(value, 0) + ops.minimum(value, 0) * _of(value, slope)
+
+
+def _of(value: Any, number: float) -> Any:
+    """A number in the type of `value`. Keras would first round a plain one to float32."""
+    return np.asarray(number, value.dtype)
+
+
+def plain(value: Any) -> Any:
+    """Numbers, texts and lists of them. Keras would revive an object.
+
+    Raises:
+        ValueError: it is another thing.
+    """
+    if isinstance(value, _SCALARS):
+        return value
+    if isinstance(value, list | tuple):
+        return type(value)(plain(item) for item in value)
+    raise ValueError("an argument is an object")
+
+
+def _named(name: str, *settings: str, **renamed: str) -> Callable[[list[Any], Settings], Any]:
+    """The function of keras.ops, with these settings; `renamed` has its names for those that files call otherwise."""
+
+    def run(operands: list[Any], stated: Settings) -> Any:
+        names = {**{one: one for one in settings}, **renamed}
+        given = {ours: plain(stated[theirs]) for theirs, ours in names.items() if stated.get(theirs) is not None}
+        return getattr(import_keras().ops, name)(*operands, **given)
+
+    return run
+
+
+def _pad(operands: list[Any], settings: Settings) -> Any:
+    widths = plain(settings.get("pad_width", settings.get("paddings")))
+    return import_keras().ops.pad(operands[0], widths, constant_values=plain(settings.get("constant_values") or 0.0))
+
+
+def _response_norm(operands: list[Any], settings: Settings) -> Any:
+    """As tf.nn.local_response_normalization, which has no float64."""
+    ops, x = import_keras().ops, operands[0]
+    radius, channels = settings.get("depth_radius", 5), x.shape[-1]
+    alpha, beta, bias = (plain(settings.get(name, default)) for name, default in (("alpha", 1), ("beta", 0.5), ("bias", 1)))
+    squares = ops.pad(x * x, [[0, 0], [0, 0], [0, 0], [radius, radius]])
+    total = sum(squares[..., first : first + channels] for first in range(2 * radius + 1))
+    return x / (bias + alpha * total) ** beta
+
+
+def _depth_to_space(operands: list[Any], settings: Settings) -> Any:
+    keras, block = import_keras(), int(settings["block_size"])
+    layer = keras.layers.Lambda(lambda x: import_tensorflow().nn.depth_to_space(x, block), dtype=operands[0].dtype)
+    return layer(operands[0])
+
+
+_OPERATIONS: Mapping[str, Callable[[list[Any], Settings], Any]] = {
+    **{name: _named(name) for name in ("add", "subtract", "multiply", "true_divide", "maximum", "minimum", "negative")},
+    "cast": lambda operands, settings: operands[0],
+    "clip": _named("clip", "x_min", "x_max", clip_value_min="x_min", clip_value_max="x_max"),
+    "concatenate": lambda operands, settings: import_keras().ops.concatenate(operands, axis=plain(settings.get("axis", -1))),
+    "depth_to_space": _depth_to_space,
+    "expand_dims": _named("expand_dims", "axis"),
+    "get_item": lambda operands, settings: operands[0][tuple(key_of(operands, settings))],
+    "identity": lambda operands, settings: operands[0],
+    "local_response_normalization": _response_norm,
+    "max": _named("max", "axis", "keepdims"),
+    "mean": _named("mean", "axis", "keepdims"),
+    "pad": _pad,
+    "reshape": _named("reshape", "newshape", shape="newshape"),
+    "squeeze": _named("squeeze", "axis"),
+}
+"""What is run: none of it comes from the file."""
