@@ -18,8 +18,8 @@ from porter.errors import RecipeError, UsageError
 from porter.files import digest
 from porter.port import read_port
 from porter.recipe import load_recipe, recipes_folder
+from porter.source.of_port import source_of
 from porter.verification.check import check
-from porter.verification.reverify import source_of
 from porter.verification.sizes import Sizes
 from tests.conftest import WeightsMaker
 from tests.recipe.recipes import VALID, write

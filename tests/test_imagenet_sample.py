@@ -17,7 +17,8 @@ from porter.frameworks import get_framework
 from porter.graph.plan import make_plan
 from porter.padding import Convention
 from porter.recipe import find_recipe
-from porter.source.opened import Opened, fetch_weights, open_source
+from porter.source.opened import Opened, open_source
+from porter.source.weights import fetch_weights
 from tests.support import strided_sites, with_convention
 
 PHOTOS = Path(__file__).parents[2] / "shared" / "imagenet-sample" / "val"

@@ -247,7 +247,7 @@ def pads(
 @app.command()
 def fetch(variant: Variant, source: From, recipes: Recipes = None, as_json: Json = False) -> None:
     """Download a variant's published weights into the cache, check them and print their path."""
-    from porter.source.opened import fetch_weights
+    from porter.source.weights import fetch_weights
 
     fetched = fetch_weights(variant, source, recipes)
     if as_json:

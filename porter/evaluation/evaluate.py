@@ -24,7 +24,7 @@ from porter.evaluation.scoring import Scored
 from porter.evaluation.verdict import judge, notes_on_weights, obstacles, published_figure
 from porter.port import Port, Record, read_port, update_record
 from porter.recipe import Recipe, find_recipe
-from porter.verification.reverify import source_of
+from porter.source.of_port import source_of
 
 TOLERANCE = 0.05
 """Percentage points around `--expect-top1` if no `--tolerance` is given."""

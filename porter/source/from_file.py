@@ -18,7 +18,8 @@ from porter.padding import ANY, Size
 from porter.port import SourceFile, TensorLists, port_at
 from porter.recipe import all_recipes, find_recipe, whole_recipes
 from porter.source.matching import LIKELY, Match, rank
-from porter.source.opened import Member, Opened, digest_of, open_checkpoint, open_port, read_weights
+from porter.source.opened import Member, Opened, open_checkpoint, open_port
+from porter.source.weights import digest_of, read_weights
 
 CLOSE = 0.02
 """Matches whose scores differ by no more than this are about as good."""

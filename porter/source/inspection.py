@@ -18,7 +18,8 @@ from porter.port import Port, port_at
 from porter.recipe import find_recipe
 from porter.source.from_file import CLOSE, likeliest, open_as, translated
 from porter.source.matching import LIKELY, NO_RECIPE, Match, rank
-from porter.source.opened import Opened, read_weights
+from porter.source.opened import Opened
+from porter.source.weights import read_weights
 
 
 @dataclass(frozen=True)

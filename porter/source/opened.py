@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
-from porter.errors import MappingError, PorterError, RecipeError, UsageError
+from porter.errors import MappingError, PorterError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.files import Digests, Fetched, WeightsFile, digests, fetch, is_published
+from porter.files import Digests, fetch
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.by_position import name_by_position
 from porter.fitting.fit import Fit, read_tensors
-from porter.formats.reading import read_checkpoint
 from porter.frameworks import Framework, get_framework, runner_of
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
-from porter.recipe import Recipe, Zoo, assumed_options, find_recipe, with_options
+from porter.recipe import Recipe, Zoo, assumed_options, with_options
 from porter.recipe.expressions import Value
+from porter.source.protocol import in_proportion, scaled
+from porter.source.weights import digest_of, published_file, publisher_of, read_weights
 
 if TYPE_CHECKING:
     from porter.source.matching import Match
@@ -141,7 +139,7 @@ def open_source(
     warnings: tuple[str, ...] = ()
     fetching = weights is None
     if weights is None:
-        fetched = fetch(_published(recipe, variant, zoo))
+        fetched = fetch(published_file(recipe, variant, zoo))
         weights, warnings = fetched.path, fetched.warnings
     port, options = port_at(weights), options or {}
     if port is not None:
@@ -266,7 +264,7 @@ def open_checkpoint(
         MappingError: file and graph do not cover each other; `maps` has settings of `--map` that would settle it.
     """
     weights, framework = checkpoint.path, get_framework(zoo.framework)
-    publisher = zoo if fetched else _publisher(recipe, variant, zoo, files)
+    publisher = zoo if fetched else publisher_of(recipe, variant, zoo, files)
     other_zoo = _other_zoo_warning(publisher, zoo)
     zoo = publisher or zoo
     if checkpoint.dialect not in (None, zoo.framework):
@@ -282,7 +280,7 @@ def open_checkpoint(
     rows, columns = checkpoint.graph.size if checkpoint.graph is not None else (None, None)
     built = None if rows is None or columns is None else (rows, columns)
     native = built or recipe.native_size()
-    protocol, scaling = _protocol(_in_proportion(zoo.preprocess, native, recipe.native_size()), fit)
+    protocol, scaling = scaled(in_proportion(zoo.preprocess, native, recipe.native_size()), fit.scaling)
     return Opened(
         member=Member(recipe, variant, zoo),
         framework=framework,
@@ -340,74 +338,6 @@ def _assumed_activation(fit: Fit) -> tuple[str, ...]:
     return (f"the model ends in a {fit.activation}: a file of weights does not say; if yours differs, give the whole model",)
 
 
-def read_weights(weights: Path, with_md5: bool) -> tuple[Checkpoint, Digests]:
-    """What is in a weights file, and the digests of each file that it consists of: sha256 and, if asked for, md5.
-
-    A file is hashed while it is read: hashing takes as long, and leaves the interpreter to the reader.
-    """
-    algorithms = ("sha256", "md5") if with_md5 else ("sha256",)
-    with ThreadPoolExecutor(1) as beside:
-        whole = beside.submit(digests, weights, algorithms) if weights.is_file() else None
-        checkpoint = read_checkpoint(weights)
-        if whole is not None and not checkpoint.files:
-            return checkpoint, {checkpoint.path: whole.result()}
-    return checkpoint, {path: digests(path, algorithms) for path in checkpoint.files or (checkpoint.path,)}
-
-
-def digest_of(files: Digests) -> str:
-    """The sha256 of one file; of several, the sha256 of their names and digests, in lines as sha256sum prints them."""
-    if len(files) == 1:
-        return next(iter(files.values()))["sha256"]
-    lines = "".join(f"{found['sha256']}  {path.name}\n" for path, found in sorted(files.items()))
-    return hashlib.sha256(lines.encode()).hexdigest()
-
-
-def _in_proportion(protocol: Preprocess | None, built: tuple[int, int], native: tuple[int, int]) -> Preprocess | None:
-    """The zoo's protocol; in proportion if the model was built for squares of another size than the recipe's `native` one."""
-    if protocol is None or built == native or built[0] != built[1]:
-        return protocol
-    try:
-        return protocol.at(built[0])
-    except RecipeError:  # too large for the protocol, as predict and eval say if the port takes only this size
-        return protocol
-
-
-def _protocol(protocol: Preprocess | None, fit: Fit) -> tuple[Preprocess | None, tuple[str, ...]]:
-    """The zoo's protocol; if the file's graph scales its own input, with the scale of pixels that the graph was made for.
-
-    The file does not state that scale. Of pixels from 0 to 255, from 0 to 1 and scaled as the zoo does, it is the one whose span,
-    after the file's scaling, is closest to the span that the network was trained on.
-    """
-    if not fit.scaling or protocol is None:
-        return protocol, ()
-    plain: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
-    choices = {
-        "pixels from 0 to 255": replace(protocol, divide=1.0, **plain),
-        "pixels from 0 to 1": replace(protocol, divide=255.0, **plain),
-        "pixels scaled as the zoo does": protocol,
-    }
-    gain = math.prod(float(np.mean(np.abs(op.scale))) for op in fit.scaling) or 1.0
-    chosen = min(choices, key=lambda name: abs(math.log(_span(choices[name]) * gain / _span(protocol))))
-    return choices[chosen], (f"the model scales its own input: its input is {chosen}",)
-
-
-def _span(protocol: Preprocess) -> float:
-    """The difference between the brightest and the darkest pixel after they are prepared."""
-    return 255 / protocol.divide / float(np.mean(protocol.std))
-
-
-def _publisher(recipe: Recipe, variant: str, zoo: Zoo, files: Digests) -> Zoo | None:
-    """The zoo that publishes exactly these weights, among the zoos with the same names as `zoo`.
-
-    Every set of weights has its own protocol: torchvision's two zoos differ only in preprocessing and published figures.
-    """
-    zoos = recipe.zoos_of(variant)
-    for other in (zoo, *(zoos[name] for name in zoos if name != zoo.name)):
-        if variant in other.files and other.names == zoo.names and is_published(other.files[variant], files):
-            return other
-    return None
-
-
 def _other_zoo_warning(publisher: Zoo | None, zoo: Zoo) -> tuple[str, ...]:
     """A warning if another zoo publishes the weights than was asked for."""
     if publisher is None or publisher.name == zoo.name:
@@ -432,15 +362,3 @@ def _described(matches: tuple[Match, ...]) -> str:
         return NO_RECIPE
     best = matches[0]
     return f"it looks like {best.variant} from {best.zoo}: porter convert {best.variant} --from {best.zoo}"
-
-
-def fetch_weights(variant: str, source: str, recipes: Path | None) -> Fetched:
-    """The zoo's published file of a variant, from the cache or the network, checked. See porter.files.fetch."""
-    recipe = find_recipe(variant, recipes)
-    return fetch(_published(recipe, variant, recipe.zoo(source, variant)))
-
-
-def _published(recipe: Recipe, variant: str, zoo: Zoo) -> WeightsFile:
-    if variant in zoo.files:
-        return zoo.files[variant]
-    raise UsageError(f"zoo '{zoo.name}' publishes no weights of {variant}", where=str(recipe.path), next="give --weights FILE")

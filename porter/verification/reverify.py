@@ -9,14 +9,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from porter.dtypes import Dtype
-from porter.errors import DownloadError, MissingFramework, UsageError
-from porter.graph import Sigmoid, Softmax
-from porter.port import Port, Record, port_at, read_port
-from porter.recipe import Recipe, Zoo, find_recipe
-from porter.source.from_file import translated
-from porter.source.opened import Opened, open_port, open_source, read_weights
+from porter.errors import MissingFramework
+from porter.port import Port, Record, read_port
+from porter.source.of_port import source_of
+from porter.source.opened import Opened
 from porter.source.references import Source
-from porter.source.trained import with_padding
 from porter.verification.check import Verdict, check
 from porter.verification.computed import Shifted, unrounded_tensors
 from porter.verification.sizes import check_sizes
@@ -45,70 +42,6 @@ def notes_on_code(port: Port) -> tuple[str, ...]:
         for name, text in port.framework.code_files(port.plan, port.record.layers).items()
         if sha256(text).hexdigest() != port.record.model.get(name)
     )
-
-
-def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
-    """The source of a port, opened again: `weights`, or the zoo's published file.
-
-    Raises:
-        UsageError: the port was made from other weights; or none are given, and it was not made from the zoo's published ones, or
-            does not record whether it was.
-    """
-    record = port.record
-    if record.variant is None or record.zoo is None:
-        opened = _file_again(port, weights)
-    else:
-        recipe = find_recipe(record.variant, recipes)
-        opened = _weights_again(port, recipe, record.variant, recipe.zoo(record.zoo, record.variant), weights)
-    if opened.file.sha256 != record.source.sha256:
-        raise UsageError(
-            f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not from this file, "
-            f"{opened.file.sha256[:12]}...",
-            where=str(weights or opened.file.file),
-            next=f"give --weights the {record.source.file} that the port was made from",
-        )
-    return opened
-
-
-def _file_again(port: Port, weights: Path | None) -> Opened:
-    """The source of a port that was made without a recipe."""
-    record, last = port.record, port.graph.by_path[port.graph.output].op
-    if weights is None:
-        made, given = _made_from(record)
-        raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
-    beside = port_at(weights)
-    if beside is not None:
-        return open_port(beside, None)
-    checkpoint, files = read_weights(weights, with_md5=False)
-    if checkpoint.graph is None:
-        raise UsageError("this file carries no graph, and the port was made from one", where=str(weights))
-    return translated(checkpoint, files, record.input.native_size, keep_activation=isinstance(last, Softmax | Sigmoid))
-
-
-def _weights_again(port: Port, recipe: Recipe, variant: str, zoo: Zoo, weights: Path | None) -> Opened:
-    """The source of a port of a recipe's variant."""
-    record = port.record
-    published = record.source.is_published(zoo.files.get(variant))
-    if weights is None and not published:
-        made, given = _made_from(record)
-        if published is None:
-            made, given = f"{made}, and does not record whether the zoo publishes it", f"{given}, or convert again"
-        elif record.source.format != "port":
-            made = f"{made}, which the zoo does not publish"
-        raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
-    try:
-        opened = open_source(recipe, variant, zoo, weights, record.background, record.mapped, record.chosen)
-    except DownloadError as error:
-        given = f"give --weights the {record.source.file} that the port was made from"
-        raise DownloadError(error.message, where=error.where, next=f"{given}, or {error.next}") from None
-    return with_padding(opened, recipe, record.padding)
-
-
-def _made_from(record: Record) -> tuple[str, str]:
-    """What a port was made from, and how to give it."""
-    if record.source.format == "port":
-        return "another port", "add --weights with that port"
-    return f"{record.source.file}, sha256 {record.source.sha256}", f"add --weights with {record.source.file}"
 
 
 def check_against(
