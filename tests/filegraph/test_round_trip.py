@@ -1,0 +1,74 @@
+"""A graph written as a Keras file, read again without a recipe: the same function, or refused by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from porter.errors import MappingError
+from porter.frameworks import get_framework
+from porter.graph import INPUT, OPS, ChannelScale, Node
+from porter.graph.plan import make_plan
+from porter.source.from_file import translated
+from porter.source.opened import Opened, read_weights
+from tests.oracle import evaluate
+from tests.random_graphs import UNSHRUNK, Sample, difference, samples
+
+KERAS = get_framework("tf")
+IN_PARTS = ("channel_shuffle", "gelu", "local_response_norm")
+"""Ops that Keras has no layer for, or none that is exact in float64, so porter writes them in parts that it does not read."""
+READ = tuple(name for name in OPS if name not in IN_PARTS)
+LIMIT = 1e-12
+
+
+def with_a_tensor(sample: Sample) -> Sample:
+    """The sample after a scale by 1, because a file without tensors is none of weights."""
+    first = Node("first", ChannelScale(), (INPUT,))
+    nodes = (replace(node, inputs=tuple("first" if path == INPUT else path for path in node.inputs)) for node in sample.graph.nodes)
+    graph = replace(sample.graph, nodes=(first, *nodes))
+    return replace(sample, graph=graph, tensors={**sample.tensors, "first": {"gamma": np.ones(graph.channels)}})
+
+
+def read_back(sample: Sample, folder: Path) -> Opened:
+    plan = make_plan(sample.graph, sample.size, KERAS.CAPABILITIES)
+    KERAS.write(folder, plan, sample.tensors, {}, "float64")
+    return translated(*read_weights(folder / KERAS.MODEL_FILE, with_md5=False), sample.size, keep_activation=True)
+
+
+def expect_same(sample: Sample, folder: Path) -> bool:
+    """Whether porter reads what it wrote; it must then compute the same."""
+    sample = with_a_tensor(sample)
+    try:
+        opened = read_back(sample, folder)
+    except MappingError as error:
+        assert "porter has no op for" in error.message
+        return False
+    values = evaluate(opened.graph, opened.tensors, sample.batch)
+    for found, wanted in zip(opened.graph.outputs, sample.graph.outputs, strict=True):
+        assert difference(values[found], sample.values[wanted]) <= LIMIT
+    return True
+
+
+def test_what_porter_writes_for_keras_it_reads(tmp_path: Path) -> None:
+    """Most graphs are read: an average that leaves out some pads, and a Flatten channel by channel, are written in parts."""
+    outcomes: Counter[bool] = Counter()
+
+    @settings(max_examples=25, derandomize=True, phases=UNSHRUNK, suppress_health_check=list(HealthCheck))
+    @given(samples(KERAS.CAPABILITIES, ops=READ, most=6))
+    def check(sample: Sample) -> None:
+        outcomes[expect_same(sample, tmp_path)] += 1
+
+    check()
+    assert outcomes[True] > outcomes[False], outcomes
+
+
+@pytest.mark.full
+@settings(max_examples=400, phases=UNSHRUNK, suppress_health_check=[*HealthCheck])
+@given(samples(KERAS.CAPABILITIES, most=8))
+def test_many_graphs(tmp_path_factory: pytest.TempPathFactory, sample: Sample) -> None:
+    expect_same(sample, tmp_path_factory.mktemp("model"))
