@@ -23,7 +23,7 @@ from porter.graph import (
     PadChannels,
 )
 from porter.graph.ops import Axis, Function
-from porter.padding import Convention
+from porter.padding import LOWEST, Convention
 
 _OF_TWO: Mapping[str, Op] = {"add": Add(), "multiply": Multiply(), "maximum": Maximum(), "minimum": Minimum()}
 
@@ -112,7 +112,7 @@ def _pad(layer: Layer) -> Value:
     (top, bottom), (left, right), (before, after) = rows[1:]
     pads = Convention("explicit", (top, bottom, left, right)).pads
     if not before and not after:
-        return layer.build.pad(layer.name, layer.input, pads, number(fill), layer.name)
+        return layer.build.pad(layer.name, layer.input, pads, fill if fill == LOWEST else number(fill), layer.name)
     if fill:
         raise NoOp("pad of channels with other numbers than zeros")
     value = layer.build.pad(f"{layer.name}:map", layer.input, pads)
