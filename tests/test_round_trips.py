@@ -14,18 +14,20 @@ from porter.recipe import find_recipe, layer_names
 from porter.source.opened import open_source
 from tests.conftest import WeightsMaker
 
+NARROW = "mobilenet_v2_0.35"
+
 
 def test_torch_to_tf_to_torch(weights_file: WeightsMaker, tmp_path: Path) -> None:
-    state = torch.load(weights_file("mobilenet_v2", "torchvision", ".pth"), weights_only=True)
+    state = torch.load(weights_file(NARROW, "torchvision", ".pth"), weights_only=True)
     for number, name in enumerate(name for name in state if name.endswith("num_batches_tracked")):
         state[name] = torch.tensor(1000 + number)
     torch.save(state, tmp_path / "original.pth")
 
-    porter.convert("mobilenet_v2", "torchvision", "tf", weights=tmp_path / "original.pth", out=tmp_path / "tf", check=False)
-    porter.convert("mobilenet_v2", "torchvision", "torch", weights=tmp_path / "tf", out=tmp_path / "torch", check=False)
+    porter.convert(NARROW, "torchvision", "tf", weights=tmp_path / "original.pth", out=tmp_path / "tf", check=False)
+    porter.convert(NARROW, "torchvision", "torch", weights=tmp_path / "tf", out=tmp_path / "torch", check=False)
 
-    port, recipe = read_port(tmp_path / "torch"), find_recipe("mobilenet_v2")
-    names = layer_names(recipe, "mobilenet_v2", recipe.zoo("torchvision", "mobilenet_v2"), port.graph)
+    port, recipe = read_port(tmp_path / "torch"), find_recipe(NARROW)
+    names = layer_names(recipe, NARROW, recipe.zoo("torchvision", NARROW), port.graph)
     tensors = port.tensors()
     back = {
         source: tensors[path][role]
@@ -37,7 +39,7 @@ def test_torch_to_tf_to_torch(weights_file: WeightsMaker, tmp_path: Path) -> Non
         assert back[name].dtype == tensor.numpy().dtype and np.array_equal(back[name], tensor.numpy()), name
 
 
-@pytest.mark.parametrize(("variant", "suffix"), [("mobilenet_v1", ".h5"), ("mobilenet_v2_0.5", ".weights.h5")])
+@pytest.mark.parametrize(("variant", "suffix"), [("mobilenet_v1_0.25", ".h5"), (NARROW, ".weights.h5")])
 def test_tf_to_torch_to_tf(variant: str, suffix: str, weights_file: WeightsMaker, tmp_path: Path) -> None:
     original = weights_file(variant, "keras", suffix)
     porter.convert(variant, "keras", "torch", weights=original, out=tmp_path / "torch", check=False)
@@ -54,30 +56,28 @@ def test_tf_to_torch_to_tf(variant: str, suffix: str, weights_file: WeightsMaker
 
 
 def test_a_port_file_alone_stands_for_its_port(weights_file: WeightsMaker, tmp_path: Path) -> None:
-    original = weights_file("mobilenet_v2_0.35", "keras", ".h5")
-    porter.convert("mobilenet_v2_0.35", "keras", "torch", weights=original, out=tmp_path / "torch", check=False)
-    made = porter.convert(
-        "mobilenet_v2_0.35", "keras", "torch", weights=tmp_path / "torch" / "model.safetensors", out=tmp_path / "again"
-    )
+    original = weights_file(NARROW, "keras", ".h5")
+    porter.convert(NARROW, "keras", "torch", weights=original, out=tmp_path / "torch", check=False)
+    made = porter.convert(NARROW, "keras", "torch", weights=tmp_path / "torch" / "model.safetensors", out=tmp_path / "again")
     assert made.port.record.source.format == "port"
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == (tmp_path / "torch" / "model.safetensors").read_bytes()
 
 
 def test_a_source_in_double_precision_is_compared_as_its_port_holds_it(weights_file: WeightsMaker, tmp_path: Path) -> None:
-    state = torch.load(weights_file("mobilenet_v2_0.35", "torchvision", ".pth"), weights_only=True)
+    state = torch.load(weights_file(NARROW, "torchvision", ".pth"), weights_only=True)
     finer = {name: tensor.double() * (1 + 1e-8) if tensor.is_floating_point() else tensor for name, tensor in state.items()}
     torch.save(finer, tmp_path / "double.pth")
-    made = porter.convert("mobilenet_v2_0.35", "torchvision", "torch", weights=tmp_path / "double.pth", out=tmp_path / "port")
+    made = porter.convert(NARROW, "torchvision", "torch", weights=tmp_path / "double.pth", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.proof.dtype == "float64" and made.verdict.proof.logits.rel_l2 <= 1e-10
 
 
 def test_the_tf_port_opens_in_plain_keras_with_keras_applications_names(weights_file: WeightsMaker, tmp_path: Path) -> None:
     import keras
 
-    original = weights_file("mobilenet_v2", "keras", ".h5")
-    porter.convert("mobilenet_v2", "keras", "tf", weights=original, out=tmp_path / "tf", check=False)
+    original = weights_file(NARROW, "keras", ".h5")
+    porter.convert(NARROW, "keras", "tf", weights=original, out=tmp_path / "tf", check=False)
     port = keras.models.load_model(tmp_path / "tf" / "model.keras")
-    stock = keras.applications.MobileNetV2(weights=None)
+    stock = keras.applications.MobileNetV2(alpha=0.35, weights=None)
     weighted = [layer.name for layer in stock.layers if layer.weights]
     assert [layer.name for layer in port.layers if layer.weights] == weighted
     stock.load_weights(original)
@@ -88,8 +88,8 @@ def test_the_tf_port_opens_in_plain_keras_with_keras_applications_names(weights_
 
 
 def test_what_no_source_tensor_gives_is_listed(weights_file: WeightsMaker, tmp_path: Path) -> None:
-    weights = weights_file("mobilenet_v2_0.35", "keras", ".h5")
-    made = porter.convert("mobilenet_v2_0.35", "keras", "torch", weights=weights, out=tmp_path / "p", check=False)
+    weights = weights_file(NARROW, "keras", ".h5")
+    made = porter.convert(NARROW, "keras", "torch", weights=weights, out=tmp_path / "p", check=False)
     filled = made.port.record.tensors.filled
     norms = [node.path for node in made.port.graph.nodes if node.op_name == "batch_norm"]
     assert filled == {f"{path.replace('/', '.')}.num_batches_tracked": "0" for path in norms}

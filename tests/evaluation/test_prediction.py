@@ -14,8 +14,8 @@ PHOTO = Path(__file__).parents[2] / "scripts" / "photos" / "chelsea.png"
 def test_both_frameworks_see_the_same_five_classes(weights_file: WeightsMaker, tmp_path: Path) -> None:
     found = {}
     for framework in ("torch", "tf"):
-        weights = weights_file("mobilenet_v2", "torchvision", ".pth")
-        porter.convert("mobilenet_v2", "torchvision", framework, weights=weights, out=tmp_path / framework, check=False)
+        weights = weights_file("mobilenet_v2_0.35", "torchvision", ".pth")
+        porter.convert("mobilenet_v2_0.35", "torchvision", framework, weights=weights, out=tmp_path / framework, check=False)
         (found[framework],) = porter.predict(tmp_path / framework, [PHOTO])
     one, other = found["torch"], found["tf"]
     assert [guess.name for guess in one.top5] == [guess.name for guess in other.top5]
