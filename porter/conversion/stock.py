@@ -22,15 +22,12 @@ from porter.graph import (
     Dense,
     Graph,
     MaxPool,
-    Node,
     Op,
-    nonnegative_paths,
-    shapes,
-    site_of,
     tensor_shapes,
 )
+from porter.graph.difference import site_differences
 from porter.graph.folding import absorb_biases, only_readers
-from porter.padding import Size, same_function
+from porter.padding import Site, Size
 from porter.recipe import LayerName, Recipe, expand, layer_names
 from porter.recipe.transforms import undo_transforms
 from porter.zoos.implementation import StockClass, stock_library
@@ -149,7 +146,7 @@ def _kernels(graph: Graph) -> dict[str, tuple[int, ...]]:
 
 def _site_differences(graph: Graph, theirs: Graph, size: Size) -> Iterator[tuple[str, str]]:
     """Paths at which the graphs differ in structure, strides, pads or averages, each with both sides."""
-    known, nonnegative = shapes(graph, size), nonnegative_paths(graph)
+    sites = {found.path: found for found in site_differences(graph, theirs, size)}
     apart = graph.by_path.keys() ^ theirs.by_path.keys()
     for node in graph.nodes:
         other = theirs.by_path.get(node.path)
@@ -159,16 +156,15 @@ def _site_differences(graph: Graph, theirs: Graph, size: Size) -> Iterator[tuple
         # A reader of a step that one side lacks reads another step there; the error names the missing step itself.
         if other.inputs != node.inputs and apart.isdisjoint((*node.inputs, *other.inputs)):
             yield node.path, f"reads {', '.join(node.inputs)} in the source, {', '.join(other.inputs)} in the stock class"
-        site, op = site_of(node.op), other.op
-        if site is None or not isinstance(op, Conv | MaxPool | AvgPool):
-            continue
-        _, rows, columns = known[node.inputs[0]]
-        if site.window != op.window:
-            yield node.path, f"{_window(node)} in the source, {_window(other)} in the stock class"
-        elif not same_function(site, op.convention, (rows, columns), node.inputs[0] in nonnegative):
-            at = "every size" if rows is None else f"{rows}x{columns}"
-            stock = replace(site, convention=op.convention)
-            yield node.path, f"pads '{site}' in the source, '{stock}' in the stock class, not the same for an input of {at}"
+        found = sites.get(node.path)
+        if found is not None and found.only_pads:
+            at = "every size" if found.size[0] is None else "{}x{}".format(*found.size)
+            yield (
+                node.path,
+                f"pads '{found.one}' in the source, '{found.other}' in the stock class, not the same for an input of {at}",
+            )
+        elif found is not None:
+            yield node.path, f"{_window(found.one)} in the source, {_window(found.other)} in the stock class"
     for node in theirs.nodes:
         if node.path not in graph.by_path:
             yield node.path, f"no such step in the source, {node.op_name} in the stock class"
@@ -202,9 +198,7 @@ def _filters(op: Conv) -> str:
     return f"{op.filters} filters in {op.groups} groups" if op.groups > 1 else f"{op.filters} filters"
 
 
-def _window(node: Node) -> str:
-    site = site_of(node.op)
-    assert site is not None
+def _window(site: Site) -> str:
     window = site.window
     text = f"{window.kernel[0]}x{window.kernel[1]} with stride {window.stride[0]}"
     text += f"x{window.stride[1]}" if window.stride[0] != window.stride[1] else ""

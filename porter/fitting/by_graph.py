@@ -28,12 +28,11 @@ from porter.graph import (
     GlobalAvgPool,
     Graph,
     channels_of,
-    nonnegative_paths,
     shapes,
-    site_of,
     tensor_shapes,
 )
-from porter.padding import Size, same_function
+from porter.graph.difference import site_differences
+from porter.padding import Size
 from porter.recipe import LayerName, Recipe, Zoo, expand, layer_names, tap_names
 
 AFTER = "the file's graph does not use it for the logits"
@@ -150,17 +149,15 @@ def _with_classes(graph: Graph, more: int) -> Graph:
 
 def _differences(draft: Graph, grafted: Graph, size: tuple[int | None, int | None]) -> list[str]:
     """The differences of the file's graph from the recipe's, for a message; pads that are equal at the file's size are none."""
-    known, nonnegative = shapes(draft, size), nonnegative_paths(draft)
+    sites = {site.path: site for site in site_differences(draft, grafted, size)}
     found = []
     for node in draft.nodes:
         mine, theirs = node.op, grafted.by_path[node.path].op if node.path in grafted.by_path else node.op
-        site, other = site_of(mine), site_of(theirs)
-        if site and other:
-            rows, columns = known[node.inputs[0]][1:]
-            if site.window != other.window:
-                found.append(f"{node.path}: windows {other.window} where the recipe has {site.window}")
-            elif not same_function(site, other.convention, (rows, columns), node.inputs[0] in nonnegative):
-                found.append(f"{node.path}: padding '{other}' where the recipe has '{site}'")
+        site = sites.get(node.path)
+        if site is not None and site.only_pads:
+            found.append(f"{node.path}: padding '{site.other}' where the recipe has '{site.one}'")
+        elif site is not None:
+            found.append(f"{node.path}: windows {site.other.window} where the recipe has {site.one.window}")
         if isinstance(mine, BatchNorm) and isinstance(theirs, BatchNorm) and np.float32(mine.epsilon) != np.float32(theirs.epsilon):
             found.append(f"{node.path}: epsilon {theirs.epsilon:g} where the recipe has {mine.epsilon:g}")
         if type(mine) is not type(theirs):

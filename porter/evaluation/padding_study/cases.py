@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from porter.errors import GraphError, PaddingError
-from porter.graph import Graph, nonnegative_paths, shapes, site_of
+from porter.graph import Graph, shapes, site_of
+from porter.graph.difference import site_differences
 from porter.graph.plan import make_plan
-from porter.padding import LOWEST, Capabilities, Convention, Site, same_function
+from porter.padding import LOWEST, Capabilities, Convention, Site
 from porter.source.trained import with_conventions
 
 Twins = Literal["name", "tell", "drop"]
@@ -117,18 +118,7 @@ def changed(base: Trial, changes: Sequence[Change]) -> Trial:
 
 def same_windows(one: Graph, other: Graph, size: tuple[int, int]) -> bool:
     """Whether two paddings of a graph compute the same for an input of `size` (rows, columns)."""
-    known = shapes(one, size)
-    if known != shapes(other, size):
-        return False
-    nonnegative = nonnegative_paths(one)
-    for node, twin in zip(one.nodes, other.nodes, strict=True):
-        site, padded = site_of(node.op), site_of(twin.op)
-        if site is None or padded is None or site.convention == padded.convention:
-            continue
-        _, rows, columns = known[node.inputs[0]]
-        if not same_function(site, padded.convention, (rows, columns), node.inputs[0] in nonnegative):
-            return False
-    return True
+    return shapes(one, size) == shapes(other, size) and not any(site_differences(one, other, size))
 
 
 @dataclass(frozen=True)
