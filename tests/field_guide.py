@@ -23,7 +23,7 @@ from porter.padding import LOWEST, Convention, Rounding, Window, row
 from porter.recipe import find_recipe
 from porter.source.references import OwnBuild
 from porter.source.trained import with_conventions
-from porter.verification.inputs import test_batch as make_batch
+from porter.verification.inputs import make_batch
 from porter.verification.numbers import Distance, distance
 from tests.support import standin_graph, standin_tensors, strided_sites
 

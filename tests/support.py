@@ -37,7 +37,7 @@ def standin_graph(variant: str, zoo: str, classes: int = 1000, recipes: Path | N
 
 @lru_cache(maxsize=4)  # each is as large as its file
 def standin_tensors(variant: str, zoo: str, classes: int = 1000, recipes: Path | None = None) -> Mapping[str, Mapping[str, Array]]:
-    """Calibrated random weights: logits depend on the image, so that a wrong pad shows (DESIGN: what "exact" means)."""
+    """Calibrated random weights: logits depend on the image, so that a wrong pad shows."""
     graph = standin_graph(variant, zoo, classes, recipes)
     return calibrated_tensors(graph, CALIBRATION_SIZE, seed=len(variant), lowered=_pooled_unclipped(graph))
 

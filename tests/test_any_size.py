@@ -15,7 +15,7 @@ from porter.data.preprocess import open_image, prepare
 from porter.errors import PorterError, UsageError
 from porter.frameworks import get_framework
 from porter.port import read_port, write_record
-from porter.verification.inputs import test_batch as make_batch
+from porter.verification.inputs import make_batch
 from porter.zoos.implementation import get_implementation
 from tests.conftest import WeightsMaker
 from tests.support import source_checkpoint

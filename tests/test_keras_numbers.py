@@ -20,7 +20,7 @@ from porter.frameworks import get_framework
 from porter.graph.plan import make_plan
 from porter.recipe import find_recipe
 from porter.source.opened import open_source
-from porter.verification.inputs import test_batch as make_batch
+from porter.verification.inputs import make_batch
 from porter.zoos.implementation import get_implementation
 from tests.support import source_checkpoint, standin_graph, standin_tensors
 

@@ -14,7 +14,7 @@ from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
 from porter.padding import LOWEST, Convention
 from porter.recipe import Recipe, expand, find_recipe, layer_names, recipes_folder
-from porter.verification.inputs import test_batch as make_batch
+from porter.verification.inputs import make_batch
 from porter.verification.numbers import distance
 from tests.standin import calibrated_tensors
 

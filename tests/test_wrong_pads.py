@@ -11,7 +11,7 @@ from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention
 from porter.recipe import find_recipe
 from porter.source.references import OwnBuild
-from porter.verification.inputs import test_batch as make_batch
+from porter.verification.inputs import make_batch
 from porter.verification.parity import Parity, compare
 from porter.verification.sizes import small_sizes
 from tests.parity import Remembered

@@ -95,11 +95,9 @@ def _pads_summary(pads: Sequence[Pad]) -> str:
 
 
 def _parity_line(parity: Parity) -> str:
-    from porter.source.references import OwnBuild
-
     if not parity.ok:
         outcome = f"DIFFERS from {parity.reference}"
-    elif parity.reference == OwnBuild.name:
+    elif not parity.proves:
         outcome = "agrees with porter's own build, which is no proof,"
     else:
         outcome = f"same function as {parity.reference}"

@@ -18,7 +18,7 @@ from porter.graph import BatchNorm
 from porter.graph.record import to_record
 from porter.package import __version__
 from porter.padding.sizes import parse_size
-from porter.port import Input, Padding, Port, Record, read_port, write_record
+from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, read_port, write_record
 from porter.port.pads import pads_of
 from porter.recipe import Recipe, Zoo, assumed_size, choose_options, find_recipe
 from porter.recipe.expressions import Value
@@ -199,7 +199,7 @@ def _record(
         stock_class=stock.name if stock else None,
         stock_arguments=stock.arguments if stock else {},
         parity=None,
-        check="not made: --no-check",
+        check=NOT_MADE,
         versions=_versions(framework),
     )
 
@@ -220,7 +220,6 @@ def _check(port: Port, opened: Opened, required: bool) -> tuple[Verdict | None, 
     Raises:
         MissingFramework: a framework that it needs is not installed, and it is `required`.
     """
-    from porter.source.references import OwnBuild
     from porter.verification.reverify import check_against
 
     try:
@@ -231,8 +230,7 @@ def _check(port: Port, opened: Opened, required: bool) -> tuple[Verdict | None, 
         return None, f"skipped: {error}", (str(error),)
     if not verdict.ok:
         raise CheckFailed(verdict.failure(), where=port.record.name, next="no port was written")
-    outcome = "passed" if verdict.proof.reference != OwnBuild.name else "agrees with porter's own build, which is no proof"
-    return verdict, outcome, warnings
+    return verdict, PASSED if verdict.proof.proves else AGREES, warnings
 
 
 def _record_warnings(record: Record, member: Member | None) -> tuple[str, ...]:

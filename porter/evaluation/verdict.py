@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from porter.data.labels import IMAGENET
+from porter.data.layouts.found import VALIDATION_IMAGES
 from porter.data.photos import PhotoSet
 from porter.dtypes import Precision
 from porter.evaluation.results import Accuracy, Crops, Judgement
@@ -14,8 +15,6 @@ from porter.recipe import Published, Recipe
 
 REPRODUCED = 0.05
 """Percentage points: 25 of 50,000 photos, more than other decoders and other arithmetic change."""
-
-VALIDATION_IMAGES = 50_000
 
 
 def published_figure(record: Record, recipe: Recipe | None) -> Published | None:

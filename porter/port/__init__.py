@@ -1,7 +1,11 @@
 """The port: a folder with the destination model and the record of how it was made."""
 
 from porter.port.folder import (
+    AGREES,
     MAX_RECORD_BYTES,
+    NOT_MADE,
+    OWN_BUILD,
+    PASSED,
     RECORD,
     Input,
     Padding,
@@ -16,7 +20,11 @@ from porter.port.folder import (
 )
 
 __all__ = [
+    "AGREES",
     "MAX_RECORD_BYTES",
+    "NOT_MADE",
+    "OWN_BUILD",
+    "PASSED",
     "RECORD",
     "Input",
     "Padding",

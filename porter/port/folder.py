@@ -25,6 +25,11 @@ from porter.port.pads import Pad
 RECORD = "port.json"
 MAX_RECORD_BYTES = 64 << 20
 
+OWN_BUILD = "self"
+"""The reference of a comparison with porter's own build of the source, which is no proof."""
+PASSED, AGREES, NOT_MADE = "passed", "agrees with porter's own build, which is no proof", "not made: --no-check"
+"""What `check` says of a comparison; of one that could not be made, it says `skipped` and why."""
+
 
 class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -137,6 +142,11 @@ class Record(_Strict):
     def name(self) -> str:
         """What was ported."""
         return f"{self.variant} from {self.zoo}" if self.variant else self.source.file
+
+    @property
+    def proved(self) -> bool:
+        """Whether the port was compared with something that porter did not write, and is its function."""
+        return self.check == PASSED
 
     @property
     def computed(self) -> bool:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from porter.data.preprocess import Preprocess
-from porter.port import Record
+from porter.port import OWN_BUILD, Record
 from porter.reporting.plots.nodes import written
 from porter.reporting.records import Comparison, Contents
-from porter.source.references import OwnBuild
 
 Standing = Literal["proved", "unproved", "differs"]
 
@@ -50,7 +49,7 @@ def conclude(contents: Contents) -> Conclusion:
         place = found.first_bad.path if found.first_bad else next((node.path for node in found.nodes if not node.ok), None)
         first = "" if place is None else f" {place} is the first node that differs."
         return Conclusion("differs", "Differs", f"The port does not compute the function of {found.reference}.{first} {figures}")
-    if found.reference == OwnBuild.name or record.check != "passed":
+    if found.reference == OWN_BUILD or not record.proved:
         return Conclusion("unproved", "Not proved", f"The port agrees only with porter’s own build of the source. {figures}")
     first = f"The shipped pads were proved against {found.shipped.reference}. " if found.shipped else ""
     return Conclusion("proved", "Proved", f"{first}The port computes the same function as {found.reference}. {figures}")

@@ -18,6 +18,7 @@ from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Dense, Graph, Node, Relu6, channels_of
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY
+from porter.port import OWN_BUILD
 from porter.recipe import Zoo
 from porter.recipe.expressions import Value
 from porter.zoos.implementation import Implementation, get_implementation
@@ -28,7 +29,7 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """The reference that computes them, or `self` for porter's own build, which is no proof."""
+        """The reference that computes them, or OWN_BUILD."""
 
     def takes(self, size: tuple[int, int]) -> bool:
         """Whether it can be run on an input of `size` (rows, columns)."""
@@ -193,7 +194,7 @@ class OwnBuild:
     framework: Framework
     graph: Graph
     tensors: Tensors
-    name: str = "self"
+    name: str = OWN_BUILD
     _built: dict[Dtype, tuple[Plan, Any]] = field(default_factory=dict, init=False)
 
     def takes(self, size: tuple[int, int]) -> bool:

@@ -12,7 +12,7 @@ from porter.dtypes import Array, Dtype
 from porter.frameworks import Tensors
 from porter.port import Port
 from porter.source.references import Source
-from porter.verification.inputs import test_batch
+from porter.verification.inputs import make_batch
 from porter.verification.parity import Parity, compare
 from porter.verification.sizes import Sizes
 
@@ -107,7 +107,7 @@ def check(
         tensors: of the port, instead of the stored ones.
     """
     models: dict[Dtype, Any] = {}
-    batches, taps = test_batches(port, sizes, dtypes), [node.path for node in port.graph.nodes]
+    batches, taps = make_batches(port, sizes, dtypes), [node.path for node in port.graph.nodes]
 
     def run(batch: Array, dtype: Dtype) -> Mapping[str, Array]:
         if dtype not in models:
@@ -119,14 +119,14 @@ def check(
     return Verdict(parities, rounding=port.record.rounding)
 
 
-def test_batches(port: Port, sizes: Sizes, dtypes: Sequence[Dtype]) -> dict[Dtype, list[Array]]:
+def make_batches(port: Port, sizes: Sizes, dtypes: Sequence[Dtype]) -> dict[Dtype, list[Array]]:
     """For each of `dtypes`, the images of each size, prepared like the port's input: 1 x C x H x W each, so that the values of one
     image are held at a time.
 
     The limit in float32 is for several images together: for one image with few logits, rounding exceeds it by chance.
     """
     protocol, channels = port.record.preprocess, port.record.input.channels
-    images = {size: np.split(test_batch(size, IMAGES, channels, protocol), IMAGES) for dtype in dtypes for size in sizes.of(dtype)}
+    images = {size: np.split(make_batch(size, IMAGES, channels, protocol), IMAGES) for dtype in dtypes for size in sizes.of(dtype)}
     return {dtype: [image for size in sizes.of(dtype) for image in images[size]] for dtype in dtypes}
 
 

@@ -10,7 +10,7 @@ from porter.data.preprocess import Preprocess
 OCTAVES = 6
 
 
-def test_batch(size: tuple[int, int], count: int, channels: int, protocol: Preprocess | None, seed: int = 0) -> NDArray[np.float64]:
+def make_batch(size: tuple[int, int], count: int, channels: int, protocol: Preprocess | None, seed: int = 0) -> NDArray[np.float64]:
     """`count` images of `size` (rows, columns) as N x C x H x W float64, scaled as the zoo's protocol scales pixels.
 
     Noise is summed over octaves, each half as strong as the coarser one before it, so that neighbouring pixels are similar and

@@ -14,6 +14,7 @@ from porter.dtypes import Array, Dtype
 from porter.errors import CheckFailed, UsageError
 from porter.graph import Graph, Node, site_of
 from porter.graph.plan import Plan
+from porter.port import OWN_BUILD
 from porter.source.references import Source
 from porter.verification.memory import trim
 from porter.verification.numbers import Distance, Norms, distance, norms
@@ -64,7 +65,7 @@ class Parity:
     """A comparison of a port with a reference in one number type.
 
     Attributes:
-        reference: the name of the reference; `self` is porter's own build and counts as no proof.
+        reference: the name of the reference; OWN_BUILD counts as no proof.
         dtype: in which both sides ran.
         limit: for `logits.rel_l2`.
         source_rounding: the distance of the source in this dtype from itself in float64, at the logits.
@@ -84,6 +85,11 @@ class Parity:
     first_bad: FirstBad | None
     nodes: tuple[NodeDistance, ...] = field(repr=False)
     uncompared: tuple[str, ...] = field(repr=False)
+
+    @property
+    def proves(self) -> bool:
+        """Whether the reference is one that porter did not write, and the port is its function."""
+        return self.ok and self.reference != OWN_BUILD
 
 
 def compare(

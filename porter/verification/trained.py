@@ -18,7 +18,7 @@ from porter.graph import Graph, site_of
 from porter.graph.plan import make_plan
 from porter.port import Port
 from porter.source.references import OwnBuild, Source
-from porter.verification.check import Shipped, Verdict, check, test_batches
+from porter.verification.check import Shipped, Verdict, check, make_batches
 from porter.verification.numbers import distance
 from porter.verification.parity import compare
 from porter.verification.sizes import Sizes
@@ -72,7 +72,7 @@ def check_trained(
     framework, output = own.framework, shipped.output
     before, after = _Kept(reference, output), _Kept(replace(own, name=_name(own.graph, shipped)), output)
     plan = make_plan(shipped, sizes.rounded[0], framework.CAPABILITIES)
-    proof = compare(plan, before, replace(own, graph=shipped).run, test_batches(port, sizes, dtypes), tolerance)
+    proof = compare(plan, before, replace(own, graph=shipped).run, make_batches(port, sizes, dtypes), tolerance)
     verdict = check(port, as_ported(after), sizes, dtypes, tolerance, device, tensors)
     wanted, got = (np.concatenate(list(side.logits.values())) for side in (before, after))
     differ = int((wanted.argmax(axis=1) != got.argmax(axis=1)).sum())

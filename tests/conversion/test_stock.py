@@ -156,7 +156,7 @@ def refusal(variant: str, zoo: str, framework: str, **options: Any) -> UsageErro
 
 
 def test_keras_resnet50_is_not_torchvisions_since_it_strides_elsewhere() -> None:
-    """zoo-facts 0.5: strict loading would succeed."""
+    """Keras's shapes fit torchvision's class, so that strict loading would succeed."""
     found = refusal("resnet50", "keras", "torch")
     assert found.where == "stage2/unit1/conv1"
     assert "1x1 with stride 2 in the source, 1x1 with stride 1 in the stock class" in found.message and WRONG in found.message

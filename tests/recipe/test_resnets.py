@@ -98,7 +98,7 @@ def test_every_layer_is_kerass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "zoo", "parameters"),  # zoo-facts: keras-applications' README, torchvision's weights
+    ("variant", "zoo", "parameters"),  # keras-applications' README, torchvision's weights
     [("resnet50", "keras", 25_636_712), ("resnet101", "keras", 44_707_176), ("resnet152", "keras", 60_419_944)],
 )
 def test_as_many_parameters_as_published(variant: str, zoo: str, parameters: int) -> None:

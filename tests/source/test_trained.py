@@ -22,7 +22,7 @@ from porter.recipe import Recipe, expand, find_recipe, recipes_folder
 from porter.source.opened import open_source
 from porter.source.references import OwnBuild
 from porter.source.trained import trained_conventions, with_conventions, with_padding
-from porter.verification.inputs import test_batch as make_batch
+from porter.verification.inputs import make_batch
 from porter.verification.numbers import distance
 from porter.verification.sizes import Sizes
 from porter.verification.trained import check_trained
