@@ -1,160 +1,189 @@
-"""Sums, products and batch normalisations of a TensorFlow graph in porter's terms.
+"""Sums, products, norms and matrix products of a TensorFlow graph.
 
-A reader adds its node's value to the walk and returns True, or returns False if the node is foreign. An added vector is the bias of
-the convolution or dense layer just before; other constants make affine steps.
+An added vector is the bias of the convolution or dense layer just before; a vector that a file trains is a scale; other constants
+make affine steps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
+from porter.filegraph.builder import Value
+from porter.filegraph.dataflow import Reference, Tensor
 from porter.filegraph.file_graph import Stored
-from porter.formats.tf_graph.constants import Numbers
-from porter.formats.tf_graph.nodes import GraphNode, Reference
-from porter.formats.tf_graph.patterns import match_batch_norm
-from porter.formats.tf_graph.walk import Value, Walk
-from porter.graph import Add, Affine, BatchNorm, Conv, Dense, Shape
+from porter.filegraph.patterns import ROLES, layers_by_kind
+from porter.filegraph.views import View
+from porter.formats.tf_graph.nodes import GraphNode
+from porter.formats.tf_graph.walk import Read, Walk
+from porter.formats.tf_graph.windows import wrong_layout
+from porter.graph import MOST_CONSTANTS, Add, BatchNorm, ChannelScale, Maximum, Minimum, Multiply, Op
 
+KINDS = {
+    **{"AddV2": "Add", "BiasAdd": "Add", "RealDiv": "Div", "Maximum": "Max", "Minimum": "Min", "ClipByValue": "Clip"},
+    "Mean": "Mean of fewer axes",
+}
+_MERGED: Mapping[str, Op] = {"Add": Add(), "AddN": Add(), "Mul": Multiply(), "Max": Maximum(), "Min": Minimum()}
 _FUSED_EPSILON = 0.0001
 """The default of FusedBatchNorm's epsilon (tensorflow/core/ops/nn_ops.cc)."""
 
 
-def read_bias(walk: Walk, node: GraphNode) -> bool:
-    """BiasAdd of a constant along the last axis."""
-    return node.text("data_format", "NHWC") == "NHWC" and _shifted(walk, node, *node.inputs)
+def kind_of(node: GraphNode) -> str:
+    """A node's op as patterns name it."""
+    return "Mean" if node.op == "Mean" and node.flag("keep_dims") else KINDS.get(node.op, node.op)
 
 
-def read_add(walk: Walk, node: GraphNode) -> bool:
-    """Add and AddV2: of two maps, the end of a written-out batch normalisation, a bias, or another constant."""
-    if all(walk.is_live(source) for source in node.inputs):
-        return _sum(walk, node)
-    norm = match_batch_norm(node, walk.live, walk.constants)
-    if norm is not None:
-        return _normalised(walk, node, walk.value(norm.input), norm.tensors, norm.epsilon)
-    first, second = node.inputs
-    return _shifted(walk, node, first, second) if walk.is_live(first) else _shifted(walk, node, second, first)
+def read_pattern(walk: Walk, node: GraphNode) -> View | None:
+    """The layer whose last op is this node, if several ops are one layer."""
+    for layer in layers_by_kind().get(kind_of(node), ()):
+        found = walk.flow.match(node, layer.pattern)
+        op = layer.op(found) if found else None
+        if found is None or op is None:
+            continue
+        view = walk.by_cell(found["x"])
+        tensors: dict[str, Tensor] = {role: found[role] for role in ROLES if role in found}
+        axes = (-1, len(view.axes or ()) - 1)
+        if found.get("$axis", -1) not in axes or any(tensor.shape[-1] != view.value.channels for tensor in tensors.values()):
+            continue
+        walk.exact.update(found.get("exact", {}))
+        return _each_cell(walk, node, view, op, {role: tensor.name for role, tensor in tensors.items()})
+    return None
 
 
-def _sum(walk: Walk, node: GraphNode) -> bool:
-    values = [walk.value(source) for source in node.inputs]
-    shapes = [value.shape for value in values if value.shape is not None]
-    if len(node.inputs) < 2 or any(not _fit(shapes[0], shape) for shape in shapes[1:]):
-        return False
-    walk.add(node, Add(), values, shapes[0] if shapes else None)
-    return True
+def _each_cell(walk: Walk, node: GraphNode, view: View, op: Op, tensors: Mapping[str, str] | None = None) -> View:
+    stored = {role: Stored(name) for role, name in (tensors or {}).items()}
+    return walk.views.like(view, walk.builder.add(node.name, op, view.value, tensors=stored, tap=node.name))
 
 
-def _fit(one: Shape, other: Shape) -> bool:
-    return len(one) == len(other) and all(None in pair or pair[0] == pair[1] for pair in zip(one, other, strict=True))
+def read_binary(walk: Walk, node: GraphNode) -> Read:
+    """A sum, difference, product, quotient or bound: of values, or of a value and a constant."""
+    kind, sources = kind_of(node), node.inputs
+    if wrong_layout(node) or len(sources) < 2:
+        return wrong_layout(node)
+    if all(walk.flow.is_value(source) for source in sources):
+        values = walk.values(sources)
+        if kind == "Sub":
+            return walk.builder.subtract(node.name, values[0], values[1], tap=node.name)
+        return walk.builder.add(node.name, _MERGED[kind], *values, tap=node.name) if kind in _MERGED else None
+    first, second = sources if len(sources) == 2 else (sources[0], sources[0])
+    live, other = (first, second) if walk.flow.is_value(first) else (second, first)
+    if not walk.flow.is_value(live) or walk.flow.is_value(other):
+        return None
+    view = walk.by_cell(live)
+    value = _with_tensor(walk, node, kind, view.value, other) or _with_constant(walk, node, kind, view.value, other, live == first)
+    return walk.views.like(view, value) if value else None
 
 
-def read_add_n(walk: Walk, node: GraphNode) -> bool:
-    """AddN of maps."""
-    return all(walk.is_live(source) for source in node.inputs) and _sum(walk, node)
+def _with_tensor(walk: Walk, node: GraphNode, kind: str, value: Value, other: Reference) -> Value | None:
+    """A bias, or a trained scale."""
+    tensor = walk.flow.tensor(other)
+    if tensor is None or not tensor.is_vector or tensor.shape[-1] != value.channels:
+        return None
+    if kind == "Add" and len(tensor.shape) == 1:
+        return walk.builder.bias(node.name, value, Stored(tensor.name), tap=node.name)
+    if kind == "Mul" and (tensor.name in walk.trained or tensor.shape[-1] > MOST_CONSTANTS):
+        return walk.builder.add(node.name, ChannelScale(), value, tensors={"gamma": Stored(tensor.name)}, tap=node.name)
+    return None
 
 
-def read_subtract(walk: Walk, node: GraphNode) -> bool:
-    """x - constant and constant - x."""
-    first, second = node.inputs
-    if walk.is_live(first) and walk.is_live(second):
-        return False
-    if walk.is_live(first):
-        constant = walk.constants.value(second)
-        return constant is not None and _affine(walk, node, walk.value(first), np.ones(1), -constant)
-    constant = walk.constants.value(first)
-    return constant is not None and _affine(walk, node, walk.value(second), -np.ones(1), constant)
+def _with_constant(walk: Walk, node: GraphNode, kind: str, value: Value, other: Reference, first: bool) -> Value | None:
+    """A constant on one side: one number, or one for each channel along the last axis. `first` is the value's place."""
+    constant = walk.flow.value(other)
+    if constant is None or (
+        constant.size != 1 and (constant.size != constant.shape[-1] or value.channels not in (None, constant.size))
+    ):
+        return None
+    numbers, name, builder = constant.ravel().astype(np.float64), node.name, walk.builder
+    number = numbers.tolist()
+    if kind in ("Max", "Min"):
+        bound = {"low" if kind == "Max" else "high": number[0]}
+        return builder.clip(name, value, **bound, tap=name) if len(number) == 1 else None
+    if kind == "Div" and (not first or not all(number)):
+        return None
+    scales: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
+        "Add": ((1.0,), number),
+        "Sub": ((1.0,), (-numbers).tolist()) if first else ((-1.0,), number),
+        "Mul": (number, (0.0,)),
+        "Div": ([1 / each for each in number if each], (0.0,)),
+    }
+    return builder.affine(name, value, *scales[kind], tap=name) if kind in scales else None
 
 
-def read_multiply(walk: Walk, node: GraphNode) -> bool:
-    """x * constant; the product of two maps is foreign."""
-    first, second = node.inputs
-    if walk.is_live(first) and walk.is_live(second):
-        return False
-    live, other = (first, second) if walk.is_live(first) else (second, first)
-    constant = walk.constants.value(other)
-    return constant is not None and _affine(walk, node, walk.value(live), constant, np.zeros(1))
+def read_negative(walk: Walk, node: GraphNode) -> Read:
+    return walk.builder.affine(node.name, walk.value(node.inputs[0]), (-1.0,), (0.0,), tap=node.name)
 
 
-def read_divide(walk: Walk, node: GraphNode) -> bool:
-    """x / constant, without a zero in it."""
-    first, second = node.inputs
-    constant = None if walk.is_live(second) else walk.constants.value(second)
-    if constant is None or not walk.is_live(first) or not np.all(constant):
-        return False
-    return _affine(walk, node, walk.value(first), 1.0 / constant, np.zeros(1))
+def read_square(walk: Walk, node: GraphNode) -> Read:
+    value = walk.value(node.inputs[0])
+    return walk.builder.add(node.name, Multiply(), value, value, tap=node.name)
 
 
-def _shifted(walk: Walk, node: GraphNode, live: Reference, other: Reference) -> bool:
-    """An added vector: the bias of the convolution or dense layer just before, otherwise an affine step."""
-    if walk.is_live(other):
-        return False
-    value, tensor = walk.value(live), walk.constants.tensor(other)
-    step = walk.steps.get(value.source)
-    if step is not None and tensor is not None:
-        op, biased = step.op, {**step.tensors, "bias": Stored(tensor.name)}
-        inputs = [Value(source, None) for source in step.inputs]
-        if isinstance(op, Conv) and not op.bias and tensor.shape == (op.filters,):
-            walk.add(node, Conv(op.filters, op.window, op.convention, op.groups, True), inputs, value.shape, biased)
-            return True
-        if isinstance(op, Dense) and not op.bias and tensor.shape == (op.units,):
-            walk.add(node, Dense(op.units, True), inputs, value.shape, biased)
-            return True
-    constant = walk.constants.value(other)
-    return constant is not None and _affine(walk, node, value, np.ones(1), constant)
+def read_clip(walk: Walk, node: GraphNode) -> Read:
+    low, high = (walk.flow.number(bound) for bound in node.inputs[1:3])
+    if low is None or high is None:
+        return None
+    return walk.builder.clip(node.name, walk.value(node.inputs[0]), low, high, tap=node.name)
 
 
-def _affine(walk: Walk, node: GraphNode, value: Value, scale: Numbers, offset: Numbers) -> bool:
-    """x * scale + offset, where each is one number, or one for each channel along the last axis."""
-    for constant in (scale, offset):
-        per_channel = constant.ndim > 0 and constant.size == constant.shape[-1] and value.channels in (None, constant.size)
-        if constant.size != 1 and not per_channel:
-            return False
-    if np.all(scale == 1) and np.all(offset == 0):
-        walk.values[node.name] = value
-        return True
-    wide = np.broadcast_arrays(scale.ravel().astype(np.float64), offset.ravel().astype(np.float64))
-    walk.add(node, Affine(*(tuple(numbers.tolist()) for numbers in wide)), [value], value.shape)
-    return True
-
-
-def read_fused_norm(walk: Walk, node: GraphNode) -> bool:
+def read_fused_norm(walk: Walk, node: GraphNode) -> Read:
     """FusedBatchNorm, V2 and V3: x, scale, offset, mean, variance. The default of is_training is True (nn_ops.cc)."""
     if node.flag("is_training", True):
-        walk.add_foreign(node, f"{node.op} in training mode")
-        return True
+        return f"{node.op} in training mode"
     return _norm_of(walk, node, ("gamma", "beta", "mean", "variance"), node.real("epsilon", _FUSED_EPSILON))
 
 
-def read_old_norm(walk: Walk, node: GraphNode) -> bool:
+def read_old_norm(walk: Walk, node: GraphNode) -> Read:
     """BatchNormWithGlobalNormalization: t, m, v, beta, gamma (tensorflow/core/ops/nn_ops.cc)."""
     if not node.flag("scale_after_normalization"):
-        return False
+        return None
     return _norm_of(walk, node, ("mean", "variance", "beta", "gamma"), node.real("variance_epsilon", 0.0))
 
 
-def _norm_of(walk: Walk, node: GraphNode, roles: tuple[str, ...], epsilon: float) -> bool:
-    if node.text("data_format", "NHWC") != "NHWC":
-        walk.add_foreign(node, f"{node.op} in {node.text('data_format', '')}")
-        return True
-    x, *sources = node.inputs
-    found = [None if walk.is_live(source) else walk.constants.tensor(source) for source in sources]
-    if not walk.is_live(x) or len(found) != len(roles) or any(tensor is None or len(tensor.shape) != 1 for tensor in found):
-        return False
-    tensors = {role: tensor.name for role, tensor in zip(roles, found, strict=True) if tensor is not None}
-    return _normalised(walk, node, walk.value(x), tensors, epsilon)
-
-
-def _normalised(walk: Walk, node: GraphNode, x: Value, tensors: dict[str, str], epsilon: float) -> bool:
+def _norm_of(walk: Walk, node: GraphNode, roles: tuple[str, ...], epsilon: float) -> Read:
     """A fused normalisation always has a scale and an offset; a layer without them has the constants 1 and 0."""
+    x, *sources = node.inputs
+    found = [walk.flow.tensor(source) for source in sources]
+    tensors = {
+        role: tensor.name for role, tensor in zip(roles, found, strict=False) if tensor is not None and len(tensor.shape) == 1
+    }
+    if wrong_layout(node) or len(tensors) < len(roles):
+        return wrong_layout(node)
     for role, neutral in (("gamma", 1), ("beta", 0)):
-        name = tensors.get(role, "")
-        learnt = name in walk.constants.variables or name.rpartition("/")[2] == role
-        if name and not learnt and np.all(walk.constants.array(name) == neutral):
+        name = tensors[role]
+        learnt = name in walk.trained or name.rpartition("/")[2] == role
+        if not learnt and np.all(walk.flow.constants.array(name) == neutral):
             del tensors[role]
-    op = BatchNorm(epsilon, 0.0, scale="gamma" in tensors, center="beta" in tensors)
-    size = len(walk.constants.array(tensors["mean"]))
-    shape = x.shape if x.channels in (None, size) else None
-    if x.shape is not None and shape is None:
-        return False
-    walk.add(node, op, [x], shape, {role: Stored(name) for role, name in tensors.items()})
-    return True
+    view = walk.by_cell(x)
+    if view.value.channels not in (None, len(walk.flow.constants.array(tensors["mean"]))):
+        return None
+    return _each_cell(walk, node, view, BatchNorm(epsilon, 0.0, scale="gamma" in tensors, center="beta" in tensors), tensors)
+
+
+def read_matrix(walk: Walk, node: GraphNode) -> Read:
+    """MatMul, BatchMatMul and Einsum with a kernel: a dense layer, or over the cells of a map a 1x1 convolution."""
+    x, weights = node.inputs[:2]
+    kernel = walk.flow.tensor(weights)
+    axes = "OI" if node.flag("transpose_b") or node.flag("adj_y") else "IO"
+    if node.op == "Einsum":
+        axes = _einsum_axes(node.text("equation", ""))
+    if node.flag("transpose_a") or node.flag("adj_x"):
+        return f"{node.op} with {'transpose_a' if node.op == 'MatMul' else 'adj_x'}"
+    if kernel is None or len(kernel.shape) != 2 or not axes or not walk.flow.is_value(x):
+        return None
+    taken, units = kernel.shape if axes == "IO" else kernel.shape[::-1]
+    view = walk.by_cell(x)
+    if view.value.channels not in (None, taken):
+        return None
+    value = walk.builder.dense(node.name, view.value, units, {"kernel": Stored(kernel.name, axes)}, tap=node.name)
+    return walk.views.like(view, value)
+
+
+def _einsum_axes(equation: str) -> str:
+    """The kernel's axes in an equation such as `abcd,de->abce`; empty for another one."""
+    inputs, _, output = equation.replace(" ", "").partition("->")
+    x, _, kernel = inputs.partition(",")
+    for axes, pair in (("IO", kernel), ("OI", kernel[::-1])):
+        if len(pair) == 2 and len(set(x)) == len(x) and x.endswith(pair[0]) and pair[1] not in x and output == x[:-1] + pair[1]:
+            return axes
+    return ""

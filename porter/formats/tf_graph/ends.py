@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from porter.formats.tf_graph.nodes import GraphNode, Reference, depending
+from porter.filegraph.dataflow import Reference
+from porter.formats.tf_graph.nodes import GraphNode, depending
 
 _IMAGE_TYPES = (1, 2, 4, 19)
 """Float, double, unsigned byte and half (tensorflow/core/framework/types.proto)."""

@@ -8,8 +8,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from porter.filegraph.dataflow import Reference
 from porter.filegraph.names import unused_name
-from porter.formats.tf_graph.nodes import MOST_NODES, GraphNode, Reference, Refuse
+from porter.formats.tf_graph.nodes import MOST_NODES, GraphNode, Refuse
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _MOST_DEPTH = 32

@@ -9,21 +9,35 @@ from typing import Any
 import numpy as np
 
 from porter.dtypes import Array
+from porter.filegraph.builder import Builder, Value
+from porter.filegraph.dataflow import Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.views import Views
 from porter.formats.tensorflow import import_tensorflow
-from porter.formats.tf_graph.constants import Constants
+from porter.formats.tf_graph.arithmetic import kind_of
+from porter.formats.tf_graph.constants import CASTS, ELEMENTWISE, EVALUATORS, RESHAPES, Constants
 from porter.formats.tf_graph.ends import input_sizes
-from porter.formats.tf_graph.nodes import GraphNode, Reference, Refuse, depending, ordered
+from porter.formats.tf_graph.nodes import GraphNode, Refuse, depending, ordered
 from porter.formats.tf_graph.ops import read_node
-from porter.formats.tf_graph.walk import Value, Walk, named_steps
-from porter.graph import INPUT, Sigmoid, Softmax
+from porter.formats.tf_graph.walk import Walk, named
+from porter.graph import Sigmoid, Softmax
+from porter.padding import Size
 
 _FLOAT = 1
 _KERNEL_OPS = ("Conv2D", "DepthwiseConv2dNative")
 _THROUGH = frozenset(
-    {"Identity", "Snapshot", "StopGradient", "CheckNumerics", "PlaceholderWithDefault", "PreventGradient", "ReadVariableOp"}
+    {
+        "Identity",
+        "IdentityN",
+        "Snapshot",
+        "StopGradient",
+        "CheckNumerics",
+        "PlaceholderWithDefault",
+        "PreventGradient",
+        "ReadVariableOp",
+    }
 )
-"""Ops that give their only input unchanged."""
+"""Ops that give their only input unchanged; IdentityN gives each of several."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +64,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
 
     A tap is the name of a TensorFlow op and means its first output. The definition is a GraphDef of the nodes that lead to the
     outputs and compute something, without control inputs, devices and underscored attributes; in it the tensors are constants
-    with their names, types and shapes, without their content.
+    with their names, types and shapes, without their content; numbers that the file rounds and a port does not are exact.
 
     Raises:
         FileError: there is a loop, a node is missing, or a constant does not hold what it declares.
@@ -59,26 +73,28 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     nodes, ends = _shortened(ordered(nodes, graph.ends, refuse), graph.ends)
     live = depending(nodes, [graph.image] + [node.name for node in nodes.values() if node.op == "Placeholder"])
     constants = Constants(nodes, graph.variables, graph.budget, refuse)
-    channels, *size = _image_shape(nodes, graph.image, constants)
-    walk = Walk(constants, live)
-    walk.values[graph.image] = Value(INPUT, (channels, *size))
+    flow = Dataflow(nodes, live, constants, EVALUATORS, ELEMENTWISE, CASTS, RESHAPES, kind_of, graph.budget)
+    batch, channels, size = _image_shape(nodes, graph.image, flow)
+    builder = Builder(channels, size, fixed=True)
+    walk = Walk(builder, Views(builder, batch), flow, graph.variables)
+    walk.give(nodes[graph.image], [builder.input])
     for node in nodes.values():
-        if node.name in live and node.name != graph.image:
+        if node.name != graph.image:
             read_node(walk, node)
-    steps, outputs = named_steps(walk.steps, _given(walk, ends))
-    used = [stored.name for step in steps for stored in step.tensors.values()]
+    given = _given(builder, [walk.value(end) for end in dict.fromkeys(ends) if flow.is_value(end)])
+    found = named(builder.finish(given))
+    used = [stored.name for node in found.nodes for stored in node.tensors.values()]
     big = [node.name for node in nodes.values() if node.name in graph.variables or constants.is_big(node)]
     tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}
-    definition = _definition(nodes, tensors)
-    return FileGraph(steps, outputs, channels, (size[0], size[1]), definition=definition), tensors
+    return replace(found, definition=_definition(nodes, tensors, walk.exact)), tensors
 
 
-def _given(walk: Walk, ends: Sequence[Reference]) -> list[str]:
-    """The steps that the ends give. Logits beside their own softmax are one output with it."""
-    found = list(dict.fromkeys(walk.value(end).source for end in ends if end[0] in walk.values))
-    activations = [walk.steps[name] for name in found if name in walk.steps and isinstance(walk.steps[name].op, Softmax | Sigmoid)]
-    inside = {source for step in activations for source in step.inputs}
-    return [name for name in found if name not in inside and name != INPUT]
+def _given(builder: Builder, ends: Sequence[Value]) -> list[Value]:
+    """The ends without those that are another end's logits, and without the input."""
+    found = list({end.node: end for end in ends if end.node in builder.nodes}.values())
+    activations = [node for end in found if isinstance((node := builder.nodes[end.node]).op, Softmax | Sigmoid)]
+    inside = {source for node in activations for source in node.inputs}
+    return [end for end in found if end.node not in inside]
 
 
 def _with_constants(graph: PlainGraph) -> dict[str, GraphNode]:
@@ -93,8 +109,8 @@ def _shortened(nodes: Mapping[str, GraphNode], ends: Sequence[str]) -> tuple[dic
     kept: dict[str, GraphNode] = {}
     for node in nodes.values():
         inputs = tuple(moved.get(source, source) for source in node.inputs)
-        if node.op in _THROUGH and len(inputs) == 1:
-            moved[node.name, 0] = inputs[0]
+        if node.op in _THROUGH and (len(inputs) == 1 or node.op == "IdentityN"):
+            moved |= {(node.name, index): source for index, source in enumerate(inputs)}
         else:
             kept[node.name] = replace(node, inputs=inputs)
     return kept, [moved.get((name, 0), (name, 0)) for name in ends]
@@ -122,18 +138,18 @@ def _without_integers(nodes: dict[str, GraphNode], image: str) -> dict[str, Grap
     return nodes
 
 
-def _image_shape(nodes: Mapping[str, GraphNode], image: str, constants: Constants) -> tuple[int, int | None, int | None]:
-    """Channels, rows and columns. If the image does not state its channels, the first kernel does."""
+def _image_shape(nodes: Mapping[str, GraphNode], image: str, flow: Dataflow[GraphNode]) -> tuple[int | None, int, Size]:
+    """Batch, channels, and rows and columns. If the image does not state its channels, the first kernel does."""
     sizes = input_sizes(nodes[image])
-    _, rows, columns, channels = sizes if len(sizes) == 4 else (None, None, None, None)
+    batch, rows, columns, channels = sizes if len(sizes) == 4 else (None, None, None, None)
     for node in nodes.values():
         if channels is None and node.op in _KERNEL_OPS and len(node.inputs) == 2:
-            kernel = constants.tensor(node.inputs[1])
+            kernel = flow.tensor(node.inputs[1])
             channels = kernel.shape[2] if kernel is not None and len(kernel.shape) == 4 else None
-    return (3 if channels is None else channels), rows, columns
+    return batch, 3 if channels is None else channels, (rows, columns)
 
 
-def _definition(nodes: Mapping[str, GraphNode], tensors: Mapping[str, Array]) -> bytes:
+def _definition(nodes: Mapping[str, GraphNode], tensors: Mapping[str, Array], exact: Mapping[str, float]) -> bytes:
     tf = import_tensorflow()
     definition = tf.compat.v1.GraphDef()
     definition.versions.producer = tf.version.GRAPH_DEF_VERSION
@@ -142,6 +158,10 @@ def _definition(nodes: Mapping[str, GraphNode], tensors: Mapping[str, Array]) ->
         made.input.extend(f"{name}:{index}" if index else name for name, index in node.inputs)
         if node.name in tensors:
             _declare(made, tensors[node.name], tf)
+            continue
+        if node.name in exact:
+            made.attr["dtype"].type = tf.float64.as_datatype_enum
+            made.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(exact[node.name], tf.float64))
             continue
         for name, value in node.attributes.items():
             if not name.startswith("_"):

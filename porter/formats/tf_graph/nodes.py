@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.errors import FileError
+from porter.filegraph.dataflow import Reference
 
-Reference = tuple[str, int]
-"""A value: the node that gives it, and which of its outputs."""
 Refuse = Callable[[str], FileError]
 """Makes the error for a message, with the file in it."""
 
@@ -33,6 +32,9 @@ class GraphNode:
 
     def integers(self, name: str) -> tuple[int, ...]:
         return tuple(self.attributes[name].list.i) if name in self.attributes else ()
+
+    def integer(self, name: str, default: int = 0) -> int:
+        return int(self.attributes[name].i) if name in self.attributes else default
 
     def text(self, name: str, default: str) -> str:
         return self.attributes[name].s.decode("utf-8", "replace") if name in self.attributes else default

@@ -3,245 +3,305 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
-from porter.errors import PaddingError
-from porter.filegraph.file_graph import Stored
+import numpy as np
+
+from porter.errors import GraphError, PaddingError
+from porter.filegraph.builder import Value
+from porter.filegraph.dataflow import Reference
+from porter.filegraph.views import LARGE, View
 from porter.formats.tf_graph.arithmetic import (
-    read_add,
-    read_add_n,
-    read_bias,
-    read_divide,
+    read_binary,
+    read_clip,
     read_fused_norm,
-    read_multiply,
+    read_matrix,
+    read_negative,
     read_old_norm,
-    read_subtract,
+    read_pattern,
+    read_square,
 )
-from porter.formats.tf_graph.nodes import GraphNode, Reference
-from porter.formats.tf_graph.walk import Value, Walk
-from porter.formats.tf_graph.windows import read_convolution, read_pad, read_pool
-from porter.graph import Concat, Dense, GlobalAvgPool, GlobalMaxPool, Op, Relu, Relu6, Shape, Sigmoid, Softmax
+from porter.formats.tf_graph.constants import strided
+from porter.formats.tf_graph.nodes import GraphNode
+from porter.formats.tf_graph.walk import Read, Walk
+from porter.formats.tf_graph.windows import (
+    read_convolution,
+    read_mirror,
+    read_pad,
+    read_pool,
+    read_resize,
+    read_transposed,
+    wrong_layout,
+)
+from porter.graph import (
+    Concat,
+    DepthToSpace,
+    Elu,
+    LeakyRelu,
+    LocalResponseNorm,
+    Op,
+    Relu,
+    Relu6,
+    Selu,
+    Sigmoid,
+    Softmax,
+    Softplus,
+    Tanh,
+)
+from porter.graph.ops import Axis
 
 # types.proto: DT_FLOAT and DT_DOUBLE.
 _WIDE_FLOATS = (1, 2)
+_AXES: Mapping[int, tuple[Axis | None, ...]] = {4: (None, "rows", "columns", "channels"), 2: (None, "channels")}
+"""The axes of a tensor of so many axes; the first is the batch."""
 
 
 def read_node(walk: Walk, node: GraphNode) -> None:
-    """Adds the value of a live node to `walk`; a node that porter has no op for is foreign."""
-    reader = _READERS.get(node.op)
+    """Adds what a node computes to `walk`; a node that porter has no op for is foreign."""
+    if walk.flow.compute(node) or node.name not in walk.flow.live or _read_sizes(walk, node):
+        return
+    given: Any = None
     try:
-        readable = reader is not None and node.inputs and (node.op in _TWO_SIDED or walk.is_live(node.inputs[0]))
-        if reader is None or not readable or not reader(walk, node):
-            walk.add_foreign(node)
-    except PaddingError as error:  # a window or a pad is too large
-        walk.add_foreign(node, f"{node.op} with {error.message}")
+        if walk.flow.is_value(node.inputs[0]) or node.op in _TWO_SIDED:
+            given = read_pattern(walk, node) or _READERS.get(node.op, _no_op)(walk, node)
+    except (PaddingError, GraphError) as error:  # a window or a pad is too large
+        given = f"{node.op} with {error.message}"
+    except (ValueError, TypeError, IndexError):  # inputs that the op does not take
+        given = None
+    if given is None or isinstance(given, str):
+        given = walk.foreign(node, given or node.op)
+    walk.give(node, given if isinstance(given, list) else [given])
 
 
-def _cast(walk: Walk, node: GraphNode) -> bool:
+def _no_op(walk: Walk, node: GraphNode) -> Read:
+    return None
+
+
+def _read_sizes(walk: Walk, node: GraphNode) -> bool:
+    """Shape, ShapeN, Size and Rank: numbers that a node states about values."""
+    if node.op not in ("Shape", "ShapeN", "Size", "Rank"):
+        return False
+    known = [walk.view(source).sizes for source in node.inputs]
+    for index, sizes in enumerate(known):
+        if sizes is not None:
+            number = {"Size": int(np.prod(sizes)), "Rank": len(sizes)}.get(node.op, sizes)
+            walk.flow.computed[node.name, index] = np.asarray(number, np.int64)
+    return None not in known
+
+
+def _unary(make: Callable[[GraphNode], Op]) -> Callable[[Walk, GraphNode], Read]:
+    """An op of each number, in whatever axes the tensor has them."""
+
+    def read(walk: Walk, node: GraphNode) -> Read:
+        view = walk.kept(node.inputs[0])
+        return walk.views.like(view, walk.builder.add(node.name, make(node), view.value, tap=node.name))
+
+    return read
+
+
+def _softmax(walk: Walk, node: GraphNode) -> Read:
+    view = walk.by_cell(node.inputs[0])
+    return walk.views.like(view, walk.builder.add(node.name, Softmax(), view.value, tap=node.name))
+
+
+def _cast(walk: Walk, node: GraphNode) -> Read:
     """Casts between single and double precision change nothing; halves round and integers cut."""
-    if node.type("SrcT") not in _WIDE_FLOATS or node.type("DstT") not in _WIDE_FLOATS:
-        return False
-    walk.pass_on(node)
-    return True
+    wide = node.type("SrcT") in _WIDE_FLOATS and node.type("DstT") in _WIDE_FLOATS
+    return walk.view(node.inputs[0]) if wide else None
 
 
-def _relu(walk: Walk, node: GraphNode) -> bool:
-    return _unary(walk, node, Relu())
-
-
-def _relu6(walk: Walk, node: GraphNode) -> bool:
-    return _unary(walk, node, Relu6())
-
-
-def _unary(walk: Walk, node: GraphNode, op: Op) -> bool:
-    value = walk.value(node.inputs[0])
-    walk.add(node, op, [value], value.shape)
-    return True
-
-
-def _minimum(walk: Walk, node: GraphNode) -> bool:
-    """min(., 6) of a ReLU is a ReLU6; otherwise it waits for the max(., 0) that makes it one."""
-    live, bound = _bound(walk, node)
-    if live is None or bound != 6:
-        return False
-    value = walk.value(live)
-    step = walk.steps.get(value.source)
-    if step is not None and isinstance(step.op, Relu):
-        walk.add(node, Relu6(), [Value(step.inputs[0], None)], value.shape)
-        return True
-    walk.add_foreign(node, shape=value.shape)
-    walk.min6[node.name] = value
-    return True
-
-
-def _maximum(walk: Walk, node: GraphNode) -> bool:
-    live, bound = _bound(walk, node)
-    if live is None or bound != 0:
-        return False
-    min6 = None if live[1] else walk.min6.get(live[0])
-    value = min6 or walk.value(live)
-    walk.add(node, Relu6() if min6 else Relu(), [value], value.shape)
-    return True
-
-
-def _bound(walk: Walk, node: GraphNode) -> tuple[Reference | None, float]:
-    first, second = node.inputs
-    live, other = (first, second) if walk.is_live(first) else (second, first)
-    constant = None if walk.is_live(other) else walk.constants.value(other)
-    return (live, float(constant.ravel()[0])) if constant is not None and constant.size == 1 else (None, 0.0)
-
-
-def _clip(walk: Walk, node: GraphNode) -> bool:
-    x, *bounds = node.inputs
-    values = [None if walk.is_live(bound) else walk.constants.value(bound) for bound in bounds]
-    if len(values) != 2 or any(value is None or value.size != 1 for value in values) or not walk.is_live(x):
-        return False
-    low, high = (float(value.ravel()[0]) for value in values if value is not None)
-    return (low, high) == (0.0, 6.0) and _unary(walk, node, Relu6())
-
-
-def _softmax(walk: Walk, node: GraphNode) -> bool:
-    return _unary(walk, node, Softmax())
-
-
-def _sigmoid(walk: Walk, node: GraphNode) -> bool:
-    return _unary(walk, node, Sigmoid())
-
-
-def _global(op: GlobalAvgPool | GlobalMaxPool) -> Callable[[Walk, GraphNode], bool]:
-    def read(walk: Walk, node: GraphNode) -> bool:
-        value = walk.value(node.inputs[0])
-        axes = None if walk.is_live(node.inputs[1]) else walk.constants.value(node.inputs[1])
-        if axes is None or not value.is_map or {int(axis) % 4 for axis in axes.ravel()} != {1, 2}:
-            return False
-        channels = value.channels
-        keeps = node.flag("keep_dims")
-        shape: Shape | None = None if channels is None else (channels, 1, 1) if keeps else (channels,)
-        walk.add(node, op, [value], shape)
-        return True
-
-    return read
-
-
-def _concat(walk: Walk, node: GraphNode) -> bool:
-    *sources, axis_source = node.inputs
-    axis = None if walk.is_live(axis_source) else walk.constants.value(axis_source)
-    if axis is None or axis.size != 1 or len(sources) < 2 or not all(walk.is_live(source) for source in sources):
-        return False
-    values = [walk.value(source) for source in sources]
-    shapes = [value.shape for value in values]
-    last = 3 if len(shapes[0] or (0, 0, 0)) == 3 else 1
-    if int(axis.ravel()[0]) not in (-1, last) or any(shape and shapes[0] and len(shape) != len(shapes[0]) for shape in shapes):
-        return False
-    channels = [value.channels for value in values]
-    first = shapes[0]
-    joined = None if first is None or None in channels else (sum(n for n in channels if n is not None), *first[1:])
-    walk.add(node, Concat(), values, joined)
-    return True
-
-
-def _matmul(walk: Walk, node: GraphNode) -> bool:
-    for flag in ("transpose_a", "transpose_b"):
-        if node.flag(flag):
-            walk.add_foreign(node, f"{node.op} with {flag}")
-            return True
-    x, weights = node.inputs
-    kernel = None if walk.is_live(weights) else walk.constants.tensor(weights)
-    if kernel is None or len(kernel.shape) != 2 or not walk.is_live(x):
-        return False
-    value = walk.value(x)
-    if value.shape is not None and value.shape != kernel.shape[:1]:
-        return False
-    walk.add(node, Dense(kernel.shape[1], False), [value], (kernel.shape[1],), {"kernel": Stored(kernel.name, "IO")})
-    return True
-
-
-def _squeeze(walk: Walk, node: GraphNode) -> bool:
-    """Removes rows and columns of one cell; a graph that names these axes states that they have one cell."""
-    value = walk.value(node.inputs[0])
-    axes = node.integers("squeeze_dims")
-    if value.shape is None or len(value.shape) != 3 or value.shape[1] not in (None, 1) or value.shape[2] not in (None, 1):
-        return False
-    if not (axes or value.is_one_cell) or (axes and {axis % 4 for axis in axes} != {1, 2}):
-        return False
-    walk.pass_on(node, value.shape[:1])
-    return True
-
-
-def _reshape(walk: Walk, node: GraphNode) -> bool:
-    """One value per channel stays one, as N×C or N×1×1×C."""
-    value, target = walk.value(node.inputs[0]), _target_shape(walk, node.inputs[1])
-    if value.shape is None or not value.is_one_cell or not target or len(target) not in (2, 4):
-        return False
-    inner = target[1:]
-    if any(size is None for size in inner) or inner[-1] not in (value.channels, -1) or any(size != 1 for size in inner[:-1]):
-        return False
-    if inner[-1] == -1 and target[0] == -1:
-        return False
-    walk.pass_on(node, value.shape[:1] if len(inner) == 1 else (value.channels, 1, 1))
-    return True
-
-
-def _target_shape(walk: Walk, source: Reference) -> tuple[int | None, ...] | None:
-    """The target shape of a reshape, batch first; None in it means a size that is read from a value, as the batch is."""
-    node = walk.constants.nodes[source[0]]
-    if not walk.is_live(source):
-        constant = walk.constants.value(source)
-        return None if constant is None else tuple(int(size) for size in constant.ravel())
-    if node.op == "Shape":
-        shape = walk.value(node.inputs[0]).shape
-        return (None, *shape[1:], shape[0]) if shape else None
-    if node.op != "Pack":
+def _reduce(walk: Walk, node: GraphNode) -> Read:
+    """Mean and Max over axes of a map."""
+    value, axes = walk.value(node.inputs[0]), walk.flow.value(node.inputs[1])
+    names = _axes_of(walk, value)
+    if axes is None or names is None or not axes.size:
         return None
-    sizes: list[int | None] = []
-    for part in node.inputs:
-        constant = None if walk.is_live(part) else walk.constants.value(part)
-        if constant is not None and constant.size != 1:
-            return None
-        sizes.append(None if constant is None else int(constant.ravel()[0]))
-    return tuple(sizes)
+    places = {int(axis) % len(names) for axis in axes.ravel()}
+    chosen = [name for place, name in enumerate(names) if place in places and name is not None]
+    if 0 in places or not value.is_map:
+        return None
+    keep, function = node.flag("keep_dims"), "max" if node.op == "Max" else "mean"
+    direct = keep or {*chosen} == {"rows", "columns"}
+    found = walk.builder.reduce(node.name, value, function, chosen, keep or not direct, tap=node.name)  # type: ignore[arg-type]
+    return found if direct else _without(walk, found, places)
 
 
-def _with_inputs(count: int, reader: Callable[[Walk, GraphNode], bool]) -> Callable[[Walk, GraphNode], bool]:
-    """The reader for nodes with `count` inputs; others are foreign."""
-
-    def read(walk: Walk, node: GraphNode) -> bool:
-        return len(node.inputs) == count and reader(walk, node)
-
-    return read
+def _axes_of(walk: Walk, value: Value) -> tuple[Axis | None, ...] | None:
+    return _AXES.get(len(value.shape) + 1) if value.shape is not None else None
 
 
-_TWO_SIDED = frozenset({"Add", "AddV2", "AddN", "Sub", "Mul", "RealDiv", "Minimum", "Maximum", "ConcatV2"})
+def _without(walk: Walk, value: Value, places: set[int]) -> View | None:
+    """A value without axes of one cell."""
+    view = walk.views.of(value)
+    return view.reshaped([size for place, size in enumerate(view.sizes or ()) if place not in places])
+
+
+def _concat(walk: Walk, node: GraphNode) -> Read:
+    *sources, last = node.inputs
+    axis = walk.flow.number(last)
+    if axis is None or len(sources) < 2 or not all(walk.flow.is_value(source) for source in sources):
+        return None
+    values = walk.values(sources)
+    names = _axes_of(walk, values[0])
+    if int(axis) not in (-1, len(names or _AXES[4]) - 1):
+        return None
+    return walk.builder.add(node.name, Concat(), *values, tap=node.name)
+
+
+def _reshape(walk: Walk, node: GraphNode) -> Read:
+    view, wanted = walk.view(node.inputs[0]), walk.flow.integers(node.inputs[1])
+    return None if wanted is None else _moved(view, view.reshaped(wanted), wanted)
+
+
+def _moved(view: View, found: View | None, wanted: list[int]) -> Read:
+    if found is not None or view.sizes is None:
+        return found
+    old, new = ("x".join("?" if size >= LARGE or size < 0 else str(size) for size in sizes[1:]) for sizes in (view.sizes, wanted))
+    return f"a reshape of {old} to {new}"
+
+
+def _squeeze(walk: Walk, node: GraphNode) -> Read:
+    """Removes axes of one cell; a graph that names rows and columns states that they have one cell."""
+    view, axes = walk.view(node.inputs[0]), node.integers("squeeze_dims")
+    if view.sizes is None:
+        return None
+    places = {axis % len(view.sizes) for axis in axes} or {place for place, size in enumerate(view.sizes) if size == 1}
+    shape = view.value.shape
+    if places == {1, 2} and shape and None in shape and view == walk.views.of(view.value):
+        view = walk.views.of(replace(view.value, shape=(shape[0], 1, 1)))
+    sizes = view.sizes or ()
+    if 0 in places or any(sizes[place] != 1 for place in places):
+        return None
+    return view.reshaped([size for place, size in enumerate(sizes) if place not in places])
+
+
+def _expand(walk: Walk, node: GraphNode) -> Read:
+    view, axis = walk.view(node.inputs[0]), walk.flow.number(node.inputs[1])
+    if view.sizes is None or axis is None:
+        return None
+    sizes = list(view.sizes)
+    sizes.insert(int(axis) % (len(sizes) + 1), 1)
+    return view.reshaped(sizes)
+
+
+def _transpose(walk: Walk, node: GraphNode) -> Read:
+    order = walk.flow.integers(node.inputs[1])
+    return None if order is None else walk.view(node.inputs[0]).transposed(order)
+
+
+def _tile(walk: Walk, node: GraphNode) -> Read:
+    times = walk.flow.integers(node.inputs[1])
+    return None if times is None else walk.view(node.inputs[0]).repeated(times)
+
+
+def _slice(walk: Walk, node: GraphNode) -> Read:
+    """StridedSlice and Slice of a map or features, the whole batch."""
+    value = walk.value(node.inputs[0])
+    known, names = walk.views.of(value).sizes, _axes_of(walk, value)
+    bounds = [walk.flow.integers(source) for source in node.inputs[1:]]
+    if known is None or names is None or None in bounds:
+        return None
+    if node.op == "Slice":
+        begins, sizes = (each or [] for each in bounds)
+        index: list[Any] = [slice(begin, None if size < 0 else begin + size) for begin, size in zip(begins, sizes, strict=True)]
+    else:
+        index = strided(node, len(known), *(each or [] for each in bounds))
+    if any(part is None for part in index):
+        return f"{node.op} with a new axis"
+    gone = {place for place, part in enumerate(index) if isinstance(part, int)}
+    parts = [_part(part, size) for part, size in zip(index, known, strict=True)]
+    if parts[0] != slice(None):
+        return f"{node.op} of the batch"
+    found = walk.builder.cut(node.name, value, {name: part for name, part in zip(names, parts, strict=True) if name}, tap=node.name)
+    return _without(walk, found, gone) if gone else found
+
+
+def _part(part: slice | int, size: int) -> slice:
+    """Of an axis of `size` cells; counted from the end where it ends near there, because the size may be open."""
+    if isinstance(part, int):
+        return slice(part, part + 1 or None)
+    start, stop = (None if number == size else number for number in (part.start, part.stop))
+    if stop is not None and size >= LARGE and stop > LARGE // 2:
+        stop = stop - size or None
+    return slice(start or None, stop, None if part.step == 1 else part.step)
+
+
+def _split(walk: Walk, node: GraphNode) -> Any:
+    """Split (axis, value), SplitV (value, sizes, axis) and Unpack along an axis that is not the batch."""
+    place: Reference | None = {"Split": node.inputs[0], "SplitV": node.inputs[-1]}.get(node.op)
+    value = walk.value(node.inputs[1] if node.op == "Split" else node.inputs[0])
+    axis = node.integer("axis") if place is None else walk.flow.number(place)
+    known, names = walk.views.of(value).sizes, _axes_of(walk, value)
+    if axis is None or known is None or names is None or names[int(axis) % len(names)] is None:
+        return None
+    at = int(axis) % len(names)
+    name, size = names[at], known[at]
+    count = node.integer("num" if node.op == "Unpack" else "num_split", 1)
+    sizes = walk.flow.integers(node.inputs[1]) if node.op == "SplitV" else [size // count] * count
+    if not sizes or name is None or size >= LARGE:
+        return None
+    sizes = [size - sum(n for n in sizes if n >= 0) if n < 0 else n for n in sizes]
+    starts = [sum(sizes[:index]) for index in range(len(sizes))]
+    found = [
+        walk.builder.cut(node.name if not start else f"{node.name}:{index}", value, {name: slice(start, start + n)})
+        for index, (start, n) in enumerate(zip(starts, sizes, strict=True))
+    ]
+    return [_without(walk, part, {at}) or part for part in found] if node.op == "Unpack" else found
+
+
+def _depth_to_space(walk: Walk, node: GraphNode) -> Read:
+    op = DepthToSpace(node.integer("block_size"), "DCR")
+    return wrong_layout(node) or walk.builder.add(node.name, op, walk.value(node.inputs[0]), tap=node.name)
+
+
+def _response_norm(node: GraphNode) -> Op:
+    """The defaults are those of core/ops/nn_ops.cc."""
+    size = 2 * node.integer("depth_radius", 5) + 1
+    return LocalResponseNorm(size, node.real("alpha", 1.0), node.real("beta", 0.5), node.real("bias", 1.0))
+
+
+def _local_response_norm(walk: Walk, node: GraphNode) -> Read:
+    return walk.builder.add(node.name, _response_norm(node), walk.value(node.inputs[0]), tap=node.name)
+
+
+_TWO_SIDED = frozenset(
+    {"Add", "AddV2", "AddN", "Sub", "Mul", "RealDiv", "Div", "Minimum", "Maximum", "ConcatV2", "Split", "Conv2DBackpropInput"}
+)
 """Ops whose first input may be a constant; their readers find which input is one."""
-_READERS: Mapping[str, Callable[[Walk, GraphNode], bool]] = {
-    "Cast": _cast,
-    "BiasAdd": _with_inputs(2, read_bias),
-    "Add": _with_inputs(2, read_add),
-    "AddV2": _with_inputs(2, read_add),
-    "AddN": read_add_n,
-    "Sub": _with_inputs(2, read_subtract),
-    "Mul": _with_inputs(2, read_multiply),
-    "RealDiv": _with_inputs(2, read_divide),
-    "FusedBatchNorm": read_fused_norm,
-    "FusedBatchNormV2": read_fused_norm,
-    "FusedBatchNormV3": read_fused_norm,
+_READERS: Mapping[str, Callable[[Walk, GraphNode], Any]] = {
+    **dict.fromkeys(("Add", "AddV2", "AddN", "BiasAdd", "Sub", "Mul", "RealDiv", "Div", "Minimum", "Maximum"), read_binary),
+    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), read_fused_norm),
+    **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "Einsum"), read_matrix),
+    **dict.fromkeys(("Conv2D", "DepthwiseConv2dNative"), read_convolution),
+    **dict.fromkeys(("MaxPool", "AvgPool"), read_pool),
+    **dict.fromkeys(("Pad", "PadV2"), read_pad),
+    **dict.fromkeys(("Mean", "Max"), _reduce),
+    **dict.fromkeys(("StridedSlice", "Slice"), _slice),
+    **dict.fromkeys(("Split", "SplitV", "Unpack"), _split),
     "BatchNormWithGlobalNormalization": read_old_norm,
-    "Relu": _relu,
-    "Relu6": _relu6,
-    "Minimum": _with_inputs(2, _minimum),
-    "Maximum": _with_inputs(2, _maximum),
-    "ClipByValue": _clip,
-    "Softmax": _softmax,
-    "Sigmoid": _sigmoid,
-    "Mean": _with_inputs(2, _global(GlobalAvgPool())),
-    "Max": _with_inputs(2, _global(GlobalMaxPool())),
+    "Cast": _cast,
+    "ClipByValue": read_clip,
     "ConcatV2": _concat,
-    "MatMul": _with_inputs(2, _matmul),
+    "Conv2DBackpropInput": read_transposed,
+    "DepthToSpace": _depth_to_space,
+    "Elu": _unary(lambda node: Elu()),
+    "ExpandDims": _expand,
+    "LRN": _local_response_norm,
+    "LeakyRelu": _unary(lambda node: LeakyRelu(node.real("alpha", 0.2))),
+    "MirrorPad": read_mirror,
+    "Neg": read_negative,
+    "Relu": _unary(lambda node: Relu()),
+    "Relu6": _unary(lambda node: Relu6()),
+    "Reshape": _reshape,
+    "ResizeNearestNeighbor": read_resize,
+    "Selu": _unary(lambda node: Selu()),
+    "Sigmoid": _unary(lambda node: Sigmoid()),
+    "Softmax": _softmax,
+    "Softplus": _unary(lambda node: Softplus()),
+    "Square": read_square,
     "Squeeze": _squeeze,
-    "Reshape": _with_inputs(2, _reshape),
-    "Conv2D": _with_inputs(2, read_convolution),
-    "DepthwiseConv2dNative": _with_inputs(2, read_convolution),
-    "MaxPool": read_pool,
-    "AvgPool": read_pool,
-    "Pad": _with_inputs(2, read_pad),
-    "PadV2": _with_inputs(3, read_pad),
+    "Tanh": _unary(lambda node: Tanh()),
+    "Tile": _tile,
+    "Transpose": _transpose,
 }

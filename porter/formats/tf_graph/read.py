@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -11,6 +12,7 @@ from typing import Any
 from porter.dtypes import Array, is_floating
 from porter.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.dataflow import Reference
 from porter.formats.limits import most_bytes
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_checkpoint.read import read_tf_checkpoint
@@ -18,7 +20,7 @@ from porter.formats.tf_graph.constants import Constants
 from porter.formats.tf_graph.ends import image_inputs, loose_ends, within_network
 from porter.formats.tf_graph.functions import follow, inline_functions
 from porter.formats.tf_graph.graph import PlainGraph, read_graph
-from porter.formats.tf_graph.nodes import GraphNode, Reference, Refuse, ordered, parse_nodes, parse_reference
+from porter.formats.tf_graph.nodes import GraphNode, Refuse, ordered, parse_nodes, parse_reference
 from porter.formats.tf_graph.saved_variables import VARIABLE_OPS, read_variables
 
 _MOST_PROTO = (1 << 31) - 1
@@ -67,7 +69,8 @@ def read_saved_model(path: Path) -> Checkpoint:
     meta = _serving(model, path)
     name, signature = _signature(meta)
     called = _in_order(parse_nodes(meta.graph_def.node, refuse), refuse)
-    outputs = [] if signature is None else [parse_reference(info.name) for _, info in sorted(signature.outputs.items())]
+    given = {} if signature is None else {key: parse_reference(info.name) for key, info in signature.outputs.items()}
+    outputs = [given[key] for key in sorted(given, key=_in_words)]
     if outputs:
         called = ordered(called, [source for source, _ in outputs], refuse)
     nodes, moved = inline_functions(called, meta.graph_def.library.function, refuse)
@@ -94,6 +97,11 @@ def read_saved_model(path: Path) -> Checkpoint:
     found, tensors = read_graph(PlainGraph(nodes, variables.values, image, ends, budget), refuse)
     tags = f"signature '{name}'" if name else "no signature"
     return Checkpoint(path, "saved-model", "tf", tensors, (tags, *notes, _span(image, ends)), graph=found, files=files)
+
+
+def _in_words(name: str) -> list[tuple[int, str]]:
+    """A key that sorts `output_10` after `output_2`, because a signature does not keep the order of its outputs."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def _expect_repeatable(nodes: Mapping[str, GraphNode], path: Path) -> None:

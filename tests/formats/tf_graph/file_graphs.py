@@ -1,4 +1,4 @@
-"""What a FileGraph says, computed in float64 by plain TensorFlow ops, and what its definition says, run by TensorFlow itself."""
+"""TensorFlow's graphs for tests: written, and run by TensorFlow itself beside what porter reads."""
 
 from __future__ import annotations
 
@@ -10,24 +10,9 @@ from typing import Any
 import numpy as np
 
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import FileGraph, FileNode
-from porter.graph import (
-    INPUT,
-    Add,
-    Affine,
-    AvgPool,
-    BatchNorm,
-    Concat,
-    Conv,
-    Dense,
-    GlobalAvgPool,
-    GlobalMaxPool,
-    MaxPool,
-    Relu,
-    Relu6,
-    Sigmoid,
-    Softmax,
-)
+from porter.filegraph.file_graph import FileGraph
+from porter.frameworks.tf.frozen.run import channels_first
+from tests.filegraph.values import values_of
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -65,80 +50,6 @@ def variable(name: str, *shape: int, positive: bool = False) -> Any:
     return tf.compat.v1.get_variable(name, initializer=tf.constant(values), use_resource=False)
 
 
-def evaluate(checkpoint: Checkpoint, batch: np.ndarray) -> dict[str, np.ndarray]:
-    """The value of every node of a checkpoint's graph for a batch N×H×W×C."""
-    graph = checkpoint.graph
-    assert graph is not None
-    values = {INPUT: np.asarray(batch, np.float64)}
-    for node in graph.nodes:
-        tensors = {role: np.asarray(checkpoint.tensors[stored.name], np.float64) for role, stored in node.tensors.items()}
-        values[node.name] = np.asarray(_step(node, [values[name] for name in node.inputs], tensors))
-    return values
-
-
-def _step(node: FileNode, inputs: list[np.ndarray], tensors: Mapping[str, np.ndarray]) -> Any:
-    tf, op, x = tensorflow(), node.op, inputs[0]
-    match op:
-        case Conv():
-            return _convolution(tf, op, x if x.ndim == 4 else x[:, None, None], tensors["kernel"]) + tensors.get("bias", 0.0)
-        case BatchNorm():
-            assert op.scale == ("gamma" in tensors) and op.center == ("beta" in tensors)
-            scaled = (x - tensors["mean"]) / np.sqrt(tensors["variance"] + op.epsilon)
-            return scaled * tensors.get("gamma", 1.0) + tensors.get("beta", 0.0)
-        case Relu():
-            return np.maximum(x, 0)
-        case Relu6():
-            return np.clip(x, 0, 6)
-        case MaxPool() | AvgPool():
-            return _pool(tf, op, x)
-        case GlobalAvgPool():
-            return x.mean((1, 2))
-        case GlobalMaxPool():
-            return x.max((1, 2))
-        case Affine():
-            return x * np.array(op.scale) + np.array(op.offset)
-        case Dense():
-            return x.reshape(len(x), -1) @ tensors["kernel"] + tensors.get("bias", 0.0)
-        case Add():
-            return sum(inputs)
-        case Concat():
-            return np.concatenate(inputs, -1)
-        case Softmax():
-            return tf.nn.softmax(x)
-        case Sigmoid():
-            return 1 / (1 + np.exp(-x))
-    raise AssertionError(f"{node.name} is {op}")
-
-
-def _padded(tf: Any, op: Any, x: np.ndarray, fill: float) -> tuple[Any, str]:
-    if op.convention.rule != "explicit":
-        return tf.constant(x, tf.float64), op.convention.rule.upper()
-    top, bottom, left, right = op.convention.pads
-    return tf.pad(x, [[0, 0], [top, bottom], [left, right], [0, 0]], constant_values=tf.constant(fill, tf.float64)), "VALID"
-
-
-def _convolution(tf: Any, op: Conv, x: np.ndarray, kernel: np.ndarray) -> Any:
-    x, padding = _padded(tf, op, x, 0.0)
-    depthwise = kernel.shape[2] == op.groups > 1
-    if depthwise:
-        kernel = kernel.reshape(*kernel.shape[:2], 1, -1)
-    parts = [
-        tf.nn.conv2d(group, weights, op.window.stride, padding, dilations=op.window.dilation)
-        for group, weights in zip(np.split(np.asarray(x), op.groups, -1), np.split(kernel, op.groups, -1), strict=True)
-    ]
-    return np.concatenate(parts, -1)
-
-
-def _pool(tf: Any, op: MaxPool | AvgPool, x: np.ndarray) -> Any:
-    if isinstance(op, MaxPool):
-        x, padding = _padded(tf, op, x, op.convention.fill)
-        return tf.nn.max_pool2d(x, op.window.kernel, op.window.stride, padding)
-    explicit = op.convention.rule == "explicit"
-    assert op.convention.average == ("full_window" if explicit else "real_cells")
-    x, padding = _padded(tf, op, x, 0.0)
-    return tf.nn.avg_pool2d(x, op.window.kernel, op.window.stride, padding)
-
-
 def run_definition(graph: FileGraph, tensors: Mapping[str, np.ndarray], batch: np.ndarray) -> dict[str, np.ndarray]:
     """The values at all taps, from the definition with its tensors put back, by node name."""
     tf = tensorflow()
@@ -155,14 +66,13 @@ def run_definition(graph: FileGraph, tensors: Mapping[str, np.ndarray], batch: n
             return session.run(taps, {f"{image}:0": batch})
 
 
-def expect_same(checkpoint: Checkpoint, batch: np.ndarray, output: np.ndarray, tolerance: float = 1e-10) -> dict[str, np.ndarray]:
+def expect_same(checkpoint: Checkpoint, batch: np.ndarray, output: np.ndarray, tolerance: float = 1e-10) -> None:
     """What the FileGraph says is what the file's graph computes: at every tap, and at the output of the original."""
     graph = checkpoint.graph
     assert graph is not None
-    values = evaluate(checkpoint, batch)
-    for name, value in run_definition(graph, checkpoint.tensors, batch).items():
-        ours = values[name].reshape(value.shape)
-        assert np.abs(ours - value).max() <= tolerance * max(1, np.abs(value).max()), name
-    ours = values[graph.outputs[0]].reshape(output.shape)
-    assert np.abs(ours - output).max() <= tolerance * max(1, np.abs(output).max())
-    return values
+    values = values_of(graph, checkpoint.tensors, channels_first(batch))
+    expected = [*run_definition(graph, checkpoint.tensors, batch).items(), (graph.outputs[0], output)]
+    for name, value in expected:
+        theirs = channels_first(value)
+        assert values[name].shape == theirs.shape
+        assert np.abs(values[name] - theirs).max() <= tolerance * max(1, np.abs(theirs).max()), name

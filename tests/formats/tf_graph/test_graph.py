@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,23 +14,45 @@ import pytest
 from porter.errors import FileError
 from porter.filegraph.file_graph import FileNode, Foreign, Stored
 from porter.formats.tf_graph.read import read_frozen_graph
+from porter.frameworks.tf.frozen.run import GraphRunner, channels_first
 from porter.graph import (
     Add,
     Affine,
     AvgPool,
     BatchNorm,
+    ChannelShuffle,
+    Clip,
     Concat,
     Conv,
+    ConvTranspose,
+    Crop,
     Dense,
+    DepthToSpace,
+    Flatten,
+    Gelu,
     GlobalAvgPool,
     GlobalMaxPool,
+    HardSigmoid,
+    HardSwish,
+    LayerNorm,
+    LeakyRelu,
+    Maximum,
     MaxPool,
+    Multiply,
+    Op,
+    PadChannels,
+    PadMap,
+    Reduce,
     Relu,
     Relu6,
     Sigmoid,
+    SliceChannels,
     Softmax,
+    Swish,
+    Upsample,
 )
 from porter.padding import LOWEST, Convention
+from tests.filegraph.values import values_of
 from tests.formats.tf_graph.file_graphs import expect_same, frozen, images, tensorflow, variable
 
 pytest.importorskip("tensorflow")
@@ -69,14 +92,14 @@ def test_a_network(tmp_path: Path) -> None:
 
     found = nodes_of(tmp_path, make)
     assert [node.name for node in found] == [
-        *("net/Conv2d_0", "Relu6", "net/Conv2d_1", "net/Conv2d_1/BatchNorm", "Relu", "Mean", "net/Logits", "Predictions")
+        *("net/Conv2d_0", "Relu6", "net/Conv2d_1", "net/Conv2d_1/BatchNorm", "Relu", "Mean", "net/Logits", "Reshape", "Predictions")
     ]
     assert found[0].op == Conv(4, found[0].op.window, Convention("same"), 1, True)
     assert found[0].tensors == {"kernel": Stored("net/Conv2d_0/weights", "HWIO"), "bias": Stored("net/Conv2d_0/biases")}
     assert found[0].tap == "BiasAdd"
     assert found[2].op.groups == 4 and found[2].op.filters == 8
     assert found[3].op == BatchNorm(1e-3, 0.0) and found[3].tap == "batchnorm/add_1"
-    assert found[5].op == GlobalAvgPool() and found[7].op == Softmax()
+    assert found[5].op == GlobalAvgPool(keep=True) and [node.op for node in found[7:]] == [Flatten(), Softmax()]
 
 
 def pads_of(node: FileNode) -> tuple[Any, ...]:
@@ -251,7 +274,7 @@ def test_heads(tmp_path: Path) -> None:
         return tf.sigmoid(tf.matmul(pooled, variable("fc/weights", 3, 2)) + variable("fc/biases", 2))
 
     found = nodes_of(tmp_path, make, (None, None))
-    assert [node.op for node in found] == [GlobalMaxPool(), Dense(2), Sigmoid()] and found[1].name == "fc"
+    assert [node.op for node in found] == [GlobalMaxPool(keep=True), Flatten(), Dense(2), Sigmoid()] and found[2].name == "fc"
 
 
 def test_a_pool_over_the_whole_map(tmp_path: Path) -> None:
@@ -261,22 +284,110 @@ def test_a_pool_over_the_whole_map(tmp_path: Path) -> None:
     assert isinstance(nodes_of(tmp_path, make, (None, None))[0].op, AvgPool)
 
 
+def excited(x: Any) -> Any:
+    tf = tensorflow()
+    weights = tf.reduce_max(x, [1, 2], keepdims=True)
+    return x * tf.clip_by_value(weights * 0.2 + 0.5, 0.0, 1.0)
+
+
+def shuffled(x: Any) -> Any:
+    """Two groups of channels, in turn."""
+    tf = tensorflow()
+    size = tf.shape(x)
+    parted = tf.reshape(x, [-1, size[1], size[2], 2, 2])
+    return tf.reshape(tf.transpose(parted, [0, 1, 2, 4, 3]), tf.concat([size[:3], [4]], 0))
+
+
+def moments(x: Any) -> Any:
+    """A layer norm as TensorFlow 1 wrote it (tf.contrib.layers.layer_norm)."""
+    tf = tensorflow()
+    return tf.nn.batch_normalization(x, *tf.nn.moments(x, [-1], keepdims=True), variable("norm/beta", 3), None, 1e-12)
+
+
+def transposed(x: Any) -> Any:
+    tf = tensorflow()
+    size = tf.stack([*tf.unstack(tf.shape(x)[:3] * [1, 2, 3]), 2])
+    return tf.nn.conv2d_transpose(x, variable("w", 3, 4, 2, 3), size, (2, 3))
+
+
+OPS: dict[str, tuple[Make, list[type[Op]]]] = {
+    "gelu": (lambda x: 0.5 * x * (1 + tensorflow().math.erf(x / math.sqrt(2))), [Gelu]),
+    "gelu by tanh": (
+        lambda x: 0.5 * (x * (1 + tensorflow().tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * tensorflow().pow(x, 3))))),
+        [Gelu],
+    ),
+    "swish": (lambda x: tensorflow().nn.silu(x), [Swish]),
+    "hard swish by a product": (lambda x: x * tensorflow().nn.relu6(x + 3) * (1 / 6), [HardSwish]),
+    "hard swish by a quotient": (lambda x: x * (tensorflow().nn.relu6(x + 3) / 6), [HardSwish]),
+    "excited": (excited, [GlobalMaxPool, HardSigmoid, Multiply]),
+    "leaky": (lambda x: tensorflow().maximum(tensorflow().nn.leaky_relu(x), 0.5 * x), [LeakyRelu, Affine, Maximum]),
+    "leaky as a maximum": (lambda x: tensorflow().maximum(0.5 * x, x), [LeakyRelu]),
+    "layer norm": (moments, [LayerNorm]),
+    "clipped": (lambda x: tensorflow().clip_by_value(x, -0.5, 0.25), [Clip]),
+    "flatten": (lambda x: tensorflow().matmul(tensorflow().reshape(x, [-1, 396]), variable("w", 396, 2)), [Flatten, Dense]),
+    "transposed kernel": (
+        lambda x: tensorflow().matmul(tensorflow().reduce_mean(x, [1, 2]), variable("w", 2, 3), transpose_b=True),
+        [GlobalAvgPool, Dense],
+    ),
+    "dense on a map": (lambda x: tensorflow().tensordot(x, variable("w", 3, 2), 1), [Conv]),
+    "einsum": (lambda x: tensorflow().einsum("nhwc,dc->nhwd", x, variable("w", 2, 3)), [Conv]),
+    "channels first": (
+        lambda x: tensorflow().nn.relu(tensorflow().reshape(tensorflow().transpose(x, [0, 3, 1, 2]), [-1, 396])),
+        [Flatten, Relu],
+    ),
+    "mean over channels": (lambda x: tensorflow().reduce_mean(x, [3], keepdims=True), [Reduce]),
+    "parts": (
+        lambda x: tensorflow().concat(tensorflow().split(conv(x), [1, 3], -1)[::-1], -1),
+        [Conv, SliceChannels, SliceChannels, Concat],
+    ),
+    "one channel": (lambda x: tensorflow().expand_dims(tensorflow().unstack(x, axis=-1)[1], -1), [SliceChannels]),
+    "every second cell": (lambda x: x[:, 1::2, : tensorflow().shape(x)[2] - 2, ::-1], [SliceChannels, Crop, MaxPool]),
+    "shortcut of zeros": (lambda x: tensorflow().pad(x[:, ::2, ::2], [[0, 0]] * 3 + [[1, 2]]), [MaxPool, PadChannels]),
+    "pad alone": (lambda x: tensorflow().pad(x, PADS, constant_values=1.0), [PadMap]),
+    "shuffled": (lambda x: shuffled(conv(x)), [Conv, ChannelShuffle]),
+    "cells": (lambda x: tensorflow().nn.depth_to_space(conv(x), 2), [Conv, DepthToSpace]),
+    "resized": (lambda x: tensorflow().image.resize(x, tensorflow().shape(x)[1:3] * 2, "nearest"), [Upsample]),
+    "transposed": (transposed, [ConvTranspose]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [(12, 11), (None, None)])
+@pytest.mark.parametrize("case", OPS)
+def test_ops(tmp_path: Path, case: str, size: tuple[int | None, int | None]) -> None:
+    """In a graph of one size, and in one whose sizes are computed as it runs."""
+    make, expected = OPS[case]
+    found = [node.op for node in nodes_of(tmp_path, make, size)]
+    if size == (None, None) and Flatten in expected and "map" not in case:
+        assert any(isinstance(op, Foreign) for op in found)
+    else:
+        assert [type(op) for op in found] == expected
+
+
+@pytest.mark.parametrize("approximate", [False, True])
+def test_constants_that_the_file_rounds(tmp_path: Path, approximate: bool) -> None:
+    """TensorFlow keeps a GELU's numbers in 32 bits; the definition that a port is compared with has them as the port does."""
+    frozen(tmp_path / "graph.pb", lambda x: tensorflow().nn.gelu(x, approximate=approximate))
+    checkpoint = read_frozen_graph(tmp_path / "graph.pb")
+    (node,) = checkpoint.graph.nodes
+    assert node.op == Gelu(approximate)
+    batch = channels_first(images())
+    ours = values_of(checkpoint.graph, {}, batch)[node.name]
+    theirs = GraphRunner(checkpoint.graph.definition, {}, [node.tap], "float64")(batch, (node.tap,))[node.tap]
+    assert np.abs(ours - theirs).max() <= 1e-14
+
+
 FOREIGN: dict[str, Make] = {
-    "LeakyRelu": lambda x: tensorflow().nn.leaky_relu(x),
-    "MirrorPad": lambda x: conv(tensorflow().pad(x, PADS, "REFLECT"), padding="VALID"),
-    "Pad that no convolution or pool can include": lambda x: conv(tensorflow().pad(x, PADS), strides=2),
-    "PadV2 that no convolution or pool can include": lambda x: conv(
-        tensorflow().pad(x, PADS, constant_values=1.0), padding="VALID"
+    "MirrorPad (reflect)": lambda x: conv(tensorflow().pad(x, PADS, "REFLECT"), padding="VALID"),
+    "a reshape of 12x11x3 to 6x22x3": lambda x: tensorflow().reshape(x, [-1, 6, 22, 3]),
+    "Sin": lambda x: tensorflow().sin(x),
+    "MatMul with transpose_a": lambda x: tensorflow().matmul(
+        tensorflow().reduce_mean(x, [1, 2]), variable("w", 2, 3), transpose_a=True
     ),
-    "Reshape": lambda x: tensorflow().matmul(tensorflow().reshape(x, [-1, 396]), variable("w", 396, 2)),
-    "MatMul with transpose_b": lambda x: tensorflow().matmul(
-        tensorflow().reduce_mean(x, [1, 2]), variable("w", 2, 3), transpose_b=True
+    "StridedSlice of the batch": lambda x: x[:1],
+    "ResizeNearestNeighbor by 3x3 without half_pixel_centers": lambda x: tensorflow().compat.v1.image.resize_nearest_neighbor(
+        x, (36, 33)
     ),
-    "AddV2": lambda x: x + tensorflow().reduce_mean(x, [1, 2], keepdims=True),
-    "Mul": lambda x: x * tensorflow().sigmoid(x),
-    "Mean": lambda x: tensorflow().reduce_mean(x, [3]),
-    "Split output 1": lambda x: tensorflow().nn.relu(tensorflow().split(conv(x), 2, -1)[1]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", FOREIGN)

@@ -13,13 +13,16 @@ from porter.errors import FileError, PorterError
 from porter.filegraph.file_graph import Foreign
 from porter.files.weights import WeightsFile, fetch
 from porter.formats.reading import read_checkpoint
-from porter.graph import Affine, BatchNorm, Conv, Dense, GlobalAvgPool, Relu, Relu6, Softmax
-from tests.formats.tf_graph.file_graphs import evaluate, expect_same, frozen, images, run_definition, tensorflow, variable
+from porter.formats.tf_graph.read import read_frozen_graph
+from porter.frameworks.tf.frozen.run import channels_first
+from porter.graph import Affine, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Relu, Relu6, Softmax
+from tests.filegraph.values import values_of
+from tests.formats.tf_graph.file_graphs import expect_same, frozen, images, run_definition, tensorflow, variable
 
 pytest.importorskip("tensorflow")
 
 NAMES = ["Conv1/kernel", "bn_Conv1/beta", "bn_Conv1/gamma", "bn_Conv1/moving_mean", "bn_Conv1/moving_variance", "dw/bias"]
-KINDS = [Affine, Affine, Conv, BatchNorm, Relu6, Conv, BatchNorm, Relu, Conv, GlobalAvgPool, Dense, Softmax]
+KINDS = [Affine, Affine, Conv, BatchNorm, Relu6, Conv, BatchNorm, Relu, Conv, GlobalAvgPool, Flatten, Dense, Softmax]
 
 
 def keras_model(keras: Any) -> Any:
@@ -84,7 +87,7 @@ def test_a_saved_model_of_keras(exported: tuple[Path, np.ndarray], named: str) -
     assert checkpoint.graph is not None and checkpoint.graph.size == (12, 11)
     found = checkpoint.graph.nodes
     assert [type(node.op) for node in found] == KINDS
-    assert [found[index].name for index in (2, 3, 5, 6, 8, 10)] == ["Conv1", "bn_Conv1", "dw", "bn_dw", "Conv2", "pred"]
+    assert [found[index].name for index in (2, 3, 5, 6, 8, 11)] == ["Conv1", "bn_Conv1", "dw", "bn_dw", "Conv2", "pred"]
     assert found[2].op.convention.pads == (0, 1, 1, 0) and found[8].op.groups == 2
     expect_same(checkpoint, images(), value)
 
@@ -189,7 +192,7 @@ def test_functions_in_a_frozen_graph(tmp_path: Path) -> None:
     graph = outer.get_concrete_function(tf.TensorSpec([None, 12, 11, 3], tf.float64, name="image")).graph
     path = tmp_path / "graph.pb"
     path.write_bytes(graph.as_graph_def().SerializeToString())
-    checkpoint = read_checkpoint(path)
+    checkpoint = read_frozen_graph(path)
     (output,) = checkpoint.graph.outputs
     value = run_definition(checkpoint.graph, checkpoint.tensors, images())[output]
     np.testing.assert_array_equal(value, outer(tf.constant(images())).numpy())
@@ -244,7 +247,8 @@ def test_a_published_frozen_graph() -> None:
     assert sum(isinstance(node.op, BatchNorm) for node in graph.nodes) == 27
     assert graph.by_name["final_training_ops"].op == Dense(2) and len(checkpoint.tensors) == 139
     batch = np.random.default_rng(0).uniform(-1, 1, (1, 224, 224, 3)).astype(np.float32)
-    ours, theirs = evaluate(checkpoint, batch), run_definition(graph, checkpoint.tensors, batch)
-    for name, value in theirs.items():
-        difference = ours[name].reshape(value.shape) - value
+    ours = values_of(graph, checkpoint.tensors, channels_first(batch))
+    for name, array in run_definition(graph, checkpoint.tensors, batch).items():
+        value = channels_first(array)
+        difference = ours[name] - value
         assert np.linalg.norm(difference) <= 1e-5 * np.linalg.norm(value), name

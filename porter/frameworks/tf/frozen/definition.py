@@ -15,10 +15,12 @@ PURE_OPS = frozenset(
         *("Conv2D", "DepthwiseConv2dNative", "BiasAdd", "BiasAddV1", "MatMul", "BatchMatMul", "BatchMatMulV2"),
         *("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "BatchNormWithGlobalNormalization"),
         *("MaxPool", "MaxPoolV2", "AvgPool", "Mean", "Sum", "Max", "Min", "Prod"),
-        *("Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign", "Softmax", "LogSoftmax", "Erf"),
+        *("Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign", "Softmax", "LogSoftmax"),
+        *("Erf", "Erfc", "Einsum", "Conv2DBackpropInput"),
         *("Add", "AddV2", "AddN", "Sub", "Mul", "Div", "RealDiv", "Maximum", "Minimum", "SquaredDifference", "Pow", "ClipByValue"),
         *("Neg", "Abs", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Exp", "Log", "Cast"),
         *("Reshape", "Squeeze", "ExpandDims", "Transpose", "Concat", "ConcatV2", "Split", "SplitV", "Pack", "Unpack", "Slice"),
+        *("DepthToSpace", "Tile", "ResizeNearestNeighbor", "FloorDiv"),
         *("StridedSlice", "Shape", "ShapeN", "Size", "Rank", "Pad", "PadV2", "MirrorPad", "ArgMax", "GatherV2"),
     )
 )

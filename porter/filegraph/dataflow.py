@@ -1,0 +1,225 @@
+"""What the nodes of an op graph compute from constants and sizes, each once, and the layers that they write as several ops.
+
+It is the same for every format that is a graph of ops: a format says which of its ops numpy evaluates, and how.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import permutations
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from porter.dtypes import Array, is_floating
+from porter.graph import MOST_CONSTANTS
+
+Reference = tuple[str, int]
+"""A value: the node that gives it, and which of its outputs."""
+Numbers = np.ndarray[Any, np.dtype[Any]]
+Found = Mapping[str, Any]
+Pattern = float | str | tuple[Any, ...]
+"""A number; a capture; or an op's kind and the patterns of its inputs. A capture is "x", the value that the layer takes, "$name", a
+number, or "name", a stored vector; the same capture stands for the same everywhere."""
+
+_COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min"})
+
+
+class Node(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def op(self) -> str: ...
+    @property
+    def inputs(self) -> tuple[Reference, ...]: ...
+
+
+N = TypeVar("N", bound=Node)
+Evaluator = Callable[..., Any]
+"""Gives an op's value, or a list of its values, from its node and arrays."""
+
+
+class Constants(Protocol):
+    """What a file stores, by the names of nodes."""
+
+    def declared(self, name: str) -> tuple[int, ...] | None:
+        """Its shape; None for a node that is computed."""
+
+    def array(self, name: str) -> Array:
+        """Its content. Raises FileError where it does not hold what it declares."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A constant or a variable, by the name of its node."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    @property
+    def is_vector(self) -> bool:
+        return bool(self.shape) and math.prod(self.shape) == self.shape[-1]
+
+
+@dataclass
+class Dataflow(Generic[N]):
+    """The constants of a graph.
+
+    Attributes:
+        nodes: in order, without nodes that give their input unchanged.
+        live: names of the nodes that depend on the input.
+        evaluators: by op. What they give has no more numbers than they take, except where `elementwise` ones broadcast.
+        casts, reshapes: ops that keep the numbers of their first input, in their order.
+        kind: the op of a node in patterns.
+        budget: bytes that all values computed from constants may take.
+        sizes: what live nodes compute from the sizes of values.
+    """
+
+    nodes: Mapping[str, N]
+    live: Collection[str]
+    constants: Constants
+    evaluators: Mapping[str, Evaluator]
+    elementwise: Collection[str]
+    casts: Collection[str]
+    reshapes: Collection[str]
+    kind: Callable[[N], str]
+    budget: int
+    computed: dict[Reference, Numbers] = field(default_factory=dict)
+
+    def compute(self, node: N) -> bool:
+        """Computes a node's values where numpy can, from values with no more numbers than an op of porter's may state.
+
+        Each is computed once: in 64 sums of a value with itself it would be read 2**64 times.
+        """
+        if node.op not in self.evaluators or not node.inputs or self.constants.declared(node.name) is not None:
+            return False
+        inputs = [value for source in node.inputs if (value := self._small(source)) is not None]
+        if len(inputs) < len(node.inputs):
+            return False
+        try:
+            shape = np.broadcast_shapes(*(value.shape for value in inputs)) if node.op in self.elementwise else ()
+            if math.prod(shape) > MOST_CONSTANTS or sum(value.size for value in inputs) > 4 * MOST_CONSTANTS:
+                return False
+            with np.errstate(all="ignore"):
+                found = self.evaluators[node.op](node, *inputs)
+        except (ValueError, TypeError, IndexError, OverflowError):  # operands that do not fit
+            return False
+        values = {
+            (node.name, index): np.asarray(value) for index, value in enumerate(found if isinstance(found, list) else [found])
+        }
+        self.budget -= sum(value.nbytes for value in values.values())
+        if self.budget < 0 or any(value.size > MOST_CONSTANTS for value in values.values()):
+            return False
+        self.computed |= values
+        return True
+
+    def is_value(self, source: Reference) -> bool:
+        """Whether it depends on the pixels of the input, and not only on its size."""
+        return source[0] in self.live and source not in self.computed
+
+    def value(self, source: Reference) -> Numbers | None:
+        """A constant, floats in float64; None where it depends on the input, or numpy cannot compute it.
+
+        Raises:
+            FileError: a constant does not hold what it declares.
+        """
+        if source[0] in self.live:
+            return None
+        return self._stored(source) if self.constants.declared(source[0]) is not None else self.computed.get(source)
+
+    def number(self, source: Reference) -> float | None:
+        """A constant that is a single number."""
+        tensor = self.tensor(source)
+        value = self.value(source) if tensor is None or math.prod(tensor.shape) == 1 else None
+        return float(value.ravel()[0]) if value is not None and value.size == 1 else None
+
+    def integers(self, source: Reference) -> list[int] | None:
+        """Whole numbers, also those that depend on sizes."""
+        value = self._small(source)
+        return None if value is None else [int(number) for number in value.ravel()]
+
+    def tensor(self, source: Reference) -> Tensor | None:
+        """The constant or variable that a value is; None for a computed value, or a reshaped one that is no vector."""
+        origin = self.origin(source)
+        shape = self.constants.declared(origin)
+        found = None if shape is None or source[0] in self.live else Tensor(origin, shape)
+        return found if found and (found.is_vector or self._uncast.get(source[0]) == origin) else None
+
+    def origin(self, source: Reference) -> str:
+        """The node that computes a value, before all casts and reshapes of a constant."""
+        return self._unshaped[source[0]]
+
+    @cached_property
+    def _uncast(self) -> Mapping[str, str]:
+        return self._before(self.casts)
+
+    @cached_property
+    def _unshaped(self) -> Mapping[str, str]:
+        return self._before({*self.casts, *self.reshapes})
+
+    def _before(self, ops: Collection[str]) -> Mapping[str, str]:
+        """For every node the one that it reads through such ops."""
+        found: dict[str, str] = {}
+        for node in self.nodes.values():
+            passing = node.op in ops and node.inputs and node.name not in self.live
+            passing = passing and self.constants.declared(node.name) is None
+            found[node.name] = found[node.inputs[0][0]] if passing else node.name
+        return found
+
+    def _stored(self, source: Reference) -> Numbers | None:
+        array = None if source[1] else self.constants.array(source[0])
+        if array is None or (array.dtype.kind not in "iuf" and not is_floating(array)):
+            return array
+        return array.astype(np.float64 if is_floating(array) else np.int64)
+
+    def _small(self, source: Reference) -> Numbers | None:
+        shape = self.constants.declared(source[0])
+        if shape is None:
+            return self.computed.get(source)
+        return self._stored(source) if math.prod(shape) <= MOST_CONSTANTS else None
+
+    # Layers that are several ops.
+
+    def match(self, node: N, pattern: Pattern) -> Found | None:
+        """The captures of a pattern whose last op is `node`; None where it is another computation.
+
+        `exact` has the names of the constants that are a number of the pattern, rounded, and that number.
+        """
+        return next(self._matches((node.name, 0), pattern, {}), None)
+
+    def _matches(self, source: Reference, pattern: Pattern, found: Found) -> Iterator[Found]:
+        if isinstance(pattern, float | int):
+            number = self.number(source)
+            if number is not None and np.float32(number) == np.float32(pattern):
+                exact = {self.origin(source): float(pattern)} if number != pattern else {}
+                yield {**found, "exact": {**found.get("exact", {}), **exact}}
+        elif isinstance(pattern, str):
+            bound = self._bound(source, pattern)
+            if bound is not None and found.get(pattern, bound) == bound:
+                yield {**found, pattern: bound}
+        else:
+            kind, *parts = pattern
+            node = self.nodes[self.origin(source)]
+            if source[1] or self.kind(node) != kind or len(node.inputs) < len(parts):
+                return
+            orders = permutations(node.inputs) if kind in _COMMUTATIVE and len(node.inputs) == 2 else [node.inputs]
+            for inputs in orders:
+                yield from self._all_match(inputs, parts, found)
+
+    def _all_match(self, inputs: tuple[Reference, ...], parts: list[Pattern], found: Found) -> Iterator[Found]:
+        if not parts:
+            yield found
+            return
+        for first in self._matches(inputs[0], parts[0], found):
+            yield from self._all_match(inputs[1:], parts[1:], first)
+
+    def _bound(self, source: Reference, capture: str) -> Any:
+        if capture == "x":
+            return source if self.is_value(source) else None
+        if capture.startswith("$"):
+            return self.number(source)
+        tensor = self.tensor(source)
+        return tensor if tensor and tensor.is_vector else None

@@ -1,0 +1,91 @@
+"""Layers that files write as several ops, each as a pattern of ops and the op that it is."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from porter.filegraph.dataflow import Found, Pattern
+from porter.graph import BatchNorm, Gelu, HardSigmoid, HardSwish, LayerNorm, LeakyRelu, Op, PRelu, Swish
+
+ROLES = ("gamma", "beta", "mean", "variance", "alpha")
+"""Captures that are tensors of the op."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer as several ops.
+
+    Attributes:
+        pattern: of its last op.
+        op: what it is, from the captures; None where they do not fit.
+    """
+
+    pattern: tuple[Pattern, ...]
+    op: Callable[[Found], Op | None]
+
+
+@cache
+def layers_by_kind() -> Mapping[str, Sequence[Layer]]:
+    """All layers, by the kind of their last op."""
+    found = defaultdict(list)
+    for layer in (*_norms(), *_activations()):
+        found[str(layer.pattern[0])].append(layer)
+    return found
+
+
+def _norms() -> list[Layer]:
+    """x * inv + (beta - mean * inv), where inv is rsqrt(variance + epsilon) * gamma (tf.nn.batch_normalization)."""
+    mean = ("Mean", "x", "$axis")
+    differences = ("SquaredDifference", "x", mean), ("Square", ("Sub", "x", mean)), ("Pow", ("Sub", "x", mean), 2)
+    computed = [(mean, ("Mean", difference, "$axis"), _layer_norm) for difference in differences]
+    found = []
+    for center, variance, op in [("mean", "variance", _batch_norm), *computed]:
+        root = ("Rsqrt", ("Add", variance, "$epsilon"))
+        for factor in (("Mul", root, "gamma"), root):
+            shift = "Mul", center, factor
+            negative = "Mul", ("Neg", center), factor
+            shifts = ("Sub", "beta", shift), ("Add", "beta", negative), ("Neg", shift), negative
+            found += [Layer(("Add", ("Mul", "x", factor), each), op) for each in shifts]
+    return found
+
+
+def _batch_norm(found: Found) -> Op:
+    return BatchNorm(found["$epsilon"], 0.0, "gamma" in found, "beta" in found)
+
+
+def _layer_norm(found: Found) -> Op:
+    return LayerNorm(found["$epsilon"], "gamma" in found, "beta" in found)
+
+
+def _activations() -> list[Layer]:
+    x, negative = "x", ("Neg", "x")
+    relu6 = "Relu6", ("Add", x, 3)
+    sums: list[Pattern] = [("Add", 1, ("Erf", ("Mul", x, math.sqrt(0.5)))), ("Add", 1, ("Erf", ("Div", x, math.sqrt(2))))]
+    sums.append(("Erfc", ("Mul", negative, math.sqrt(0.5))))
+    cube = "Mul", 0.044715, ("Pow", x, 3)
+    tanh = "Add", 1, ("Tanh", ("Mul", math.sqrt(2 / math.pi), ("Add", x, cube)))
+    line = "Add", ("Mul", x, "$slope"), "$offset"
+    sixths = ("Div", relu6, 6), ("Mul", relu6, 1 / 6)
+    table: list[tuple[Callable[[Found], Op | None], Sequence[tuple[Pattern, ...]]]] = [
+        (lambda found: Swish(), [("Mul", x, ("Sigmoid", x)), ("Mul", x, ("Sigmoid", ("Mul", 1, x)))]),
+        (lambda found: Gelu(), [pattern for each in sums for pattern in _halves(each)]),
+        (lambda found: Gelu(True), _halves(tanh)),
+        (lambda found: HardSwish(), [("Mul", x, sixth) for sixth in sixths]),
+        (lambda found: HardSwish(), [("Div", ("Mul", x, relu6), 6), ("Mul", ("Mul", x, relu6), 1 / 6)]),
+        (lambda found: HardSigmoid(), sixths),
+        (lambda found: HardSigmoid(found["$slope"], found["$offset"]), [("Max", ("Min", line, 1), 0), ("Clip", line, 0, 1)]),
+        (lambda found: HardSigmoid(found["$slope"], found["$offset"]), [("Min", ("Relu", line), 1), ("Min", ("Max", line, 0), 1)]),
+        (lambda found: PRelu(), [("Add", ("Relu", x), ("Mul", ("Neg", "alpha"), ("Relu", negative)))]),
+        (lambda found: LeakyRelu(found["$slope"]), [("Sub", ("Relu", x), ("Mul", "$slope", ("Relu", negative)))]),
+        (lambda found: LeakyRelu(found["$slope"]) if 0 <= found["$slope"] <= 1 else None, [("Max", x, ("Mul", "$slope", x))]),
+    ]
+    return [Layer(pattern, op) for op, patterns in table for pattern in patterns]
+
+
+def _halves(factor: Pattern) -> list[tuple[Pattern, ...]]:
+    """0.5 * x * factor in any order."""
+    return [("Mul", ("Mul", 0.5, "x"), factor), ("Mul", 0.5, ("Mul", "x", factor)), ("Mul", "x", ("Mul", 0.5, factor))]

@@ -1,0 +1,206 @@
+"""How a file's tensor holds a value: reshapes, transposes and repetitions are followed, axis by axis, until one op says them.
+
+A map as features, channels first in between, channels shuffled or laid out as cells, cells listed for a matrix product: formats
+write each of them as several ops that only move numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from porter.errors import GraphError
+from porter.filegraph.builder import Builder, Value
+from porter.graph import AsMap, ChannelShuffle, DepthToSpace, Flatten, Identity, Op, Upsample
+from porter.graph.ops import shape_text
+
+LARGE = 1_000_003
+"""Stands for a size that the file leaves open; each has its own odd number from here on, so sums of sizes stay numbers."""
+
+
+class Piece(NamedTuple):
+    """A part of an axis: `size` steps of `stride` along the batch N, rows H, columns W or channels C; R is a repetition."""
+
+    axis: str
+    size: int
+    stride: int = 1
+
+
+Axes = tuple[tuple[Piece, ...], ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """A value as one of the file's tensors holds it.
+
+    Attributes:
+        axes: of the tensor, batch included, each as its pieces, outermost first; None for a value of unknown shape.
+    """
+
+    value: Value
+    axes: Axes | None
+
+    @property
+    def sizes(self) -> tuple[int, ...] | None:
+        return None if self.axes is None else tuple(math.prod(piece.size for piece in axis) for axis in self.axes)
+
+    def transposed(self, order: Sequence[int]) -> View | None:
+        """The axes in another order."""
+        fits = self.axes is not None and sorted(axis % len(self.axes) for axis in order) == list(range(len(self.axes)))
+        return replace(self, axes=tuple(self.axes[axis] for axis in order)) if self.axes is not None and fits else None
+
+    def repeated(self, times: Sequence[int]) -> View | None:
+        """Each axis so many times, one whole copy after the other."""
+        if self.axes is None or len(times) != len(self.axes) or min(times, default=1) < 1:
+            return None
+        return replace(self, axes=_joined((Piece("R", count, 0), *axis) for count, axis in zip(times, self.axes, strict=True)))
+
+    def reshaped(self, sizes: Sequence[int]) -> View | None:
+        """Other axes over the same numbers; -1 is what is left. None where an axis cannot be split so."""
+        if self.axes is None or self.sizes is None:
+            return None
+        total, wanted = math.prod(self.sizes), list(sizes)
+        if wanted.count(-1) == 1 and (rest := -math.prod(wanted)) > 0 and total % rest == 0:
+            wanted[wanted.index(-1)] = total // rest
+        batch = self.sizes[0]
+        if wanted and wanted[0] == 1 and total == batch * math.prod(wanted):
+            wanted[0] = batch  # a graph for one image, whose batch is free all the same
+        left = [piece for axis in reversed(self.axes) for piece in reversed(axis)]
+        found = []
+        for size in wanted:
+            taken, missing = [], size
+            while missing > 1 and left:
+                piece = left.pop()
+                if missing % piece.size and not piece.size % missing:
+                    inner = piece.size // missing
+                    left.append(Piece(piece.axis, inner, piece.stride))
+                    piece = Piece(piece.axis, missing, piece.stride * inner)
+                if missing % piece.size:
+                    return None
+                taken.append(piece)
+                missing //= piece.size
+            if missing != 1:
+                return None
+            found.append(tuple(taken))
+        return None if left else replace(self, axes=_joined(found))
+
+
+@dataclass
+class Views:
+    """The values of a graph in the making, as the file's tensors hold them.
+
+    Attributes:
+        batch: the batch that the file states; None where it is free.
+    """
+
+    builder: Builder
+    batch: int | None = None
+    _open: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def of(self, value: Value) -> View:
+        """The value in the file's own layout: N×H×W×C or N×C×H×W for a map, N×C for features."""
+        if value.shape is None:
+            return View(value, None)
+        n, c, *cells = self._pieces(value)
+        order = (n, *cells, c) if self.builder.order == "HWC" else (n, c, *cells)
+        return View(value, _joined((piece,) for piece in order))
+
+    def last(self, view: View) -> bool:
+        """Whether the last axis has exactly the channels of the value, so that what a file does there is done to each cell."""
+        return view.axes is not None and view.value.shape is not None and view.axes[-1:] == _joined([self._pieces(view.value)[1:2]])
+
+    def like(self, view: View, value: Value) -> View:
+        """What an op gives that keeps the cells of `view` and is done to each, in the same axes; its channels may be others."""
+        if view.axes is None or value.shape is None:
+            return self.of(value)
+        for axis in "HW":
+            if (view.value.node, axis) in self._open:
+                self._open[value.node, axis] = self._open[view.value.node, axis]
+        return View(value, _joined([*view.axes[:-1], self._pieces(value)[1:2]]) if self.last(view) else view.axes)
+
+    def settled(self, name: str, view: View, tap: str | None = None) -> Value:
+        """The value in the file's own layout, by the op that the moves are together; a foreign one where porter has none."""
+        plain = self.of(view.value)
+        if view.axes is None or view.axes == plain.axes:
+            return view.value
+        op = self.op(view)
+        if op is None:
+            # What is foreign has no shape, so the sizes say what porter lacks.
+            old, new = (tuple(None if size >= LARGE else size for size in (each.sizes or ())[1:]) for each in (plain, view))
+            return self.builder.foreign(name, f"a reshape of {shape_text(old)} to {shape_text(new)}", view.value, tap=tap)
+        return self.builder.add(name, op, view.value, tap=tap)
+
+    def op(self, view: View) -> Op | None:
+        """The op that gives the value as a tensor holds it, Identity for the file's own layout; None if porter has none."""
+        value, axes = view.value, view.axes
+        if axes is None or axes == self.of(value).axes:
+            return Identity()
+        n, c, *cells = self._pieces(value)
+        ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = []
+        if len(cells) == 2 and None not in (value.shape or ()):
+            size = cells[0].size, cells[1].size
+            ops = [(Flatten(*size, "HWC"), [(n,), (*cells, c)]), (Flatten(*size, "CHW"), [(n,), (c, *cells)])]
+            ops = [(Flatten(), [(n,), (c,)]), *ops] if size == (1, 1) else ops
+        if not cells:
+            ops = [(AsMap(), self._map(n, (), (), (c,)))]
+        elif len(axes) == 4:
+            ops += self._moves(n, c, cells[0], cells[1], axes)
+        return next((op for op, wanted in ops if axes == _joined(wanted)), None)
+
+    def _moves(self, n: Piece, c: Piece, h: Piece, w: Piece, axes: Axes) -> list[tuple[Op, Iterable[tuple[Piece, ...]]]]:
+        """Ops from a map to a map, with the numbers that the axes suggest."""
+        down, across, channels = axes[1:] if self.builder.order == "HWC" else (*axes[2:], axes[1])
+        block, columns = (axis[-1].size if axis else 1 for axis in (down, across))
+        ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = [
+            (Upsample(block, columns), self._map(n, (h, Piece("R", block, 0)), (w, Piece("R", columns, 0)), (c,)))
+        ]
+        if len(channels) == 2:
+            groups = channels[1].size
+            inner = c.size // groups
+            ops.append((ChannelShuffle(groups), self._map(n, (h,), (w,), (Piece("C", inner), Piece("C", groups, inner)))))
+        if c.size % block**2 == 0:
+            rest = c.size // block**2
+            cell = (h, Piece("C", block, block * rest)), (w, Piece("C", block, rest))
+            ops.append((DepthToSpace(block, "DCR"), self._map(n, *cell, (Piece("C", rest),))))
+            cell = (h, Piece("C", block, block)), (w, Piece("C", block))
+            ops.append((DepthToSpace(block, "CRD"), self._map(n, *cell, (Piece("C", rest, block**2),))))
+        return ops
+
+    def _map(self, n: Piece, h: tuple[Piece, ...], w: tuple[Piece, ...], c: tuple[Piece, ...]) -> list[tuple[Piece, ...]]:
+        return [(n,), h, w, c] if self.builder.order == "HWC" else [(n,), c, h, w]
+
+    def _pieces(self, value: Value) -> list[Piece]:
+        """Batch, channels, and the rows and columns of a map, each whole."""
+        batch = self._open.setdefault(("", "N"), LARGE) if self.batch is None else self.batch
+        sizes = zip("CHW", value.shape or (), strict=False)
+        return [Piece("N", batch), *(Piece(axis, self._size(value, axis) if size is None else size) for axis, size in sizes)]
+
+    def _size(self, value: Value, axis: str) -> int:
+        return self._open.setdefault((value.node, axis), LARGE + 2 * len(self._open) + 2)
+
+
+def _joined(axes: Iterable[Iterable[Piece]]) -> Axes:
+    """Without pieces of one step, and with pieces that follow each other in the value as one."""
+    found = []
+    for axis in axes:
+        pieces: list[Piece] = []
+        for piece in axis:
+            last = pieces[-1] if pieces else None
+            if last and last.axis == piece.axis and last.stride == piece.stride * piece.size:
+                pieces[-1] = Piece(piece.axis, last.size * piece.size, piece.stride)
+            elif piece.size != 1:
+                pieces.append(piece)
+        found.append(tuple(pieces))
+    return tuple(found)
+
+
+def expect_known(sizes: Iterable[int]) -> None:
+    """Refuses numbers that a file computes from an open size.
+
+    Raises:
+        GraphError: one of them is such a number.
+    """
+    if any(abs(size) >= LARGE // 2 for size in sizes):
+        raise GraphError("a size that depends on the input's")
