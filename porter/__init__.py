@@ -59,7 +59,7 @@ def convert(
             all.
         padding: `shipped`, the pads of the zoo's own code, or `trained`, the pads that the weights were trained with, at the sites
             where the recipe says that the two differ.
-        input_size: `224`, `225x201` (rows x columns) or `any`; None for the recipe's.
+        input_size: `224`, `225x201` (rows x columns) or `any`; None for the file's own, otherwise the recipe's.
         dtype: of storage: float32, float16, bfloat16 or float64.
         allow_overflow: lets values that `dtype` cannot hold become infinite.
         keep_background: keeps the background row of a 1001-class head.

@@ -1,6 +1,7 @@
-"""README is short, and its Python does what it says."""
+"""README is short, its Python does what it says, and docs/files.md shows what porter prints."""
 
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -8,9 +9,10 @@ import numpy as np
 import pytest
 
 import porter
-from tests.conftest import WeightsMaker
+from tests.conftest import Cli, WeightsMaker
 
-TEXT = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_it_is_short() -> None:
@@ -31,3 +33,17 @@ def test_a_port_is_used_from_python(weights_file: WeightsMaker, tmp_path: Path, 
     monkeypatch.delitem(sys.modules, "model")
     logits, same = (names[name].detach().numpy() for name in ("logits", "same"))  # type: ignore[attr-defined]
     assert logits.shape == (1, 10) and np.allclose(logits, same, rtol=0, atol=1e-5 * np.abs(logits).max())
+
+
+def test_a_file_of_ones_own_is_ported_as_shown(tmp_path: Path, cli: Cli) -> None:
+    page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    ((command, printed),) = re.findall(r"\$ porter (.*?)\n(.*?)```", page, re.DOTALL)
+    (check,) = re.findall(r"  # check    (.*?); \.\.\.\n", TEXT)
+    exec(code, {})
+
+    def without_figures(text: str) -> str:
+        return re.sub(r"\d\.\de-\d\d", "FIGURE", text)
+
+    assert without_figures(cli(*shlex.split(command)).out) == without_figures(printed)
+    assert check in printed and f"porter {command} " in TEXT

@@ -37,7 +37,9 @@ MaybeFrom = Annotated[
 ]
 To = Annotated[str, typer.Option("--to", metavar="FRAMEWORK", help="the framework of the port: tf or torch")]
 Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="a file to use instead of the zoo's published one")]
-InputSize = Annotated[str | None, typer.Option("--input-size", metavar="N|HxW|any", help="default: the recipe's own")]
+InputSize = Annotated[
+    str | None, typer.Option("--input-size", metavar="N|HxW|any", help="default: the file's own, otherwise the recipe's")
+]
 Recipes = Annotated[Path | None, typer.Option("--recipes", metavar="DIR", help="recipes to use instead of porter's")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 PortFolder = Annotated[Path, typer.Argument(metavar="DIR", help="a port's folder")]
@@ -87,7 +89,7 @@ def convert(
     to: To,
     source: MaybeFrom = None,
     weights: Weights = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="default: ./VARIANT-ZOO-FRAMEWORK")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="default: ./VARIANT-ZOO-FRAMEWORK or ./STEM-FRAMEWORK")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an existing port")] = False,
     padding: Annotated[
         str,

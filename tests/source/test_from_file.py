@@ -34,12 +34,18 @@ def of_two_outputs() -> keras.Model:
     return keras.Model(image, [value, LAYERS.GlobalMaxPooling2D(name="pool")(value)])
 
 
+def of_a_layer_without_an_op() -> keras.Model:
+    image = keras.Input((20, 20, 3))
+    return keras.Model(image, LAYERS.GlobalMaxPooling2D()(LAYERS.GroupNormalization(3, name="groups")(image)))
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Small models' files, by name."""
     folder = tmp_path_factory.mktemp("files")
     keras.utils.set_random_seed(0)
     models = {"small.keras": small(), "small.h5": small(), "free.keras": small(None), "two.keras": of_two_outputs()}
+    models["grouped.keras"] = of_a_layer_without_an_op()
     for name, model in models.items():
         model.save(folder / name)
     small().save_weights(folder / "tensors.weights.h5")
@@ -107,6 +113,7 @@ REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a variant without a zoo": (("resnet50",), ("a variant without its zoo", "--from")),
     "no file": (("nowhere.h5",), ("no file", "porter convert FILE")),
     "tensors without a graph": (("tensors.weights.h5",), ("no graph",)),
+    "a layer without an op": (("grouped.keras",), ("no op for 'groups' (GroupNormalization)", "save a model that ends before")),
     "training pads": (("small.keras", "--padding", "trained"), ("needs a recipe's variant",)),
     "a stock class": (("small.keras", "--stock"), ("no recipe has this graph",)),
 }
