@@ -43,8 +43,10 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     if foreign:
         kinds = ", ".join(f"'{node.name}' ({node.op.kind})" for node in foreign[:5] if isinstance(node.op, Foreign))
         more = f" and {len(foreign) - 5} more" if len(foreign) > 5 else ""
-        next = "a port without them would be another function: save a model that ends before them"
-        raise MappingError(f"porter has no op for {kinds}{more}", next=next)
+        raise MappingError(
+            f"porter has no op for {kinds}{more}",
+            next="a port without them would be another function: save a model that ends before them",
+        )
     paths = _paths(node.name for node in file.nodes)
     nodes = [
         Node(paths[node.name], op, tuple(paths.get(name, name) for name in node.inputs))
