@@ -16,7 +16,7 @@ PURE_OPS = frozenset(
         *("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "BatchNormWithGlobalNormalization"),
         *("MaxPool", "MaxPoolV2", "AvgPool", "Mean", "Sum", "Max", "Min", "Prod"),
         *("Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign", "Softmax", "LogSoftmax"),
-        *("Erf", "Erfc", "Einsum", "Conv2DBackpropInput"),
+        *("Erf", "Erfc", "LRN", "Einsum", "Conv2DBackpropInput"),
         *("Add", "AddV2", "AddN", "Sub", "Mul", "Div", "RealDiv", "Maximum", "Minimum", "SquaredDifference", "Pow", "ClipByValue"),
         *("Neg", "Abs", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Exp", "Log", "Cast"),
         *("Reshape", "Squeeze", "ExpandDims", "Transpose", "Concat", "ConcatV2", "Split", "SplitV", "Pack", "Unpack", "Slice"),

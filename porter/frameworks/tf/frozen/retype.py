@@ -1,9 +1,9 @@
-"""A GraphDef in another floating type: its constants, the types of its ops, and batch norms, which have no kernel in float64."""
+"""A GraphDef in another floating type: its constants, the types of its ops, and norms, which have no kernel in float64."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -17,6 +17,7 @@ from porter.frameworks.tf.frozen.definition import op_name, output_index
 
 _FUSED_NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 _NORM_OF_2015 = "BatchNormWithGlobalNormalization"
+_RESPONSE_NORM = "LRN"
 
 
 def read_constants(graph: Any, tensors: Mapping[str, Array], most: int) -> dict[str, Array]:
@@ -62,7 +63,7 @@ def in_dtype(
     In float64 a batch norm of inference becomes Sub, Mul, Rsqrt and AddV2, the last under the norm's own name: TensorFlow's
     FusedBatchNorm has kernels only for half, bfloat16 and float inputs (core/kernels/fused_batch_norm_op.cc). A
     BatchNormWithGlobalNormalization becomes these ops in both types, because today's TensorFlow refuses it in new graphs
-    (core/ops/nn_ops.cc).
+    (core/ops/nn_ops.cc). An LRN becomes sums of slices in float64.
 
     Args:
         constants: values of the Const ops (`read_constants`).
@@ -81,6 +82,8 @@ def in_dtype(
         _expect_inference(node, fused)
         if (node.name in fused and dtype == "float64") or node.op == _NORM_OF_2015:
             found.node.extend(_norm_in_parts(tensorflow, node, target, decimal_epsilons))
+        elif node.op == _RESPONSE_NORM and dtype == "float64":
+            found.node.extend(_response_norm_in_parts(tensorflow, node, target))
         elif node.op != "Const":
             copy = found.node.add()
             copy.CopyFrom(node)
@@ -129,9 +132,51 @@ def _norm_in_parts(tensorflow: Any, node: Any, target: int, decimal_epsilons: bo
         ("Mul", part("scaled"), part("centred"), part("scaled_gamma" if gamma else "scale")),
         ("AddV2", node.name, part("scaled"), beta),
     ]
-    found = [constant]
+    return [constant, *_nodes(node, target, steps)]
+
+
+def _response_norm_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
+    """x * (bias + alpha * sum)^-beta; the sum is over the squares of the channels up to `depth_radius` away."""
+    part = f"{node.name}/porter_".__add__
+    number = tensorflow.as_dtype(target).as_numpy_dtype
+    radius = node.attr["depth_radius"].i if "depth_radius" in node.attr else 5
+    values = {"alpha": 1.0, "beta": 0.5, "bias": 1.0}
+    values = {name: node.attr[name].f if name in node.attr else default for name, default in values.items()}
+    constants = {part(name): np.array(-value if name == "beta" else value, number) for name, value in values.items()}
+    constants[part("pads")] = np.array([[0, 0], [0, 0], [0, 0], [radius, radius]], np.int32)
+    constants[part("step")] = np.array([1, 1, 1, 1], np.int32)
+    steps = [("Square", part("squares"), node.input[0]), ("Pad", part("padded"), part("squares"), part("pads"))]
+    shifted = []
+    for shift in range(2 * radius + 1):
+        constants[part(f"from_{shift}")] = np.array([0, 0, 0, shift], np.int32)
+        constants[part(f"to_{shift}")] = np.array([0, 0, 0, shift - 2 * radius], np.int32)
+        shifted.append(part(f"shifted_{shift}"))
+        steps.append(("StridedSlice", shifted[-1], part("padded"), part(f"from_{shift}"), part(f"to_{shift}"), part("step")))
+    steps += [
+        ("AddN", part("sum"), *shifted),
+        ("Mul", part("scaled"), part("sum"), part("alpha")),
+        ("AddV2", part("base"), part("scaled"), part("bias")),
+        ("Pow", part("power"), part("base"), part("beta")),
+        ("Mul", node.name, node.input[0], part("power")),
+    ]
+    found = _nodes(node, target, steps)
+    for made in found:
+        if made.op == "AddN":
+            made.attr["N"].i = len(shifted)
+        elif made.op == "Pad":
+            made.attr["Tpaddings"].type = tensorflow.int32.as_datatype_enum
+        elif made.op == "StridedSlice":
+            made.attr["Index"].type = tensorflow.int32.as_datatype_enum
+            made.attr["begin_mask"].i = 0b0111
+            made.attr["end_mask"].i = 0b1111 if made.name == shifted[-1] else 0b0111
+    return [*(_constant(tensorflow, node, name, array) for name, array in constants.items()), *found]
+
+
+def _nodes(like: Any, target: int, steps: Sequence[tuple[str, ...]]) -> list[Any]:
+    """Nodes of op, name and inputs."""
+    found = []
     for op, name, *inputs in steps:
-        found.append(type(node)(name=name, op=op, input=inputs))
+        found.append(type(like)(name=name, op=op, input=inputs))
         found[-1].attr["T"].type = target
     return found
 

@@ -199,7 +199,7 @@ def test_ops_that_are_not_pure_maths_are_refused_by_name(make: Callable[[], Any]
 def test_every_op_that_may_run_has_a_kernel_in_double_precision() -> None:
     from tensorflow.python.framework import kernels
 
-    parted = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "BatchNormWithGlobalNormalization"}
+    parted = {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "BatchNormWithGlobalNormalization", "LRN"}
     for op in PURE_OPS - parted:
         found = [kernel for kernel in kernels.get_registered_kernels_for_op(op).kernel if kernel.device_type in ("CPU", "DEFAULT")]
         floats = [
