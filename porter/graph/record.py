@@ -9,9 +9,9 @@ from dataclasses import MISSING, asdict, fields
 from typing import Any, get_args
 
 from porter.errors import GraphError, PaddingError
-from porter.graph import ops
 from porter.graph.graph import Argument, Graph, Node, Scope, shapes
 from porter.graph.ops import MOST_CONSTANTS, OPS, Op
+from porter.graph.ops import op as kinds
 from porter.padding import LARGEST, LOWEST, Convention, Window
 
 LARGEST_COUNT = 2**24
@@ -60,7 +60,7 @@ def read_attribute(kind: type[Op], name: str, value: object) -> Any:
 
 
 def attributes(kind: type[Op]) -> dict[str, str]:
-    """The attributes of an op, to what each may be, as porter.graph.ops names it."""
+    """The attributes of an op, to what each may be, as porter.graph.ops.op names it."""
     return {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]
 
 
@@ -205,7 +205,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "bool": _flag,
     "Window": _window,
     "Convention": _convention,
-    **{name: _one_of(get_args(getattr(ops, name))) for name in ("Order", "Blocks", "Function", "Axis")},
+    **{name: _one_of(get_args(getattr(kinds, name))) for name in ("Order", "Blocks", "Function", "Axis")},
 }
 """The reader of an op's attribute, by its annotation."""
 

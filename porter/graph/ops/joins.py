@@ -1,0 +1,85 @@
+"""Ops of two inputs or more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from porter.errors import GraphError
+from porter.graph.ops.op import KeepsSign, Op, Shape, shape_text
+
+
+class Merge(Op):
+    """An op of two values or more; a size of 1 is stretched to the others'."""
+
+    several = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if len({len(shape) for shape in inputs}) != 1:
+            raise GraphError(f"cannot {self.name} shapes {_listed(inputs)}")
+        found: list[int | None] = []
+        for sizes in zip(*inputs, strict=True):
+            wide = [size for size in sizes if size != 1]
+            if not _alike(wide):
+                raise GraphError(f"cannot {self.name} shapes {_listed(inputs)}")
+            found.append(_known(wide) if wide else 1)
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Add(Merge, KeepsSign):
+    """The sum."""
+
+    name = "add"
+
+
+@dataclass(frozen=True)
+class Multiply(Merge, KeepsSign):
+    """The product of the values in each place."""
+
+    name = "multiply"
+
+
+@dataclass(frozen=True)
+class Maximum(Merge):
+    """The largest of the values in each place."""
+
+    name = "maximum"
+
+    def nonnegative(self, inputs: Sequence[bool]) -> bool:
+        return any(inputs)
+
+
+@dataclass(frozen=True)
+class Minimum(Merge, KeepsSign):
+    """The smallest of the values in each place."""
+
+    name = "minimum"
+
+
+@dataclass(frozen=True)
+class Concat(KeepsSign):
+    """Inputs joined along the channels."""
+
+    name = "concat"
+    several = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if len({len(shape) for shape in inputs}) != 1 or not all(map(_alike, list(zip(*inputs, strict=True))[1:])):
+            raise GraphError(f"cannot join shapes {_listed(inputs)}")
+        channels, *size = zip(*inputs, strict=True)
+        return (sum(n or 0 for n in channels), *map(_known, size))
+
+
+def _alike(sizes: Sequence[int | None]) -> bool:
+    """Whether sizes can be equal: an unknown one can be any."""
+    return len({size for size in sizes if size is not None}) < 2
+
+
+def _known(sizes: Sequence[int | None]) -> int | None:
+    """The size that stands for `_alike` ones."""
+    return next((size for size in sizes if size is not None), None)
+
+
+def _listed(shapes: Sequence[Shape]) -> str:
+    return ", ".join(map(shape_text, shapes))

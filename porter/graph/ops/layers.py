@@ -1,0 +1,109 @@
+"""Ops with a number for each channel, and the dense layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from porter.errors import GraphError
+from porter.graph.ops.op import MOST_CONSTANTS, Count, KeepsSign, Number, Op, Shape, Share, Tensors, bias, expect_map, expect_rank
+
+
+@dataclass(frozen=True)
+class Dense(Op):
+    name = "dense"
+    units: Count
+    bias: bool = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        expect_rank(inputs[0], 1)
+        return (self.units,)
+
+    def tensors(self, channels: int) -> Tensors:
+        return {"kernel": (self.units, channels), **bias(self.bias, self.units)}
+
+    @property
+    def words(self) -> str:
+        return f"a dense layer of {self.units} units"
+
+
+@dataclass(frozen=True)
+class BatchNorm(Op):
+    """Batch normalisation; `momentum` is the weight of each new batch (as in torch: 1 - decay)."""
+
+    name = "batch_norm"
+    epsilon: Share
+    momentum: Share
+    scale: bool = True
+    center: bool = True
+
+    def tensors(self, channels: int) -> Tensors:
+        return {**_trained(self.scale, self.center, channels), "mean": (channels,), "variance": (channels,)}
+
+
+@dataclass(frozen=True)
+class LayerNorm(Op):
+    """(x - mean) / sqrt(variance + epsilon) over the channels of each cell, times gamma, plus beta."""
+
+    name = "layer_norm"
+    epsilon: Share
+    scale: bool = True
+    center: bool = True
+
+    def tensors(self, channels: int) -> Tensors:
+        return _trained(self.scale, self.center, channels)
+
+
+@dataclass(frozen=True)
+class LocalResponseNorm(KeepsSign):
+    """x / (bias + alpha * sum of squares)^beta over `size` channels: size // 2 before a channel, (size - 1) // 2 after it.
+
+    `alpha` multiplies the sum, as in TensorFlow; torch and Caffe state it times `size`.
+    """
+
+    name = "local_response_norm"
+    size: Count
+    alpha: Number
+    beta: Number
+    bias: Number
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return expect_map(inputs[0])
+
+
+@dataclass(frozen=True)
+class ChannelScale(Op):
+    """x times one trained number for each channel, plus another one with `bias`."""
+
+    name = "channel_scale"
+    bias: bool = False
+
+    def tensors(self, channels: int) -> Tensors:
+        return _trained(True, self.bias, channels)
+
+
+@dataclass(frozen=True)
+class Affine(Op):
+    """x * scale + offset with constants, one for all channels or one each, such as a model's scaling of pixels."""
+
+    name = "affine"
+    scale: tuple[float, ...]
+    offset: tuple[float, ...]
+
+    def shape(self, *inputs: Shape) -> Shape:
+        for name, values in (("scale", self.scale), ("offset", self.offset)):
+            if len(values) not in (1, inputs[0][0]) or len(values) > MOST_CONSTANTS:
+                expected = f"one {name} or one for each of {inputs[0][0]} channels (at most {MOST_CONSTANTS})"
+                raise GraphError(f"expected {expected}, got {len(values)}")
+            unbounded = [value for value in values if not math.isfinite(value)]
+            if unbounded:
+                raise GraphError(f"expected finite numbers, got {unbounded[0]} as {name}")
+        return inputs[0]
+
+    def nonnegative(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs) and min(*self.scale, *self.offset) >= 0
+
+
+def _trained(scale: bool, center: bool, channels: int) -> Tensors:
+    return {**({"gamma": (channels,)} if scale else {}), **({"beta": (channels,)} if center else {})}

@@ -1,0 +1,100 @@
+"""What an op says of itself, and what the rules of several ops share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+from porter.errors import GraphError
+from porter.padding import Site
+
+MOST_CONSTANTS = 4096
+"""The most constants that an op may have: more than the channels of any model. A larger array is weights."""
+Shape = tuple[int | None, ...]
+"""(channels, rows, columns), rows and columns None where unknown, or (features,)."""
+Tensors = Mapping[str, tuple[int, ...]]
+# What an attribute may be; porter.graph.record and recipes check it by this name.
+Count = int
+"""At least 1."""
+Whole = int
+"""Any whole number."""
+Share = float
+"""From 0 to 1."""
+Number = float
+"""Any finite number."""
+Fill = float
+"""Any finite number, or -inf."""
+Order = Literal["CHW", "HWC"]
+Blocks = Literal["DCR", "CRD"]
+Function = Literal["mean", "max"]
+Axis = Literal["channels", "rows", "columns"]
+
+
+class Op:
+    """What one node computes. A subclass is a frozen dataclass; its fields are the op's attributes.
+
+    Attributes:
+        name: in recipes and in port.json.
+        several: it takes two inputs or more, not one.
+    """
+
+    name: ClassVar[str]
+    several: ClassVar[bool] = False
+
+    def shape(self, *inputs: Shape) -> Shape:
+        """The shape of the value, from those of the inputs.
+
+        Raises:
+            GraphError: the inputs do not fit.
+        """
+        return inputs[0]
+
+    def tensors(self, channels: int) -> Tensors:
+        """The shapes of the canonical tensors by role, for an input of so many channels (or features)."""
+        return {}
+
+    def nonnegative(self, inputs: Sequence[bool]) -> bool:
+        """Whether every value is provably >= 0, from whether those of the inputs are."""
+        return False
+
+    @property
+    def site(self) -> Site | None:
+        """The padding site that the op is, if it is one."""
+        return None
+
+    @property
+    def words(self) -> str:
+        """The op for messages."""
+        return f"a {self.name}"
+
+
+class KeepsSign(Op):
+    """An op that gives values >= 0 for values >= 0."""
+
+    def nonnegative(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
+
+
+class NeverNegative(Op):
+    """An op that gives values >= 0 for any values."""
+
+    def nonnegative(self, inputs: Sequence[bool]) -> bool:
+        return True
+
+
+def shape_text(shape: Shape) -> str:
+    return "x".join("?" if n is None else str(n) for n in shape)
+
+
+def expect_rank(shape: Shape, rank: int) -> None:
+    if len(shape) != rank:
+        raise GraphError(f"expected an input of rank {rank}, got {shape_text(shape)}")
+
+
+def expect_map(shape: Shape) -> Shape:
+    expect_rank(shape, 3)
+    return shape
+
+
+def bias(stated: bool, channels: int) -> Tensors:
+    return {"bias": (channels,)} if stated else {}

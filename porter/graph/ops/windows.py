@@ -1,0 +1,180 @@
+"""Windows over a map: convolutions and pools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from porter.errors import GraphError
+from porter.graph.ops.op import Axis, Count, Function, KeepsSign, Op, Shape, Tensors, bias, expect_map, shape_text
+from porter.padding import LOWEST, Convention, Pads, Site, Window, output_size
+
+
+@dataclass(frozen=True)
+class Conv(Op):
+    """A convolution; it is depthwise if `groups` equals its input's channels."""
+
+    name = "conv"
+    filters: Count
+    window: Window
+    convention: Convention
+    groups: Count = 1
+    bias: bool = False
+
+    def shape(self, *inputs: Shape) -> Shape:
+        expect_groups(self.filters, self.groups, inputs[0])
+        return (self.filters, *_windows(self.site, inputs[0]))
+
+    def tensors(self, channels: int) -> Tensors:
+        kernel = (self.filters, channels // self.groups, *self.window.kernel)
+        return {"kernel": kernel, **bias(self.bias, self.filters)}
+
+    @property
+    def site(self) -> Site:
+        return Site("conv", self.window, self.convention)
+
+    @property
+    def words(self) -> str:
+        return _conv_words("conv", self.filters, self.window, self.groups)
+
+
+@dataclass(frozen=True)
+class ConvTranspose(Op):
+    """A transposed convolution: every input cell adds its value times the kernel to the output, `stride` cells apart.
+
+    `cut` is taken from the (size - 1) * stride + extent rows and columns of the sum: top, bottom, left, right. A negative number
+    adds cells that only the bias reaches.
+    """
+
+    name = "conv_transpose"
+    filters: Count
+    window: Window
+    cut: Pads = (0, 0, 0, 0)
+    groups: Count = 1
+    bias: bool = False
+
+    def shape(self, *inputs: Shape) -> Shape:
+        expect_groups(self.filters, self.groups, inputs[0])
+        _, rows, columns = expect_map(inputs[0])
+        sizes: list[int | None] = []
+        for axis, n in enumerate((rows, columns)):
+            total = None if n is None else (n - 1) * self.window.stride[axis] + self.window.extent(axis)
+            cut = self.cut[2 * axis : 2 * axis + 2]
+            if total is not None and total <= sum(max(cells, 0) for cells in cut):
+                raise GraphError(f"nothing is left of {shape_text(inputs[0])} after the cut", next="give a larger input size")
+            sizes.append(None if total is None else total - sum(cut))
+        return (self.filters, *sizes)
+
+    def tensors(self, channels: int) -> Tensors:
+        kernel = (channels, self.filters // self.groups, *self.window.kernel)
+        return {"kernel": kernel, **bias(self.bias, self.filters)}
+
+    @property
+    def words(self) -> str:
+        return _conv_words("transposed conv", self.filters, self.window, self.groups)
+
+
+@dataclass(frozen=True)
+class MaxPool(Op):
+    name = "max_pool"
+    window: Window
+    convention: Convention
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return (inputs[0][0], *_windows(self.site, inputs[0]))
+
+    def nonnegative(self, inputs: Sequence[bool]) -> bool:
+        """A window may lie in the pads and give their fill."""
+        return all(inputs) and (self.convention.fill >= 0 or self.convention.fill == LOWEST)
+
+    @property
+    def site(self) -> Site:
+        return Site("max_pool", self.window, self.convention)
+
+    @property
+    def words(self) -> str:
+        return "a {}x{} max pool".format(*self.window.kernel)
+
+
+@dataclass(frozen=True)
+class AvgPool(KeepsSign):
+    name = "avg_pool"
+    window: Window
+    convention: Convention
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return (inputs[0][0], *_windows(self.site, inputs[0]))
+
+    @property
+    def site(self) -> Site:
+        return Site("avg_pool", self.window, self.convention)
+
+    @property
+    def words(self) -> str:
+        return "a {}x{} average pool".format(*self.window.kernel)
+
+
+@dataclass(frozen=True)
+class GlobalAvgPool(KeepsSign):
+    """The mean over rows and columns: C×H×W to C, or to C×1×1 with `keep`."""
+
+    name = "global_avg_pool"
+    keep: bool = False
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return (expect_map(inputs[0])[0], 1, 1)[: 3 if self.keep else 1]
+
+
+@dataclass(frozen=True)
+class GlobalMaxPool(KeepsSign):
+    """The largest value over rows and columns: C×H×W to C, or to C×1×1 with `keep`."""
+
+    name = "global_max_pool"
+    keep: bool = False
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return (expect_map(inputs[0])[0], 1, 1)[: 3 if self.keep else 1]
+
+
+@dataclass(frozen=True)
+class Reduce(KeepsSign):
+    """The mean or the largest value along one axis of a map, which keeps one cell (or channel) there."""
+
+    name = "reduce"
+    function: Function
+    axis: Axis
+
+    def shape(self, *inputs: Shape) -> Shape:
+        shape = list(expect_map(inputs[0]))
+        shape[("channels", "rows", "columns").index(self.axis)] = 1
+        return tuple(shape)
+
+    @property
+    def words(self) -> str:
+        return f"a {self.function} over {self.axis}"
+
+
+def expect_groups(filters: int, groups: int, shape: Shape) -> None:
+    """Refuses groups that do not divide a convolution's channels and filters.
+
+    Raises:
+        GraphError: they do not, or the input is no map.
+    """
+    channels = expect_map(shape)[0] or 0
+    if groups < 1 or channels % groups or filters % groups:
+        raise GraphError(f"{groups} groups divide neither {channels} channels nor {filters} filters")
+
+
+def _windows(site: Site, shape: Shape) -> tuple[int | None, int | None]:
+    """Rows and columns of windows over an input of `shape`."""
+    _, rows, columns = expect_map(shape)
+    found = output_size(site.convention, site.window, (rows, columns))
+    if 0 in found:
+        kernel = "{}x{}".format(*site.window.kernel)
+        raise GraphError(f"no {kernel} window fits into {shape_text(shape)}", next="give a larger input size")
+    return found
+
+
+def _conv_words(kind: str, filters: int, window: Window, groups: int) -> str:
+    rows, columns = window.kernel
+    return f"a {rows}x{columns} {kind} of {filters} filters" + (f" in {groups} groups" if groups > 1 else "")
