@@ -62,6 +62,15 @@ class SlimFile:
     retrained: int = 0
 
 
+def write_checkpoint(prefix: Path, tensors: Mapping[str, Array]) -> Path:
+    """A checkpoint as TensorFlow writes it, of tensors whose network need not be built for that."""
+    names = list(tensors)
+    import_tensorflow().raw_ops.SaveV2(
+        prefix=str(prefix), tensor_names=names, shape_and_slices=[""] * len(names), tensors=list(tensors.values())
+    )
+    return prefix
+
+
 def write_slim(path: Path, file: SlimFile, recipes: Path | None = None) -> Path:
     """Writes `file` under `path`, without a suffix, and returns the file, prefix or folder that a user would name."""
     tensorflow = import_tensorflow()

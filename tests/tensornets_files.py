@@ -39,12 +39,12 @@ def tensornets_python() -> Path | None:
 needs_python37 = pytest.mark.skipif(tensornets_python() is None, reason="scripts/tensornets_environment has not been run")
 
 
-def tensornets_tensors(variant: str, recipes: Path | None = None) -> dict[str, Array]:
-    """The stand-in weights under the names of TensorNets' variables, in the order in which its code makes them."""
+def tensornets_tensors(variant: str, recipes: Path | None = None, size: tuple[int, int] = (224, 224)) -> dict[str, Array]:
+    """The stand-in weights under the names of TensorNets' variables, in the order in which its code makes them at any `size`."""
     recipe, tf = find_recipe(variant, recipes), get_dialect("tf")
     graph = standin_graph(variant, "tensornets", recipes=recipes)
     layers = layer_names(recipe, variant, recipe.zoo("tensornets", variant), graph)
-    variables = variables_of(construct, variant, 1000, (224, 224))
+    variables = variables_of(construct, variant, 1000, size)
     found: dict[str, Array] = {}
     for path, roles in standin_tensors(variant, "tensornets", recipes=recipes).items():
         node = graph.by_path[path]
@@ -56,8 +56,8 @@ def tensornets_tensors(variant: str, recipes: Path | None = None) -> dict[str, A
     return {name: found[name] for name in variables}
 
 
-def write_tensornets(path: Path, variant: str, recipes: Path | None = None) -> Path:
-    tensors = tensornets_tensors(variant, recipes)
+def write_tensornets(path: Path, variant: str, recipes: Path | None = None, size: tuple[int, int] = (224, 224)) -> Path:
+    tensors = tensornets_tensors(variant, recipes, size)
     return save_pair(path, list(tensors), list(tensors.values()))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,15 @@ CASES = {
     ("wide_resnet50_2", "tensornets"): TORCH,
     ("wide_resnet50_2", "torchvision"): TORCH,
 }
+LATER = {
+    ("inception_v3", "torchvision"),
+    ("mobilenet_v1_0.25", "slim"),
+    ("resnet50", "slim"),
+    ("resnet50v2", "slim"),
+    ("resnet50v2", "tensornets"),
+    ("resnext50_32x4d", "keras"),
+}
+"""Cases that `full` proves in tf: CI proves another graph of the same family there."""
 IN_FUNCTIONS = ("/pool", "/branch3x3_2", "/branch3x3dbl_3")
 SILENT = {
     ("inception_v3", "slim"): ("/relu",),
@@ -79,16 +89,23 @@ def recipes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield shallow_recipes(tmp_path_factory.mktemp("shallow") / "recipes")
 
 
-@pytest.mark.parametrize(
-    ("variant", "zoo"),
-    [pytest.param(*case, marks=[needs_tensornets] if "tensornets" in case else []) for case in CASES],
-)
-def test_port_computes_the_references_function(variant: str, zoo: str, recipes: Path, tmp_path: Path) -> None:
+def params() -> Iterator[Any]:
+    for case, frameworks in CASES.items():
+        marks, name = [needs_tensornets] if "tensornets" in case else [], "-".join(case)
+        yield pytest.param(*case, TORCH if case in LATER else frameworks, marks=marks, id=name)
+        if case in LATER:
+            yield pytest.param(*case, ("tf",), marks=[*marks, pytest.mark.full], id=f"{name}-tf")
+
+
+@pytest.mark.parametrize(("variant", "zoo", "frameworks"), list(params()))
+def test_port_computes_the_references_function(
+    variant: str, zoo: str, frameworks: tuple[str, ...], recipes: Path, tmp_path: Path
+) -> None:
     size = OTHER_SIZES.get((variant, zoo), SMALL)
-    weights = published_like(tmp_path, variant, zoo, recipes)
+    weights = published_like(tmp_path, variant, zoo, recipes, size)
     reference = zoos_reference(variant, zoo, weights, recipes)
     silent = SILENT.get((find_recipe(variant).architecture, zoo), ())
-    for framework in CASES[variant, zoo]:
+    for framework in frameworks:
         for input_size in (f"{size[0]}x{size[1]}", "any"):
             settings = {"weights": weights, "recipes": recipes, "check": False, "input_size": input_size}
             port = porter.convert(variant, zoo, framework, out=tmp_path / framework / input_size, **settings).port

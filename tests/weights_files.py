@@ -14,19 +14,21 @@ from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph
 from porter.recipe import find_recipe, layer_names
 from porter.zoos.implementation import get_implementation
-from tests.slim_files import SlimFile, write_slim
+from tests.slim_files import slim_checkpoint, write_checkpoint
 from tests.support import source_checkpoint, standin_graph, standin_tensors
 from tests.tensornets_files import write_tensornets
 
 
-def published_like(folder: Path, variant: str, zoo_name: str, recipes: Path | None = None) -> Path:
-    """Weights of any zoo in the format in which it publishes them."""
+def published_like(
+    folder: Path, variant: str, zoo_name: str, recipes: Path | None = None, size: tuple[int, int] = (224, 224)
+) -> Path:
+    """Weights of any zoo in the format in which it publishes them. A zoo's code that must be run for them runs at `size`."""
     recipe = find_recipe(variant, recipes)
     zoo = recipe.zoo(zoo_name, variant)
     if zoo.reference == "tf_slim":
-        return write_slim(folder / variant, SlimFile(variant, classes=int(zoo.options.get("classes", 1000))), recipes)
+        return write_checkpoint(folder / variant, slim_checkpoint(variant, int(zoo.options.get("classes", 1000)), recipes).tensors)
     if zoo.reference == "tensornets":
-        return write_tensornets(folder / f"{variant}.npz", variant, recipes)
+        return write_tensornets(folder / f"{variant}.npz", variant, recipes, size)
     if zoo.framework == "torch":
         return write_weights(folder / f"{variant}.pth", variant, zoo_name, recipes=recipes)
     if zoo.reference == "keras":
