@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from porter.frameworks import get_framework
 from porter.graph.plan import make_plan
 from porter.recipe import find_recipe
 from porter.source.opened import open_source
+from porter.source.references import Reference
 from porter.verification.inputs import make_batch
 from porter.zoos.implementation import get_implementation
 from tests.support import source_checkpoint, standin_graph, standin_tensors
@@ -74,6 +76,13 @@ FILES: dict[str, Callable[[Path, Any], Path]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def file(second: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Writes one of FILES, each once."""
+    folder = tmp_path_factory.mktemp("files")
+    return cache(lambda name: FILES[name](folder / name, second))
+
+
 def expect_standins(tensors: Any) -> None:
     wanted = standin_tensors("inception_v3", "keras")
     assert {path: roles.keys() for path, roles in tensors.items()} == {path: roles.keys() for path, roles in wanted.items()}
@@ -83,18 +92,23 @@ def expect_standins(tensors: Any) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_tensor_finds_its_node(name: str, second: Any, tmp_path: Path) -> None:
-    path = FILES[name](tmp_path / name, second)
+def test_every_tensor_finds_its_node(name: str, file: Callable[[str], Path]) -> None:
+    path = file(name)
     expect_standins(open_source(RECIPE, "inception_v3", ZOO, path).tensors)
     best = porter.inspect(path).matches[0]
     assert (best.variant, best.zoo, best.score, best.missing, best.unexpected) == ("inception_v3", "keras", 1.0, (), ())
 
 
-@pytest.mark.parametrize("name", ["weights.h5", "counted.weights.h5"])
-def test_the_reference_is_given_what_the_file_holds(name: str, second: Any, tmp_path: Path) -> None:
-    opened = open_source(RECIPE, "inception_v3", ZOO, FILES[name](tmp_path / name, second))
-    assert opened.checkpoint is not None and opened.checkpoint.counted == name.startswith("counted")
-    (reference,) = opened.references("float32")
+def test_the_reference_is_given_what_the_file_holds(file: Callable[[str], Path]) -> None:
+    given = {}
+    for name in ("weights.h5", "counted.weights.h5"):
+        opened = open_source(RECIPE, "inception_v3", ZOO, file(name))
+        assert opened.checkpoint is not None and opened.checkpoint.counted == name.startswith("counted")
+        (reference,) = opened.references("float32")
+        assert isinstance(reference, Reference)
+        given[name] = reference.checkpoint.tensors
+    named, counted = given.values()
+    assert named.keys() == counted.keys() and all(np.array_equal(named[name], counted[name]) for name in named)
     batch = make_batch(SIZE, 2, 3, ZOO.preprocess)
     wanted = reference.run(batch, "float64")["head/logits"]
     torch, graph = get_framework("torch"), standin_graph("inception_v3", "keras")
