@@ -66,6 +66,9 @@ CASES: dict[str, Make] = {
     "flatten": lambda layers, ops, x: layers.Dense(3)(layers.Flatten()(x)),
     "dense on a map": lambda layers, ops, x: layers.Dense(3, activation="tanh")(x),
     "separable": lambda layers, ops, x: layers.SeparableConv2D(5, 3, strides=2, padding="same", depth_multiplier=2)(x),
+    "depthwise by groups": lambda layers, ops, x: layers.Conv2D(
+        2 * CHANNELS, 3, groups=CHANNELS, padding="same", strides=2, bias_initializer="normal"
+    )(x),
     "separable of pads": lambda layers, ops, x: layers.SeparableConv2D(5, (3, 2), activation="elu")(layers.ZeroPadding2D(1)(x)),
     "transposed": transposed(kernel_size=3, strides=2, padding="same"),
     "transposed valid": transposed(kernel_size=(4, 3), strides=(2, 3)),
