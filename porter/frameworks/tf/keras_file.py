@@ -272,8 +272,8 @@ def _run_as(call: Call, channels: int) -> tuple[str, Mapping[str, Any]]:
     """The class of a layer and its arguments as they are run.
 
     A convolution whose groups are its channels is a depthwise one: Keras runs groups on a CPU by XLA (`conv` in its
-    keras/src/backend/tensorflow/nn.py), which took ConvNeXt-Tiny ten times as long. Filter c * multiplier + m of the first is filter
-    m of channel c of the second, so the kernel's numbers stay in their order.
+    keras/src/backend/tensorflow/nn.py), which took ConvNeXt-Tiny ten times as long. Filter c * multiplier + m of the first is
+    filter m of channel c of the second, so the kernel's numbers stay in their order.
     """
     stated = call.arguments
     rows, columns = pair(stated.get("strides") or 1)
