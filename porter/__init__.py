@@ -176,20 +176,14 @@ def evaluate(
         PorterError: the input is bad, or the protocol cannot be fitted to the only size that the port takes.
     """
     from porter.evaluation.evaluate import evaluate as run
+    from porter.evaluation.measuring import parse_options
 
     return run(
         Path(folder),
         Path(data),
+        parse_options(device, precision, crops, batch_size, workers, limit, _path(cache), _path(labels)),
         source=source,
         weights=_path(weights),
-        device=device,
-        precision=precision,
-        crops=crops,
-        batch_size=batch_size,
-        workers=workers,
-        limit=limit,
-        cache=_path(cache),
-        labels=_path(labels),
         expect_top1=expect_top1,
         tolerance=tolerance,
         recipes=_path(recipes),
@@ -234,23 +228,18 @@ def study(
         PorterError: the input is bad.
         KeyboardInterrupt: Ctrl-C in the first round. After Ctrl-C in a later round, the result is not `complete`.
     """
+    from porter.evaluation.measuring import parse_options
     from porter.evaluation.padding_study.study import study as run
 
     return run(
         variant,
         source,
         Path(data),
+        parse_options(device, "fp32", crops, batch_size, workers, limit, _path(cache), _path(labels)),
         weights=_path(weights),
         sites=tuple(sites),
         mapped=tuple(mapped),
         chosen=options or {},
-        device=device,
-        crops=crops,
-        batch_size=batch_size,
-        workers=workers,
-        limit=limit,
-        cache=_path(cache),
-        labels=_path(labels),
         port=_path(port),
         recipes=_path(recipes),
     )

@@ -17,7 +17,7 @@ from porter.evaluation.comparison import PORT, SOURCE, agreement
 from porter.evaluation.details import write_details
 from porter.evaluation.distributed import joined, this_process
 from porter.evaluation.intervals import wilson
-from porter.evaluation.measuring import Measured, Options, measure, merged, parse_options
+from porter.evaluation.measuring import Measured, Options, measure, merged
 from porter.evaluation.protocol import fed, in_words, protocol_of
 from porter.evaluation.results import Accuracy, Evaluation
 from porter.evaluation.scoring import Scored
@@ -33,23 +33,15 @@ TOLERANCE = 0.05
 def evaluate(
     folder: Path,
     data: Path,
+    options: Options,
     *,
     source: bool,
     weights: Path | None,
-    device: str,
-    precision: str,
-    crops: int,
-    batch_size: int,
-    workers: int | None,
-    limit: int | None,
-    cache: Path | None,
-    labels: Path | None,
     expect_top1: float | None,
     tolerance: float | None,
     recipes: Path | None,
 ) -> Evaluation:
     """Measures a port. See porter.evaluate."""
-    options = parse_options(device, precision, crops, batch_size, workers, limit, cache)
     expected = _expected(expect_top1, tolerance)
     if weights is not None and not source:
         raise UsageError("these weights are the source's, and --source is not given", where="--weights", next="add --source")
@@ -59,7 +51,11 @@ def evaluate(
         record = port.record
         protocol, side = protocol_of(port, options.crops)
         photos = open_photos(
-            data, imagenet=record.labels == IMAGENET, classes=record.classes - record.background, labels=labels, limit=limit
+            data,
+            imagenet=record.labels == IMAGENET,
+            classes=record.classes - record.background,
+            labels=options.labels,
+            limit=options.limit,
         )
         if not (photos.photos or photos.failed):
             raise UsageError(f"there is no photo to score in these {photos.layout}", where=str(data))

@@ -30,20 +30,36 @@ PHOTOS_PER_WORKER = 32
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a pass. `workers` is the number of processes that decode; None for one per core, fewer for few photos."""
+    """How photos are read and run.
+
+    Attributes:
+        workers: processes that decode; None for one per core, fewer for few photos.
+        limit: of photos.
+        cache: a folder for prepared photos.
+        labels: a file of labels, instead of the data set's own.
+    """
 
     device: str = "cpu"
     precision: Precision = "fp32"
     crops: Crops = 1
     batch_size: int = 64
     workers: int | None = None
+    limit: int | None = None
     cache: Path | None = None
+    labels: Path | None = None
 
 
 def parse_options(
-    device: str, precision: str, crops: int, batch_size: int, workers: int | None, limit: int | None, cache: Path | None
+    device: str,
+    precision: str,
+    crops: int,
+    batch_size: int,
+    workers: int | None,
+    limit: int | None,
+    cache: Path | None,
+    labels: Path | None,
 ) -> Options:
-    """Checks options as a user gives them. `limit` is a number of photos; it is only checked.
+    """Checks options as a user gives them.
 
     Raises:
         UsageError: a value is not allowed.
@@ -57,7 +73,9 @@ def parse_options(
         _one_of(crops, get_args(Crops), "--crops"),
         batch_size,
         workers,
+        limit,
         cache,
+        labels,
     )
 
 

@@ -10,7 +10,7 @@ from porter.data.labels import IMAGENET
 from porter.data.layouts import open_any_photos
 from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
-from porter.evaluation.measuring import parse_options
+from porter.evaluation.measuring import Options
 from porter.evaluation.padding_study.cases import Setting, Trial, site_at
 from porter.evaluation.padding_study.naming import disagreement, name_case
 from porter.evaluation.padding_study.numbers import error, judge, mean
@@ -30,23 +30,16 @@ def study(
     variant: str,
     source: str,
     data: Path,
+    options: Options,
     *,
     weights: Path | None,
     sites: Sequence[str],
     mapped: tuple[str, ...],
     chosen: Mapping[str, Value],
-    device: str,
-    crops: int,
-    batch_size: int,
-    workers: int | None,
-    limit: int | None,
-    cache: Path | None,
-    labels: Path | None,
     port: Path | None,
     recipes: Path | None,
 ) -> Study:
     """Measures the same weights under each candidate convention. See porter.study."""
-    options = parse_options(device, "fp32", crops, batch_size, workers, limit, cache)
     recipe = find_recipe(variant, recipes)
     zoo = recipe.zoo(source, variant)
     opened = open_source(recipe, variant, zoo, weights, settings=mapped, options=choose_options(recipe, chosen))
@@ -54,7 +47,11 @@ def study(
     into = None if port is None else _expect_port_of(read_port(port), opened)
     asked = parse_sites(sites, opened.graph)
     photos = open_any_photos(
-        data, imagenet=opened.labels == IMAGENET, classes=opened.classes - opened.background, labels=labels, limit=limit
+        data,
+        imagenet=opened.labels == IMAGENET,
+        classes=opened.classes - opened.background,
+        labels=options.labels,
+        limit=options.limit,
     )
     framework = running_framework(opened.framework.NAME)
     setting = Setting(opened.graph, (side, side), framework.CAPABILITIES)
