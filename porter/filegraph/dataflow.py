@@ -75,7 +75,7 @@ class Dataflow(Generic[N]):
         casts, reshapes: ops that keep the numbers of their first input, in their order.
         kind: the op of a node in patterns.
         budget: bytes that all values computed from constants may take.
-        sizes: what live nodes compute from the sizes of values.
+        computed: values from constants, and what live nodes compute from the sizes of values.
     """
 
     nodes: Mapping[str, N]
