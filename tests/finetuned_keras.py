@@ -111,12 +111,12 @@ def sequential(keras: Any) -> Any:
         layers.Dropout(0.5),
         layers.Dense(5, activation="softmax", name="answer"),
     ]
-    return _with_head(keras.Sequential([_base(keras, V2), *head]), "hidden", "answer")
+    return _with_head(keras.Sequential([_base(keras, V1), *head]), "hidden", "answer")
 
 
 def on_output(keras: Any) -> Any:
     """Layers put on `base.output`, so that nothing is nested."""
-    layers, base = keras.layers, _base(keras, V2)
+    layers, base = keras.layers, _base(keras, V1)
     x = layers.GlobalAveragePooling2D(name="pooling")(base.output)
     return _with_head(keras.Model(base.input, layers.Dense(5, activation="softmax", name="flowers")(x)), "flowers")
 
@@ -151,7 +151,7 @@ def adapted(keras: Any) -> Any:
 def pooled(keras: Any) -> Any:
     """A backbone that pools by itself."""
     layers = keras.layers
-    return _with_head(keras.Sequential([_base(keras, V2, pooling="avg"), layers.Dense(3, name="answer")]), "answer")
+    return _with_head(keras.Sequential([_base(keras, V1, pooling="avg"), layers.Dense(3, name="answer")]), "answer")
 
 
 def several_dense(keras: Any) -> Any:
@@ -170,7 +170,7 @@ def several_dense(keras: Any) -> Any:
 
 def features(keras: Any) -> Any:
     """The backbone alone."""
-    return _base(keras, V2)
+    return _base(keras, V1)
 
 
 def own_classes(keras: Any) -> Any:
@@ -187,16 +187,16 @@ KINDS: Mapping[str, Kind] = {
     "tutorial-keras": Kind(tutorial, V2, 1, ".keras", True),
     "tutorial-h5": Kind(tutorial, V2, 1, ".h5", True),
     "tutorial-old-h5": Kind(tutorial, V2, 1, ".h5", True, old=True),
-    "sequential-keras": Kind(sequential, V2, 5, ".keras", False),
-    "sequential-old-h5": Kind(sequential, V2, 5, ".h5", False, old=True),
-    "sequential-weights": Kind(sequential, V2, 5, ".weights.h5", False),
-    "on-output-h5": Kind(on_output, V2, 5, ".h5", False),
+    "sequential-keras": Kind(sequential, V1, 5, ".keras", False),
+    "sequential-old-h5": Kind(sequential, V1, 5, ".h5", False, old=True),
+    "sequential-weights": Kind(sequential, V1, 5, ".weights.h5", False),
+    "on-output-h5": Kind(on_output, V1, 5, ".h5", False),
     "rescaled-keras": Kind(rescaled, V1, 3, ".keras", True),
     "normalised-h5": Kind(normalised, V1, 4, ".h5", True),
     "adapted-keras": Kind(adapted, V1, 4, ".keras", True),
-    "pooled-keras": Kind(pooled, V2, 3, ".keras", False),
+    "pooled-keras": Kind(pooled, V1, 3, ".keras", False),
     "several-dense-old-h5": Kind(several_dense, V1, 6, ".h5", False, old=True),
-    "features-keras": Kind(features, V2, 0, ".keras", False),
+    "features-keras": Kind(features, V1, 0, ".keras", False),
     "own-classes-weights": Kind(own_classes, V2, 7, ".weights.h5", False),
     "tutorial-old-folder": Kind(tutorial, V2, 1, "", True, old=True),
     "several-dense-folder": Kind(several_dense, V1, 6, "", False),

@@ -176,6 +176,7 @@ def _followed(values: dict[str, Array], behind: Sequence[tuple[Node, Mapping[str
     for node, tensors in behind:
         value = known[node.inputs[0]]
         if isinstance(node.op, Dense):
+            value = value.reshape(len(value), -1)  # Keras's MobileNet v1 pools to maps of one cell
             value = value @ tensors["kernel"].T.astype(value.dtype) + tensors.get("bias", np.zeros(1)).astype(value.dtype)
         else:
             value = np.clip(value, 0, 6 if isinstance(node.op, Relu6) else None)
