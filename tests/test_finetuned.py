@@ -12,7 +12,7 @@ from porter.cli import printing
 from porter.conversion.convert import Conversion
 from porter.errors import MappingError
 from porter.frameworks import get_framework
-from tests.finetuned_keras import KINDS, SIZE, FineTuned, make_finetuned
+from tests.finetuned_keras import KINDS, SIZE, WHOLE, FineTuned, make_finetuned
 from tests.finetuned_torch import MAKERS, VARIANT
 from tests.standin import smooth_images
 
@@ -73,6 +73,8 @@ def test_a_finetuned_keras_model_gives_the_same_answers_in_torch(name: str, fine
         assert all(node.rel_l2 <= 1e-10 for node in made.verdict.proof.nodes)
     else:
         assert "old" in name, made.warnings
+    if name in WHOLE:
+        assert made.verdict is not None and made.verdict.proof.reference == "the file's own graph"
     if own.pixels:
         assert record.preprocess is not None and (record.preprocess.divide, record.preprocess.mean) == (1.0, (0.0, 0.0, 0.0))
 
@@ -101,7 +103,11 @@ def test_a_head_that_the_file_does_not_tell_is_refused_with_what_settles_it(name
     assert made.verdict is not None and made.verdict.proof.reference == "keras" and made.verdict.proof.logits.rel_l2 <= 1e-10
 
 
-@pytest.mark.parametrize("name", KINDS)
+INSPECTED = ("tutorial-keras", "sequential-weights", "several-dense-old-h5", "tutorial-old-folder")
+"""In CI, one in each format; `full` inspects all, and CI opens and ports all."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in INSPECTED else pytest.mark.full) for name in KINDS])
 def test_inspect_knows_a_finetuned_keras_model(name: str, finetuned: Maker) -> None:
     own = finetuned(name)
     best = porter.inspect(own.path).matches[0]
