@@ -22,7 +22,7 @@ from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_tra
 from porter.formats.keras.scaling import constant, statistics
 from porter.formats.keras.versions import modern, operation_name
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks.tf.keras_operations import activate, is_operated, leaky_relu, operate, plain
+from porter.frameworks.tf.keras_operations import activate, is_operated, leaky_relu, operate, plain, total
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, tensorflow_device
 from porter.graph import INPUT
@@ -32,8 +32,6 @@ _WINDOW = ("strides", "padding", "data_format")
 _CONVOLUTION = (*_WINDOW, "kernel_size", "dilation_rate", "use_bias")
 _AFFINE = ("axis", "epsilon", "scale", "center")
 _LAYERS: Mapping[str, tuple[str, ...]] = {
-    "Add": (),
-    "Average": (),
     "AveragePooling2D": (*_WINDOW, "pool_size"),
     "BatchNormalization": (*_AFFINE, "momentum"),
     "Concatenate": ("axis",),
@@ -63,7 +61,7 @@ _LAYERS: Mapping[str, tuple[str, ...]] = {
     "ZeroPadding2D": ("padding", "data_format"),
 }
 """Classes in keras.layers that are built, with the arguments that are taken from a config. None of them runs code from the file."""
-_COMPUTED = frozenset({"Activation", "CustomScaleLayer", "LayerScale", "LeakyReLU"})
+_COMPUTED = frozenset({"Activation", "Add", "Average", "CustomScaleLayer", "LayerScale", "LeakyReLU"})
 """Classes whose function is computed by keras.ops."""
 _PASSED = IDENTITY_AT_INFERENCE | {"CenterCrop", "Resizing"}
 """Classes that give their input back, unless the graph says that they are foreign."""
@@ -181,8 +179,12 @@ class _Builder:
         match call.kind:
             case "Activation":
                 return self._activated(call, inputs[0])
+            case "Add":
+                return total(inputs)
+            case "Average":
+                return total(inputs) / len(inputs)
             case "CustomScaleLayer":
-                return inputs[0] + inputs[1] * self._constant(call.arguments["scale"])
+                return total([inputs[0], inputs[1] * self._constant(call.arguments["scale"])])
             case "LeakyReLU":
                 return leaky_relu(inputs[0], call.arguments.get("negative_slope", 0.3))
             case "LayerScale":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,14 @@ def activate(name: str, value: Any, settings: Settings, keras_version: int) -> A
     if name not in ACTIVATIONS:
         raise ValueError("its activation is not on porter's list")
     return getattr(ops, _OTHER_NAMES.get(name, name))(value)
+
+
+def total(values: Sequence[Any]) -> Any:
+    """The sum, each value stretched to the others'. Keras's own addition may take a value for a bias by its sizes, and add it along
+    another axis (keras/src/backend/tensorflow/numpy.py, `add`); its subtraction does not.
+    """
+    ops = import_keras().ops
+    return reduce(lambda first, second: ops.subtract(first, ops.negative(second)), values)
 
 
 def leaky_relu(value: Any, slope: float) -> Any:
@@ -114,7 +123,8 @@ def _depth_to_space(operands: list[Any], settings: Settings) -> Any:
 
 
 _OPERATIONS: Mapping[str, Callable[[list[Any], Settings], Any]] = {
-    **{name: _named(name) for name in ("add", "subtract", "multiply", "true_divide", "maximum", "minimum", "negative")},
+    **{name: _named(name) for name in ("subtract", "multiply", "true_divide", "maximum", "minimum", "negative")},
+    "add": lambda operands, settings: total(operands),
     "cast": lambda operands, settings: operands[0],
     "clip": _named("clip", "x_min", "x_max", clip_value_min="x_min", clip_value_max="x_max"),
     "concatenate": lambda operands, settings: import_keras().ops.concatenate(operands, axis=plain(settings.get("axis", -1))),

@@ -73,6 +73,16 @@ def _merge(kind: str, maker: LayerMaker, op: Op, name: str, inputs: list[Any], *
     return maker.layer(kind, name, **config)(inputs)
 
 
+def _add(maker: LayerMaker, op: Add, name: str, inputs: list[Any]) -> Any:
+    """Keras takes a second summand for a bias by its sizes, such as N×1×1×1 where N images have N channels, and adds it along
+    another axis (keras/src/backend/tensorflow/numpy.py, `add`). A value that is stretched is subtracted with its sign turned.
+    """
+    if len({value.shape for value in inputs}) == 1:
+        return _merge("Add", maker, op, name, inputs)
+    total = inputs[0] if len(inputs) == 2 else _add(maker, op, maker.name(f"{name}_sum"), inputs[:-1])
+    return maker.operation("subtract", name, total, maker.operation("negative", maker.name(f"{name}_negative"), inputs[-1]))
+
+
 def _global_pool(kind: str, maker: LayerMaker, op: GlobalAvgPool | GlobalMaxPool, name: str, inputs: list[Any]) -> Any:
     return maker.spatial(kind, name, **({"keepdims": True} if op.keep else {}))(inputs[0])
 
@@ -294,7 +304,7 @@ LAYERS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Any]], Any]] = {
     HardSwish: partial(_activation, "hard_silu"),
     Gelu: _gelu,
     Softmax: _softmax,
-    Add: partial(_merge, "Add"),
+    Add: _add,
     Multiply: partial(_merge, "Multiply"),
     Maximum: partial(_merge, "Maximum"),
     Minimum: partial(_merge, "Minimum"),

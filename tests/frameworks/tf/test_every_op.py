@@ -15,7 +15,7 @@ from porter.frameworks.tf import dialect
 from porter.frameworks.tf.build import POOLS
 from porter.frameworks.tf.layers import LAYERS
 from porter.frameworks.tf.runtime import import_keras
-from porter.graph import INPUT, OPS, Conv, ConvTranspose, Graph, Node
+from porter.graph import INPUT, OPS, Add, Conv, ConvTranspose, Dense, Flatten, GlobalAvgPool, Graph, Node, Reduce
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Window
 from tests.frameworks.tf.models import every_op, random_tensors
@@ -56,6 +56,25 @@ def test_every_op_in_a_model_that_takes_any_size() -> None:
     wanted = evaluate(graph, tensors, batch)
     for path, value in tf.run(model, batch, [node.path for node in graph.nodes]).items():
         assert difference(value, wanted[path]) <= LIMIT, path
+
+
+def test_sums_of_stretched_values_that_keras_would_add_as_a_bias() -> None:
+    """As many images as channels and rows, which each of these sums reads from another axis."""
+    nodes = [
+        Node("channels", Reduce("mean", "channels"), (INPUT,)),
+        Node("flat", Flatten(2, 2), (INPUT,)),
+        Node("image", GlobalAvgPool(keep=True), ("channels",)),
+        Node("row", Reduce("max", "columns"), ("channels",)),
+        Node("column", Reduce("max", "rows"), ("channels",)),
+        Node("features", Dense(2), ("flat",)),
+        Node("one", Dense(1), ("flat",)),
+    ]
+    sums = [(INPUT, "image"), (INPUT, "row"), (INPUT, INPUT, "column", "image"), ("row", "column"), ("features", "one")]
+    nodes += [Node(f"sum_{place}", Add(), paths) for place, paths in enumerate(sums)]
+    graph = Graph(tuple(nodes), 2, "sum_0", (), tuple(f"sum_{place}" for place in range(1, len(sums))))
+    for images in (1, 2):
+        batch = np.random.default_rng(images).normal(size=(images, 2, 2, 2))
+        check(Sample(graph, random_tensors(graph), batch, evaluate(graph, random_tensors(graph), batch)))
 
 
 def test_groups_of_a_transposed_convolution_that_read_each_other_are_refused() -> None:
