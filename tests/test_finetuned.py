@@ -103,8 +103,11 @@ def test_a_head_that_the_file_does_not_tell_is_refused_with_what_settles_it(name
     assert made.verdict is not None and made.verdict.proof.reference == "keras" and made.verdict.proof.logits.rel_l2 <= 1e-10
 
 
-INSPECTED = ("tutorial-keras", "sequential-weights", "several-dense-old-h5", "tutorial-old-folder")
-"""In CI, one in each format; `full` inspects all, and CI opens and ports all."""
+INSPECTED = (
+    *("tutorial-keras", "sequential-weights", "several-dense-old-h5", "tutorial-old-folder"),
+    *("last_layer", "data_parallel", "timm", "student_and_teacher"),
+)
+"""In CI, one in each format and wrapping; `full` inspects all, and CI ports all."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in INSPECTED else pytest.mark.full) for name in KINDS])
@@ -153,7 +156,7 @@ def test_dense_layers_in_a_row_in_torch_are_refused(tmp_path: Path) -> None:
     assert str(caught.value.next).splitlines()[1:] == [f"--map {row}" for row in rows] and own.maps == (rows[0],)
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in INSPECTED else pytest.mark.full) for name in MAKERS])
 def test_inspect_knows_a_finetuned_torch_model(name: str, tmp_path: Path) -> None:
     own = MAKERS[name](tmp_path)
     best = porter.inspect(own.path).matches[0]
