@@ -19,16 +19,19 @@ settings.load_profile("untimed")
 
 LONGEST = (
     "test_parity.py",
-    "test_keras_file.py",
+    "test_finetuned.py",
     "test_slim.py",
-    "test_mission.py",
+    "test_keras_numbers.py",
+    "test_keras_file.py",
     "test_wrong_ports.py",
-    "test_stock.py",
     "test_networks.py",
+    "test_mission.py",
     "test_frameworks.py",
     "test_build.py",
+    "test_wrong_functions.py",
     "test_any_size.py",
     "test_realise.py",
+    "test_stock.py",
     "test_evaluate.py",
 )
 
