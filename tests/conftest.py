@@ -65,7 +65,7 @@ def let_go() -> Iterator[None]:
 def weights_file(tmp_path_factory: pytest.TempPathFactory) -> WeightsMaker:
     """Makes stand-in weights files, each once per session.
 
-    `.h5` and `.weights.h5` hold weights alone, as keras.applications publishes them; `.whole.h5` and `.keras` carry the graph
+    `.h5` and `.weights.h5` hold only weights, as keras.applications publishes them; `.whole.h5` and `.keras` carry the graph
     too; `.pth` is torch's.
     """
     made: dict[tuple[str, str, int, str], Path] = {}

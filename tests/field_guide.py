@@ -1,4 +1,4 @@
-"""The figures of docs/padding.md, computed by the frameworks themselves where they run here, else by porter's arithmetic.
+"""The figures of docs/padding.md, computed by the frameworks themselves where they run here, otherwise by porter's arithmetic.
 
 `python -m tests.field_guide` writes them into the document; tests/test_field_guide.py holds the document to them.
 """

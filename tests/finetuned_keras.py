@@ -31,7 +31,7 @@ class FineTuned:
         variant: of the backbone.
         classes: numbers that the model gives for an image; 0 where it has no head and gives features.
         model: the Keras model, of Keras 3 or 2.
-        pixels: it takes pixels from 0 to 255; else what the backbone takes, about 1 in size.
+        pixels: it takes pixels from 0 to 255; otherwise what the backbone takes, about 1 in size.
     """
 
     path: Path
@@ -139,7 +139,7 @@ def normalised(keras: Any) -> Any:
 
 
 def adapted(keras: Any) -> Any:
-    """A Normalization that was adapted to data, so that its weights alone hold the numbers."""
+    """A Normalization that was adapted to data, so that only its weights hold the numbers."""
     layers = keras.layers
     normalization = layers.Normalization()
     normalization.adapt(np.random.default_rng(3).uniform(0, 255, (16, *SIZE, 3)).astype(np.float32))
@@ -169,7 +169,7 @@ def several_dense(keras: Any) -> Any:
 
 
 def features(keras: Any) -> Any:
-    """The backbone alone."""
+    """Only the backbone."""
     return _base(keras, V1)
 
 

@@ -32,7 +32,7 @@ class FineTuned:
         model: what was saved (of a training file, what was evaluated), in eval mode; its weights have the file's own rounding.
         state: the tensors that the file gives, under the names that reading gives them.
         head: the layer that gives the logits, as the file names it.
-        maps: what `--map` has to say, where the file alone does not settle it.
+        maps: what `--map` has to say, where the file does not settle it.
     """
 
     path: Path

@@ -40,7 +40,7 @@ class SlimFile:
 
     Attributes:
         format: `v1` and `v2` are checkpoints, `frozen` a graph as .pb, `saved_model` a folder as TensorFlow 1 exported it.
-        ema: shadows hold the calibrated weights, and the variables others that are worse; checkpoints alone can have them.
+        ema: shadows hold the calibrated weights, and the variables others that are worse; only checkpoints can have them.
         slots: the slots of an optimiser, of which slim's training used RMSProp with a momentum.
         scope: around everything, as slim's deployment to several GPUs had `tower_0`.
         partial: how many of the variables have no shadow.

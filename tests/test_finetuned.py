@@ -18,7 +18,7 @@ from tests.standin import smooth_images
 
 PHOTO = Path(__file__).parents[1] / "scripts" / "photos" / "chelsea.png"
 REFUSED = {"sequential-weights": "follow each other"}
-"""Files that hold weights alone, of a head whose activations nothing states."""
+"""Files that hold only weights, of a head whose activations nothing states."""
 
 Maker = Callable[[str], FineTuned]
 

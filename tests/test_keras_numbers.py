@@ -41,7 +41,7 @@ def second() -> Any:
     return models[1]
 
 
-def weights_alone(path: Path, model: Any) -> Path:
+def only_weights(path: Path, model: Any) -> Path:
     from keras.src.legacy.saving import legacy_h5_format
 
     with h5py.File(path, "w") as file:
@@ -60,7 +60,7 @@ def saved_weights(path: Path, model: Any) -> Path:
 
 
 def saved_without_names(path: Path, model: Any) -> Path:
-    """As earlier Keras 3 wrote weights: layers by class and counter alone."""
+    """As earlier Keras 3 wrote weights: layers only by class and counter."""
     model.save_weights(path)
     with h5py.File(path, "a") as file:
         file.visititems(lambda _, item: item.attrs.pop("name", None) and None)
@@ -68,7 +68,7 @@ def saved_without_names(path: Path, model: Any) -> Path:
 
 
 FILES: dict[str, Callable[[Path, Any], Path]] = {
-    "weights.h5": weights_alone,
+    "weights.h5": only_weights,
     "whole.h5": saved,
     "model.keras": saved,
     "named.weights.h5": saved_weights,
@@ -149,6 +149,6 @@ def test_the_file_of_a_backbone_without_a_head(second: Any, tmp_path: Path) -> N
     import keras
 
     backbone = keras.Model(second.input, second.layers[-2].output)
-    opened = open_source(RECIPE, "inception_v3", ZOO, weights_alone(tmp_path / "notop.h5", backbone))
+    opened = open_source(RECIPE, "inception_v3", ZOO, only_weights(tmp_path / "notop.h5", backbone))
     assert opened.output == "features" and opened.source_classes == 0
     assert read_checkpoint(tmp_path / "notop.h5").tensors.keys().isdisjoint({"predictions/kernel", "conv2d/kernel"})

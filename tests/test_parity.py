@@ -28,7 +28,7 @@ OTHER_SIZES = {
 
 BOTH = ("torch", "tf")
 TORCH = ("torch",)
-"""Only, where a case above has the same pads and options, and so gives the other framework the same graph to build."""
+"""Only torch, where a case above has the same pads and options and gives the other framework the same graph."""
 CASES = {
     ("inception_v3", "keras"): BOTH,
     ("inception_v3", "slim"): TORCH,

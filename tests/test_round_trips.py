@@ -55,7 +55,7 @@ def test_tf_to_torch_to_tf(variant: str, suffix: str, weights_file: WeightsMaker
             assert got[path][role].dtype == array.dtype and np.array_equal(got[path][role], array), (path, role)
 
 
-def test_a_port_file_alone_stands_for_its_port(weights_file: WeightsMaker, tmp_path: Path) -> None:
+def test_a_ports_model_file_stands_for_the_port(weights_file: WeightsMaker, tmp_path: Path) -> None:
     original = weights_file(NARROW, "keras", ".h5")
     porter.convert(NARROW, "keras", "torch", weights=original, out=tmp_path / "torch", check=False)
     made = porter.convert(NARROW, "keras", "torch", weights=tmp_path / "torch" / "model.safetensors", out=tmp_path / "again")

@@ -126,7 +126,7 @@ REFUSED = [
         "stem/conv",
         ("pads '1' in the source, 'same'", "epsilon 1e-05", WRONG),
     ),
-    # Where every strided map is odd, SAME and a pad of 1 are one: the epsilon alone is left.
+    # Where every strided map is odd, SAME and a pad of 1 are one: only the epsilon is left.
     ((NARROW, "torchvision", ".pth", "tf", "225"), "stem/norm", ("epsilon 1e-05 in the source, 0.001", "52 differences", WRONG)),
     ((NARROW, "keras", ".h5", "tf", "any"), "--stock", ("keras.applications pads for the size",)),
     (("mobilenet_v1_0.25", "keras", ".h5", "torch", "224"), "--stock", ("torchvision has no class of mobilenet_v1_0.25",)),
@@ -155,7 +155,7 @@ def refusal(variant: str, zoo: str, framework: str, **options: Any) -> UsageErro
     return raised.value
 
 
-def test_keras_resnet50_is_not_torchvisions_since_it_strides_elsewhere() -> None:
+def test_keras_resnet50_is_not_torchvisions_because_it_strides_elsewhere() -> None:
     """Keras's shapes fit torchvision's class, so that strict loading would succeed."""
     found = refusal("resnet50", "keras", "torch")
     assert found.where == "stage2/unit1/conv1"
@@ -265,7 +265,7 @@ def test_an_absorbed_port_is_proved_and_its_norms_are_compared(tmp_path: Path, w
 
 
 def test_a_right_size_is_said(tmp_path: Path) -> None:
-    """A source that pads by SAME is torchvision's function on odd maps alone, and the class takes every size."""
+    """A source that pads by SAME is torchvision's function only on odd maps, and the class takes every size."""
     recipe, framework = find_recipe("resnet18"), get_framework("torch")
     zoo = recipe.zoo("torchvision", "resnet18")
     graph = expand(recipe, "resnet18", zoo, {"classes": 10})

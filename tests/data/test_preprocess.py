@@ -182,7 +182,7 @@ def test_values_without_a_brightness_range_are_refused(tmp_path: Path, values: n
     assert caught.value.where == str(tmp_path / "odd.tiff")
 
 
-def test_exif_orientation_is_left_alone(tmp_path: Path) -> None:
+def test_exif_orientation_is_not_applied(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     photo(120, 90).save(tmp_path / "turned.jpg", exif=exif)

@@ -1,4 +1,4 @@
-"""The two resamplings against what they reproduce: TensorFlow, OpenCV where installed, else its arithmetic cell by cell."""
+"""The two resamplings against what they reproduce: TensorFlow, OpenCV where installed, otherwise its arithmetic cell by cell."""
 
 import math
 

@@ -73,7 +73,7 @@ def beside(source: Any) -> Any:
     return source_classifier(PORT, source, 6, PROTOCOLS[0], "cuda:1")
 
 
-def test_the_zoos_implementation_gives_its_logits_alone_in_float32() -> None:
+def test_the_zoos_implementation_gives_only_its_logits_in_float32() -> None:
     framework = Stub()
     name, run, warnings = beside(opened([reference(framework)]))
     assert (name, warnings) == ("torchvision", ()) and run(None)().tolist() == [[0, 1, 2, 3, 4]]

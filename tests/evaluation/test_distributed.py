@@ -52,7 +52,7 @@ def run_two(program: list[str], cwd: Path) -> list[tuple[int, str]]:
     return [(process.returncode, output) for process, output in zip(running, outputs, strict=True)]
 
 
-def test_alone_without_torchrun() -> None:
+def test_one_process_without_torchrun() -> None:
     assert this_process({}) == Process() and Process().leads and Process().device("cuda") == "cuda"
     with joined(Process()) as gather:
         assert gather("mine") == ["mine"]

@@ -76,7 +76,7 @@ def run(given: Made, **options: Any) -> Evaluation:
 
 @pytest.fixture(scope="module")
 def measured(made: Made, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Evaluation]:
-    """A port of this module's own, evaluated alone."""
+    """A port of this module's own, evaluated by itself."""
     port = tmp_path_factory.mktemp("measured") / "port"
     shutil.copytree(made.port, port)
     return port, run(Made(port, made.weights, made.photos))
@@ -212,7 +212,7 @@ def test_bad_options(made: Made, options: dict[str, Any], words: str) -> None:
         run(made, **options)
 
 
-def test_control_c_leaves_the_record_alone(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_c_leaves_the_record_as_it_is(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     original, calls = scoring._begin, []
 
     def interrupted(models: Any, batch: Any) -> Any:

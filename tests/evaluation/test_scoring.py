@@ -105,7 +105,7 @@ def test_unreadable_photos_fail_for_every_model(photos: list[Photo], tmp_path: P
     assert found.reached.all() and all(scores.ranks[3] == -1 and not scores.failed for scores in found.models.values())
 
 
-def test_a_batch_of_failures_alone(tmp_path: Path) -> None:
+def test_a_batch_of_only_failures(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"")
     watched: list[object] = []
     found = scored([Photo("a.png", (0,), Bytes(tmp_path / "a.png"))], watch=lambda *seen: watched.append(seen))

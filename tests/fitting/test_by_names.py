@@ -145,7 +145,7 @@ def test_two_heads_ask_for_a_choice() -> None:
 
 
 @pytest.mark.parametrize("first", ["classifier.1", "fc1"])
-def test_dense_layers_in_a_row_are_refused_since_the_file_does_not_say_what_is_between(first: str) -> None:
+def test_dense_layers_in_a_row_are_refused_because_the_file_does_not_say_what_is_between(first: str) -> None:
     layers = {
         f"{first}.weight": linear(128, 1280),
         f"{first}.bias": np.zeros(128),

@@ -254,7 +254,7 @@ def pair_up(chosen: list[Geometry], seed: int) -> Iterator[tuple[Geometry, Geome
 def prove_builds(name: str, cases: list[Case], size: Size, batches: int) -> Counter[str]:
     """Builds the cases and compares what they compute with the windows; counts realisations, refusals, and values compared.
 
-    Cases stand beside each other in one model, since a Keras model takes a good second to make: those that are defined from the
+    Cases stand beside each other in one model, because a Keras model takes a good second to make: those that are defined from the
     same input size on together, so that the smallest inputs are tried too. With a known size all stand in one.
 
     Args:
@@ -384,7 +384,7 @@ def test_builds_that_are_right_at_one_size(name: str, size: tuple[int, int], wan
 
 
 def most_of_the_grid() -> list[Geometry]:
-    """All of it but explicit pads other than 0, half the kernel and the kernel less one."""
+    """All of it except explicit pads other than 0, half the kernel and the kernel less one."""
     return [geometry for geometry in geometries() if {*geometry.pads} <= {0, geometry.kernel // 2, geometry.kernel - 1}]
 
 

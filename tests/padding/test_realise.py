@@ -460,7 +460,7 @@ def test_a_refusal_says_what_is_missing_and_what_to_do() -> None:
         realise(Site("max_pool", Window((3, 3), dilation=(2, 1)), Convention()), (9, 9), KERAS)
 
 
-def test_windows_over_pads_alone() -> None:
+def test_windows_over_only_pads() -> None:
     """A kernel of 1 with a pad of 1: its border is the bias in a convolution and a zero where zeros fill the pad of a max pool."""
     window, zeros = Window((1, 1)), Convention("explicit", (1, 1, 1, 1))
     assert realise(Site("conv", window, zeros), (None, None), TORCH).kind == "native"

@@ -55,7 +55,7 @@ def lay(
     windows: list[tuple[int, ...]] = []
     for first in range(low, LONGEST, stride):
         fits = window(first)[-1] < high
-        # Rounding up, a window is there as long as one stride before it cells at the end were still unread.
+        # With rounding up, a window exists if the one a stride before it left cells at the end unread.
         needed = rounding != "floor" and window(first - stride)[-1] < high - 1
         if not (fits or needed):
             break

@@ -33,7 +33,7 @@ def windowed_pads(graph: Graph, path: str, size: tuple[int, int]) -> Pads:
 
 
 def assert_kerass(variant: str, model: Any) -> None:
-    """Every node is a layer of `model`, in its form, and the other way round but for pad layers, the input and flattening."""
+    """Every node is a layer of `model`, in its form, and the other way round except for pad layers, the input and flattening."""
     recipe, graph, names = read(variant, "keras")
     layers, tensors, size = keras_layers(model), tensor_shapes(graph), recipe.native_size()
     known = shapes(graph, size)

@@ -17,7 +17,7 @@ def expanded(folder: Path, text: str, variant: str = "tiny", **options: object) 
 
 
 def with_graph(steps: str, blocks: str = "") -> str:
-    """A recipe of these steps alone."""
+    """A recipe of only these steps."""
     return f"""\
 architecture: tiny
 variants: {{tiny: {{width: 8}}}}

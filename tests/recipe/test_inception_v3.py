@@ -60,7 +60,7 @@ def test_what_torchvision_does_to_its_input_is_a_node() -> None:
 
 
 @pytest.mark.parametrize("zoo", ZOOS)
-def test_averages_divide_by_real_cells_in_tensorflow_alone(zoo: str) -> None:
+def test_averages_divide_by_real_cells_only_in_tensorflow(zoo: str) -> None:
     found = RECIPE.zoo(zoo, "inception_v3")
     conventions = []
     for as_trained in (False, True):

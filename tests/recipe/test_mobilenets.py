@@ -174,7 +174,7 @@ def test_the_default_zoo_of_a_framework() -> None:
 
 
 def test_keras_2_2_called_mobilenet_v2s_head_otherwise() -> None:
-    """keras_applications/mobilenet_v2.py of keras-applications 1.0.2 to 1.0.8: `name='Logits'`; all else as today."""
+    """keras_applications/mobilenet_v2.py of keras-applications 1.0.2 to 1.0.8: `name='Logits'`; the rest as today."""
     recipe = find_recipe("mobilenet_v2")
     zoo = recipe.zoo("keras", "mobilenet_v2")
     graph = expand(recipe, "mobilenet_v2", zoo)

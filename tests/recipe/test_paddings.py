@@ -76,7 +76,7 @@ def test_a_zoo_says_only_what_differs(tmp_path: Path) -> None:
     assert convention_at(tmp_path, "{stem/pool: same}", "stem/conv") == Convention("same")
 
 
-def test_a_rule_about_averages_leaves_max_pools_alone(tmp_path: Path) -> None:
+def test_a_rule_about_averages_does_not_change_max_pools(tmp_path: Path) -> None:
     everywhere = '{"**": {average: full_window}}'
     assert convention_at(tmp_path, everywhere, "stem/pool") == Convention("explicit", (1, 1, 1, 1), LOWEST)
     assert convention_at(tmp_path, everywhere, "head/mean").average == "full_window"

@@ -200,7 +200,7 @@ def test_older_names_are_no_trouble_to_other_depths(variant: str) -> None:
     assert fit.own_head and fit.reference_names
 
 
-def test_zoos_have_their_variants_alone() -> None:
+def test_zoos_have_only_their_variants() -> None:
     with pytest.raises(UsageError, match="zoo 'keras' has no 'resnet18'"):
         find_recipe("resnet18").zoo("keras", "resnet18")
     with pytest.raises(UsageError, match="zoo 'torchvision_v2' has no 'resnext101_64x4d'"):

@@ -152,7 +152,7 @@ def test_the_stems_pools() -> None:
     assert stem_pools("resnet200v2") == stem_pools("resnext50_32x4d") == stem_pools("wide_resnet50_2") == [around, around]
 
 
-def test_tensornets_pool_is_slims_on_even_maps_alone() -> None:
+def test_tensornets_pool_is_slims_only_on_even_maps() -> None:
     graphs = [read("resnet50v2", zoo)[1] for zoo in ("tensornets", "slim")]
     assert [[shapes(graph, (size, size))["stem/pool"][1] for graph in graphs] for size in (224, 225)] == [[56, 56], [56, 57]]
 

@@ -101,7 +101,7 @@ def test_a_whole_report_lacks_nothing(whole: tuple[str, Page]) -> None:
 
 
 def strings_replaced(value: Any) -> Any:
-    """Every string of a record as hostile text; keys stay, since a record's fields have names."""
+    """Every string of a record as hostile text; keys stay, because a record's fields have names."""
     if isinstance(value, dict):
         return {key: strings_replaced(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -194,7 +194,7 @@ def test_pads_shows_both_where_they_differ(recipes: Path) -> None:
     assert not any(site.trained for site in pads(VARIANT, "keras", "tf", None, recipes))
 
 
-def test_pads_that_differ_in_their_average_alone_do_not_read_alike() -> None:
+def test_pads_that_differ_only_in_their_average_do_not_read_alike() -> None:
     differing = [site for site in pads("inception_v3", "torchvision", "tf", None, None) if site.trained]
     assert len(differing) == 9
     for site in differing:

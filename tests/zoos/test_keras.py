@@ -63,7 +63,7 @@ def test_reference_and_build_agree_in_float64_at_every_node(counted: bool, old: 
         assert found[path].shape == wanted[path].shape
         assert np.linalg.norm(found[path] - wanted[path]) <= 1e-12 * np.linalg.norm(wanted[path]), path
     logits = wanted["predictions"]
-    assert logits.std(axis=0).max() > 0.01 * np.abs(logits).max()  # else every pad would pass
+    assert logits.std(axis=0).max() > 0.01 * np.abs(logits).max()  # otherwise every pad would pass
 
 
 def test_a_wrong_pad_is_seen() -> None:

@@ -34,7 +34,7 @@ def test_reals_lists_are_read(real: Path) -> None:
     assert (name, len(labels), labels[0], labels[2]) == ("ReaL", PHOTOS, (7, 8), ())
 
 
-def test_a_ground_truth_alone_does_not_say_which_classes_its_ids_are(devkit: Path, tmp_path: Path) -> None:
+def test_a_ground_truth_does_not_say_which_classes_its_ids_are(devkit: Path, tmp_path: Path) -> None:
     shutil.copy(devkit / TRUTH, tmp_path)
     with pytest.raises(FileError, match="has to stand beside") as caught:
         read_labels(tmp_path)

@@ -117,11 +117,11 @@ worker.main()
 """A worker that a photo kills as a fault in a decoder would."""
 
 
-def test_a_photo_that_kills_its_worker_fails_alone_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_photo_that_kills_its_worker_fails_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fatal = "place.path.name in ('5.jpg', '39.jpg')"
     monkeypatch.setattr("porter.data.pipeline.workers._MAIN", KILLED.format(fatal=fatal))
     photos = write_photos(tmp_path / "photos", 40)
-    for _ in range(2):  # the second time from a full cache, but for the two chunks
+    for _ in range(2):  # the second time from a full cache, except for the two chunks
         with closing(batches(photos, PIL, crops=1, batch_size=7, workers=2, cache=tmp_path / "cache")) as found:
             seen = list(found)
         failed = dict(pair for batch in seen for pair in batch.failed)

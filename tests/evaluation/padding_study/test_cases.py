@@ -98,7 +98,7 @@ def test_each_site_has_what_it_is_not_and_no_case_comes_twice() -> None:
         "stage2/unit4/conv2 same",
         "stage3/unit6/conv2 same",
     ]
-    # -inf at the pool alone is `symmetric` itself, which has been run.
+    # -inf only at the pool is `symmetric` itself, which has been run.
     assert "stem/pool 1, -inf" in map(str, changes)
 
 
@@ -132,6 +132,6 @@ def test_windows_are_compared_where_they_are() -> None:
     where = setting("mobilenet_v2", "torchvision")
     same = with_conventions(where.graph, {"stem/conv": SAME})
     assert not same_windows(where.graph, same, (224, 224)) and same_windows(where.graph, same, (225, 225))
-    # One row of the two is not enough, nor are maps of another size.
+    # One row of the two is not enough, and maps of another size do not fit.
     assert not same_windows(where.graph, same, (225, 224))
     assert not same_windows(where.graph, with_conventions(where.graph, {"stem/conv": Convention()}), (224, 224))

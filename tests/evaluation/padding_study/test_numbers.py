@@ -28,7 +28,7 @@ def test_errors_are_percentages_of_all_photos_those_not_scored_included() -> Non
 @pytest.mark.parametrize(
     ("t", "freedom", "wanted"),
     [
-        # Of tables: the one-sided 5, 2.5, 0.5 and 0.05 percent.
+        # From tables: the one-sided 5, 2.5, 0.5 and 0.05 percent.
         *((6.314, 1, 0.05), (2.920, 2, 0.05), (2.571, 5, 0.025), (1.812, 10, 0.05), (3.169, 10, 0.005), (3.460, 60, 0.0005)),
         (1.0, 1, 0.25),
         (1e-200, 7, 0.5),

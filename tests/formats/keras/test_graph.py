@@ -88,7 +88,7 @@ def only(
 
 
 def stock(name: str, size: int | None, **arguments: Any) -> FileGraph:
-    """A keras.applications model's graph, read from the config alone."""
+    """A keras.applications model's graph, read only from the config."""
     import keras
 
     model = getattr(keras.applications, name)(weights=None, input_shape=(size, size, 3), **arguments)

@@ -68,7 +68,7 @@ def test_one_wrong_byte_in_the_models_description(tmp_path: Path, wrong: bytes) 
             read_checkpoint(path)
 
 
-def test_weights_alone_of_keras_3(tmp_path: Path) -> None:
+def test_only_weights_of_keras_3(tmp_path: Path) -> None:
     from keras.src.legacy.saving.legacy_h5_format import save_weights_to_hdf5_group
 
     model, path, whole = functional(), tmp_path / "weights.h5", tmp_path / "whole.h5"

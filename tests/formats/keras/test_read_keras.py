@@ -75,12 +75,12 @@ def refused(path: Path, *words: str) -> None:
 def test_archive_against_keras(archive: Path) -> None:
     found = read_checkpoint(archive)
     same(found.tensors, expected(archive, depthwise="depthwise_kernel"))
-    assert (found.format, found.framework, found.counted, found.notes) == ("keras", "tf", False, ())
+    assert (found.format, found.dialect, found.counted, found.notes) == ("keras", "tf", False, ())
     assert [name for name in found.tensors if name.endswith("kernel")][:3] == ["c12/kernel", "c11/kernel", "c10/kernel"]
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_archive_names_come_from_the_config_alone(archive: Path, tmp_path: Path, compression: int) -> None:
+def test_archive_names_come_only_from_the_config(archive: Path, tmp_path: Path, compression: int) -> None:
     path = rewritten(archive, tmp_path, {"model.weights.h5": without_names}, compression)
     found = read_checkpoint(path)
     same(found.tensors, expected(archive, depthwise="depthwise_kernel"))
@@ -118,7 +118,7 @@ def test_frozen_layers_keep_their_order(tmp_path: Path) -> None:
     same(read_checkpoint(path).tensors, expected(path, depthwise="depthwise_kernel"))
 
 
-def test_weights_alone_with_names(archive: Path, tmp_path: Path) -> None:
+def test_only_weights_with_names(archive: Path, tmp_path: Path) -> None:
     import keras
 
     path = tmp_path / "a.weights.h5"
@@ -130,7 +130,7 @@ def test_weights_alone_with_names(archive: Path, tmp_path: Path) -> None:
     assert not found.counted and sum("scale=False" in note for note in found.notes) == 1  # one note for all norms
 
 
-def test_weights_alone_without_names(archive: Path, tmp_path: Path) -> None:
+def test_only_weights_without_names(archive: Path, tmp_path: Path) -> None:
     import keras
 
     path = tmp_path / "a.weights.h5"

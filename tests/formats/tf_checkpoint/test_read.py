@@ -133,7 +133,7 @@ def test_a_shard_too_few(copied: Path) -> None:
 
 
 def test_a_folder_that_leaves_it_open(copied: Path) -> None:
-    """The latest of a state file counts, by its name alone; without one, or where it is gone, the user chooses."""
+    """The latest of a state file counts, and only its name is read; without one, or where it is gone, the user chooses."""
     for path in list(copied.glob("model.ckpt-7.*")):
         shutil.copy(path, copied / path.name.replace("-7.", "-9."))
     state = copied / "checkpoint"

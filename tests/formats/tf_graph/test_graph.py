@@ -169,7 +169,7 @@ def test_a_norm_in_sums_and_products(tmp_path: Path, without: tuple[str, ...]) -
 
 
 def test_a_norm_whose_product_is_read_too(tmp_path: Path) -> None:
-    """The product alone is another value; the norm is still found beside it."""
+    """The product by itself is another value; the norm is still found beside it."""
 
     def make(x: Any) -> Any:
         y = norm(x)

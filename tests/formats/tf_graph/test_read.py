@@ -92,7 +92,7 @@ def test_a_saved_model_of_keras(exported: tuple[Path, np.ndarray], named: str) -
     expect_same(checkpoint, images(), value)
 
 
-def test_the_variables_alone(exported: tuple[Path, np.ndarray]) -> None:
+def test_only_the_variables(exported: tuple[Path, np.ndarray]) -> None:
     """The checkpoint inside a SavedModel, under the variables' own names; Keras 3 writes each of them twice."""
     folder, _ = exported
     whole, alone = read_checkpoint(folder), read_checkpoint(folder / "variables")

@@ -90,7 +90,7 @@ def test_averages_of_torchs_own_class(tmp_path: Path, zipped: bool) -> None:
     same(read_checkpoint(save(tmp_path / "alone.pth", averaged.state_dict(), zipped)), averaged.module.state_dict())
 
 
-def test_averages_of_parameters_alone(tmp_path: Path) -> None:
+def test_averages_of_only_parameters(tmp_path: Path) -> None:
     net = module()
     shadow = {name: parameter.detach() for name, parameter in net.named_parameters()}
     path = save(tmp_path / "a.pth", {"model": net.state_dict(), "ema": shadow})

@@ -34,7 +34,7 @@ def test_one_wrapper(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", AVERAGED)
-def test_averages_alone(key: str) -> None:
+def test_only_averages(key: str) -> None:
     assert unwrapped({key: AVERAGES}) == StateDict(AVERAGES, (f"read the averaged weights under '{key}'",))
 
 
@@ -69,7 +69,7 @@ def test_counters_need_no_average(name: str) -> None:
     assert unwrapped({"state_dict": RAW_WEIGHTS, "state_dict_ema": averages}).tensors == averages
 
 
-def test_averages_of_some_weights_alone() -> None:
+def test_averages_of_only_some_weights() -> None:
     raw = {**RAW_WEIGHTS, **{f"more.{number}": 1.0 for number in range(20)}}
     message = refused({"model": raw, "model_ema": {"decay": 0.9, "module": {"a.weight": 1.0, "n.num_batches_tracked": 2.0}}})
     assert "under 'model_ema' lack 21 of the 22 tensors under 'model': 'more.0', 'more.1', 'more.10'" in message

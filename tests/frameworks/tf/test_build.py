@@ -39,7 +39,7 @@ def test_mobilenet_v2_has_the_layers_and_weights_of_keras_applications() -> None
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_every_dtype_runs_and_leaves_the_global_policy_alone(dtype: str) -> None:
+def test_every_dtype_runs_and_keeps_the_global_policy(dtype: str) -> None:
     keras = import_keras()
     before = (keras.config.dtype_policy(), keras.config.floatx(), keras.config.image_data_format())
     graph = every_op()

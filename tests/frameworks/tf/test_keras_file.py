@@ -62,7 +62,7 @@ def test_answers_are_those_of_the_model_that_was_saved(finetuned: Finetuned, nam
     output = graph_of(checkpoint).outputs[0]
     batch = made.images()
     wanted = made.answers(batch)
-    assert wanted.std(axis=0).mean() > 0.01 * np.abs(wanted).mean()  # else every backbone would pass
+    assert wanted.std(axis=0).mean() > 0.01 * np.abs(wanted).mean()  # otherwise every backbone would pass
     model = build_keras_file(checkpoint, "float32", SIZE)
     found = run_reference(model, batch, {"answer": graph_of(checkpoint).by_name[output].tap or ""})["answer"]
     assert found.dtype == np.float32 and found.shape == wanted.shape

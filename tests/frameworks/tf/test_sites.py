@@ -43,7 +43,7 @@ EVERYWHERE: dict[str, Conv | MaxPool | AvgPool] = {
     "average_real_cells": AvgPool(TWO, explicit(1, 1, 1, 1)),
     "average_uneven": AvgPool(Window((3, 3)), explicit(2, 0, 1, 1)),
 }
-# Exact at one size alone, or only there so small.
+# Exact at only one size, or so small only there.
 FIXED: dict[str, Conv | MaxPool | AvgPool] = {
     "conv_same_lower_strided": Conv(5, TWO, Convention("same_lower")),
     "depthwise_same_dilated_strided": Conv(4, Window((3, 3), (2, 2), (2, 2)), SAME, groups=4),

@@ -67,7 +67,7 @@ def random_graph(seed: int) -> Graph:
 
 
 def random_block(w: Writer, path: str, nested: bool, filters: int, flag: bool, residual: bool, kind: int) -> None:
-    """Uses of one `kind` have the same steps but for those that `flag` and `residual` decide on."""
+    """Uses of one `kind` have the same steps except for those that `flag` and `residual` decide on."""
     choose, values = random.Random(kind), [w.last]
     for number in range(choose.randint(1, 5)):
         name = f"{path}/part{number}"

@@ -1,4 +1,4 @@
-"""Modules that differ in their pads alone and share their weights."""
+"""Modules that differ only in their pads and share their weights."""
 
 from __future__ import annotations
 
