@@ -36,7 +36,7 @@ def test_every_tensor(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     save_file(VALUES, path, metadata={"format": "pt"})
     found = read_checkpoint(path)
-    assert (found.format, found.framework, found.notes) == ("safetensors", None, ())
+    assert (found.format, found.dialect, found.notes) == ("safetensors", None, ())
     assert found.tensors.keys() == VALUES.keys()
     for name, value in VALUES.items():
         assert found.tensors[name].tobytes() == value.tobytes() and found.tensors[name].shape == value.shape

@@ -51,7 +51,7 @@ def test_whole_model_of_keras_3(tmp_path: Path, make: Any) -> None:
     make().save(path)
     found = read_checkpoint(path)
     same(found.tensors, expected(path, depthwise="kernel"))
-    assert (found.format, found.framework, found.counted) == ("keras-h5", "tf", False)
+    assert (found.format, found.dialect, found.counted) == ("keras-h5", "tf", False)
     assert found.notes == ("read under 'model_weights'",)
 
 

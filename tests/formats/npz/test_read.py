@@ -64,7 +64,7 @@ def refusal(path: Path) -> str:
 def test_what_tensornets_saves(tmp_path: Path, save: Callable[..., None]) -> None:
     save(tmp_path / "net.npz", names=NAMES, values=objects(VALUES))
     found = read_checkpoint(tmp_path / "net.npz")
-    assert (found.format, found.framework) == ("npz", "tf")
+    assert (found.format, found.dialect) == ("npz", "tf")
     assert list(found.tensors) == ["net/conv1/weights", "net/conv1/bn/gamma", "net/steps"]
     for array, expected in zip(found.tensors.values(), VALUES, strict=True):
         np.testing.assert_array_equal(array, expected)
@@ -126,7 +126,7 @@ def test_plain_archives(tmp_path: Path) -> None:
         np.savez(stream, **{"layer1/conv/kernel": VALUES[0], "bias": VALUES[1], "arch": "resnet"})
     assert recognise(path).name == "npz"
     found = read_checkpoint(path)
-    assert (found.format, found.framework) == ("npz", None)
+    assert (found.format, found.dialect) == ("npz", None)
     assert list(found.tensors) == ["layer1/conv/kernel", "bias"] and "arch" in found.notes[0]
     np.testing.assert_array_equal(found.tensors["layer1/conv/kernel"], VALUES[0])
 

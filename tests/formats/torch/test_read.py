@@ -61,7 +61,7 @@ def test_state_dict(tmp_path: Path, zipped: bool) -> None:
     state = module().state_dict()
     found = read_checkpoint(save(tmp_path / "a.h5", state, zipped))
     same(found, state)
-    assert (found.format, found.framework, found.notes, found.counted) == ("torch", "torch", (), False)
+    assert (found.format, found.dialect, found.notes, found.counted) == ("torch", "torch", (), False)
     assert found.tensors["1.num_batches_tracked"].dtype == np.int64
 
 
