@@ -19,6 +19,7 @@ from porter.graph.record import to_record
 from porter.package import __version__
 from porter.padding.sizes import parse_size
 from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, read_port, write_record
+from porter.port.meaning import meaning_of
 from porter.port.pads import pads_of
 from porter.recipe import Recipe, Zoo, assumed_size, choose_options, find_recipe
 from porter.recipe.expressions import Value
@@ -185,15 +186,8 @@ def _record(
         tensors=opened.lists.model_copy(update={"filled": {name: str(number) for name, number in written.filled.items()}}),
         mapped=mapped,
         dtype=dtype,
-        preprocess=opened.preprocess,
-        labels=opened.labels,
-        classes=opened.classes,
-        source_classes=opened.source_classes,
-        background=opened.background,
-        output=opened.output,
-        activation=opened.activation,
         assumed=assumed,
-        licence=opened.licence,
+        **meaning_of(opened),
         folded=written.folded,
         absorbed=written.absorbed,
         stock_class=stock.name if stock else None,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, PorterError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
@@ -21,6 +20,7 @@ from porter.frameworks import Framework, get_framework, runner_of
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
+from porter.port.meaning import Meaning, meaning_of
 from porter.recipe import Recipe, Zoo, assumed_options, with_options
 from porter.recipe.expressions import Value
 from porter.source.protocol import in_proportion, scaled
@@ -46,20 +46,14 @@ class Member:
         return f"{self.variant} from {self.zoo.name}"
 
 
-@dataclass(frozen=True)
-class Opened:
+@dataclass(frozen=True, kw_only=True)
+class Opened(Meaning):
     """A source: its graph and its tensors in canonical order.
 
     Attributes:
         member: what it is; None for a file of a graph that no recipe has.
         framework: runs the source.
         options: those that the graph was expanded with; only the number of classes if the graph is the file's own.
-        classes: of the port; 0 if the source has no head.
-        source_classes: rows of the file's head.
-        preprocess: the protocol that turns a photo into the source's input.
-        labels: the map of the classes; None if the file's head is not the zoo's own.
-        background: the first row of the port's head is ImageNet's background class.
-        licence: of the zoo's published file; None for any other file.
         assumed: one line for each fact that the file does not record and the recipe states, without the input size.
         sized: whether the source fixes the input size that it was built for.
         size: rows and columns that the file's graph was built for; None if the file has no graph, or its graph takes any size.
@@ -76,15 +70,7 @@ class Opened:
     lists: TensorLists
     file: SourceFile
     options: Mapping[str, Value]
-    classes: int
-    source_classes: int
-    output: Literal["logits", "features"]
-    activation: str | None
     native_size: tuple[int, int]
-    preprocess: Preprocess | None
-    labels: str | None
-    background: bool
-    licence: str | None
     assumed: tuple[str, ...] = ()
     sized: bool = True
     size: tuple[int, int] | None = None
@@ -188,15 +174,8 @@ def open_port(port: Port, member: Member | None) -> Opened:
             file=port.framework.MODEL_FILE, format="port", sha256=record.model[port.framework.MODEL_FILE], published=False
         ),
         options=record.options,
-        classes=record.classes,
-        source_classes=record.classes,
-        output=record.output,
-        activation=record.activation,
         native_size=record.input.native_size,
-        preprocess=record.preprocess,
-        labels=record.labels,
-        background=record.background,
-        licence=record.licence,
+        **{**meaning_of(record), "source_classes": record.classes},
         assumed=record.assumed,
         padding=record.padding,
     )
