@@ -92,7 +92,7 @@ def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
 
 
 def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-    """The outputs of layers in a model of `build_reference` or `build_file`, for a batch N×C×H×W; maps come back as N×C×H×W.
+    """The outputs of layers in a model of `build_file` or of a zoo's implementation, for a batch N×C×H×W; maps come back as N×C×H×W.
 
     Args:
         taps: path to the reference's layer name; layers that it lacks are left out.
@@ -107,7 +107,7 @@ def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str
 
 
 def tap_value(model: Any, tap: str) -> Any:
-    """The output of a layer of a Keras model that `build_reference` or `build_file` gave, as Keras's symbolic tensor."""
+    """The output of a layer of a Keras model that `build_file` or a zoo's implementation gave, as Keras's symbolic tensor."""
     return getattr(model, _RUNNER).values[tap]
 
 
