@@ -22,7 +22,7 @@ from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_tra
 from porter.formats.keras.scaling import constant, statistics
 from porter.formats.keras.versions import modern, operation_name
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks.tf.keras_operations import activate, is_operated, leaky_relu, operate, plain, total
+from porter.frameworks.tf.keras_operations import activate, is_operated, operate, plain, rectified, total
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, tensorflow_device
 from porter.graph import INPUT
@@ -51,7 +51,6 @@ _LAYERS: Mapping[str, tuple[str, ...]] = {
     "Multiply": (),
     "Normalization": ("axis", "invert"),
     "PReLU": ("shared_axes",),
-    "ReLU": ("max_value", "negative_slope", "threshold"),
     "Rescaling": (),
     "Reshape": ("target_shape",),
     "SeparableConv2D": (*_CONVOLUTION, "filters", "depth_multiplier"),
@@ -61,7 +60,7 @@ _LAYERS: Mapping[str, tuple[str, ...]] = {
     "ZeroPadding2D": ("padding", "data_format"),
 }
 """Classes in keras.layers that are built, with the arguments that are taken from a config. None of them runs code from the file."""
-_COMPUTED = frozenset({"Activation", "Add", "Average", "CustomScaleLayer", "LayerScale", "LeakyReLU"})
+_COMPUTED = frozenset({"Activation", "Add", "Average", "CustomScaleLayer", "LayerScale", "LeakyReLU", "ReLU"})
 """Classes whose function is computed by keras.ops."""
 _PASSED = IDENTITY_AT_INFERENCE | {"CenterCrop", "Resizing"}
 """Classes that give their input back, unless the graph says that they are foreign."""
@@ -185,8 +184,8 @@ class _Builder:
                 return total(inputs) / len(inputs)
             case "CustomScaleLayer":
                 return total([inputs[0], inputs[1] * self._constant(call.arguments["scale"])])
-            case "LeakyReLU":
-                return leaky_relu(inputs[0], call.arguments.get("negative_slope", 0.3))
+            case "LeakyReLU" | "ReLU":
+                return _rectified(call.kind, call.arguments, inputs[0])
             case "LayerScale":
                 (variable,) = named.tensors
                 return inputs[0] * self._tensor(named, variable, (inputs[0].shape[-1],))
@@ -211,9 +210,10 @@ class _Builder:
             return activate(name, value, {}, self._version)
         if not isinstance(stated, Mapping):
             raise ValueError("its activation is neither a name nor a layer")
-        if stated["class_name"] == "LeakyReLU":
-            return leaky_relu(value, modern("LeakyReLU", stated["config"])[1].get("negative_slope", 0.3))
-        return self._layer(stated["class_name"], stated["config"])(value)
+        kind, arguments = modern(stated["class_name"], stated["config"])
+        if kind in ("LeakyReLU", "ReLU"):
+            return _rectified(kind, arguments, value)
+        return self._layer(kind, arguments)(value)
 
     def _layer(self, kind: str, stated: Mapping[str, Any]) -> Any:
         arguments = {key: plain(stated[key]) for key in _LAYERS[kind] if key in stated}
@@ -283,6 +283,11 @@ def _run_as(call: Call, channels: int) -> tuple[str, Mapping[str, Any]]:
     if call.kind == "Conv2D" and 1 < channels == stated.get("groups", 1) and plain_steps:
         return "DepthwiseConv2D", {**stated, "depth_multiplier": stated["filters"] // channels}
     return call.kind, stated
+
+
+def _rectified(kind: str, arguments: Mapping[str, Any], value: Any) -> Any:
+    slope = arguments.get("negative_slope", 0.3 if kind == "LeakyReLU" else 0.0)
+    return rectified(value, slope, arguments.get("max_value"))
 
 
 def _shapes(call: Call, channels: int) -> dict[str, tuple[int, ...]]:

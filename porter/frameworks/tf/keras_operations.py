@@ -40,7 +40,7 @@ def activate(name: str, value: Any, settings: Settings, keras_version: int) -> A
         case "hard_sigmoid" if keras_version < 3:
             return ops.clip(value * _of(value, 0.2) + 0.5, 0, 1)
         case "leaky_relu":
-            return leaky_relu(value, settings.get("negative_slope", 0.2 if alpha is None else alpha))
+            return rectified(value, settings.get("negative_slope", 0.2 if alpha is None else alpha))
         case "elu":
             return ops.elu(value, alpha=1.0 if alpha is None else alpha)
         case "gelu" if settings.get("approximate"):
@@ -66,10 +66,15 @@ def total(values: Sequence[Any]) -> Any:
     return reduce(lambda first, second: ops.subtract(first, ops.negative(second)), values)
 
 
-def leaky_relu(value: Any, slope: float) -> Any:
-    """TensorFlow's own rounds the slope to float32, as it does a GELU's constants."""
+def rectified(value: Any, slope: float = 0.0, most: float | None = None) -> Any:
+    """A ReLU with a slope below 0 and a largest value. TensorFlow's own rounds these to float32, as it does a GELU's constants
+    (keras/src/activations/activations.py, `ReLU`: tf.nn.leaky_relu, and a cast of the largest value).
+    """
     ops = import_keras().ops
-    return ops.maximum(value, 0) + ops.minimum(value, 0) * _of(value, slope)
+    above = ops.maximum(value, 0)
+    if most is not None:
+        above = ops.minimum(above, _of(value, most))
+    return above + ops.minimum(value, 0) * _of(value, slope) if slope else above
 
 
 def _of(value: Any, number: float) -> Any:

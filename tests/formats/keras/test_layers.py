@@ -92,13 +92,16 @@ CASES: dict[str, Make] = {
         [layers.Average()([x, x, layers.Minimum()([x, -x])]), layers.Maximum()([x, layers.Multiply()([x, x])])]
     ),
     "sums of stretched values": stretched,
-    "relus": lambda layers, ops, x: layers.ReLU(negative_slope=0.5)(layers.ReLU(max_value=1.0, negative_slope=0.25)(x)),
-    "leaky relu": lambda layers, ops, x: layers.LeakyReLU(0.15)(x),
+    # Constants that float32 rounds.
+    "leaky relus": lambda layers, ops, x: layers.ReLU(negative_slope=0.3)(x + layers.ReLU(max_value=0.1, negative_slope=0.3)(x)),
+    "leaky relu": lambda layers, ops, x: layers.LeakyReLU()(layers.Dropout(0.3)(x)),
     "prelu": lambda layers, ops, x: layers.PReLU(shared_axes=(1, 2))(x),
     "prelu of features": lambda layers, ops, x: layers.PReLU()(layers.GlobalMaxPooling2D()(x)),
-    "elu": lambda layers, ops, x: layers.ELU(0.7)(x),
+    "elu": lambda layers, ops, x: layers.ELU(0.3)(x),
     "softmax inside": lambda layers, ops, x: layers.Conv2D(2, 1)(layers.Softmax()(x)),
-    "a layer as activation": lambda layers, ops, x: layers.Conv2D(3, 2, activation=layers.LeakyReLU(0.25))(x),
+    "leaky layers as activations": lambda layers, ops, x: layers.Conv2D(3, 2, activation=layers.LeakyReLU(0.25))(
+        layers.Conv2D(3, 1, activation=layers.ReLU(negative_slope=0.3))(x)
+    ),
     "layer norm": lambda layers, ops, x: layers.LayerNormalization(scale=False)(layers.LayerNormalization()(x)),
     "norm of features": lambda layers, ops, x: layers.BatchNormalization()(layers.GlobalMaxPooling2D()(x)),
     "kept pools": lambda layers, ops, x: layers.Flatten()(layers.GlobalMaxPooling2D(keepdims=True)(x)),
@@ -106,14 +109,14 @@ CASES: dict[str, Make] = {
     "inception resnet's own": inception_resnet,
     "convnext's own, with a gelu": convnext,
     "cifar resnet": shortcut,
-    "arithmetic": lambda layers, ops, x: (2.0 - x / np.array([1.0, 2.0, 4.0, 5.0])) * 3 + (-x) - 0.5,
+    "arithmetic": lambda layers, ops, x: (2.0 - x / np.array([0.1, 0.2, 0.4, 0.7])) * 3.3 + (-x) - 0.7,
     "products": lambda layers, ops, x: ops.multiply(x, ops.maximum(x, ops.minimum(-x, 0.3))) - ops.maximum(x, x * 2),
     "mean and max": lambda layers, ops, x: ops.concatenate(
         [ops.mean(x, axis=-1, keepdims=True), ops.max(x, axis=3, keepdims=True), ops.expand_dims(ops.mean(x, 3), -1)], axis=-1
     ),
     "means of rows": lambda layers, ops, x: x * ops.mean(x, axis=1, keepdims=True) + ops.max(x, axis=[2], keepdims=True),
     "means of maps": lambda layers, ops, x: ops.mean(x, (1, 2)) * ops.squeeze(ops.max(x, (-3, -2), keepdims=True), (1, 2)),
-    "pads of ops": lambda layers, ops, x: layers.MaxPooling2D(2)(ops.pad(x, [[0, 0], [1, 0], [0, 2], [0, 0]], constant_values=0.5)),
+    "pads of ops": lambda layers, ops, x: layers.MaxPooling2D(2)(ops.pad(x, [[0, 0], [1, 0], [0, 2], [0, 0]], constant_values=0.1)),
     "slices": lambda layers, ops, x: ops.concatenate([x[:, 1:, ::2, ::-1], x[:, :-1, 0::2, 0:1], x[..., 1:, 1::2, 2:]], -1),
     "an index": lambda layers, ops, x: x[:, 0, -1] + ops.squeeze(x[:, None, 2, 3], 1),
     "bgr": lambda layers, ops, x: layers.Conv2D(2, 1)(x[..., ::-1]),
