@@ -53,7 +53,7 @@ Sizes = tuple[int | None, ...]
 
 _POINT = Window((1, 1))
 _AXES: tuple[Axis, ...] = ("channels", "rows", "columns")
-_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 """Stands for no bound, because ports have finite numbers."""
 
 
@@ -230,7 +230,7 @@ class Builder:
         """min(max(value, low), high). Clips after each other, and after a ReLU, are one."""
         before = value.clipped or Clipped(value, -math.inf, math.inf)
         low, high = (min(max(bound, low), high) for bound in (before.low, before.high))
-        op: Op = Clip(max(low, -_LARGEST_FLOAT32), min(high, _LARGEST_FLOAT32))
+        op: Op = Clip(max(low, -LARGEST_FLOAT32), min(high, LARGEST_FLOAT32))
         if low == 0 and high in (6, math.inf):
             op = Relu6() if high == 6 else Relu()
         return self.add(name, op, before.value, tap=tap)

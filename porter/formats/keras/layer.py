@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from porter.dtypes import Array
-from porter.filegraph.builder import Builder, Value
+from porter.filegraph.builder import LARGEST_FLOAT32, Builder, Value
 from porter.filegraph.file_graph import Stored
 from porter.graph import Op
 
@@ -103,6 +103,6 @@ def number(value: Any) -> float:
     Raises:
         ValueError: anything else.
     """
-    if type(value) not in (int, float) or not abs(value) < 3.4e38:
+    if type(value) not in (int, float) or not abs(value) <= LARGEST_FLOAT32:
         raise ValueError(f"expected a number, got {value!r:.40}")
     return float(value)

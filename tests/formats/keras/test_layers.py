@@ -121,7 +121,7 @@ CASES: dict[str, Make] = {
     "an index": lambda layers, ops, x: x[:, 0, -1] + ops.squeeze(x[:, None, 2, 3], 1),
     "bgr": lambda layers, ops, x: layers.Conv2D(2, 1)(x[..., ::-1]),
     "reshapes": lambda layers, ops, x: ops.reshape(ops.expand_dims(layers.GlobalMaxPooling2D()(x), 1), (-1, 1, 1, CHANNELS)) * x,
-    "clips": lambda layers, ops, x: ops.clip(x, -0.2, 0.4) + ops.relu6(x * 9),
+    "clips": lambda layers, ops, x: ops.clip(x, -0.2, 0.4) + ops.relu6(x * 9) + ops.clip(x * 7, -float(np.finfo("f").max), 0.7),
     "gelu": lambda layers, ops, x: ops.leaky_relu(ops.gelu(x), 0.3) + ops.gelu(x, approximate=False) + ops.elu(x, 0.5),
     "scaling": lambda layers, ops, x: layers.Normalization(mean=[0.25, 0.5, 0.75, 1], variance=[1, 4, 16, 0.25])(
         layers.Rescaling(0.25)(x)
