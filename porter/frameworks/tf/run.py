@@ -92,7 +92,7 @@ def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
 
 
 def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-    """The outputs of layers in a model of `build_file` or of a zoo's implementation, for a batch N×C×H×W; maps come back as N×C×H×W.
+    """The outputs of layers in a model of `build_file` or of a zoo's implementation, for a batch N×C×H×W; maps come back so.
 
     Args:
         taps: path to the reference's layer name; layers that it lacks are left out.
