@@ -62,8 +62,8 @@ def opened(references: list[Reference], zoo: str = "tf", shipped: Any = None) ->
 
     graph = SimpleNamespace(output=HEAD)
     own = Own(Stub(), graph, {})  # type: ignore[arg-type]
-    zoo_ = SimpleNamespace(framework=zoo)
-    return SimpleNamespace(graph=graph, shipped=shipped, references=given, own=lambda dtype: own, zoo=zoo_)
+    framework = SimpleNamespace(NAME=zoo)
+    return SimpleNamespace(graph=graph, shipped=shipped, references=given, own=lambda dtype: own, framework=framework)
 
 
 PORT: Any = SimpleNamespace(record=SimpleNamespace(framework="torch"))

@@ -47,7 +47,7 @@ def test_what_a_model_is_fed_is_said() -> None:
     ("given", "crops", "words"),
     [
         (port(output="features"), 1, "no classifier head"),
-        (port(None), 1, "no preprocessing"),
+        (port(None), 1, "nothing says how a photo becomes"),
         (port(replace(CROPPED, crop=None)), 1, "another size"),
         (port(size=(160, 224)), 1, "photos are fed as squares, and this port takes only 160x224"),
         (port(size=(4000, 4000)), 1, "does not reach 4000x4000.*from 1 to 4096, got 4571"),
