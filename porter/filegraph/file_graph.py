@@ -14,6 +14,7 @@ from functools import cached_property
 from porter.dtypes import Array
 from porter.errors import MappingError
 from porter.graph import Op
+from porter.graph.walks import upstream
 from porter.padding import Size
 
 _CANONICAL = "OIMHW"
@@ -85,14 +86,8 @@ class FileGraph:
 
     def leading_to(self, names: Iterable[str]) -> set[str]:
         """Names of these nodes and of all nodes that they are computed from."""
-        found: set[str] = set()
-        waiting = list(names)
-        while waiting:
-            name = waiting.pop()
-            if name in self.by_name and name not in found:
-                found.add(name)
-                waiting += self.by_name[name].inputs
-        return found
+        known = self.by_name
+        return upstream(names, lambda name: known[name].inputs if name in known else ()) & known.keys()
 
 
 def canonical(array: Array, stored: Stored, shape: tuple[int, ...]) -> Array:

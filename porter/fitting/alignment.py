@@ -33,6 +33,7 @@ from porter.graph import (
     Shape,
     shapes,
 )
+from porter.graph.walks import upstream
 from porter.padding import Size, Window
 
 _POINT = Window((1, 1))
@@ -229,10 +230,5 @@ def _orders(op: Op, names: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
 
 
 def _leading_to(graph: Graph, path: str) -> set[str]:
-    found, waiting = set(), [path]
-    while waiting:
-        current = waiting.pop()
-        if current in graph.by_path and current not in found:
-            found.add(current)
-            waiting += graph.by_path[current].inputs
-    return found
+    nodes = graph.by_path
+    return upstream([path], lambda name: nodes[name].inputs if name in nodes else ())

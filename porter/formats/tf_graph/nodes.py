@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from porter.errors import FileError
+from porter.errors import FileError, GraphError
 from porter.filegraph.dataflow import Reference
+from porter.graph.walks import downstream, in_order
 
 Refuse = Callable[[str], FileError]
 """Makes the error for a message, with the file in it."""
@@ -78,29 +79,18 @@ def ordered(nodes: Mapping[str, GraphNode], ends: Collection[str], refuse: Refus
     Raises:
         FileError: a node reads one that does not exist, or, as in a while loop, itself.
     """
-    done: dict[str, GraphNode] = {}
-    open_nodes: set[str] = set()
-    waiting = list(reversed(list(ends)))
-    while waiting:
-        name = waiting[-1]
+
+    def inputs(name: str) -> list[str]:
         if name not in nodes:
             raise refuse(f"a node reads '{name}', which the graph lacks")
-        missing = [source for source, _ in nodes[name].inputs if source not in done]
-        if name in done or not missing:
-            done.setdefault(name, nodes[name])
-            open_nodes.discard(waiting.pop())
-        elif name in open_nodes:
-            raise refuse(f"the graph runs in a loop through '{name}'")
-        else:
-            open_nodes.add(name)
-            waiting += reversed(missing)
-    return done
+        return [source for source, _ in nodes[name].inputs]
+
+    try:
+        return {name: nodes[name] for name in in_order(ends, inputs)}
+    except GraphError as error:
+        raise refuse(f"the graph runs in a loop through '{error.where}'") from None
 
 
 def depending(nodes: Mapping[str, GraphNode], sources: Collection[str]) -> set[str]:
     """Names of `sources` and of the nodes that read them, directly or not. `nodes` are in order."""
-    found = set(sources)
-    for node in nodes.values():
-        if any(source in found for source, _ in node.inputs):
-            found.add(node.name)
-    return found
+    return downstream(nodes, lambda name: [source for source, _ in nodes[name].inputs], sources)

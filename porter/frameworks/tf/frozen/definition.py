@@ -8,6 +8,7 @@ from typing import Any
 
 from porter.errors import FileError, GraphError, MissingFramework
 from porter.formats.tensorflow import import_tensorflow
+from porter.graph.walks import upstream
 
 PURE_OPS = frozenset(
     (
@@ -71,17 +72,16 @@ def output_index(source: str) -> int:
 
 
 def _ancestors(nodes: dict[str, Any], outputs: Collection[str]) -> set[str]:
-    found: set[str] = set()
-    waiting = [(name, "the outputs") for name in outputs]
-    while waiting:
-        name, reader = waiting.pop()
-        if name in found:
-            continue
-        if name not in nodes:
-            raise GraphError(f"reads '{name}', which the graph lacks", where=reader)
-        found.add(name)
-        waiting += [(op_name(source), name) for source in nodes[name].input if not source.startswith("^")]
-    return found
+    def known(names: Collection[str], reader: str) -> Collection[str]:
+        for name in names:
+            if name not in nodes:
+                raise GraphError(f"reads '{name}', which the graph lacks", where=reader)
+        return names
+
+    def inputs(name: str) -> Collection[str]:
+        return known([op_name(source) for source in nodes[name].input if not source.startswith("^")], name)
+
+    return upstream(known(outputs, "the outputs"), inputs)
 
 
 def _expect_pure(graph: Any) -> None:

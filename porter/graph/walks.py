@@ -1,0 +1,54 @@
+"""Ways through a graph whose nodes say by name what they read. None is recursive, because files come from strangers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from porter.errors import GraphError
+
+Inputs = Callable[[str], Iterable[str]]
+"""The names that a node reads."""
+
+
+def upstream(starts: Iterable[str], inputs: Inputs) -> set[str]:
+    """`starts`, and all that they are computed from."""
+    found: set[str] = set()
+    waiting = list(starts)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += inputs(name)
+    return found
+
+
+def downstream(order: Iterable[str], inputs: Inputs, sources: Iterable[str]) -> set[str]:
+    """`sources`, and all that is computed from them, for names of which each comes after its inputs."""
+    found = set(sources)
+    for name in order:
+        if not found.isdisjoint(inputs(name)):
+            found.add(name)
+    return found
+
+
+def in_order(ends: Iterable[str], inputs: Inputs) -> list[str]:
+    """What `ends` are computed from, and `ends`: each after its inputs, which come in the order in which they are read.
+
+    Raises:
+        GraphError: a node is computed from itself; `where` is its name.
+    """
+    done: dict[str, None] = {}
+    opened: set[str] = set()
+    waiting = list(reversed(list(ends)))
+    while waiting:
+        name = waiting[-1]
+        missing = [source for source in inputs(name) if source not in done]
+        if name in done or not missing:
+            done[name] = None
+            opened.discard(waiting.pop())
+        elif name in opened:
+            raise GraphError("the graph runs in a loop through it", where=name)
+        else:
+            opened.add(name)
+            waiting += reversed(missing)
+    return list(done)
