@@ -124,11 +124,15 @@ def facts(record: Record) -> list[Fact]:
 
 
 def _output(record: Record) -> str:
+    if not record.classes:
+        return "N×features" if record.variant else "what the file gives: features, maps or several of them"
     shape = f"N×{record.classes} {record.output}"
     return shape if record.activation is None else f"{shape}; the source’s {record.activation} is taken off"
 
 
 def _classes(record: Record) -> str:
+    if not record.classes:
+        return "none"
     of_file = f" of the file’s {record.source_classes}" if record.classes != record.source_classes else ""
     return f"{record.classes}{of_file}, {record.labels or 'without a known label map'}"
 
