@@ -58,7 +58,7 @@ def test_what_porter_writes_for_keras_it_reads(tmp_path: Path) -> None:
     """Most graphs are read: an average that leaves out some pads, and a Flatten channel by channel, are written in parts."""
     outcomes: Counter[bool] = Counter()
 
-    @settings(max_examples=25, derandomize=True, phases=UNSHRUNK, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=12, derandomize=True, phases=UNSHRUNK, suppress_health_check=list(HealthCheck))
     @given(samples(KERAS.CAPABILITIES, ops=READ, most=6))
     def check(sample: Sample) -> None:
         outcomes[expect_same(sample, tmp_path)] += 1

@@ -43,7 +43,7 @@ def _write(folder: Path, graph: Graph, dtype: Dtype) -> None:
     tf.write(folder, make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), LAYERS, dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.full)])
 def test_plain_keras_opens_the_port_in_a_process_without_porter_and_computes_the_same(tmp_path: Path, dtype: Dtype) -> None:
     graph = every_op()
     _write(tmp_path, graph, dtype)

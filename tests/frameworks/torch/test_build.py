@@ -53,7 +53,7 @@ def three_blocks():
     return mobilenet_v2(settings=[(1, 8, 1, 1), (6, 16, 2, 2)], stem=8)
 
 
-@pytest.mark.parametrize("make", [three_blocks, resnet_v2, inception, fine_tuned])
+@pytest.mark.parametrize("make", [pytest.param(three_blocks, marks=pytest.mark.full), resnet_v2, inception, fine_tuned])
 def test_traced_exported_and_compiled_at_every_size(make):
     model = built(make, ANY)
     with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:
