@@ -23,7 +23,6 @@ from porter.port.meaning import meaning_of
 from porter.port.pads import pads_of
 from porter.recipe import Recipe, Zoo, assumed_size, choose_options, find_recipe
 from porter.recipe.expressions import Value
-from porter.source.from_file import expect_file, open_file
 from porter.source.opened import Member, Opened, open_source
 from porter.source.trained import parse_padding, with_padding
 
@@ -101,6 +100,8 @@ def convert(
     chosen: dict[str, Value] = {}
     if source is None:
         needing = {"--weights": weights, "--map": mapped, "--option": options, "--padding": padding != "shipped"}
+        from porter.source.from_file import expect_file, open_file
+
         file = expect_file(subject, [name for name, given in needing.items() if given])
         opening = partial(open_file, file, size, recipes, keep_background, keep_activation)
         name = file.name if file.is_dir() else file.stem

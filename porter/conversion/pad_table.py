@@ -12,7 +12,6 @@ from porter.padding import REACHES_NOWHERE
 from porter.padding.sizes import parse_size
 from porter.port.pads import Pad, pads_of
 from porter.recipe import expand, find_recipe
-from porter.source.from_file import expect_file, open_file
 from porter.source.trained import trained_conventions, with_conventions
 
 
@@ -43,6 +42,8 @@ def pads(subject: str, source: str | None, destination: str, input_size: str | N
     """
     capabilities = get_framework(destination).CAPABILITIES
     if source is None:
+        from porter.source.from_file import expect_file, open_file  # a variant's table is made without numpy
+
         stated = None if input_size is None else parse_size(input_size)
         opened = open_file(expect_file(subject), stated, recipes)
         return tuple(SitePads(pad, None) for pad in pads_of(make_plan(opened.graph, stated or opened.native_size, capabilities)))
