@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from porter.conversion.pad_table import SitePads
     from porter.evaluation.prediction import Prediction
     from porter.graph import Graph, Node
+    from porter.graph.pads import Pad
     from porter.port import Input, Record, TensorLists
-    from porter.port.pads import Pad
     from porter.recipe import Recipe, Zoo
     from porter.reporting.write import Report
     from porter.source.inspection import Inspection

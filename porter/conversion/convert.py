@@ -15,12 +15,12 @@ from porter.errors import CheckFailed, MissingFramework, UsageError
 from porter.files import new_folder
 from porter.frameworks import Framework, get_framework
 from porter.graph import BatchNorm
+from porter.graph.pads import pads_of
 from porter.graph.record import to_record
 from porter.package import __version__
 from porter.padding.sizes import parse_size
 from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, read_port, write_record
 from porter.port.meaning import meaning_of
-from porter.port.pads import pads_of
 from porter.recipe import Recipe, Zoo, assumed_size, choose_options, find_recipe
 from porter.recipe.expressions import Value
 from porter.source.opened import Member, Opened, open_source

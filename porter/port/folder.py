@@ -16,11 +16,11 @@ from porter.errors import ChecksumError, FileError, GraphError, UsageError
 from porter.files import WeightsFile, digest, expect_plain, is_plain, recover_folder, write_whole
 from porter.frameworks import Framework, Tensors, get_framework
 from porter.graph import Graph, tensor_shapes
+from porter.graph.pads import Pad
 from porter.graph.plan import Plan, make_plan
 from porter.graph.record import from_record
 from porter.padding import ANY
 from porter.padding.sizes import MAX_SIDE
-from porter.port.pads import Pad
 
 RECORD = "port.json"
 MAX_RECORD_BYTES = 64 << 20

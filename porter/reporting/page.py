@@ -18,8 +18,8 @@ from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
 from porter.evaluation.protocol import feeds, fitted
 from porter.evaluation.results import Evaluation
+from porter.graph.pads import Pad
 from porter.port import Input, Record
-from porter.port.pads import Pad
 from porter.reporting import commands
 from porter.reporting.photos import label_name, logit_name, show
 from porter.reporting.plots.accuracy import Measured, plot_accuracy

@@ -328,6 +328,10 @@ def test_help_imports_no_framework_and_nothing_heavy() -> None:
     assert not imported_by("--help") & {"torch", "tensorflow", "keras", "numpy", "pydantic", "yaml", "h5py", "rich"}
 
 
+def test_a_variants_pads_are_made_without_arrays() -> None:
+    assert not imported_by("pads", "resnet50v2", "--from", "keras", "--to", "torch") & {"torch", "tensorflow", "numpy", "h5py"}
+
+
 @pytest.mark.parametrize("suffix", [".h5", ".keras", ".weights.h5"])
 def test_converting_to_torch_without_a_check_imports_no_framework(suffix: str, weights_file: WeightsMaker, tmp_path: Path) -> None:
     weights = weights_file("mobilenet_v2_0.35", "keras", suffix)

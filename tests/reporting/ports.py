@@ -15,10 +15,10 @@ from porter.evaluation.results import Accuracy, Agreement, Case, Differing, Eval
 from porter.files import digest
 from porter.frameworks import get_framework
 from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, MaxPool, Node
+from porter.graph.pads import pads_of
 from porter.graph.plan import make_plan
 from porter.graph.record import to_record
 from porter.padding import Convention, Window
-from porter.port.pads import pads_of
 
 GRAPH = Graph(
     channels=3,
