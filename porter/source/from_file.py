@@ -196,7 +196,10 @@ def _fit(checkpoint: Checkpoint, found: Translated, size: tuple[int, int]) -> Fi
 
 
 def _classes(graph: Graph, size: tuple[int, int], activation: str | None) -> int:
-    """The number of classes if the only output has one value for each; 0 for maps, features and several outputs."""
+    """The number of classes if the only output has one value for each; 0 for maps, features and several outputs.
+
+    What gives them is a dense layer, which may stand as a convolution of one cell, or anything before a softmax or a sigmoid.
+    """
     known = shapes(graph, size)
     if graph.further or len(known[graph.output]) != 1:
         return 0
@@ -205,7 +208,8 @@ def _classes(graph: Graph, size: tuple[int, int], activation: str | None) -> int
         if known[node.inputs[0]][0] != known[node.path][0]:
             break
         node = graph.by_path[node.inputs[0]]
-    return (known[graph.output][0] or 0) if activation or isinstance(node.op, Dense) else 0
+    dense = isinstance(node.op, Dense) or (isinstance(node.op, Conv) and known[node.path][1:] == (1, 1))
+    return (known[graph.output][0] or 0) if activation or dense else 0
 
 
 def _no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 import porter
 from porter.port import read_port
+from porter.reporting.commands import convert as convert_line
 from tests.conftest import Cli, WeightsMaker, refused
 
 LAYERS = keras.layers
@@ -34,6 +36,13 @@ def of_two_outputs() -> keras.Model:
     return keras.Model(image, [value, LAYERS.GlobalMaxPooling2D(name="pool")(value)])
 
 
+def of_a_conv_head() -> keras.Model:
+    """As MobileNets without their activation."""
+    image = keras.Input((20, 20, 3))
+    value = LAYERS.Conv2D(5, 1, name="logits")(LAYERS.GlobalAveragePooling2D(keepdims=True)(image))
+    return keras.Model(image, LAYERS.Flatten()(value))
+
+
 def of_a_layer_without_an_op() -> keras.Model:
     image = keras.Input((20, 20, 3))
     return keras.Model(image, LAYERS.GlobalMaxPooling2D()(LAYERS.GroupNormalization(3, name="groups")(image)))
@@ -45,6 +54,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     folder = tmp_path_factory.mktemp("files")
     keras.utils.set_random_seed(0)
     models = {"small.keras": small(), "small.h5": small(), "free.keras": small(None), "two.keras": of_two_outputs()}
+    models["head.keras"] = of_a_conv_head()
     models["grouped.keras"] = of_a_layer_without_an_op()
     for name, model in models.items():
         model.save(folder / name)
@@ -107,6 +117,23 @@ def test_a_wrong_recipe_spoils_itself_only(saved: Callable[[str], Path], tmp_pat
     (recipes / "wrong.yaml").write_text("zoos: [")
     ran = cli("convert", saved("small.keras"), "--to", "torch", "--recipes", recipes, "--no-check")
     assert ran.status == 0 and "this recipe was left out" in ran.out and "wrong.yaml" in ran.out
+
+
+def test_a_convolution_of_one_cell_is_a_head(saved: Callable[[str], Path], tmp_path: Path) -> None:
+    record = porter.convert(saved("head.keras"), destination="torch", out=tmp_path / "port", check=False).port.record
+    assert (record.classes, record.output) == (5, "logits")
+
+
+@pytest.mark.parametrize(("name", "given"), [("free.keras", ("--input-size", "any")), ("small.keras", ("--keep-activation",))])
+def test_the_reports_line_makes_the_port_again(
+    name: str, given: tuple[str, ...], saved: Callable[[str], Path], tmp_path: Path, cli: Cli
+) -> None:
+    shutil.copy(saved(name), tmp_path / name)
+    assert cli("convert", name, "--to", "torch", "--no-check", "--out", "one", *given).status == 0
+    one = read_port(tmp_path / "one").record
+    assert cli(*shlex.split(convert_line(one, "two"))[1:], "--no-check").status == 0
+    two = read_port(tmp_path / "two").record
+    assert (one.graph, one.input, one.model) == (two.graph, two.input, two.model)
 
 
 REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
