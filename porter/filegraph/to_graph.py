@@ -9,6 +9,7 @@ from keyword import iskeyword
 
 from porter.errors import GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, Foreign
+from porter.filegraph.names import unused_name
 from porter.graph import INPUT, Graph, Node, Op, Sigmoid, Softmax, shapes
 
 LONGEST_PATH = 160
@@ -85,12 +86,8 @@ def _paths(names: Iterable[str]) -> dict[str, str]:
     taken = set(scopes)
     for name, parts in split.items():
         path = "/".join(parts)[-LONGEST_PATH:].lstrip("/_") or "layer"
-        candidate, count = path, 1
-        while candidate in taken:
-            count += 1
-            candidate = f"{path}_{count}"
-        taken.add(candidate)
-        paths[name] = candidate
+        paths[name] = unused_name(path, taken)
+        taken.add(paths[name])
     return paths
 
 
