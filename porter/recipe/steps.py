@@ -33,7 +33,7 @@ SPELLED: Mapping[str, Mapping[str, Any]] = {
         "bias": False,
     },
 }
-"""Operations that recipes spell otherwise than the graph does, with their attributes and defaults; a batch norm's come from the
+"""Operations that recipes spell in another way than the graph, with their attributes and defaults; a batch norm's come from the
 options."""
 OPERATIONS: Mapping[str, Mapping[str, Any]] = {
     **SPELLED,
