@@ -30,7 +30,7 @@ class PorterError(Exception):
 
     Args:
         message: what is wrong, with expected against got, on one line.
-        where: recipe file:line, tensor, node or file.
+        where: recipe file:line:column, tensor, node or file.
         next: what the reader can do about it, on one line or on several.
     """
 

@@ -84,7 +84,7 @@ def _expect_sites(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> None:
         for other in graphs_of_others(recipe, variant, zoo):
             unmatched = _unmatched(unmatched, other)
     if unmatched:
-        where, sites = recipe.source.where(unmatched[0].location), (node.path for node in graph.nodes if site_of(node.op))
+        where, sites = recipe.source.where(unmatched[0].location, key=True), (node.path for node in graph.nodes if site_of(node.op))
         raise RecipeError(f"'{unmatched[0].pattern}' matches no padding site", where=where, next=hint(unmatched[0].pattern, sites))
 
 

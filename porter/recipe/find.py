@@ -32,7 +32,7 @@ def all_recipes(directory: Path | None = None) -> tuple[Recipe, ...]:
     for recipe in recipes:
         for variant in recipe.variants:
             if variant in owners:
-                where = recipe.source.where(("variants", variant))
+                where = recipe.source.where(("variants", variant), key=True)
                 raise RecipeError(f"'{variant}' is a variant of {owners[variant].path.name} too", where=where)
             owners[variant] = recipe
     return recipes

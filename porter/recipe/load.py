@@ -73,7 +73,7 @@ def _load(path: Path, modified: int, size: int) -> Recipe:
     zoos = {name: _Zoos(source, document).zoo(name) for name in document.zoos}
     for variant in document.variants:
         if not any(zoo.has(variant) for zoo in zoos.values()):
-            raise RecipeError(f"no zoo has '{variant}'", where=source.where(("variants", variant)))
+            raise RecipeError(f"no zoo has '{variant}'", where=source.where(("variants", variant), key=True))
     return Recipe(
         architecture=document.architecture,
         paper=document.paper,
@@ -101,20 +101,21 @@ def _check_variables(source: Source, location: Location, values: Mapping[str, An
     for name, value in values.items():
         here = (*location, name)
         if name in RESERVED or name in FUNCTIONS or not name.isidentifier():
-            raise RecipeError(f"'{name}' cannot be the name of a variable", where=source.where(here))
+            raise RecipeError(f"'{name}' cannot be the name of a variable", where=source.where(here, key=True))
         if name in taken:
-            raise RecipeError(f"'{name}' is an option too", where=source.where(here), next="give one of them another name")
+            where = source.where(here, key=True)
+            raise RecipeError(f"'{name}' is an option too", where=where, next="give one of them another name")
         if isinstance(value, dict):
             raise RecipeError(f"'{name}' is a number, a word or a list", where=source.where(here))
 
 
 def _check_block(source: Source, name: str, parameters: Mapping[str, Any]) -> None:
     if name in OPERATIONS:
-        raise RecipeError(f"'{name}' is an operation and cannot be a block", where=source.where(("blocks", name)))
+        raise RecipeError(f"'{name}' is an operation and cannot be a block", where=source.where(("blocks", name), key=True))
     _check_variables(source, ("blocks", name, "parameters"), parameters, ())
     for parameter in parameters:
         if parameter in (*COMMON, *OPERATIONS):
-            where = source.where(("blocks", name, "parameters", parameter))
+            where = source.where(("blocks", name, "parameters", parameter), key=True)
             raise RecipeError(f"'{parameter}' cannot be a parameter, because every step may have it", where=where)
 
 
@@ -133,7 +134,7 @@ class _Zoos:
         if section.extends is not None:
             parent = self._parent(name, section.extends, (*heirs, name))
         if parent is None and section.framework is None:
-            raise RecipeError("the key 'framework' is missing", where=self.source.where(here))
+            raise RecipeError("the key 'framework' is missing", where=self.source.where(here, key=True))
         own = Zoo(
             name=name,
             framework=self._one_of((*here, "framework"), "framework", section.framework, FRAMEWORK_NAMES) or "",
@@ -193,17 +194,18 @@ class _Zoos:
 
     def _options(self, location: Location, options: Mapping[str, Any]) -> Mapping[str, Any]:
         for name, value in options.items():
-            where = self.source.where((*location, name))
+            here = (*location, name)
             if name not in self.options:
+                where = self.source.where(here, key=True)
                 raise RecipeError(f"there is no option '{name}'", where=where, next=hint(name, self.options))
             if isinstance(value, dict):
-                raise RecipeError(f"'{name}' is a number, a word or a list", where=where)
+                raise RecipeError(f"'{name}' is a number, a word or a list", where=self.source.where(here))
         return options
 
     def _assumed(self, location: Location, reasons: Mapping[str, str]) -> Mapping[str, str]:
         for name in reasons:
             if name not in (known := (*self.options, BUILT_SIZE)):
-                where = self.source.where((*location, name))
+                where = self.source.where((*location, name), key=True)
                 raise RecipeError(f"there is no option '{name}'", where=where, next=hint(name, known))
         return reasons
 
@@ -213,10 +215,12 @@ class _Zoos:
             here = (*location, pattern)
             values = {"name": value} if isinstance(value, str) else value
             section = parse_section(NameSection, self.source, here, values)
-            with self.source.at(here):
+            with self.source.at(here, key=True):
                 match_path(pattern, "")
+            with self.source.at((*here, "name")):
                 placeholders(section.name)
-                for transform in section.transforms:
+            for place, transform in enumerate(section.transforms):
+                with self.source.at((*here, "transforms", place)):
                     if transform not in TRANSFORMS:
                         raise RecipeError(f"there is no transform '{transform}'", next=hint(transform, TRANSFORMS))
             rules.append(NameRule(pattern, section.name, section.transforms, here))
@@ -269,7 +273,7 @@ class _Zoos:
             if variant not in self.document.variants:
                 raise RecipeError(
                     f"there is no variant '{variant}'",
-                    where=self.source.where((*location, variant)),
+                    where=self.source.where((*location, variant), key=True),
                     next=hint(variant, self.document.variants),
                 )
         return table

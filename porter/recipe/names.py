@@ -35,7 +35,8 @@ def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation
     found = _named(recipe, variant, zoo, graph, (*older, *zoo.names))
     for path in tensor_shapes(graph):
         if path not in found:
-            raise RecipeError(f"zoo '{zoo.name}' does not name '{path}'", where=recipe.source.where(("zoos", zoo.name, "names")))
+            where = recipe.source.where(("zoos", zoo.name, "names"), key=True)
+            raise RecipeError(f"zoo '{zoo.name}' does not name '{path}'", where=where)
     return found
 
 
@@ -81,7 +82,7 @@ def _expect_matches(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules:
         for other in graphs_of_others(recipe, variant, zoo):
             unmatched = _unmatched(unmatched, other)
     if unmatched:
-        where, paths = recipe.source.where(unmatched[0].location), (node.path for node in graph.nodes)
+        where, paths = recipe.source.where(unmatched[0].location, key=True), (node.path for node in graph.nodes)
         raise RecipeError(f"'{unmatched[0].pattern}' matches no node", where=where, next=hint(unmatched[0].pattern, paths))
 
 

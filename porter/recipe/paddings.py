@@ -52,12 +52,13 @@ def read_rules(source: Source, location: Location, table: Mapping[str, Any]) -> 
     rules = []
     for pattern, value in table.items():
         here = (*location, pattern)
-        with source.at(here):
+        with source.at(here, key=True):
             match_path(pattern, "")
             if isinstance(value, dict):
                 for key in value:
                     if key not in _KINDS:
-                        raise RecipeError(f"a padding has no '{key}'", where=source.where((*here, key)), next=hint(key, _KINDS))
+                        where = source.where((*here, key), key=True)
+                        raise RecipeError(f"a padding has no '{key}'", where=where, next=hint(key, _KINDS))
         rules.append(PadRule(pattern, value, here))
     return tuple(rules)
 

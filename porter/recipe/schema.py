@@ -131,9 +131,8 @@ def parse_section(kind: type[T], source: Source, location: Location, values: Any
         with source.at(location):
             for key in values if isinstance(values, dict) else ():
                 if key not in keys_of(kind):
-                    raise RecipeError(
-                        f"there is no key '{key}' here", where=source.where((*location, key)), next=hint(key, keys_of(kind))
-                    )
+                    where = source.where((*location, key), key=True)
+                    raise RecipeError(f"there is no key '{key}' here", where=where, next=hint(key, keys_of(kind)))
             section: Any = kind
             found: T = _adapter(section).validate_python(values)
             return found
@@ -153,7 +152,7 @@ def _explained(source: Source, location: Location, what: str, inner: Location, m
     if what in ("missing", "missing_argument"):
         return RecipeError(f"the key '{inner[-1]}' is missing", where=where)
     # pydantic also names the branch of a union that it tried, which is not in the file.
-    key = ".".join(str(part) for end, part in enumerate(inner, 1) if (*location, *inner[:end]) in source.lines)
+    key = ".".join(str(part) for end, part in enumerate(inner, 1) if source.mark((*location, *inner[:end])))
     return RecipeError(f"'{key}': {message}" if key else message, where=where)
 
 

@@ -1,4 +1,4 @@
-"""A recipe's text as plain values, each with its line.
+"""A recipe's text as plain values, each with the place where it is written.
 
 Recipes come from strangers, so the cost of reading one is bounded by its size: no aliases, a bounded file, a bounded depth, and
 only plain YAML types.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -31,29 +32,91 @@ _TAG = "tag:yaml.org,2002:"
 _FLOAT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+", re.ASCII)
 
 
+class Mark(NamedTuple):
+    """A place in a file; lines and columns count from 1."""
+
+    path: Path
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}"
+
+
 @dataclass(frozen=True)
 class Source:
-    """A recipe file: mappings, tuples and scalars, and their lines."""
+    """A recipe: mappings, tuples and scalars, and where each is written.
+
+    Attributes:
+        path: the recipe's file.
+        values: the place of each value; of one that begins on a line below its key, the place of the key.
+        keys: the place of each key.
+        parts: of an assembled recipe; they know the places.
+    """
 
     path: Path
     data: Mapping[str, Any]
-    lines: Mapping[Location, int]
+    values: Mapping[Location, Mark]
+    keys: Mapping[Location, Mark]
+    parts: tuple[Part, ...] = ()
 
-    def where(self, location: Location) -> str:
-        """`file:line` of a value, otherwise of the nearest value around it."""
-        while location and location not in self.lines:
+    def mark(self, location: Location, *, key: bool = False) -> Mark | None:
+        """The place of a value, or of its key; None if the recipe lacks it."""
+        marks = (part.mark(location, key) for part in self.parts)
+        return (self.keys if key else self.values).get(location) or next((mark for mark in marks if mark), None)
+
+    def where(self, location: Location, *, key: bool = False) -> str:
+        """`file:line:column` of a value, or of its key; otherwise of the nearest value around it."""
+        found = self.mark(location, key=key) or self.mark(location)
+        while location and not found:
             location = location[:-1]
-        return f"{self.path}:{self.lines.get(location, 1)}"
+            found = self.mark(location)
+        return str(found or Mark(self.path, 1, 1))
 
     @contextmanager
-    def at(self, location: Location) -> Iterator[None]:
+    def at(self, location: Location, *, key: bool = False) -> Iterator[None]:
         """Gives this place to the RecipeErrors of the block that have none."""
         try:
             yield
         except RecipeError as error:
             if error.where is not None:
                 raise
-            raise RecipeError(error.message, where=self.where(location), next=error.next) from None
+            raise RecipeError(error.message, where=self.where(location, key=key), next=error.next) from None
+
+
+class Part(NamedTuple):
+    """The value at `location` of a source, as the value at `place` of an assembled recipe."""
+
+    place: tuple[str, ...]
+    source: Source
+    location: Location
+
+    def value(self) -> Any:
+        value: Any = self.source.data
+        for step in self.location:
+            value = value[step]
+        for key in reversed(self.place):
+            value = {key: value}
+        return value
+
+    def mark(self, location: Location, key: bool) -> Mark | None:
+        start, inner = location[: len(self.place)], location[len(self.place) :]
+        return self.source.mark((*self.location, *inner), key=key) if start == self.place else None
+
+
+def assemble(path: Path, parts: Iterable[Part]) -> Source:
+    """One recipe of parts of several files. Every value keeps the place where it is written.
+
+    Mappings at one place are joined, the keys of the first come first; of two other values at one place the first stays.
+    """
+    listed = tuple(parts)
+    return Source(path, reduce(_joined, (part.value() for part in listed)), {}, {}, listed)
+
+
+def _joined(first: Any, second: Any) -> Any:
+    if not isinstance(first, dict) or not isinstance(second, dict):
+        return first
+    return {key: _joined(first.get(key, value), value) for key, value in {**first, **second}.items()}
 
 
 def read_source(path: Path) -> Source:
@@ -70,11 +133,12 @@ def read_source(path: Path) -> Source:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or " ".join(str(error).split())
-        raise RecipeError(f"no valid YAML: {problem}", where=f"{path}:{mark.line + 1 if mark else 1}") from None
+        place = Mark(path, mark.line + 1, mark.column + 1) if mark else Mark(path, 1, 1)
+        raise RecipeError(f"no valid YAML: {problem}", where=str(place)) from None
     if not isinstance(root, yaml.MappingNode):
-        raise RecipeError("a recipe is a mapping of keys to values", where=f"{path}:1")
-    lines: dict[Location, int] = {}
-    return Source(path, _value(path, root, (), lines), lines)
+        raise RecipeError("a recipe is a mapping of keys to values", where=str(Mark(path, 1, 1)))
+    reader = _Reader(path, {}, {})
+    return Source(path, reader.value(root, ()), reader.values, reader.keys)
 
 
 def declared_names(path: Path) -> frozenset[str]:
@@ -116,8 +180,9 @@ def _read_text(path: Path) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise RecipeError("a recipe is UTF-8 text", where=f"{path}:{line}") from None
+        *above, start = content[: error.start].split(b"\n")
+        place = Mark(path, len(above) + 1, len(start.decode("utf-8")) + 1)
+        raise RecipeError("a recipe is UTF-8 text", where=str(place)) from None
 
 
 def _check_events(path: Path, text: str) -> None:
@@ -125,33 +190,48 @@ def _check_events(path: Path, text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
-            raise RecipeError(f"aliases (*{event.anchor}) are not part of the recipe language", where=_where(path, event))
+            raise RecipeError(f"aliases (*{event.anchor}) are not part of the recipe language", where=str(_mark(path, event)))
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > MAX_DEPTH:
-            raise RecipeError(f"values nest more than {MAX_DEPTH} deep", where=_where(path, event))
+            raise RecipeError(f"values nest more than {MAX_DEPTH} deep", where=str(_mark(path, event)))
 
 
-def _value(path: Path, node: yaml.Node, location: Location, lines: dict[Location, int]) -> Any:
-    lines.setdefault(location, _line(node))
-    kind = node.tag.removeprefix(_TAG)
-    if isinstance(node, yaml.MappingNode) and kind == "map":
+@dataclass(frozen=True)
+class _Reader:
+    """From nodes to values; it collects their places."""
+
+    path: Path
+    values: dict[Location, Mark]
+    keys: dict[Location, Mark]
+
+    def value(self, node: yaml.Node, location: Location) -> Any:
+        place = _mark(self.path, node)
+        named = self.keys.get(location, place)
+        self.values[location] = named if place.line > named.line else place
+        kind = node.tag.removeprefix(_TAG)
+        if isinstance(node, yaml.MappingNode) and kind == "map":
+            return self._mapping(node, location)
+        if isinstance(node, yaml.SequenceNode) and kind == "seq":
+            return tuple(self.value(item, (*location, index)) for index, item in enumerate(node.value))
+        if isinstance(node, yaml.ScalarNode):
+            return _scalar(self.path, node, kind)
+        raise RecipeError(f"values of type '{node.tag}' are not part of the recipe language", where=str(place))
+
+    def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key, item in node.value:
+            place = _mark(self.path, key)
             if not isinstance(key, yaml.ScalarNode):
-                raise RecipeError("a key is a word", where=_where(path, key))
+                raise RecipeError("a key is a word", where=str(place))
             if key.value in values:
-                raise RecipeError(f"the key '{key.value}' is here twice", where=_where(path, key))
-            lines[(*location, key.value)] = _line(key)
-            values[key.value] = _value(path, item, (*location, key.value), lines)
+                raise RecipeError(f"the key '{key.value}' is here twice", where=str(place))
+            inner = (*location, key.value)
+            self.keys[inner] = place
+            values[key.value] = self.value(item, inner)
         return values
-    if isinstance(node, yaml.SequenceNode) and kind == "seq":
-        return tuple(_value(path, item, (*location, index), lines) for index, item in enumerate(node.value))
-    if isinstance(node, yaml.ScalarNode):
-        return _scalar(path, node, kind)
-    raise RecipeError(f"values of type '{node.tag}' are not part of the recipe language", where=_where(path, node))
 
 
 def _scalar(path: Path, node: yaml.ScalarNode, kind: str) -> Any:
@@ -172,13 +252,10 @@ def _scalar(path: Path, node: yaml.ScalarNode, kind: str) -> Any:
                 return number
     except (ValueError, KeyError, OverflowError):
         pass
-    raise RecipeError(f"'{node.value[:40]}' is no value of a recipe ({kind})", where=_where(path, node), next="put it in quotes")
+    where = str(_mark(path, node))
+    raise RecipeError(f"'{node.value[:40]}' is no value of a recipe ({kind})", where=where, next="put it in quotes")
 
 
-def _where(path: Path, node: yaml.Node | yaml.Event) -> str:
-    return f"{path}:{_line(node)}"
-
-
-def _line(node: yaml.Node | yaml.Event) -> int:
-    mark: Any = node.start_mark
-    return int(mark.line) + 1
+def _mark(path: Path, node: yaml.Node | yaml.Event) -> Mark:
+    start: Any = node.start_mark
+    return Mark(path, int(start.line) + 1, int(start.column) + 1)

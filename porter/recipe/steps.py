@@ -103,14 +103,14 @@ def _step(source: Source, location: Location, values: Any, blocks: Mapping[str, 
         word = next(iter(values), "")
         raise RecipeError(
             f"'{word}' is neither an operation nor a block of this recipe",
-            where=source.where((*location, word)),
+            where=source.where((*location, word), key=True),
             next=hint(word, known),
         )
     kind = kinds[0]
     allowed = {*known[kind], *COMMON, *(("branches",) if kind == "concat" else ())}
     for key in values:
         if key != kind and key not in allowed:
-            raise RecipeError(f"'{kind}' has no '{key}'", where=source.where((*location, key)), next=hint(key, allowed))
+            raise RecipeError(f"'{kind}' has no '{key}'", where=source.where((*location, key), key=True), next=hint(key, allowed))
     path = values[kind]
     if not isinstance(path, str) or not path or path.startswith("/") or path.endswith("/"):
         raise RecipeError(f"'{kind}' is followed by a path, such as stem/conv", where=source.where((*location, kind)))
@@ -148,7 +148,7 @@ def _overrides(source: Source, location: Location, values: Any, kind: str, known
         raise RecipeError(f"'{location[-1]}' is a mapping, such as {{stride: 2}}", where=source.where(location))
     for key in values:
         if key not in known:
-            raise RecipeError(f"'{kind}' has no '{key}'", where=source.where((*location, key)), next=hint(key, known))
+            raise RecipeError(f"'{kind}' has no '{key}'", where=source.where((*location, key), key=True), next=hint(key, known))
     return MappingProxyType(values)
 
 

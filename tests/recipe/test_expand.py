@@ -8,7 +8,7 @@ from porter.errors import RecipeError
 from porter.graph import Affine, BatchNorm, Conv, GlobalMaxPool, Graph, Identity, MaxPool, Scope
 from porter.graph.record import from_record, to_record
 from porter.recipe import expand, load_recipe
-from tests.recipe.recipes import VALID, changed, write
+from tests.recipe.recipes import VALID, changed, line_of, write
 
 
 def expanded(folder: Path, text: str, variant: str = "tiny", **options: object) -> Graph:
@@ -99,7 +99,7 @@ def test_constants_are_numbers_or_lists_and_absent_ones_change_nothing(tmp_path:
 def test_constants_that_are_no_finite_numbers(tmp_path: Path, value: str) -> None:
     with pytest.raises(RecipeError, match="'offset' is a finite number, or a list") as caught:
         expanded(tmp_path, with_graph(f"  - {{affine: a,\n     offset: {value}}}\n"))
-    assert caught.value.where == f"{tmp_path / 'tiny.yaml'}:7"
+    assert line_of(caught.value) == f"{tmp_path / 'tiny.yaml'}:7"
     with pytest.raises(RecipeError) as caught:
         expanded(tmp_path, with_graph(f"  - {{affine: a, scale: [{'1, ' * 5000}half]}}\n"))
     assert len(str(caught.value)) < 300
@@ -118,7 +118,7 @@ def test_steps_share_a_path_when_their_conditions_exclude_each_other(tmp_path: P
     assert isinstance(expanded(tmp_path, text, deep=False).by_path["shortcut"].op, Identity)
     with pytest.raises(RecipeError, match="two steps have the path 'shortcut'") as caught:
         expanded(tmp_path, text.replace(", when: =not deep", ""))
-    assert str(caught.value.where).endswith(":8")
+    assert line_of(caught.value).endswith(":8")
 
 
 def test_counters_repeats_and_the_first_and_last(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_list_of_inputs_joins(tmp_path: Path) -> None:
 def test_shapes_that_do_not_fit(tmp_path: Path, steps: str, line: int, message: str) -> None:
     with pytest.raises(RecipeError, match=message) as caught:
         expanded(tmp_path, with_graph(steps))
-    assert caught.value.where == f"{tmp_path / 'tiny.yaml'}:{line}"
+    assert line_of(caught.value) == f"{tmp_path / 'tiny.yaml'}:{line}"
 
 
 @pytest.mark.parametrize(

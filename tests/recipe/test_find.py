@@ -5,7 +5,7 @@ import pytest
 from porter.errors import RecipeError, UsageError
 from porter.frameworks import get_framework
 from porter.recipe import all_recipes, find_recipe, recipes_folder
-from tests.recipe.recipes import VALID, write
+from tests.recipe.recipes import VALID, line_of, write
 
 
 def test_porters_own_recipes_are_found_and_whole() -> None:
@@ -41,7 +41,7 @@ def test_folders_without_recipes_and_variants_claimed_twice(tmp_path: Path) -> N
     write(tmp_path, VALID, "two.yaml")
     with pytest.raises(RecipeError, match=r"a variant of one\.yaml too") as caught:
         find_recipe("tiny", tmp_path)
-    assert caught.value.where == f"{tmp_path / 'two.yaml'}:3"
+    assert line_of(caught.value) == f"{tmp_path / 'two.yaml'}:3"
 
 
 def test_a_framework_is_offered_only_where_its_default_zoo_is() -> None:

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from porter.errors import RecipeError, UsageError
 from porter.recipe import expand, load_recipe, schema
-from tests.recipe.recipes import VALID, changed, mistake, use, write
+from tests.recipe.recipes import VALID, changed, line_of, mistake, use, write
 
 
 def test_the_valid_recipe_is_valid(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_mistakes_in_a_second_zoo(tmp_path: Path, section: str, message: str, ad
         load_recipe(path)
     assert message in caught.value.message
     assert advice is None or caught.value.next == advice
-    assert int(str(caught.value.where).rpartition(":")[2]) > VALID.count("\n")
+    assert int(line_of(caught.value).rpartition(":")[2]) > VALID.count("\n")
 
 
 def test_what_a_zoo_inherits_and_what_not(tmp_path: Path) -> None:
@@ -182,7 +182,8 @@ def test_an_heir_may_have_no_reference(tmp_path: Path) -> None:
     wrong = f"{text}  heir: {{extends: home, only: [own]}}\n"
     with pytest.raises(RecipeError, match="reference 'torchvision' has no model 'own'") as caught:
         load_recipe(write(tmp_path, wrong))
-    assert caught.value.where == f"{tmp_path / 'tiny.yaml'}:{wrong.count(chr(10))}" and "reference: none" in str(caught.value.next)
+    assert line_of(caught.value) == f"{tmp_path / 'tiny.yaml'}:{wrong.count(chr(10))}"
+    assert "reference: none" in str(caught.value.next)
     heir = load_recipe(write(tmp_path, text + "  heir: {extends: home, only: [own], reference: none}\n")).zoos["heir"]
     assert (heir.reference, heir.framework) == (None, "torch")
 
@@ -218,7 +219,7 @@ def test_a_variant_that_no_zoo_has(tmp_path: Path) -> None:
     path = write(tmp_path, changed("    framework: torch\n", "    framework: torch\n    only: [tiny]\n"))
     with pytest.raises(RecipeError, match="no zoo has 'tiny_wide'") as caught:
         load_recipe(path)
-    assert caught.value.where == f"{path}:4"
+    assert line_of(caught.value) == f"{path}:4"
 
 
 def test_arguments_that_name_nothing(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from porter.errors import RecipeError, UsageError
 from porter.graph import BatchNorm, Conv
 from porter.recipe import LayerName, expand, layer_names, load_recipe, tap_names
-from tests.recipe.recipes import VALID, changed, use, write
+from tests.recipe.recipes import VALID, changed, line_of, use, write
 
 
 def test_names_go_forwards_and_the_first_match_wins(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_node_with_tensors_needs_a_name(tmp_path: Path) -> None:
     recipe = load_recipe(write(tmp_path, changed("      stem/norm: bn1\n", "")))
     with pytest.raises(RecipeError, match="'home' does not name 'stem/norm'") as caught:
         use(recipe)
-    assert caught.value.where == f"{recipe.path}:{VALID[: VALID.index('    names:')].count(chr(10)) + 1}"
+    assert line_of(caught.value) == f"{recipe.path}:{VALID[: VALID.index('    names:')].count(chr(10)) + 1}"
 
 
 def test_generations_and_taps(tmp_path: Path) -> None:
