@@ -57,6 +57,7 @@ CASES = {
     ("resnext50_32x4d", "keras"): BOTH,
     ("resnext50_32x4d", "tensornets"): TORCH,
     ("resnext50_32x4d", "torchvision"): BOTH,
+    ("shufflenet_v2_x0_5", "torchvision"): BOTH,
     ("wide_resnet50_2", "tensornets"): TORCH,
     ("wide_resnet50_2", "torchvision"): TORCH,
 }
@@ -67,6 +68,7 @@ LATER = {
     ("resnet50v2", "slim"),
     ("resnet50v2", "tensornets"),
     ("resnext50_32x4d", "keras"),
+    ("shufflenet_v2_x0_5", "torchvision"),
 }
 """Cases that `full` proves in tf: CI proves another graph of the same family there."""
 IN_FUNCTIONS = ("/pool", "/branch3x3_2", "/branch3x3dbl_3")
@@ -75,6 +77,7 @@ SILENT = {
     ("inception_v3", "torchvision"): (*IN_FUNCTIONS, "transform_input"),
     ("inception_v3", "timm"): IN_FUNCTIONS,
     ("mobilenet_v2", "torchvision"): ("head/pool",),
+    ("shufflenet_v2", "torchvision"): ("/kept", "/split", "/join", "head/pool"),
     **{(resnet, "torchvision"): ("/add", "/relu1", "/relu2") for resnet in ("resnet_v1", "resnext", "wide_resnet")},
     ("resnet_v1", "timm"): ("/add",),
 }

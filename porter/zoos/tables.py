@@ -103,6 +103,10 @@ TORCHVISION: Mapping[str, Call] = {
     "resnext50_32x4d": ("resnext50_32x4d", {}),
     "resnext101_32x8d": ("resnext101_32x8d", {}),
     "resnext101_64x4d": ("resnext101_64x4d", {}),
+    "shufflenet_v2_x0_5": ("shufflenet_v2_x0_5", {}),
+    "shufflenet_v2_x1_0": ("shufflenet_v2_x1_0", {}),
+    "shufflenet_v2_x1_5": ("shufflenet_v2_x1_5", {}),
+    "shufflenet_v2_x2_0": ("shufflenet_v2_x2_0", {}),
     "wide_resnet50_2": ("wide_resnet50_2", {}),
     "wide_resnet101_2": ("wide_resnet101_2", {}),
 }
