@@ -8,6 +8,7 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from porter.files.locks import locked
 _DIGESTS = {"sha256": "[0-9a-f]{64}", "sha256_prefix": "[0-9a-f]{8,63}", "md5": "[0-9a-f]{32}"}
 _PYPI = re.compile(r"(?P<requirement>[A-Za-z0-9][\w.-]*==\d[\w.+]*)!(?P<member>.+)", re.ASCII)
 
+
+_PART_BYTES = 1 << 23
+"""Large parts, because a thread that hashes waits for the interpreter after each one, up to 5 ms while another thread computes."""
 
 Digests = Mapping[Path, Mapping[str, str]]
 """Of each file, its digests in hex by algorithm: `sha256`, `md5`."""
@@ -113,15 +117,22 @@ def digests(path: Path, algorithms: Collection[str]) -> dict[str, str]:
     Raises:
         FileError: it cannot be read.
     """
-    hashes = {name: hashlib.new(name, usedforsecurity=False) for name in algorithms}
+    if len(algorithms) == 1:
+        return {name: _digest(path, name) for name in algorithms}
+    with ThreadPoolExecutor() as beside:
+        return dict(zip(algorithms, beside.map(lambda name: _digest(path, name), algorithms), strict=True))
+
+
+def _digest(path: Path, algorithm: str) -> str:
+    running = hashlib.new(algorithm, usedforsecurity=False)
+    part = memoryview(bytearray(_PART_BYTES))
     try:
         with path.open("rb", buffering=0) as file:
-            while chunk := file.read(1 << 20):
-                for running in hashes.values():
-                    running.update(chunk)
+            while count := file.readinto(part):
+                running.update(part[:count])
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    return {name: running.hexdigest() for name, running in hashes.items()}
+    return running.hexdigest()
 
 
 def fetch(source: WeightsFile) -> Fetched:
