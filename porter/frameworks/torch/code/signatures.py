@@ -74,7 +74,8 @@ def _definitions() -> dict[str, str]:
     """The classes and functions of layers.py, by name, in their order."""
     text = files("porter.frameworks.torch").joinpath("layers.py").read_text(encoding="utf-8")
     found = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
-    return {node.name: ast.get_source_segment(text, node) or "" for node in found}
+    lines = text.splitlines()  # ast.get_source_segment would split the text again for each
+    return {node.name: "\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in found}
 
 
 OWN_LAYERS = _definitions()
