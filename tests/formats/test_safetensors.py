@@ -55,6 +55,8 @@ def test_a_file_has_the_packages_bytes_and_the_digest_is_its_own(tmp_path: Path)
     types = [np.dtype(name) for name in ("int64", "float64", "float32", "bfloat16", "float16", "uint8", "bool")]
     arrays = {f"{place}.{kind.name}": np.arange(6).astype(kind).reshape(2, 3) for place in ("gewöhnlich", "a") for kind in types}
     arrays |= {"turned": np.arange(24, dtype=np.float32).reshape(2, 3, 4).T, "scalar": np.array(7), "empty": np.zeros((0, 3))}
+    large = np.random.default_rng(0).standard_normal((700, 900), np.float32)  # written in several pieces
+    arrays |= {"large": large.T, "row": large.reshape(1, -1)}
     ours, packages = tmp_path / "ours.safetensors", tmp_path / "packages.safetensors"
     sha256 = write_safetensors(ours, arrays)
     save_file({name: array.copy(order="C") for name, array in arrays.items()}, packages)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 
@@ -33,6 +34,9 @@ _DTYPES = {
 }
 """The format's names of numpy's types, in the order in which the package writes them: wide ones first, so that all are aligned."""
 
+_PIECE_BYTES = 1 << 20
+_PIECES_AHEAD = 4
+
 
 def read_safetensors(path: Path) -> Checkpoint:
     """Reads every tensor, in the header's dtypes. The package checks that the tensors cover the file and do not overlap.
@@ -58,8 +62,8 @@ def read_safetensors(path: Path) -> Checkpoint:
 def write_safetensors(path: Path, tensors: Mapping[str, Array]) -> str:
     """Writes the bytes that the package's `save_file` writes, and returns their sha256 in hex.
 
-    The package takes only dense arrays, all at once, and its file would have to be read again for the digest. Here arrays are made
-    dense while those before them are written and hashed.
+    The package takes only dense arrays, all at once, and its file would have to be read again for the digest. Here one piece is
+    made dense while those before it, which the processor's cache still holds, are hashed and written.
 
     Raises:
         OSError: the disk is full, or another error of the disk.
@@ -75,12 +79,31 @@ def write_safetensors(path: Path, tensors: Mapping[str, Array]) -> str:
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     hashed = hashlib.sha256()
-    with path.open("wb") as file, ThreadPoolExecutor() as copying, ThreadPoolExecutor(1) as hashing:
-        dense = copying.map(lambda name: _dense_bytes(tensors[name]), names)
-        for piece in chain[bytes | memoryview]((len(text).to_bytes(8, "little"), text), dense):
-            hashing.submit(hashed.update, piece)
+    with path.open("wb") as file, ThreadPoolExecutor(1) as beside:
+
+        def put(piece: bytes | memoryview) -> None:
+            hashed.update(piece)
             file.write(piece)
+
+        waiting: deque[Future[None]] = deque()
+        dense = (_dense_bytes(piece) for name in names for piece in _pieces(tensors[name]))
+        for piece in chain[bytes | memoryview]((len(text).to_bytes(8, "little"), text), dense):
+            waiting.append(beside.submit(put, piece))
+            if len(waiting) > _PIECES_AHEAD:
+                waiting.popleft().result()
+        for put_later in waiting:
+            put_later.result()
     return hashed.hexdigest()
+
+
+def _pieces(array: Array) -> Iterator[Array]:
+    """The array in parts along its first axis, of about `_PIECE_BYTES` each."""
+    if array.nbytes <= _PIECE_BYTES:
+        yield array
+        return
+    rows = max(1, _PIECE_BYTES * len(array) // array.nbytes)
+    for start in range(0, len(array), rows):
+        yield array[start : start + rows]
 
 
 def _dense_bytes(array: Array) -> memoryview:
