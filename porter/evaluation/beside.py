@@ -10,38 +10,37 @@ from porter.data.preprocess import Preprocess
 from porter.errors import MissingFramework, UsageError
 from porter.frameworks import Classifier
 from porter.port import Port
+from porter.source.ladder import Form, on_ladder
 from porter.source.opened import Opened
+from porter.source.references import OwnBuild
+
+Beside = tuple[str, Classifier, tuple[str, ...]]
 
 
-def source_classifier(
-    port: Port, opened: Opened, side: int, protocol: Preprocess, device: str
-) -> tuple[str, Classifier, tuple[str, ...]]:
+def source_classifier(port: Port, opened: Opened, side: int, protocol: Preprocess, device: str) -> Beside:
     """The name of the source's model, its classifier, and warnings.
 
-    It is the file's own graph, otherwise the zoo's implementation, otherwise porter's own build in the source's framework (`self`):
-    always in float32, with the file's numbers and the shipped pads.
+    It is the first form of the source that can run (porter.source.ladder): always in float32, with the file's numbers and the
+    shipped pads.
 
     Raises:
         MissingFramework: none of them can run here, or only porter's own build can, which is the port.
     """
-    size, output, warnings = (side, side), opened.graph.output, []
+    size, output = (side, side), opened.graph.output
     note = "" if opened.shipped is None else ", with the shipped pads"
-    for reference in opened.references("float64"):
-        if not reference.takes(size):
-            warnings.append(f"{reference.name} cannot be run at {side}x{side}")
-            continue
-        try:
-            classifier, slower = _placed(partial(reference.classifier, output, size, protocol), device)
-            return reference.name + note, classifier, slower
-        except MissingFramework as error:
-            warnings.append(str(error))
-    if port.record.framework == opened.framework.NAME:
-        only = f"only porter's own {opened.framework.NAME} build is left to run beside the port, and it is the port"
-        raise MissingFramework("; ".join([*warnings, only]), where="--source")
-    own = replace(opened.own("float64"), graph=opened.shipped or opened.graph)
-    warnings.append("the source beside the port is porter's own build, not an implementation that porter did not write")
-    classifier, slower = _placed(partial(own.classifier, output, size, protocol), device)
-    return own.name + note, classifier, (*warnings, *slower)
+
+    def run(form: Form) -> Beside:
+        if not form.takes(size):
+            raise MissingFramework(f"{form.name} cannot be run at {side}x{side}")
+        warnings: tuple[str, ...] = ()
+        if isinstance(form, OwnBuild):
+            form = replace(form, graph=opened.shipped or opened.graph)
+            warnings = ("the source beside the port is porter's own build, not an implementation that porter did not write",)
+        classifier, slower = _placed(partial(form.classifier, output, size, protocol), device)
+        return form.name + note, classifier, (*warnings, *slower)
+
+    (name, classifier, warnings), failures = on_ladder(opened, port.record.framework, "float64", run)
+    return name, classifier, (*failures, *warnings)
 
 
 def _placed(classifier: Callable[[str], Classifier], device: str) -> tuple[Classifier, tuple[str, ...]]:

@@ -10,18 +10,15 @@ from pathlib import Path
 
 from porter.dtypes import Dtype
 from porter.errors import MissingFramework
-from porter.port import Port, Record, read_port
+from porter.port import OWN_BUILD, Port, Record, read_port
+from porter.source.ladder import Form, on_ladder
 from porter.source.of_port import source_of
 from porter.source.opened import Opened
-from porter.source.references import Source
+from porter.source.references import OwnBuild, Source
 from porter.verification.check import Verdict, check
 from porter.verification.computed import Shifted, unrounded_tensors
 from porter.verification.sizes import check_sizes
 from porter.verification.trained import check_trained
-
-OF_A_PORT = (
-    "the source is a port, so the original file's own graph is not at hand: to prove the function, convert the original file"
-)
 
 
 def verify(
@@ -56,35 +53,27 @@ def check_against(
     Raises:
         MissingFramework: no reference can run here, and porter's own build in the source's framework is the port itself.
     """
-    record, warnings = port.record, [OF_A_PORT] if opened.file.format == "port" else []
+    record = port.record
     # Computed numbers are compared with the source's numbers as they are, not with rounded ones.
     dtype: Dtype = "float64" if record.computed else record.dtype
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if record.computed else None
-    for reference in opened.references(dtype):
-        sizes = check_sizes(port.plan, port.record.input.native_size, reference, opened.size, dtypes)
+
+    def against(form: Form) -> Verdict:
+        own = isinstance(form, OwnBuild)
+        sizes = check_sizes(port.plan, record.input.native_size, form, None if own else opened.size, dtypes)
         if sizes is None:
-            warnings.append(f"{reference.name} cannot be run at the port's size")
-            continue
-        try:
-            if opened.shipped is not None:
-                as_ported = partial(_as_ported, record)
-                verdict = check_trained(
-                    port, reference, opened.own(dtype), opened.shipped, as_ported, sizes, dtypes, tolerance, device, tensors
-                )
-                return verdict, ()
-            return check(port, _as_ported(record, reference), sizes, dtypes, tolerance, device, tensors), ()
-        except MissingFramework as error:
-            warnings.append(str(error))
-    if port.record.framework == opened.framework.NAME:
-        raise MissingFramework(
-            "; ".join([*warnings, f"only porter's own {opened.framework.NAME} build is left, which would be compared with itself"])
-        )
+            raise MissingFramework(f"{form.name} cannot be run at the port's size")
+        if opened.shipped is None or own:
+            return check(port, _as_ported(record, form), sizes, dtypes, tolerance, device, tensors)
+        as_ported = partial(_as_ported, record)
+        return check_trained(port, form, opened.own(dtype), opened.shipped, as_ported, sizes, dtypes, tolerance, device, tensors)
+
+    verdict, failures = on_ladder(opened, record.framework, dtype, against)
+    if verdict.proof.reference != OWN_BUILD:
+        return verdict, ()
     build = f"porter's own build of the source in {opened.framework.NAME}"
-    warnings.append(f"compared with {build}: the two frameworks agree, which does not prove the graph")
-    own = _as_ported(record, opened.own(dtype))
-    sizes = check_sizes(port.plan, port.record.input.native_size, own, None, dtypes)
-    assert sizes is not None, "porter's own build takes every size"
-    return check(port, own, sizes, dtypes, tolerance, device, tensors), tuple(warnings)
+    said = f"compared with {build}: the two frameworks agree, which does not prove the graph"
+    return verdict, (*failures, said)
 
 
 def _as_ported(record: Record, source: Source) -> Source:

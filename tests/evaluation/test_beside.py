@@ -62,8 +62,8 @@ def opened(references: list[Reference], zoo: str = "tf", shipped: Any = None) ->
 
     graph = SimpleNamespace(output=HEAD)
     own = Own(Stub(), graph, {})  # type: ignore[arg-type]
-    framework = SimpleNamespace(NAME=zoo)
-    return SimpleNamespace(graph=graph, shipped=shipped, references=given, own=lambda dtype: own, framework=framework)
+    framework, file = SimpleNamespace(NAME=zoo), SimpleNamespace(format="keras-h5")
+    return SimpleNamespace(graph=graph, shipped=shipped, references=given, own=lambda dtype: own, framework=framework, file=file)
 
 
 PORT: Any = SimpleNamespace(record=SimpleNamespace(framework="torch"))
@@ -109,7 +109,7 @@ def test_a_source_whose_framework_sees_no_gpu_runs_on_the_cpu() -> None:
 
 
 def test_a_port_beside_itself_proves_nothing() -> None:
-    with pytest.raises(MissingFramework, match="it is the port"):
+    with pytest.raises(MissingFramework, match="that is the port itself"):
         beside(opened([], zoo="torch"))
 
 

@@ -1,0 +1,54 @@
+"""Which form of a source runs beside a port: an implementation that porter did not write, otherwise porter's own build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias, TypeVar
+
+from porter.dtypes import Dtype
+from porter.errors import MissingFramework
+from porter.source.opened import Opened
+from porter.source.references import FileGraphSource, OwnBuild, Reference
+
+Form: TypeAlias = FileGraphSource | Reference | OwnBuild
+T = TypeVar("T")
+
+OF_A_PORT = (
+    "the source is a port, so the original file's own graph is not at hand: to prove the function, convert the original file"
+)
+
+
+def first_that_runs(forms: Iterable[Form], use: Callable[[Form], T]) -> tuple[T | None, tuple[str, ...]]:
+    """What `use` gives for the first form that it can run, and why it cannot run those before; None if it can run none.
+
+    `use` raises MissingFramework for a form that it cannot run.
+    """
+    failures: list[str] = []
+    for form in forms:
+        try:
+            return use(form), tuple(failures)
+        except MissingFramework as error:
+            failures.append(str(error))
+    return None, tuple(failures)
+
+
+def on_ladder(opened: Opened, destination: str, dtype: Dtype, use: Callable[[Form], T]) -> tuple[T, tuple[str, ...]]:
+    """What `use` gives for the file's own graph, otherwise for the zoo's implementation, otherwise for porter's own build in the
+    source's framework; and for porter's own build, why neither of the others can run.
+
+    Args:
+        destination: the port's framework.
+        dtype: the file's tensors are rounded to this type.
+
+    Raises:
+        MissingFramework: neither of the first two can run, and porter's own build is the port itself.
+    """
+    found, failures = first_that_runs(opened.references(dtype), use)
+    if found is not None:
+        return found, ()
+    if opened.file.format == "port":
+        failures = (OF_A_PORT, *failures)
+    if destination == opened.framework.NAME:
+        only = f"only porter's own build of the source in {destination} is left, and that is the port itself"
+        raise MissingFramework("; ".join([*failures, only]))
+    return use(opened.own(dtype)), failures
