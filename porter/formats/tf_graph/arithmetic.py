@@ -15,8 +15,8 @@ from porter.filegraph.dataflow import Reference, Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.patterns import ROLES, layers_by_kind
 from porter.filegraph.views import View
-from porter.formats.tf_graph.nodes import GraphNode
-from porter.formats.tf_graph.walk import Read, Walk
+from porter.filegraph.walk import Read
+from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.formats.tf_graph.windows import wrong_layout
 from porter.graph import MOST_CONSTANTS, Add, BatchNorm, ChannelScale, Maximum, Minimum, Multiply, Op
 

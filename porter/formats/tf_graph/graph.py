@@ -13,13 +13,13 @@ from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.views import Views
+from porter.filegraph.walk import named
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
 from porter.formats.tf_graph.constants import CASTS, ELEMENTWISE, EVALUATORS, RESHAPES, Constants
 from porter.formats.tf_graph.ends import input_sizes
-from porter.formats.tf_graph.nodes import GraphNode, Refuse, depending, ordered
+from porter.formats.tf_graph.nodes import GraphNode, Refuse, Walk, depending, ordered
 from porter.formats.tf_graph.ops import read_node
-from porter.formats.tf_graph.walk import Walk, named
 from porter.graph import Sigmoid, Softmax
 from porter.padding import Size
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.errors import FileError, GraphError
+from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
 from porter.graph.walks import downstream, in_order
 
@@ -50,6 +51,9 @@ class GraphNode:
     def type(self, name: str) -> int:
         """A DataType's number (tensorflow/core/framework/types.proto); 0 where there is none."""
         return int(self.attributes[name].type) if name in self.attributes else 0
+
+
+Walk = walk.Walk[GraphNode]
 
 
 def parse_nodes(protos: Iterable[Any], refuse: Refuse) -> dict[str, GraphNode]:

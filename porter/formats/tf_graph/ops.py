@@ -12,6 +12,7 @@ from porter.errors import GraphError, PaddingError
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.views import LARGE, View
+from porter.filegraph.walk import Read
 from porter.formats.tf_graph.arithmetic import (
     read_binary,
     read_clip,
@@ -23,8 +24,7 @@ from porter.formats.tf_graph.arithmetic import (
     read_square,
 )
 from porter.formats.tf_graph.constants import strided
-from porter.formats.tf_graph.nodes import GraphNode
-from porter.formats.tf_graph.walk import Read, Walk
+from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.formats.tf_graph.windows import (
     read_convolution,
     read_mirror,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.views import expect_known
-from porter.formats.tf_graph.nodes import GraphNode
-from porter.formats.tf_graph.walk import Read, Walk
+from porter.filegraph.walk import Read
+from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.graph import ConvTranspose, PadChannels, Upsample
 from porter.padding import LOWEST, Convention, Pads, Window
 

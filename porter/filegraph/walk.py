@@ -1,17 +1,17 @@
-"""The state of reading a TensorFlow graph: the values of its nodes, and the steps of porter's graph found so far."""
+"""The state of reading an op graph: the values of its nodes, and the steps of porter's graph found so far."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Generic
 
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import Dataflow, Reference
+from porter.filegraph.dataflow import Dataflow, N, Reference
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.filegraph.names import unused_name
 from porter.filegraph.views import View, Views
-from porter.formats.tf_graph.nodes import GraphNode
 from porter.graph import INPUT
 
 Read = View | Value | str | None
@@ -19,18 +19,18 @@ Read = View | Value | str | None
 
 
 @dataclass
-class Walk:
+class Walk(Generic[N]):
     """Reading in progress.
 
     Attributes:
         trained: names of variables.
-        found: the values so far, as TensorFlow's tensors hold them.
+        found: the values so far, as the file's tensors hold them.
         exact: names of constants that a port says more exactly than the file can, such as the root of a half in a GELU.
     """
 
     builder: Builder
     views: Views
-    flow: Dataflow[GraphNode]
+    flow: Dataflow[N]
     trained: Collection[str]
     found: dict[Reference, View] = field(default_factory=dict)
     exact: dict[str, float] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Walk:
     def values(self, sources: Iterable[Reference]) -> list[Value]:
         return [self.value(source) for source in sources]
 
-    def give(self, node: GraphNode, values: list[View | Value]) -> None:
+    def give(self, node: N, values: list[View | Value]) -> None:
         """Adds the values that a node gives."""
         for index, value in enumerate(values):
             view = value if isinstance(value, View) else self.views.of(value)
@@ -78,7 +78,7 @@ class Walk:
             elif layer is not None and layer.tap == node.name and not plain:
                 self.builder.nodes[layer.name] = replace(layer, tap=None)
 
-    def foreign(self, node: GraphNode, kind: str) -> Value:
+    def foreign(self, node: N, kind: str) -> Value:
         """A node that porter has no op for; the roles of its tensors are the last parts of their names."""
         found = [self.flow.tensor(source) for source in node.inputs]
         names = [tensor.name for tensor in found if tensor is not None and tensor.shape]
