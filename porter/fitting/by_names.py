@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from porter.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.averages import prefer_averages
 from porter.fitting.dense_heads import parse_head, with_dense_head
-from porter.fitting.fit import Fit, StandIn, shape_text, some, without_head
+from porter.fitting.fit import Fit, StandIn, placed, shape_text, some, without_head
 from porter.fitting.grafting import POOL
 from porter.fitting.heads import AFTER_HEAD, dense_op, find_head, flattened, stand_in_head
 from porter.fitting.naming import name_layers, parse_map
@@ -25,19 +26,26 @@ from porter.recipe.fixed import holds
 SCALES = "of a layer that scales the input; the file does not say what it computes"
 
 
+class Missing(NamedTuple):
+    """A tensor that a file lacks: the path of its node, and its expected canonical shape."""
+
+    path: str
+    shape: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Located:
     """The place of each of a graph's tensors in a file, before any is read.
 
     Attributes:
         found: (path, role) to source tensor name.
-        missing: the likeliest name of each tensor that the file lacks, to its expected canonical shape.
+        missing: the tensors that the file lacks, by their likeliest names.
         unexpected: source tensors that no node uses and no rule ignores, without the moving averages of those in `found`.
         ignored: source tensor name to the reason.
     """
 
     found: Mapping[tuple[str, str], str]
-    missing: Mapping[str, tuple[int, ...]]
+    missing: Mapping[str, Missing]
     unexpected: tuple[str, ...]
     ignored: Mapping[str, str]
 
@@ -51,7 +59,7 @@ def locate(graph: Graph, dialect: Dialect, layers: Mapping[str, LayerName], zoo:
         MappingError: a node has no name.
     """
     found: dict[tuple[str, str], str] = {}
-    missing: dict[str, tuple[int, ...]] = {}
+    missing: dict[str, Missing] = {}
     for path, roles in tensor_shapes(graph).items():
         if path not in layers:
             raise MappingError(f"zoo '{zoo.name}' does not name this node", where=path, next="add it to the zoo's names")
@@ -61,7 +69,7 @@ def locate(graph: Graph, dialect: Dialect, layers: Mapping[str, LayerName], zoo:
             if present:
                 found[path, role] = present[0]
             elif role in roles:
-                missing[names[0]] = roles[role]
+                missing[names[0]] = Missing(path, roles[role])
     averages = {f"{name}{dialect.AVERAGE_SUFFIX}" for name in found.values()}
     rest = checkpoint.tensors.keys() - set(found.values()) - averages
     ignored = {name: reason for name in rest if (reason := _ignore_reason(name, zoo)) is not None}
@@ -122,9 +130,10 @@ def fit_by_names(
         warnings += (f"left out, because they are outside '{naming.prefix}': {some(list(outside))}",)
     ignored |= {name: SCALES for name in located.unexpected if name.rpartition(dialect.SEPARATOR)[0] in checkpoint.scaling}
     unexpected = [name for name in located.unexpected if name not in ignored]
+    places = {path: recipe.source.where(layer.location) for path, layer in layers.items() if layer.location}
     if located.missing or unexpected:
         flat = flattened(draft, dialect, checkpoint, unexpected)
-        problem = _two_lists(located, unexpected) + (f"; '{flat}' reads a map, flattened" if flat else "")
+        problem = _two_lists(located, unexpected, places) + (f"; '{flat}' reads a map, flattened" if flat else "")
         next = POOL if flat else "porter inspect FILE ranks what it could be"
         raise MappingError(problem, where=str(checkpoint.path), next=next)
     _assert_ignored_values(zoo, checkpoint, ignored)
@@ -152,6 +161,7 @@ def fit_by_names(
             for (path, _), name in found.items()
             if zoo is current and path not in row
         },
+        places=places,
         warnings=warnings,
         notes=(*naming.notes(), *averaged, *joined),
     )
@@ -199,11 +209,11 @@ def _assert_ignored_values(zoo: Zoo, checkpoint: Checkpoint, ignored: Mapping[st
                 raise MappingError(f"this tensor may be ignored only if it equals {rule.equals}", where=name)
 
 
-def _two_lists(located: Located, unexpected: list[str]) -> str:
+def _two_lists(located: Located, unexpected: list[str], places: Mapping[str, str]) -> str:
     parts = []
     if located.missing:
-        names = [f"{name} {shape_text(shape)}" for name, shape in located.missing.items()]
-        parts.append(f"{len(names)} tensors missing: {some(names)}")
+        names = [(f"{name} {shape_text(lacking.shape)}", places.get(lacking.path)) for name, lacking in located.missing.items()]
+        parts.append(f"{len(names)} tensors missing: {some(placed(names))}")
     if unexpected:
         parts.append(f"{len(unexpected)} tensors unexpected: {some(unexpected)}")
     return "; ".join(parts)

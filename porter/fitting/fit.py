@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -58,6 +58,7 @@ class Fit:
             than the file.
         stand_in: replaces the head of the zoo's own implementation; the file's layers after the features follow it.
         scaling: the ops of the file's graph on its input before the network's first layer.
+        places: by path, file:line:column of the recipe's name for the node; empty if the file's graph names its tensors.
         warnings: for the user; `notes`: for port.json.
     """
 
@@ -77,6 +78,7 @@ class Fit:
     stand_in: StandIn | None = None
     scaling: tuple[Affine, ...] = ()
     stored: Mapping[tuple[str, str], Stored] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -101,22 +103,27 @@ def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> d
     """
     shapes = tensor_shapes(fit.graph)
     tensors: dict[str, dict[str, Array]] = {}
-    wrong: list[str] = []
+    wrong: list[tuple[str, str | None]] = []
     for (path, role), name in fit.found.items():
         node, expected, array = fit.graph.by_path[path], shapes[path].get(role), checkpoint.tensors[name]
         transforms = fit.transforms.get(path, ())
-        if fit.stored and expected is not None:
-            in_file = (fit.source_classes, *expected[1:]) if "drop_background" in transforms else expected
-            array = canonical(array, fit.stored[path, role], in_file)
-        else:
-            assert dialect is not None
-            array = dialect.to_canonical(fit.graph, node, role, array)
-        array = apply_transforms(transforms, role, array)
+        try:
+            if fit.stored and expected is not None:
+                in_file = (fit.source_classes, *expected[1:]) if "drop_background" in transforms else expected
+                array = canonical(array, fit.stored[path, role], in_file)
+            else:
+                assert dialect is not None
+                array = dialect.to_canonical(fit.graph, node, role, array)
+            array = apply_transforms(transforms, role, array)
+        except MappingError as error:
+            wrong.append((f"{name} at {path}: {error.message}", fit.places.get(path)))
+            continue
         if expected is not None and array.shape != expected:
-            wrong.append(f"{name} is {shape_text(array.shape)} where {path} needs {shape_text(expected)}")
+            needed = f"{name} is {shape_text(array.shape)} where {path} needs {shape_text(expected)}"
+            wrong.append((needed, fit.places.get(path)))
         tensors.setdefault(path, {})[role] = array
     if wrong:
-        raise MappingError("tensors of another shape: " + some(wrong), where=str(checkpoint.path))
+        raise MappingError("tensors of another shape: " + some(placed(wrong)), where=str(checkpoint.path))
     _expect_numbers(fit, checkpoint)
     return tensors
 
@@ -148,6 +155,12 @@ def without_head(graph: Graph) -> Graph:
 def some(lines: list[str]) -> str:
     """The first lines of a list, and how many more there are."""
     return ", ".join(lines[:LISTED]) + (f", and {len(lines) - LISTED} more" if len(lines) > LISTED else "")
+
+
+def placed(lines: Sequence[tuple[str, str | None]]) -> list[str]:
+    """Each line with the place in the recipe that names its tensor, unless the line before is named there too."""
+    before = (None, *(place for _, place in lines))
+    return [line if place in (None, last) else f"{line} ({place})" for (line, place), last in zip(lines, before, strict=False)]
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

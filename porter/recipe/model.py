@@ -33,10 +33,11 @@ RESERVED = frozenset({"index", "count", "first", "last", "channels", "input"})
 
 @dataclass(frozen=True)
 class LayerName:
-    """A zoo's name of a node, and the transforms (porter.recipe.transforms) of its arrays."""
+    """A zoo's name of a node, the transforms (porter.recipe.transforms) of its arrays, and the recipe's value that names it."""
 
     name: str
     transforms: tuple[str, ...] = ()
+    location: Location = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)

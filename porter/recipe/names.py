@@ -66,7 +66,7 @@ def _named(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence
                 raise RecipeError(f"'{owners[name]}' and '{node.path}' both have the name '{name}'")
         owners[name] = node.path
         counts[rule] += 1
-        found[node.path] = LayerName(name, rule.transforms)
+        found[node.path] = LayerName(name, rule.transforms, (*rule.location, "name"))
     _expect_matches(recipe, variant, zoo, graph, rules)
     return found
 

@@ -11,7 +11,7 @@ from porter.dtypes import Array
 from porter.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
-from porter.fitting.fit import Fit
+from porter.fitting.fit import Fit, read_tensors
 from porter.fitting.grafting import POOL
 from porter.frameworks import get_framework
 from porter.frameworks.dialects import get_dialect
@@ -55,6 +55,13 @@ def without(tensors: Tensors, holds: Callable[[str], bool]) -> dict[str, Array]:
 
 def linear(units: int, features: int) -> Array:
     return np.zeros((units, features), np.float32)
+
+
+def place(path: str) -> str:
+    """Where the recipe says torchvision's name of a node."""
+    zoo = RECIPE.zoo("torchvision", "mobilenet_v2")
+    layers = layer_names(RECIPE, "mobilenet_v2", zoo, expand(RECIPE, "mobilenet_v2", zoo))
+    return RECIPE.source.where(layers[path].location)
 
 
 TRUNK = without(file("torchvision"), lambda name: name.startswith("classifier"))
@@ -212,8 +219,24 @@ def test_anything_else_is_listed_on_both_sides() -> None:
     tensors = {**without(file("torchvision"), lambda name: name == "features.0.0.weight"), "surprise.weight": np.zeros((3, 3))}
     with pytest.raises(MappingError) as caught:
         fit("torchvision", tensors)
-    assert "1 tensors missing: features.0.0.weight 32x3x3x3" in caught.value.message
+    assert f"1 tensors missing: features.0.0.weight 32x3x3x3 ({place('stem/conv')})" in caught.value.message
     assert "1 tensors unexpected: surprise.weight" in caught.value.message
+
+
+def test_tensors_of_another_shape_name_the_line_of_the_recipe_that_names_them() -> None:
+    shapes = {
+        "features.0.0.weight": (32, 3, 5, 5),
+        "features.2.conv.2.weight": (2, 2, 2),
+        "features.3.conv.2.weight": (24, 7, 1, 1),
+    }
+    tensors = {**file("torchvision"), **{name: np.zeros(shape, np.float32) for name, shape in shapes.items()}}
+    with pytest.raises(MappingError) as caught:
+        read_tensors(fit("torchvision", tensors), Checkpoint(Path("a file"), "memory", "torch", tensors), get_dialect("torch"))
+    assert caught.value.message == (
+        f"tensors of another shape: features.0.0.weight is 32x3x5x5 where stem/conv needs 32x3x3x3 ({place('stem/conv')}), "
+        "features.2.conv.2.weight at block1/project/conv: expected a kernel of rank 4, got shape (2, 2, 2) "
+        f"({place('block1/project/conv')}), features.3.conv.2.weight is 24x7x1x1 where block2/project/conv needs 24x144x1x1"
+    )
 
 
 def test_a_head_that_reads_a_flattened_map_is_told_with_the_next_step() -> None:

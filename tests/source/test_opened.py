@@ -86,5 +86,5 @@ def test_a_recipe_that_ends_in_no_dense_layer_is_refused_by_name(tmp_path: Path,
     save_file({"conv1.weight": np.zeros((8, 3, 3, 3), np.float32)}, weights)
     with pytest.raises(RecipeError, match="the graph ends in 'head/") as caught:
         porter.convert("tiny", "home", "torch", weights=weights, recipes=tmp_path, out=tmp_path / "p")
-    assert caught.value.where == f"{path}:{text[: text.index(last)].count(chr(10)) + 1}"
+    assert caught.value.where == f"{path}:{text[: text.index(last)].count(chr(10)) + 1}:5"
     assert porter.inspect(weights, tmp_path).matches == ()
