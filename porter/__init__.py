@@ -71,7 +71,7 @@ def convert(
         stock: writes the names of the destination's stock class (torchvision, keras.applications), which must compute exactly the
             source's function.
         check: compares the port with its source; None compares if the frameworks that it needs are installed.
-        recipes: a folder of recipes to use instead of porter's.
+        recipes: a folder of recipes to use beside porter's and the user's; they come first (porter.recipe.find).
 
     Raises:
         PorterError: the input is bad, or the port does not compute its source's function (CheckFailed).

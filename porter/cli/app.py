@@ -40,7 +40,9 @@ Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help=
 InputSize = Annotated[
     str | None, typer.Option("--input-size", metavar="N|HxW|any", help="default: the file's own, otherwise the recipe's")
 ]
-Recipes = Annotated[Path | None, typer.Option("--recipes", metavar="DIR", help="recipes to use instead of porter's")]
+Recipes = Annotated[
+    Path | None, typer.Option("--recipes", metavar="DIR", help="a folder of recipes to use beside porter's; they come first")
+]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
 PortFolder = Annotated[Path, typer.Argument(metavar="DIR", help="a port's folder")]
 Mapped = Annotated[
@@ -324,10 +326,16 @@ def report(
 @recipe_app.command("list")
 def recipe_list(recipes: Recipes = None, as_json: Json = False) -> None:
     """List architectures, their variants and zoos."""
-    from porter.recipe import all_recipes
+    from porter.recipe import declared_recipes, recipes_folder
 
-    found = all_recipes(recipes)
-    show({"recipes": [printing.recipe_record(recipe) for recipe in found]} if as_json else printing.recipe_list(found))
+    found = declared_recipes(recipes, with_zoos=True)
+    listed = [recipe for recipe in found if recipe.fault is None and recipe.names]
+    faults = [str(recipe.fault) for recipe in found if recipe.fault is not None]
+    if as_json:
+        show({"recipes": [printing.recipe_record(recipe) for recipe in listed], "left_out": faults})
+    else:
+        show(printing.recipe_list(listed, recipes_folder()))
+        say((f"left out: {fault}" for fault in faults), err=True)
 
 
 @recipe_app.command("show")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from porter.graph.pads import Pad
     from porter.port import Input, Record, TensorLists
     from porter.recipe import Recipe, Zoo
+    from porter.recipe.declared import Declared
     from porter.reporting.write import Report
     from porter.source.inspection import Inspection
     from porter.verification.check import Verdict
@@ -195,13 +197,21 @@ def report(written: Report) -> list[str]:
     return [str(written.path), *(f"  not in it  {what}: {command}" for what, command in written.missing.items())]
 
 
-def recipe_record(found: Recipe) -> dict[str, Any]:
+def recipe_record(found: Recipe | Declared) -> dict[str, Any]:
     return {"architecture": found.architecture, "variants": list(found.variants), "zoos": list(found.zoos), "file": str(found.path)}
 
 
-def recipe_list(found: Sequence[Recipe]) -> list[str]:
-    rows = [(recipe.architecture, ", ".join(recipe.variants), ", ".join(recipe.zoos)) for recipe in found]
-    return table(("architecture", "variants", "zoos"), rows)
+def recipe_list(found: Sequence[Declared], own: Path) -> list[str]:
+    """`own` is the folder of porter's own recipes; the others show their files."""
+    files = ["" if recipe.path.parent == own else str(recipe.path) for recipe in found]
+    columns = {
+        "architecture": [recipe.architecture for recipe in found],
+        "variants": [", ".join(recipe.variants) for recipe in found],
+        "zoos": [", ".join(recipe.zoos) for recipe in found],
+    }
+    if any(files):
+        columns["file"] = files
+    return table(list(columns), list(zip(*columns.values(), strict=True)))
 
 
 def recipe(found: Recipe, variant: str, graph: Graph) -> list[str]:

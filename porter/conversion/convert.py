@@ -21,7 +21,7 @@ from porter.package import __version__
 from porter.padding.sizes import parse_size
 from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, read_port, write_record
 from porter.port.meaning import meaning_of
-from porter.recipe import Recipe, Zoo, assumed_size, choose_options, find_recipe
+from porter.recipe import Recipe, Zoo, assumed_size, choose_options, find_recipe, recipes_option
 from porter.recipe.expressions import Value
 from porter.source.opened import Member, Opened, open_source
 from porter.source.trained import parse_padding, with_padding
@@ -102,7 +102,7 @@ def convert(
         needing = {"--weights": weights, "--map": mapped, "--option": options, "--padding": padding != "shipped"}
         from porter.source.from_file import expect_file, open_file
 
-        file = expect_file(subject, [name for name, given in needing.items() if given])
+        file = expect_file(subject, recipes, [name for name, given in needing.items() if given])
         opening = partial(open_file, file, size, recipes, keep_background, keep_activation)
         name = file.name if file.is_dir() else file.stem
     else:
@@ -125,7 +125,7 @@ def convert(
             written = write_stock(building, opened, framework, size, stored_as, allow_overflow)
         else:
             written = write_plain(building, opened, framework, size, stored_as, allow_overflow, fold_bn)
-        record = _record(framework, opened, written, stored_as, mapped, chosen, assumed)
+        record = _record(framework, opened, written, stored_as, mapped, chosen, recipes, assumed)
         verdict: Verdict | None = None
         warnings: tuple[str, ...] = ()
         if checked is not False:
@@ -165,6 +165,7 @@ def _record(
     dtype: Dtype,
     mapped: tuple[str, ...],
     chosen: dict[str, Value],
+    recipes: Path | None,
     assumed: tuple[str, ...],
 ) -> Record:
     member, plan, stock = opened.member, written.plan, written.stock
@@ -182,6 +183,7 @@ def _record(
         padding=opened.padding,
         options=dict(opened.options),
         chosen=chosen,
+        recipes=str(recipes) if member and recipes_option(member.recipe, recipes) else None,
         layers=dict(written.layers),
         batches={path: int(roles["batches"]) for path, roles in written.tensors.items() if "batches" in roles},
         tensors=opened.lists.model_copy(update={"filled": {name: str(number) for name, number in written.filled.items()}}),

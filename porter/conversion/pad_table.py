@@ -45,7 +45,7 @@ def pads(subject: str, source: str | None, destination: str, input_size: str | N
         from porter.source.from_file import expect_file, open_file  # a variant's table is made without numpy
 
         stated = None if input_size is None else parse_size(input_size)
-        opened = open_file(expect_file(subject), stated, recipes)
+        opened = open_file(expect_file(subject, recipes), stated, recipes)
         return tuple(SitePads(pad, None) for pad in pads_of(make_plan(opened.graph, stated or opened.native_size, capabilities)))
     variant, recipe = subject, find_recipe(subject, recipes)
     zoo = recipe.zoo(source, variant)

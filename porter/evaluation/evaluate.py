@@ -23,7 +23,8 @@ from porter.evaluation.results import Accuracy, Evaluation
 from porter.evaluation.scoring import Scored
 from porter.evaluation.verdict import judge, notes_on_weights, obstacles, published_figure
 from porter.port import Port, Record, read_port, update_record
-from porter.recipe import Recipe, find_recipe
+from porter.port.recipe import recipe_of
+from porter.recipe import Recipe
 from porter.source.of_port import source_of
 
 TOLERANCE = 0.05
@@ -85,7 +86,7 @@ def _expected(top1: float | None, tolerance: float | None) -> tuple[float, float
 def _recipe(record: Record, recipes: Path | None) -> Recipe | None:
     """The recipe, which has the published figure; None if there is none: a port outlives its recipe."""
     try:
-        return find_recipe(record.variant, recipes) if record.variant else None
+        return recipe_of(record, recipes)
     except UsageError:
         return None
 

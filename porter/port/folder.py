@@ -90,6 +90,7 @@ class Record(_Strict):
         model: the sha256 of each file that the port's model consists of, by name.
         options: those that the recipe's graph was expanded with; only the number of classes for a file that carries its own graph.
         chosen: the options that `--option` set.
+        recipes: the folder that `--recipes` named, as it was typed, if only that folder has the recipe; otherwise None.
         assumed: one line for each fact that neither the file nor the user states and the recipe does.
         licence: of the zoo's published file; None for any other file.
         folded: path of each layer that took in the batch norm after it (porter.graph.folding), to that norm's path; None without
@@ -114,6 +115,7 @@ class Record(_Strict):
     padding: Padding = "shipped"
     options: dict[str, Any]
     chosen: dict[str, Any] = {}
+    recipes: str | None = None
     assumed: tuple[str, ...] = ()
     layers: dict[str, str]
     batches: dict[str, Count]

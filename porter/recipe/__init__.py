@@ -1,7 +1,7 @@
 """Recipes: one YAML file per architecture, which gives the graph of every variant and the names of every zoo."""
 
 from porter.recipe.expand import expand, options_of
-from porter.recipe.find import all_recipes, find_recipe, recipes_folder, whole_recipes
+from porter.recipe.find import all_recipes, declared_recipes, find_recipe, known_variants, recipes_folder, recipes_option
 from porter.recipe.load import load_recipe
 from porter.recipe.model import IgnoreRule, LayerName, Recipe, Zoo
 from porter.recipe.names import layer_names, tap_names
@@ -18,14 +18,16 @@ __all__ = [
     "assumed_options",
     "assumed_size",
     "choose_options",
+    "declared_recipes",
     "expand",
     "find_recipe",
+    "known_variants",
     "layer_names",
     "load_recipe",
     "options_of",
     "recipes_folder",
+    "recipes_option",
     "split_settings",
     "tap_names",
-    "whole_recipes",
     "with_options",
 ]

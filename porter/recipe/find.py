@@ -1,14 +1,22 @@
-"""Where recipes are: `recipes/` in a checkout, `porter/recipes/` in an installed porter, or a folder that the user names."""
+"""Where recipes are: folders of the user's, and porter's own. The first folder that declares a name has it."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from porter.errors import RecipeError, UsageError
+from porter.recipe.declared import Declared, declared
 from porter.recipe.load import load_recipe
 from porter.recipe.model import Recipe
-from porter.recipe.source import declared_names
 from porter.recipe.spelling import hint
+
+VARIABLE = "PORTER_RECIPES"
+"""The environment variable that names a folder of recipes."""
 
 
 def recipes_folder() -> Path:
@@ -18,65 +26,131 @@ def recipes_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "recipes"
 
 
-def all_recipes(directory: Path | None = None) -> tuple[Recipe, ...]:
+def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
+    """The folders in which recipes are looked for, in this order: `given`, which is what `--recipes` names, the one in
+    PORTER_RECIPES, the one in the user's configuration, ./recipes, and porter's own. Each stands here once, if it exists.
+
+    Raises:
+        UsageError: `given`, or what PORTER_RECIPES names, holds no recipe.
+    """
+    variable = os.environ.get(VARIABLE)
+    named = Path(variable) if variable else None
+    for folder, what in ((given, "--recipes"), (named, VARIABLE)):
+        if folder is not None and not any(any(folder.glob(files)) for files in ("*.yaml", "zoos/*.yaml")):
+            raise UsageError("there are no recipes (*.yaml) here", where=str(folder), next=f"give {what} a folder of recipes")
+    found: dict[Path, Path] = {}
+    for folder in (given, named, _of_user(), Path("recipes"), recipes_folder()):
+        if folder is not None and folder.is_dir():
+            found.setdefault(folder.resolve(), folder)
+    return tuple(found.values())
+
+
+def _of_user() -> Path | None:
+    """The folder in the user's configuration."""
+    if sys.platform == "win32":
+        settings = os.environ.get("APPDATA")
+    elif sys.platform == "darwin":
+        settings = "~/Library/Application Support"
+    else:
+        settings = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    try:
+        return Path(settings).expanduser() / "porter" / "recipes" if settings else None
+    except RuntimeError:  # there is no home
+        return None
+
+
+def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tuple[Declared, ...]:
+    """What the recipes in `recipe_folders` declare, each without the names that a recipe of an earlier folder has.
+
+    A recipe has a fault if its text is no valid YAML; if it has a name of another recipe in its folder; or if it has a name of
+    porter's own recipes, unless it is in `given`.
+
+    Raises:
+        UsageError: as `recipe_folders`.
+    """
+    own = recipes_folder()
+    shipped = _in_folder(own, with_zoos)
+    found: list[Declared] = []
+    for folder in recipe_folders(given):
+        recipes = shipped if folder.samefile(own) else _in_folder(folder, with_zoos)
+        if recipes is not shipped and folder is not given:
+            next = f"give it another name, or add --recipes {shlex.quote(str(folder))}"
+            recipes = [_apart(recipe, shipped, "porter's own ", next) for recipe in recipes]
+        earlier = {name for recipe in found if recipe.fault is None for name in recipe.names}
+        found += [recipe.without(earlier) for recipe in recipes]
+    return tuple(found)
+
+
+def _in_folder(folder: Path, with_zoos: bool) -> list[Declared]:
+    found: list[Declared] = []
+    for path in sorted(folder.glob("*.yaml")):
+        found.append(_apart(declared(path, with_zoos), found, "", "give one of them another name"))
+    return found
+
+
+def _apart(recipe: Declared, others: Sequence[Declared], whose: str, next: str) -> Declared:
+    """The recipe; with a fault if one of its names is another's."""
+    owners = {name: other.path.name for other in others for name in other.names}
+    for name, mark in recipe.names.items():
+        if name in owners and recipe.fault is None:
+            fault = RecipeError(f"'{name}' is in {whose}{owners[name]} too", where=str(mark), next=next)
+            return replace(recipe, fault=fault)
+    return recipe
+
+
+def find_recipe(name: str, given: Path | None = None) -> Recipe:
+    """The recipe that declares the variant `name`, or the architecture of that name; no other is loaded.
+
+    Raises:
+        UsageError: there is none; `next` has the nearest spelling. Or as `recipe_folders`.
+        RecipeError: the recipe is wrong, or another one has the name too.
+    """
+    recipes = declared_recipes(given)
+    declaring = [recipe for recipe in recipes if name in recipe.names]
+    for recipe in declaring:
+        if recipe.path.parent == declaring[0].path.parent and recipe.fault is not None:
+            raise recipe.fault
+    if declaring:
+        return load_recipe(declaring[0].path)
+    known = hint(name, (word for recipe in recipes for word in recipe.names))
+    unread = [f"; {recipe.fault}" for recipe in recipes if recipe.fault is not None]
+    raise UsageError(f"there is no variant '{name}'", next=known + "".join(unread))
+
+
+def all_recipes(folder: Path | None = None) -> tuple[Recipe, ...]:
     """Every recipe of a folder, by file name; porter's own without a folder.
 
     Raises:
-        UsageError: the folder does not exist or holds no recipe.
-        RecipeError: a recipe is wrong, or two declare the same variant.
+        RecipeError: a recipe is wrong, or two declare the same name.
     """
-    recipes, faults = whole_recipes(directory)
-    if faults:
-        raise faults[0]
-    owners: dict[str, Recipe] = {}
-    for recipe in recipes:
-        for variant in recipe.variants:
-            if variant in owners:
-                where = recipe.source.where(("variants", variant), key=True)
-                raise RecipeError(f"'{variant}' is a variant of {owners[variant].path.name} too", where=where)
-            owners[variant] = recipe
-    return recipes
+    recipes = _in_folder(folder or recipes_folder(), with_zoos=False)
+    for fault in (recipe.fault for recipe in recipes if recipe.fault is not None):
+        raise fault
+    return tuple(load_recipe(recipe.path) for recipe in recipes)
 
 
-def whole_recipes(directory: Path | None = None) -> tuple[tuple[Recipe, ...], tuple[RecipeError, ...]]:
-    """The recipes of a folder that can be loaded, and the errors of the others: a wrong recipe spoils itself only.
+def known_variants(given: Path | None = None) -> tuple[tuple[tuple[Recipe, str], ...], tuple[RecipeError, ...]]:
+    """Every variant in `recipe_folders` with its recipe, and the errors of the recipes that cannot be used: a wrong recipe spoils
+    itself only.
 
     Raises:
-        UsageError: as `all_recipes`.
+        UsageError: as `recipe_folders`.
     """
-    recipes, faults = [], []
-    for path in _paths(directory):
+    variants: list[tuple[Recipe, str]] = []
+    faults = []
+    for declaring in declared_recipes(given):
         try:
-            recipes.append(load_recipe(path))
+            if declaring.fault is not None:
+                raise declaring.fault
+            recipe = load_recipe(declaring.path)
+            variants += [(recipe, variant) for variant in declaring.variants]
         except RecipeError as error:
             faults.append(error)
-    return tuple(recipes), tuple(faults)
+    return tuple(variants), tuple(faults)
 
 
-def _paths(directory: Path | None) -> list[Path]:
-    folder = directory or recipes_folder()
-    paths = sorted(folder.glob("*.yaml")) if folder.is_dir() else []
-    if not paths:
-        raise UsageError("there are no recipes (*.yaml) here", where=str(folder), next="give --recipes a folder of recipes")
-    return paths
-
-
-def find_recipe(name: str, directory: Path | None = None) -> Recipe:
-    """The recipe that declares the variant `name`, or the architecture of that name. If only one does, no other is loaded.
-
-    Raises:
-        UsageError: there is none; `next` has the nearest spelling.
-        RecipeError: as `all_recipes`.
-    """
-    declaring = [path for path in _paths(directory) if name in declared_names(path)]
-    if len(declaring) == 1:
-        return load_recipe(declaring[0])
-    recipes = all_recipes(directory)
-    for recipe in recipes:
-        if name in recipe.variants:
-            return recipe
-    for recipe in recipes:
-        if name == recipe.architecture:
-            return recipe
-    known = [word for recipe in recipes for word in (recipe.architecture, *recipe.variants)]
-    raise UsageError(f"there is no variant '{name}'", next=hint(name, known))
+def recipes_option(recipe: Recipe | None, given: Path | None) -> tuple[str, ...]:
+    """What a command line needs so that it finds a recipe again: `--recipes DIR` if it is only in the folder `given`."""
+    if recipe is None or given is None or recipe.path.parent != given or given.resolve() in map(Path.resolve, recipe_folders()):
+        return ()
+    return "--recipes", str(given)

@@ -25,7 +25,7 @@ Location = tuple[str | int, ...]
 MAX_BYTES = 1 << 18
 MAX_DEPTH = 32
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CONSTRUCT = yaml.constructor.SafeConstructor()
 _TAG = "tag:yaml.org,2002:"
 # In YAML 1.1, 1e-5 is a string, because it has no dot.
@@ -126,48 +126,24 @@ def read_source(path: Path) -> Source:
         RecipeError: it is unreadable, too large, not UTF-8 or no valid YAML, has an alias or a key twice, or a value is no
             mapping, list, number, boolean, word or null.
     """
-    text = _read_text(path)
+    text = read_text(path)
     try:
         _check_events(path, text)
-        root = yaml.compose(text, Loader=_Loader)
+        root = yaml.compose(text, Loader=LOADER)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or " ".join(str(error).split())
-        place = Mark(path, mark.line + 1, mark.column + 1) if mark else Mark(path, 1, 1)
-        raise RecipeError(f"no valid YAML: {problem}", where=str(place)) from None
+        raise no_yaml(path, error) from None
     if not isinstance(root, yaml.MappingNode):
         raise RecipeError("a recipe is a mapping of keys to values", where=str(Mark(path, 1, 1)))
     reader = _Reader(path, {}, {})
     return Source(path, reader.value(root, ()), reader.values, reader.keys)
 
 
-def declared_names(path: Path) -> frozenset[str]:
-    """The architecture and the variants of a recipe; the text after its variants is not read.
+def read_text(path: Path) -> str:
+    """A recipe's text.
 
-    Empty if the text before cannot be read; `read_source` then says why.
+    Raises:
+        RecipeError: it is unreadable, too large or not UTF-8.
     """
-    names: list[str] = []
-    depth, key = 0, ""
-    try:
-        for event in yaml.parse(_read_text(path), Loader=_Loader):
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-                if depth == 1 and key == "variants":
-                    break
-                key = "" if depth == 1 else key
-            elif isinstance(event, yaml.ScalarEvent) and depth == 1:
-                names += [event.value] if key == "architecture" else []
-                key = "" if key else event.value
-            elif isinstance(event, yaml.ScalarEvent) and depth == 2 and key == "variants":
-                names.append(event.value)
-    except (yaml.YAMLError, RecipeError):
-        return frozenset()
-    return frozenset(names)
-
-
-def _read_text(path: Path) -> str:
     try:
         if not path.is_file():
             raise RecipeError("there is no such recipe file", where=str(path))
@@ -185,18 +161,26 @@ def _read_text(path: Path) -> str:
         raise RecipeError("a recipe is UTF-8 text", where=str(place)) from None
 
 
+def no_yaml(path: Path, error: yaml.YAMLError) -> RecipeError:
+    """The error of a recipe that is no valid YAML."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or " ".join(str(error).split())
+    place = Mark(path, mark.line + 1, mark.column + 1) if mark else Mark(path, 1, 1)
+    return RecipeError(f"no valid YAML: {problem}", where=str(place))
+
+
 def _check_events(path: Path, text: str) -> None:
     """Refuses aliases and deep nesting before anything is composed, because composing them can be expensive."""
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
+    for event in yaml.parse(text, Loader=LOADER):
         if isinstance(event, yaml.AliasEvent):
-            raise RecipeError(f"aliases (*{event.anchor}) are not part of the recipe language", where=str(_mark(path, event)))
+            raise RecipeError(f"aliases (*{event.anchor}) are not part of the recipe language", where=str(mark_of(path, event)))
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > MAX_DEPTH:
-            raise RecipeError(f"values nest more than {MAX_DEPTH} deep", where=str(_mark(path, event)))
+            raise RecipeError(f"values nest more than {MAX_DEPTH} deep", where=str(mark_of(path, event)))
 
 
 @dataclass(frozen=True)
@@ -208,7 +192,7 @@ class _Reader:
     keys: dict[Location, Mark]
 
     def value(self, node: yaml.Node, location: Location) -> Any:
-        place = _mark(self.path, node)
+        place = mark_of(self.path, node)
         named = self.keys.get(location, place)
         self.values[location] = named if place.line > named.line else place
         kind = node.tag.removeprefix(_TAG)
@@ -223,7 +207,7 @@ class _Reader:
     def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key, item in node.value:
-            place = _mark(self.path, key)
+            place = mark_of(self.path, key)
             if not isinstance(key, yaml.ScalarNode):
                 raise RecipeError("a key is a word", where=str(place))
             if key.value in values:
@@ -252,10 +236,11 @@ def _scalar(path: Path, node: yaml.ScalarNode, kind: str) -> Any:
                 return number
     except (ValueError, KeyError, OverflowError):
         pass
-    where = str(_mark(path, node))
+    where = str(mark_of(path, node))
     raise RecipeError(f"'{node.value[:40]}' is no value of a recipe ({kind})", where=where, next="put it in quotes")
 
 
-def _mark(path: Path, node: yaml.Node | yaml.Event) -> Mark:
+def mark_of(path: Path, node: yaml.Node | yaml.Event) -> Mark:
+    """Where a node or an event begins."""
     start: Any = node.start_mark
     return Mark(path, int(start.line) + 1, int(start.column) + 1)

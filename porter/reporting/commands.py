@@ -35,16 +35,16 @@ def convert(record: Record, folder: str) -> str:
         options.append("--stock")
     if record.folded is not None:
         options.append("--fold-bn")
-    return _line("convert", record.variant or _made_from(record), *options, *_settings(record))
+    return _line("convert", record.variant or _made_from(record), *options, *_settings(record), *_recipes(record))
 
 
 def verify(record: Record, folder: str) -> str:
-    return _line("verify", folder, *_weights(record), "--float64", "--layers")
+    return _line("verify", folder, *_weights(record), "--float64", "--layers", *_recipes(record))
 
 
 def evaluate(record: Record, folder: str, found: Evaluation | None) -> str:
     """`porter eval` as it was run; if it was not run, with the source beside the port."""
-    beside = ("--source", *_weights(record))
+    beside = ("--source", *_weights(record), *_recipes(record))
     if found is None:
         return _line("eval", folder, *beside, "--data", "PATH")
     options = [*beside] if found.source is not None else []
@@ -63,7 +63,7 @@ def evaluate(record: Record, folder: str, found: Evaluation | None) -> str:
 
 def study(record: Record, folder: str) -> str:
     assert record.variant is not None and record.zoo is not None
-    options = ("--from", record.zoo, *_weights(record), *_settings(record), "--port", folder, "--data", "PATH")
+    options = ("--from", record.zoo, *_weights(record), *_settings(record), *_recipes(record), "--port", folder, "--data", "PATH")
     return _line("study", "padding", record.variant, *options)
 
 
@@ -87,6 +87,10 @@ def _weights(record: Record) -> tuple[str, ...]:
 
 def _made_from(record: Record) -> str:
     return "PORT" if record.source.format == "port" else record.source.file
+
+
+def _recipes(record: Record) -> tuple[str, ...]:
+    return () if record.recipes is None else ("--recipes", record.recipes)
 
 
 def _settings(record: Record) -> list[str]:

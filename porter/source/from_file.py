@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +17,8 @@ from porter.frameworks import runner_of
 from porter.graph import Conv, Dense, Graph, shapes, tensor_shapes
 from porter.padding import ANY, Size
 from porter.port import SourceFile, TensorLists, port_at
-from porter.recipe import all_recipes, find_recipe, whole_recipes
+from porter.port.recipe import recipe_of
+from porter.recipe import declared_recipes, known_variants, recipes_option
 from porter.source.matching import LIKELY, Match, rank
 from porter.source.opened import Member, Opened, open_checkpoint, open_port
 from porter.source.weights import digest_of, read_weights
@@ -47,10 +49,9 @@ def open_file(
     """
     port = port_at(file)
     if port is not None:
-        record = port.record
-        if record.variant is None or record.zoo is None:
+        record, recipe = port.record, recipe_of(port.record, recipes)
+        if recipe is None or record.variant is None or record.zoo is None:
             return open_port(port, None)
-        recipe = find_recipe(record.variant, recipes)
         return open_port(port, Member(recipe, record.variant, recipe.zoo(record.zoo, record.variant)))
     checkpoint, files = read_weights(file, with_md5=True)
     if checkpoint.graph is None:
@@ -58,16 +59,15 @@ def open_file(
     for match in [] if keep_activation else likeliest(rank(checkpoint, recipes)):
         if match.score >= LIKELY:
             with suppress(PorterError):
-                opened = open_as(checkpoint, files, match, recipes, keep_background=keep_background)
+                opened = open_as(checkpoint, files, match, keep_background=keep_background)
                 assert opened.member is not None
                 note = f"it is {opened.member.name}: the recipe's names, labels and protocol are used"
                 return replace(opened, file=opened.file.model_copy(update={"notes": (*opened.file.notes, note)}))
     opened = translated(checkpoint, files, size, keep_activation)
-    faults = () if recipes is None else whole_recipes(recipes)[1]
-    return replace(opened, warnings=tuple(f"this recipe was left out: {fault}" for fault in faults))
+    return replace(opened, warnings=tuple(f"this recipe was left out: {fault}" for fault in known_variants(recipes)[1]))
 
 
-def expect_file(subject: str, needing: Sequence[str] = ()) -> Path:
+def expect_file(subject: str, recipes: Path | None, needing: Sequence[str] = ()) -> Path:
     """The file that a command names in place of a variant.
 
     Args:
@@ -78,7 +78,7 @@ def expect_file(subject: str, needing: Sequence[str] = ()) -> Path:
     """
     file = Path(subject)
     if not file.exists():
-        variant = any(subject in recipe.variants for recipe in all_recipes())
+        variant = any(subject in recipe.variants for recipe in declared_recipes(recipes))
         expected = "porter convert VARIANT --from ZOO --to FRAMEWORK, or porter convert FILE --to FRAMEWORK"
         next = f"add --from ZOO: porter recipe show {subject} lists its zoos" if variant else expected
         raise UsageError(f"'{subject}' is {'a variant without its zoo' if variant else 'no file'}", next=next)
@@ -97,12 +97,12 @@ def open_as(
     checkpoint: Checkpoint,
     files: Digests,
     match: Match,
-    recipes: Path | None,
     settings: tuple[str, ...] = (),
     keep_background: bool = False,
 ) -> Opened:
     """The file opened as a match; if another zoo publishes exactly this file, opened as that zoo's."""
-    recipe = find_recipe(match.variant, recipes)
+    recipe = match.recipe
+    assert recipe is not None, "rank gives matches with their recipes"
 
     def opened(zoo: str) -> Opened:
         return open_checkpoint(
@@ -217,7 +217,8 @@ def _no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
     advice = "porter inspect FILE says what it could be"
     if matches:
         best = matches[0]
-        advice = f"porter convert {best.variant} --from {best.zoo} --to FRAMEWORK --weights {checkpoint.path}"
+        words = (best.variant, "--from", best.zoo, "--to", "FRAMEWORK", "--weights", str(checkpoint.path))
+        advice = shlex.join(("porter", "convert", *words, *recipes_option(best.recipe, recipes)))
     return UsageError(
         "this file holds tensors and no graph, so a recipe has to say what they are", where=str(checkpoint.path), next=advice
     )

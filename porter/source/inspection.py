@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from porter.formats.recognition import FORMATS
 from porter.frameworks import FRAMEWORK_NAMES
 from porter.padding import ANY
 from porter.port import Port, port_at
-from porter.recipe import find_recipe
+from porter.recipe import recipes_option
 from porter.source.from_file import CLOSE, likeliest, open_as, translated
 from porter.source.matching import LIKELY, NO_RECIPE, Match, rank
 from porter.source.opened import Opened
@@ -82,7 +83,7 @@ class Inspection:
             "problem": self.problem,
             "notes": list(self.checkpoint.notes),
             "tensors": tensors,
-            "matches": [asdict(match) for match in (self.match, *self.close) if match is not None],
+            "matches": [match.record() for match in (self.match, *self.close) if match is not None],
         }
 
 
@@ -90,24 +91,24 @@ def inspect(file: Path, recipes: Path | None = None) -> Inspection:
     """See porter.inspect."""
     port = port_at(file)
     if port is not None:
-        return _of_port(port, recipes)
+        return _of_port(port)
     checkpoint, files = read_weights(file, with_md5=True)
     matches = rank(checkpoint, recipes)
     problems: list[tuple[Match, PorterError]] = []
     for match in likeliest(matches):
         try:
-            return _of_opened(checkpoint, matches, match, open_as(checkpoint, files, match, recipes), recipes)
+            return _of_opened(checkpoint, matches, match, open_as(checkpoint, files, match), recipes)
         except PorterError as error:
             problems.append((match, error))
     for match, problem in problems:
         commands = _settled(checkpoint, files, match, problem, recipes)
         if commands or match.score >= LIKELY:
-            size = _size(checkpoint, match, recipes)
+            size = _size(checkpoint, match)
             return Inspection(checkpoint, matches, match, size=size, problem=_stated(problem, checkpoint), commands=commands)
     return Inspection(checkpoint, matches, None, problem=NO_RECIPE) if checkpoint.graph is None else _by_itself(checkpoint, files)
 
 
-def _of_port(port: Port, recipes: Path | None) -> Inspection:
+def _of_port(port: Port) -> Inspection:
     record, checkpoint = port.record, read_checkpoint(port.folder / port.framework.MODEL_FILE)
     match = Match(record.variant, record.zoo, 1.0, (), ()) if record.variant and record.zoo else None
     return Inspection(
@@ -119,7 +120,7 @@ def _of_port(port: Port, recipes: Path | None) -> Inspection:
         size=record.input.size,
         head=port.graph.output if record.classes else None,
         assumed=tuple(record.assumed),
-        commands=(_command(match, record.framework, port.folder, recipes),),
+        commands=(_command(match, record.framework, port.folder, ("--recipes", record.recipes) if record.recipes else ()),),
     )
 
 
@@ -140,7 +141,7 @@ def _by_itself(checkpoint: Checkpoint, files: Digests) -> Inspection:
         size=opened.size,
         head=opened.fit.head if opened.fit else None,
         activation=opened.activation,
-        commands=(_command(None, opened.framework.NAME, checkpoint.path, None) + (" --input-size any" if free else ""),),
+        commands=(_command(None, opened.framework.NAME, checkpoint.path) + (" --input-size any" if free else ""),),
     )
 
 
@@ -155,12 +156,12 @@ def _of_opened(
         match,
         classes=opened.classes,
         source_classes=opened.source_classes,
-        size=_size(checkpoint, match, recipes),
+        size=_size(checkpoint, match),
         head=opened.fit.head if opened.fit else None,
         activation=opened.activation,
         differs=(*match.notes, *opened.warnings),
         assumed=opened.assumed,
-        commands=(_command(match, opened.framework.NAME, checkpoint.path, recipes),),
+        commands=(_command(match, opened.framework.NAME, checkpoint.path, recipes_option(match.recipe, recipes)),),
     )
 
 
@@ -169,10 +170,12 @@ def _settled(checkpoint: Checkpoint, files: Digests, match: Match, error: Porter
     found = []
     for setting in error.maps if isinstance(error, MappingError) else ():
         try:
-            opened = open_as(checkpoint, files, match, recipes, (setting,))
+            opened = open_as(checkpoint, files, match, (setting,))
         except PorterError:
             continue
-        found.append(_command(match, opened.framework.NAME, checkpoint.path, recipes, setting))
+        found.append(
+            _command(match, opened.framework.NAME, checkpoint.path, ("--map", setting, *recipes_option(match.recipe, recipes)))
+        )
     return tuple(found)
 
 
@@ -181,19 +184,19 @@ def _stated(problem: PorterError, checkpoint: Checkpoint) -> str:
     return problem.message if problem.where == str(checkpoint.path) else str(problem)
 
 
-def _size(checkpoint: Checkpoint, match: Match, recipes: Path | None) -> tuple[int, int] | None:
+def _size(checkpoint: Checkpoint, match: Match) -> tuple[int, int] | None:
     """The input size of the file's graph, None if it takes any; the recipe's own size if the file has no graph."""
     if checkpoint.graph is None:
-        return find_recipe(match.variant, recipes).native_size()
+        assert match.recipe is not None
+        return match.recipe.native_size()
     rows, columns = checkpoint.graph.size
     return None if rows is None or columns is None else (rows, columns)
 
 
-def _command(match: Match | None, framework: str, path: Path, recipes: Path | None, setting: str | None = None) -> str:
+def _command(match: Match | None, framework: str, path: Path, options: Sequence[str] = ()) -> str:
     """The command that ports a file to another framework than its own."""
     other = next(name for name in FRAMEWORK_NAMES if name != framework)
     words = ["porter", "convert", str(path), "--to", other]
     if match is not None:
         words = ["porter", "convert", match.variant, "--from", match.zoo, "--to", other, "--weights", str(path)]
-    words += ["--map", setting] if setting else []
-    return shlex.join([*words, *(["--recipes", str(recipes)] if recipes else [])])
+    return shlex.join([*words, *options])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from porter.errors import MappingError, RecipeError
 from porter.filegraph.checkpoint import Checkpoint
@@ -14,7 +15,7 @@ from porter.fitting.heads import head_rows
 from porter.fitting.naming import name_layers
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, tensor_shapes
-from porter.recipe import LayerName, Recipe, Zoo, expand, whole_recipes
+from porter.recipe import LayerName, Recipe, Zoo, expand, known_variants
 from porter.recipe.transforms import apply_transforms
 
 LIKELY = 0.5
@@ -35,6 +36,7 @@ class Match:
         missing: tensors that the variant needs and the file lacks, or holds in another shape.
         unexpected: tensors of the file that the variant does not need.
         notes: how the file's names differ from the zoo's: a prefix, an older table of names.
+        recipe: the variant's; None for a port, which outlives its recipe.
     """
 
     variant: str
@@ -43,14 +45,18 @@ class Match:
     missing: tuple[str, ...] = field(repr=False)
     unexpected: tuple[str, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
+    recipe: Recipe | None = field(default=None, repr=False, compare=False)
+
+    def record(self) -> dict[str, Any]:
+        """As `porter inspect --json` prints it."""
+        return {key: value for key, value in vars(self).items() if key != "recipe"}
 
 
 def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> tuple[Match, ...]:
     """Every variant and zoo that has at least one tensor or layer of the file, best first. Wrong recipes are left out."""
     matches = [
         _match(recipe, variant, zoo, checkpoint)
-        for recipe in whole_recipes(recipes)[0]
-        for variant in recipe.variants
+        for recipe, variant in known_variants(recipes)[0]
         for zoo in recipe.zoos_of(variant).values()
         if checkpoint.dialect in (None, zoo.framework)
     ]
@@ -69,13 +75,13 @@ def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Ma
         # The ops of a file's graph count as much as its names.
         aligned = None if checkpoint.graph is None else align(draft, checkpoint.graph, recipe.native_size())
     except (MappingError, RecipeError) as error:
-        return Match(variant, zoo.name, 0.0, (error.message,), ())
+        return Match(variant, zoo.name, 0.0, (error.message,), (), recipe=recipe)
     misfits = _misfits(graph, dialect, layers, located, checkpoint)
     missing, needed = (*located.missing, *misfits), len(located.found) + len(located.missing)
     score = (len(located.found) - len(misfits)) / (needed + len(located.unexpected))
     if aligned is not None:
         score = (aligned.share + score) / 2
-    return Match(variant, zoo.name, score, missing, located.unexpected, naming.notes())
+    return Match(variant, zoo.name, score, missing, located.unexpected, naming.notes(), recipe)
 
 
 def _misfits(

@@ -7,7 +7,8 @@ from pathlib import Path
 from porter.errors import DownloadError, UsageError
 from porter.graph import Sigmoid, Softmax
 from porter.port import Port, Record, port_at
-from porter.recipe import Recipe, Zoo, find_recipe
+from porter.port.recipe import recipe_of
+from porter.recipe import Recipe, Zoo
 from porter.source.from_file import translated
 from porter.source.opened import Opened, open_port, open_source
 from porter.source.trained import with_padding
@@ -21,11 +22,10 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
         UsageError: the port was made from other weights; or none are given, and it was not made from the zoo's published ones, or
             does not record whether it was.
     """
-    record = port.record
-    if record.variant is None or record.zoo is None:
+    record, recipe = port.record, recipe_of(port.record, recipes)
+    if recipe is None or record.variant is None or record.zoo is None:
         opened = _file_again(port, weights)
     else:
-        recipe = find_recipe(record.variant, recipes)
         opened = _weights_again(port, recipe, record.variant, recipe.zoo(record.zoo, record.variant), weights)
     if opened.file.sha256 != record.source.sha256:
         raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
 from porter.port.meaning import Meaning, meaning_of
-from porter.recipe import Recipe, Zoo, assumed_options, with_options
+from porter.recipe import Recipe, Zoo, assumed_options, recipes_option, with_options
 from porter.recipe.expressions import Value
 from porter.source.protocol import in_proportion, scaled
 from porter.source.weights import digest_of, published_file, publisher_of, read_weights
@@ -331,13 +332,14 @@ def _advice(error: MappingError, checkpoint: Checkpoint, recipe: Recipe, variant
     matches = rank(checkpoint, recipe.path.parent)
     likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
     asked = any((match.variant, match.zoo) == (variant, zoo.name) for match in likely)
-    return error.next if asked or (error.maps and not likely) else _described(matches)
+    return error.next if asked or (error.maps and not likely) else _described(matches, recipe.path.parent)
 
 
-def _described(matches: tuple[Match, ...]) -> str:
+def _described(matches: tuple[Match, ...], recipes: Path) -> str:
     from porter.source.matching import LIKELY, NO_RECIPE
 
     if not matches or matches[0].score < LIKELY:
         return NO_RECIPE
     best = matches[0]
-    return f"it looks like {best.variant} from {best.zoo}: porter convert {best.variant} --from {best.zoo}"
+    words = ("porter", "convert", best.variant, "--from", best.zoo, *recipes_option(best.recipe, recipes))
+    return f"it looks like {best.variant} from {best.zoo}: {shlex.join(words)}"

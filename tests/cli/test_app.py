@@ -493,8 +493,8 @@ def test_tensor_names_cannot_write_to_the_terminal(cli: Cli) -> None:
 
 def test_recipes_cannot_write_to_the_terminal(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / "r.yaml").write_text(json.dumps({HOSTILE: 1}))
-    arguments = ("recipe", "list", "--recipes", "recipes")
+    (tmp_path / "recipes" / "r.yaml").write_text(json.dumps({"architecture": "a", HOSTILE: 1}))
+    arguments = ("recipe", "show", "a", "--recipes", "recipes")
     refused(cli(*arguments), WRITTEN_OUT)
     out = cli(*arguments, "--json").out
     assert HOSTILE in json.loads(out)["error"]["message"] and all(line.isprintable() for line in out.splitlines())

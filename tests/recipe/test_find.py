@@ -4,7 +4,8 @@ import pytest
 
 from porter.errors import RecipeError, UsageError
 from porter.frameworks import get_framework
-from porter.recipe import all_recipes, find_recipe, recipes_folder
+from porter.recipe import all_recipes, declared_recipes, find_recipe, known_variants, recipes_folder
+from porter.recipe.find import recipe_folders
 from tests.recipe.recipes import VALID, line_of, write
 
 
@@ -15,15 +16,89 @@ def test_porters_own_recipes_are_found_and_whole() -> None:
     assert find_recipe("mobilenet_v1").path == recipes_folder() / "mobilenet_v1.yaml"
 
 
-def test_a_folder_of_ones_own(tmp_path: Path) -> None:
+def test_a_folder_of_ones_own_stands_beside_porters(tmp_path: Path) -> None:
     write(tmp_path, VALID)
     assert [recipe.architecture for recipe in all_recipes(tmp_path)] == ["tiny"]
     assert find_recipe("tiny_wide", tmp_path).architecture == "tiny"
-    write(tmp_path, VALID.replace("architecture: tiny", "architecture: small").replace(" tiny", " small"), "small.yaml")
+    assert find_recipe("resnet50", tmp_path) is find_recipe("resnet50")
+    write(tmp_path, named("small"), "small.yaml")
     assert find_recipe("small", tmp_path).architecture == "small"
     with pytest.raises(UsageError, match="no variant 'tiny_wid'") as caught:
         find_recipe("tiny_wid", tmp_path)
     assert caught.value.next == "did you mean 'tiny_wide'?"
+
+
+def named(name: str) -> str:
+    """The valid recipe under another name."""
+    return VALID.replace("architecture: tiny", f"architecture: {name}").replace(" tiny", f" {name}")
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """The folders of the user's, in the order in which they are looked at; none is there."""
+    found = {name: tmp_path / name for name in ("given", "variable", "config/porter/recipes", "work/recipes")}
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("PORTER_RECIPES", raising=False)
+    return found
+
+
+def test_the_first_folder_that_has_a_name_gives_it(places: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert recipe_folders() == (recipes_folder(),)
+    *_, here = places.values()
+    for place, folder in reversed(places.items()):
+        folder.mkdir(parents=True)
+        write(folder, VALID)
+        if place == "variable":
+            monkeypatch.setenv("PORTER_RECIPES", str(folder))
+        given = folder if place == "given" else None
+        assert find_recipe("tiny", given).path == (Path("recipes/tiny.yaml") if folder == here else folder / "tiny.yaml")
+    assert recipe_folders(places["given"]) == (*list(places.values())[:3], Path("recipes"), recipes_folder())
+
+
+def test_a_folder_counts_once(monkeypatch: pytest.MonkeyPatch, places: dict[str, Path]) -> None:
+    """In a checkout, ./recipes is porter's own."""
+    monkeypatch.chdir(recipes_folder().parent)
+    assert recipe_folders() == (Path("recipes"),)
+    assert [recipe.fault for recipe in declared_recipes() if recipe.fault] == []
+    assert len(declared_recipes()) == len(all_recipes())
+
+
+@pytest.mark.parametrize(("text", "mark"), [(named("resnet50"), "3:3"), (named("resnet_v1").replace("resnet_v1:", "own:"), "1:15")])
+def test_a_name_of_porters_own_is_only_for_the_folder_that_is_given(text: str, mark: str, places: dict[str, Path]) -> None:
+    folder, name = places["work/recipes"], "resnet50" if "resnet50" in text else "resnet_v1"
+    folder.mkdir()
+    write(folder, text, "mine.yaml")
+    with pytest.raises(RecipeError, match=rf"'{name}' is in porter's own resnet_v1\.yaml too") as caught:
+        find_recipe(name)
+    assert (caught.value.where, caught.value.next) == (
+        f"recipes/mine.yaml:{mark}",
+        "give it another name, or add --recipes recipes",
+    )
+    assert find_recipe("resnet18").path.parent == recipes_folder()
+    variants, faults = known_variants()
+    assert [str(fault) for fault in faults] == [str(caught.value)]
+    assert len(variants) == len({variant for _, variant in variants})
+    assert find_recipe(name, folder).path == folder / "mine.yaml"
+    assert find_recipe("resnet18", folder).path.parent == recipes_folder()
+    variants, faults = known_variants(folder)
+    assert faults == () and len(variants) == len({variant for _, variant in variants})
+
+
+def test_a_recipe_that_is_no_yaml_spoils_itself_only(places: dict[str, Path]) -> None:
+    folder = places["work/recipes"]
+    folder.mkdir()
+    write(folder, "zoos: [", "wrong.yaml")
+    write(folder, f"{VALID}    home: [", "late.yaml")
+    assert find_recipe("resnet18").path.parent == recipes_folder()
+    with pytest.raises(RecipeError, match="no valid YAML"):
+        find_recipe("tiny")
+    with pytest.raises(UsageError, match="no variant 'absent'") as caught:
+        find_recipe("absent")
+    assert "; recipes/wrong.yaml:2:1: no valid YAML" in str(caught.value.next)
+    assert [str(fault.where).partition(":")[0] for fault in known_variants()[1]] == ["recipes/late.yaml", "recipes/wrong.yaml"]
 
 
 def test_an_edited_recipe_is_read_again(tmp_path: Path) -> None:
@@ -33,13 +108,17 @@ def test_an_edited_recipe_is_read_again(tmp_path: Path) -> None:
     assert find_recipe("tiny", tmp_path).native_size() == (64, 48)
 
 
-def test_folders_without_recipes_and_variants_claimed_twice(tmp_path: Path) -> None:
+def test_folders_without_recipes_and_variants_claimed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in (tmp_path, tmp_path / "absent"):
         with pytest.raises(UsageError, match="no recipes"):
-            all_recipes(folder)
+            find_recipe("resnet50", folder)
+        monkeypatch.setenv("PORTER_RECIPES", str(folder))
+        with pytest.raises(UsageError, match="give PORTER_RECIPES a folder"):
+            find_recipe("resnet50")
+        monkeypatch.delenv("PORTER_RECIPES")
     write(tmp_path, VALID, "one.yaml")
     write(tmp_path, VALID, "two.yaml")
-    with pytest.raises(RecipeError, match=r"a variant of one\.yaml too") as caught:
+    with pytest.raises(RecipeError, match=r"'tiny' is in one\.yaml too") as caught:
         find_recipe("tiny", tmp_path)
     assert line_of(caught.value) == f"{tmp_path / 'two.yaml'}:3"
 

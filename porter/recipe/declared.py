@@ -1,0 +1,88 @@
+"""The names that a recipe declares, read from its text without loading it: to find one name, no other recipe is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+
+from porter.errors import RecipeError
+from porter.recipe.source import LOADER, Mark, mark_of, no_yaml, read_text
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a recipe declares.
+
+    Attributes:
+        names: the architecture and the variants that can be found in this recipe, each with its place.
+        zoos: empty if only the names were asked for.
+        fault: why none of its names can be used: it is no valid YAML, or one of its names is another recipe's.
+    """
+
+    path: Path
+    architecture: str
+    names: Mapping[str, Mark]
+    variants: tuple[str, ...]
+    zoos: tuple[str, ...]
+    fault: RecipeError | None
+
+    def without(self, names: Set[str]) -> Declared:
+        """This recipe without names that another has."""
+        return replace(
+            self,
+            names={name: mark for name, mark in self.names.items() if name not in names},
+            variants=tuple(variant for variant in self.variants if variant not in names),
+        )
+
+
+def declared(path: Path, with_zoos: bool = False) -> Declared:
+    """The names of the recipe at `path`. Without its zoos, the text after its variants is not read."""
+    found: dict[str, dict[str, Mark]] = {"architecture": {}, "variants": {}, "zoos": {}}
+    fault = None
+    try:
+        for section, word, mark in _words(path):
+            if section in found:
+                found[section][word] = mark
+            elif found["architecture"] and found["variants"] and not with_zoos:
+                break
+        if not found["architecture"]:
+            fault = RecipeError("the key 'architecture' is missing", where=str(Mark(path, 1, 1)))
+    except RecipeError as error:
+        fault = error
+    return Declared(
+        path,
+        next(iter(found["architecture"]), ""),
+        {**found["architecture"], **found["variants"]},
+        tuple(found["variants"]),
+        tuple(found["zoos"]),
+        fault,
+    )
+
+
+def _words(path: Path) -> Iterator[tuple[str, str, Mark]]:
+    """A recipe's sections with the word or the keys that each has, and their places.
+
+    Raises:
+        RecipeError: the text is no valid YAML from here on.
+    """
+    section, awaiting_key = "", list[bool | None]()  # of each collection around the event; None in a list
+    try:
+        for event in yaml.parse(read_text(path), Loader=LOADER):
+            if isinstance(event, yaml.CollectionEndEvent):
+                awaiting_key.pop()
+            elif isinstance(event, yaml.NodeEvent):
+                depth, key = len(awaiting_key), awaiting_key[-1] if awaiting_key else None
+                if isinstance(event, yaml.ScalarEvent):
+                    if depth == 1 and key:
+                        section = event.value
+                    elif (depth == 1 and key is False) or (depth == 2 and key):
+                        yield section, event.value, mark_of(path, event)
+                if key is not None:
+                    awaiting_key[-1] = not key
+                if isinstance(event, yaml.CollectionStartEvent):
+                    awaiting_key.append(True if isinstance(event, yaml.MappingStartEvent) else None)
+    except yaml.YAMLError as error:
+        raise no_yaml(path, error) from None
