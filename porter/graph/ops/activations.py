@@ -82,6 +82,8 @@ class Sigmoid(NeverNegative):
 
 @dataclass(frozen=True)
 class Tanh(KeepsSign):
+    """The hyperbolic tangent."""
+
     name = "tanh"
 
 

@@ -12,6 +12,8 @@ from porter.graph.ops.op import MOST_CONSTANTS, Count, KeepsSign, Number, Op, Sh
 
 @dataclass(frozen=True)
 class Dense(Op):
+    """A weighted sum of all features, for each unit."""
+
     name = "dense"
     units: Count
     bias: bool = True

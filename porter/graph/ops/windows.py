@@ -76,6 +76,8 @@ class ConvTranspose(Op):
 
 @dataclass(frozen=True)
 class MaxPool(Op):
+    """The largest value in each window."""
+
     name = "max_pool"
     window: Window
     convention: Convention
@@ -98,6 +100,8 @@ class MaxPool(Op):
 
 @dataclass(frozen=True)
 class AvgPool(KeepsSign):
+    """The mean of each window."""
+
     name = "avg_pool"
     window: Window
     convention: Convention
