@@ -369,3 +369,5 @@ def main() -> NoReturn:
             sys.exit(app(standalone_mode=False, prog_name="porter"))
     except Exception as error:
         end_with(KeyboardInterrupt() if interrupts else error)
+    finally:
+        gc.freeze()  # otherwise Python looks through all modules for garbage once more before it ends
