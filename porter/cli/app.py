@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -362,6 +363,7 @@ def _options(settings: list[str] | None) -> dict[str, str]:
 def main() -> NoReturn:
     """The `porter` command."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    atexit.register(gc.freeze)  # otherwise Python looks through all modules for garbage once more before it ends
     # Otherwise pydantic searches every installed distribution for its plugins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     try:
@@ -369,5 +371,3 @@ def main() -> NoReturn:
             sys.exit(app(standalone_mode=False, prog_name="porter"))
     except Exception as error:
         end_with(KeyboardInterrupt() if interrupts else error)
-    finally:
-        gc.freeze()  # otherwise Python looks through all modules for garbage once more before it ends
