@@ -44,6 +44,7 @@ def convert(
     fold_bn: bool = False,
     stock: bool = False,
     check: bool | None = None,
+    reference: AnyPath | None = None,
     recipes: AnyPath | None = None,
 ) -> Conversion:
     """Ports a variant from a zoo, or a file that carries its own graph, to a framework, and proves the port against its source.
@@ -71,6 +72,8 @@ def convert(
         stock: writes the names of the destination's stock class (torchvision, keras.applications), which must compute exactly the
             source's function.
         check: compares the port with its source; None compares if the frameworks that it needs are installed.
+        reference: a reference of your own, with which the port is compared too: another file that carries its graph, or code as
+            `model.py:build`, which is run; `build()` gives a torch.nn.Module or a keras.Model.
         recipes: a folder of recipes to use beside porter's and the user's; they come first (porter.recipe.find).
 
     Raises:
@@ -96,6 +99,7 @@ def convert(
         fold_bn=fold_bn,
         stock=stock,
         checked=check,
+        reference=None if reference is None else str(reference),
         recipes=_path(recipes),
     )
 
@@ -114,6 +118,7 @@ def verify(
     float64: bool = False,
     device: str = "cpu",
     tolerance: float | None = None,
+    reference: AnyPath | None = None,
     recipes: AnyPath | None = None,
 ) -> Verdict:
     """Compares a port with its source again, node by node: in float32 and, with `float64`, in double precision too.
@@ -122,10 +127,21 @@ def verify(
         weights: the file that the port was made from; None for the zoo's published one.
         tolerance: the limit on relative L2 distance; None for 1e-10 in float64 and for float32 the larger of 1e-5 and four
             times the source's own rounding.
+        reference: as for `convert`.
     """
+    from porter.source.given import parse_reference
     from porter.verification.reverify import verify as run
 
-    return run(Path(folder), weights=_path(weights), float64=float64, device=device, tolerance=tolerance, recipes=_path(recipes))
+    given = None if reference is None else parse_reference(str(reference))
+    return run(
+        Path(folder),
+        weights=_path(weights),
+        float64=float64,
+        device=device,
+        tolerance=tolerance,
+        given=given,
+        recipes=_path(recipes),
+    )
 
 
 def predict(folder: AnyPath, images: Sequence[AnyPath]) -> tuple[Prediction, ...]:

@@ -58,6 +58,14 @@ Options = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="NAME=VALUE", help="set an option of the recipe that a file of weights does not record"),
 ]
+GivenReference = Annotated[
+    str | None,
+    typer.Option(
+        "--reference",
+        metavar="FILE|FILE.py:CALLABLE",
+        help="compare the port with this too: another file that carries its graph, or your own code, which porter then RUNS",
+    ),
+]
 Data = Annotated[Path, typer.Option("--data", metavar="PATH", help="labelled photos: class folders, a tar, Parquet shards, ...")]
 Device = Annotated[str, typer.Option(metavar="cpu|cuda", help="where the models run")]
 Crops = Annotated[int, typer.Option(metavar="1|10", help="ten crops: the mean of their probabilities")]
@@ -112,6 +120,7 @@ def convert(
         bool, typer.Option("--stock", help="use the names of the destination's stock class, if it computes the same")
     ] = False,
     check: Annotated[bool | None, typer.Option("--check/--no-check", help="compare port and source; default: if possible")] = None,
+    reference: GivenReference = None,
     trusted: Annotated[bool, typer.Option("--trusted", help="skip the isolation of readers written in C (none yet)")] = False,
     recipes: Recipes = None,
     as_json: Json = False,
@@ -135,6 +144,7 @@ def convert(
         fold_bn=fold_bn,
         stock=stock,
         check=check,
+        reference=reference,
         recipes=recipes,
     )
     show(conversion.record() if as_json else printing.conversion(conversion))
@@ -148,11 +158,14 @@ def verify(
     layers: Annotated[bool, typer.Option("--layers", help="print every compared node")] = False,
     device: Annotated[str, typer.Option(help="where the port runs: cpu or cuda")] = "cpu",
     tolerance: Annotated[float | None, typer.Option(help="limit on relative L2 distance")] = None,
+    reference: GivenReference = None,
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:
     """Compare a port with its source again, node by node. Exit status 1 if they differ."""
-    verdict = porter.verify(folder, weights=weights, float64=float64, device=device, tolerance=tolerance, recipes=recipes)
+    verdict = porter.verify(
+        folder, weights=weights, float64=float64, device=device, tolerance=tolerance, reference=reference, recipes=recipes
+    )
     show(verdict.record() if as_json else printing.verdict(verdict, layers))
     if not verdict.ok:
         raise typer.Exit(1)

@@ -113,7 +113,8 @@ def _parity_line(parity: Parity) -> str:
 
 
 def _check_lines(found: Verdict) -> list[str]:
-    lines = [_parity_line(parity) for parity in found.parities] + ([found.rounding] if found.rounding else [])
+    given = (*map(_parity_line, found.given.parities), *found.given.notes) if found.given else ()
+    lines = [*map(_parity_line, found.parities), *given, *([found.rounding] if found.rounding else [])]
     if found.shipped is None:
         return lines
     shipped, proved = found.shipped, [f"shipped pads, {_parity_line(parity)}" for parity in found.shipped.parities]

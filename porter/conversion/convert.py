@@ -27,6 +27,7 @@ from porter.source.opened import Member, Opened, open_source
 from porter.source.trained import parse_padding, with_padding
 
 if TYPE_CHECKING:
+    from porter.source.given import Given
     from porter.verification.check import Verdict
 
 CHECKED_DTYPES: tuple[Dtype, ...] = ("float32", "float64")
@@ -86,6 +87,7 @@ def convert(
     fold_bn: bool = False,
     stock: bool = False,
     checked: bool | None = None,
+    reference: str | None = None,
     recipes: Path | None = None,
 ) -> Conversion:
     """Ports the variant `subject` from the zoo or framework `source`, or without a source the file `subject`, to the framework
@@ -97,6 +99,13 @@ def convert(
         raise UsageError(
             "stock classes have batch norms, so none can be folded", where="--fold-bn", next="leave out one of the two"
         )
+    given: Given | None = None
+    if reference is not None:
+        from porter.source.given import parse_reference
+
+        given = parse_reference(reference)
+        if checked is False:
+            raise UsageError("a reference is compared with the port", where="--no-check", next="leave out one of the two")
     chosen: dict[str, Value] = {}
     if source is None:
         needing = {"--weights": weights, "--map": mapped, "--option": options, "--padding": padding != "shipped"}
@@ -130,8 +139,8 @@ def convert(
         warnings: tuple[str, ...] = ()
         if checked is not False:
             write_record(building, record)
-            verdict, outcome, warnings = _check(read_port(building, held=False), opened, required=checked is True)
-            record = record.model_copy(update={"parity": verdict.record() if verdict else None, "check": outcome})
+            verdict, found, warnings = _check(read_port(building, held=False), opened, given, checked is True)
+            record = record.model_copy(update=found)
         write_record(building, record)
     warnings = (*opened.warnings, *written.warnings, *_record_warnings(record, opened.member), *warnings)
     return Conversion(read_port(folder, held=False), verdict, warnings)
@@ -211,23 +220,27 @@ def _versions(framework: Framework) -> dict[str, str]:
     return found
 
 
-def _check(port: Port, opened: Opened, required: bool) -> tuple[Verdict | None, str, tuple[str, ...]]:
-    """The comparison, its outcome in a few words, and warnings.
+def _check(
+    port: Port, opened: Opened, given: Given | None, required: bool
+) -> tuple[Verdict | None, dict[str, Any], tuple[str, ...]]:
+    """The comparison, what port.json has of it, and warnings.
 
     Raises:
-        MissingFramework: a framework that it needs is not installed, and it is `required`.
+        MissingFramework: a framework that it needs is not installed, and it is `required`, or a reference is `given`.
     """
     from porter.verification.reverify import check_against
 
     try:
-        verdict, warnings = check_against(port, opened, CHECKED_DTYPES)
+        verdict, warnings = check_against(port, opened, CHECKED_DTYPES, given=given)
     except MissingFramework as error:
-        if required:
+        if required or given is not None:
             raise
-        return None, f"skipped: {error}", (str(error),)
+        return None, {"check": f"skipped: {error}"}, (str(error),)
     if not verdict.ok:
         raise CheckFailed(verdict.failure(), where=port.record.name, next="no port was written")
-    return verdict, PASSED if verdict.proof.proves else AGREES, warnings
+    outcome = PASSED if verdict.proof.proves else AGREES
+    reference = verdict.given.file if verdict.given else None
+    return verdict, {"check": outcome, "parity": verdict.record(), "reference": reference}, warnings
 
 
 def _record_warnings(record: Record, member: Member | None) -> tuple[str, ...]:

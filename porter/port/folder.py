@@ -59,6 +59,16 @@ class SourceFile(_Strict):
         return False if file is None or self.format == "port" else file.has(self.sha256)
 
 
+class GivenFile(_Strict):
+    """The user's own reference that a port was compared with (`--reference`). `maker` is what made the model, if the file is code:
+    porter ran it then, and runs it again only if `--reference` names it again.
+    """
+
+    file: str
+    sha256: Sha256
+    maker: str | None
+
+
 class Input(_Strict):
     """The model's input.
 
@@ -96,6 +106,7 @@ class Record(_Strict):
         folded: path of each layer that took in the batch norm after it (porter.graph.folding), to that norm's path; None without
             `--fold-bn`.
         absorbed: path of each batch norm whose mean took in the bias of the layer before it (porter.conversion), to that layer's.
+        reference: the user's own, if the port was compared with one.
         stock_class: the builder of the class whose names the model file has, called with `stock_arguments`; None for porter's own
             names.
         evaluation: the last accuracy measured (porter.evaluation.results.Evaluation.record); None if none was.
@@ -134,6 +145,7 @@ class Record(_Strict):
     absorbed: Mapping[str, str] = {}
     stock_class: str | None
     stock_arguments: Mapping[str, Any] = {}
+    reference: GivenFile | None = None
     parity: dict[str, Any] | None
     check: str
     versions: dict[str, str]

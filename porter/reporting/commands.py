@@ -35,11 +35,13 @@ def convert(record: Record, folder: str) -> str:
         options.append("--stock")
     if record.folded is not None:
         options.append("--fold-bn")
-    return _line("convert", record.variant or _made_from(record), *options, *_settings(record), *_recipes(record))
+    return _line(
+        "convert", record.variant or _made_from(record), *options, *_settings(record), *_reference(record), *_recipes(record)
+    )
 
 
 def verify(record: Record, folder: str) -> str:
-    return _line("verify", folder, *_weights(record), "--float64", "--layers", *_recipes(record))
+    return _line("verify", folder, *_weights(record), "--float64", "--layers", *_reference(record), *_recipes(record))
 
 
 def evaluate(record: Record, folder: str, found: Evaluation | None) -> str:
@@ -91,6 +93,11 @@ def _made_from(record: Record) -> str:
 
 def _recipes(record: Record) -> tuple[str, ...]:
     return () if record.recipes is None else ("--recipes", record.recipes)
+
+
+def _reference(record: Record) -> tuple[str, ...]:
+    given = record.reference
+    return () if given is None else ("--reference", f"{given.file}:{given.maker}" if given.maker else given.file)
 
 
 def _settings(record: Record) -> list[str]:

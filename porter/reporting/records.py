@@ -84,6 +84,15 @@ class ShippedResult:
 
 
 @dataclass(frozen=True)
+class GivenResult:
+    """The proof by the user's own reference (porter.verification.check.GivenProof)."""
+
+    reference: str
+    dtypes: Mapping[str, TypeResult]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The comparison of a port with its source, as port.json has it (porter.verification.check.Verdict.record)."""
 
@@ -98,6 +107,7 @@ class Comparison:
     uncompared: tuple[str, ...]
     dtypes: Mapping[str, TypeResult]
     shipped: ShippedResult | None
+    given: GivenResult | None = None
 
     @property
     def worst(self) -> NodeError:
@@ -107,8 +117,8 @@ class Comparison:
     @property
     def holds(self) -> bool:
         """Whether the figures, and not only the record's `ok`, say that the functions are equal."""
-        shipped = self.shipped is None or all(found.ok for found in self.shipped.dtypes.values())
-        return self.ok and shipped and self.logits.argmax_equal and all(node.ok for node in self.nodes)
+        others = [result for part in (self.shipped, self.given) if part is not None for result in part.dtypes.values()]
+        return self.ok and all(found.ok for found in others) and self.logits.argmax_equal and all(node.ok for node in self.nodes)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,9 @@ def conclude(contents: Contents) -> Conclusion:
     if found.reference == OWN_BUILD or not record.proved:
         return Conclusion("unproved", "Not proved", f"The port agrees only with porter’s own build of the source. {figures}")
     first = f"The shipped pads were proved against {found.shipped.reference}. " if found.shipped else ""
-    return Conclusion("proved", "Proved", f"{first}The port computes the same function as {found.reference}. {figures}")
+    also = found.given is not None and found.given.reference != found.reference
+    functions = f"{found.reference} and as {found.given.reference}" if found.given and also else found.reference
+    return Conclusion("proved", "Proved", f"{first}The port computes the same function as {functions}. {figures}")
 
 
 def _figures(found: Comparison) -> str:
@@ -72,6 +74,8 @@ def warn(contents: Contents) -> list[str]:
     said = []
     if found is not None and found.uncompared:
         said.append(f"Not compared, because the source does not show them: {', '.join(found.uncompared)}.")
+    if found is not None and found.given is not None:
+        said += [f"{note[0].upper()}{note[1:]}." for note in found.given.notes if note]
     if found is not None and record.rounding is not None:
         said.append(f"{record.rounding[0].upper()}{record.rounding[1:]}.")
     if record.input.size is not None:
@@ -114,6 +118,10 @@ def facts(record: Record) -> list[Fact]:
         Fact("Tensors", ", ".join(f"{len(names)} {what}" for what, names in counted.items() if names)),
         Fact("Pads", "as the zoo ships them" if record.padding == "shipped" else "as trained"),
     ]
+    if record.reference is not None:
+        what = "code of the user’s own, which was run" if record.reference.maker else "another file of the user’s"
+        found.append(Fact("Reference given", f"{record.reference.file}, {what}"))
+        found.append(Fact("Its sha256", record.reference.sha256, literal=True))
     if record.folded is not None:
         found.append(Fact("Batch norms", f"{len(record.folded)} folded into the layers before them"))
     if record.stock_class is not None:

@@ -142,7 +142,12 @@ class FileGraphSource:
 
 def _dropped(fit: Fit) -> str | None:
     """Path of the head whose row 0 the port lacks."""
-    return fit.graph.output if "drop_background" in fit.transforms.get(fit.graph.output, ()) else None
+    return fit.graph.output if drops_background(fit) else None
+
+
+def drops_background(fit: Fit) -> bool:
+    """Whether the port lacks row 0 of the source's head."""
+    return "drop_background" in fit.transforms.get(fit.graph.output, ())
 
 
 def _without_first(whole: Classifier) -> Classifier:

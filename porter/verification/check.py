@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from porter.dtypes import Array, Dtype
 from porter.frameworks import Tensors
-from porter.port import Port
+from porter.port import GivenFile, Port
 from porter.source.references import Source
 from porter.verification.inputs import make_batch
 from porter.verification.parity import Parity, compare
@@ -38,8 +38,20 @@ class Shipped:
     def record(self) -> dict[str, Any]:
         """As `porter verify --json` prints it."""
         fields = {"rel_l2": self.rel_l2, "argmax_differ": self.argmax_differ, "images": self.images}
-        summaries = {parity.dtype: _summary(parity) for parity in self.parities}
-        return {"reference": self.parities[-1].reference, **fields, "dtypes": summaries}
+        return {"reference": self.parities[-1].reference, **fields, "dtypes": _summaries(self.parities)}
+
+
+@dataclass(frozen=True)
+class GivenProof:
+    """The comparisons with the user's own reference (`--reference`), and notes on what it ran with."""
+
+    file: GivenFile
+    parities: tuple[Parity, ...]
+    notes: tuple[str, ...]
+
+    def record(self) -> dict[str, Any]:
+        """As `porter verify --json` prints it."""
+        return {"reference": self.parities[-1].reference, "dtypes": _summaries(self.parities), "notes": self.notes}
 
 
 @dataclass(frozen=True)
@@ -50,12 +62,14 @@ class Verdict:
         shipped: the proof of the shipped pads, if the port has training pads.
         rounding: see porter.port.Record.
         notes: on code that no comparison covers.
+        given: the proof by the user's own reference; `parities` is empty if no other reference can run.
     """
 
     parities: tuple[Parity, ...]
     shipped: Shipped | None = None
     rounding: str | None = None
     notes: tuple[str, ...] = ()
+    given: GivenProof | None = None
 
     @property
     def ok(self) -> bool:
@@ -64,27 +78,37 @@ class Verdict:
     @property
     def proof(self) -> Parity:
         """The most exact comparison, or the first that failed."""
-        before = self.shipped.parities if self.shipped else ()
-        return next((parity for parity in (*before, *self.parities) if not parity.ok), self.parities[-1])
+        before, given = self.shipped.parities if self.shipped else (), self.given.parities if self.given else ()
+        return next((parity for parity in (*before, *self.parities, *given) if not parity.ok), (self.parities or given)[-1])
 
     def failure(self) -> str:
         """One line on the failure, with the first node that differs and its padding decision."""
         proof, bad = self.proof, self.proof.first_bad
-        what = "the port" if proof in self.parities else "porter's own build with the shipped pads"
+        if self.given is not None and proof in self.given.parities:
+            what, whose, notes = "the port", f"the function of {proof.reference}", "".join(f"; {note}" for note in self.given.notes)
+        else:
+            what = "the port" if proof in self.parities else "porter's own build with the shipped pads"
+            whose, notes = "the source's function", ""
         if bad is None:
-            return f"the logits' largest value is at another place in {proof.dtype} (relative L2 {proof.logits.rel_l2:.1e})"
+            place = f"the logits' largest value is at another place in {proof.dtype} (relative L2 {proof.logits.rel_l2:.1e})"
+            return f"{what} is not {whose}: {place}{notes}" if notes else place
         decision = "" if bad.site is None else f"; padding at {bad.site}: {bad.source} in the source, {bad.realised} in {what}"
         return (
-            f"{what} is not the source's function: {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e} "
-            f"in {proof.dtype}{decision}"
+            f"{what} is not {whose}: {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e} "
+            f"in {proof.dtype}{decision}{notes}"
         )
 
     def record(self) -> dict[str, Any]:
         """As `porter verify --json` prints it: the proof, and every comparison's logits by number type."""
         fields = asdict(self.proof)
-        summaries = {parity.dtype: _summary(parity) for parity in self.parities}
-        shipped = self.shipped and self.shipped.record()
-        own = {"ok": self.ok, "dtypes": summaries, "shipped": shipped, "rounding": self.rounding, "notes": self.notes}
+        own = {
+            "ok": self.ok,
+            "dtypes": _summaries(self.parities or (self.given.parities if self.given else ())),
+            "shipped": self.shipped and self.shipped.record(),
+            "given": self.given and self.given.record(),
+            "rounding": self.rounding,
+            "notes": self.notes,
+        }
         record: dict[str, Any] = _finite({**fields, **own})
         return record
 
@@ -97,6 +121,7 @@ def check(
     tolerance: float | None = None,
     device: str = "cpu",
     tensors: Tensors | None = None,
+    ending: Callable[[Array], Array] | None = None,
 ) -> Verdict:
     """Compares a port with its source in each of `dtypes`.
 
@@ -105,6 +130,7 @@ def check(
         tolerance: see porter.verification.parity.compare.
         device: where the port runs, `cpu` or `cuda`; the source runs on the CPU.
         tensors: of the port, instead of the stored ones.
+        ending: applied to the port's logits, where the source shows what comes after them.
     """
     models: dict[Dtype, Any] = {}
     batches, taps = make_batches(port, sizes, dtypes), [node.path for node in port.graph.nodes]
@@ -113,7 +139,9 @@ def check(
         if dtype not in models:
             models[dtype] = port.build(dtype, device, tensors)
         last = batch is batches[dtype][-1]  # models are large: each is released after its last batch
-        return port.framework.run(models.pop(dtype) if last else models[dtype], batch.astype(np.dtype(dtype)), taps)
+        values = port.framework.run(models.pop(dtype) if last else models[dtype], batch.astype(np.dtype(dtype)), taps)
+        output = port.graph.output
+        return values if ending is None else {**values, output: ending(values[output])}
 
     parities = compare(port.plan, source, run, batches, tolerance)
     return Verdict(parities, rounding=port.record.rounding)
@@ -130,12 +158,16 @@ def make_batches(port: Port, sizes: Sizes, dtypes: Sequence[Dtype]) -> dict[Dtyp
     return {dtype: [image for size in sizes.of(dtype) for image in images[size]] for dtype in dtypes}
 
 
-def _summary(parity: Parity) -> dict[str, Any]:
+def _summaries(parities: Sequence[Parity]) -> dict[str, dict[str, Any]]:
+    """What is recorded of the comparison in each number type."""
     return {
-        "ok": parity.ok,
-        "logits": asdict(parity.logits),
-        "limit": parity.limit,
-        "source_rounding": parity.source_rounding,
+        parity.dtype: {
+            "ok": parity.ok,
+            "logits": asdict(parity.logits),
+            "limit": parity.limit,
+            "source_rounding": parity.source_rounding,
+        }
+        for parity in parities
     }
 
 

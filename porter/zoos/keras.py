@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,9 @@ from porter.errors import MappingError, MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
+from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.run import attach_runner
-from porter.frameworks.tf.runtime import import_keras, tensorflow_device
+from porter.frameworks.tf.runtime import floating, import_keras, tensorflow_device
 from porter.frameworks.tf.write import save
 from porter.graph.plan import Plan
 from porter.padding import Size
@@ -43,11 +42,11 @@ def build_layers(
     """
     if options:
         raise MissingFramework(f"{library} cannot be built with another {', '.join(options)}")
-    with import_tensorflow().device(tensorflow_device("cpu")), _settings(import_keras(), dtype):
+    with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
         model = construct(variant, classes, size)
-        layers = _by_counter(model) if checkpoint.counted else _by_name(model)
+        layers = _by_counter(model) if checkpoint.counted else first_names(model)
         _assign(layers, checkpoint)
-    attach_runner(model, {layer: found.output for layer, found in _by_name(model).items()}, "cpu", any_size(variant))
+    attach_runner(model, {layer: found.output for layer, found in first_names(model).items()}, "cpu", any_size(variant))
     return model
 
 
@@ -89,7 +88,7 @@ def stock_class(variant: str, classes: int, size: Size) -> StockClass:
 def build_stock(variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
     """As IMPLEMENTATION.build, with the layer names that the first model of a process has."""
     keras, numbered = import_keras(), IMPLEMENTATION.build(variant, classes, size, checkpoint, dtype)
-    names = {layer.name: name for name, layer in _by_name(numbered).items()}
+    names = {layer.name: name for name, layer in first_names(numbered).items()}
     with import_tensorflow().device(tensorflow_device("cpu")):
         model = keras.models.clone_model(
             numbered,
@@ -111,54 +110,6 @@ def write_stock(
     """
     assert plan.size is not None, "a class of keras.applications is built for one size"
     return save(build_stock(variant, classes, plan.size, Checkpoint(folder, "memory", "tf", arrays), dtype), folder)
-
-
-@contextmanager
-def _settings(keras: Any, dtype: Dtype) -> Iterator[None]:
-    """keras.applications takes its dtype and axis order only from Keras's global state, which is restored afterwards."""
-    config = keras.config
-    policy, floats, layout = config.dtype_policy(), config.floatx(), config.image_data_format()
-    config.set_floatx(dtype)  # for the input layer, which ignores the policy
-    config.set_dtype_policy(dtype)
-    config.set_image_data_format("channels_last")
-    try:
-        yield
-    finally:
-        config.set_floatx(floats)
-        config.set_dtype_policy(policy)
-        config.set_image_data_format(layout)
-
-
-def _by_name(model: Any) -> dict[str, Any]:
-    """Layers by the names that they have in the first model of a process.
-
-    Layers that keras.applications does not name count on through the process (`conv2d_94` in a second InceptionV3); files hold
-    the first model's count.
-    """
-    numbers = {layer.name: _automatic_number(layer) for layer in model.layers}
-    first: dict[str, int] = {}
-    for layer in model.layers:
-        number = numbers[layer.name]
-        if number is not None:
-            kind = type(layer).__name__
-            first[kind] = min(first.get(kind, number), number)
-    found: dict[str, Any] = {}
-    for layer in model.layers:
-        number = numbers[layer.name]
-        name = layer.name
-        if number is not None:
-            count = number - first[type(layer).__name__]
-            name = re.sub(r"_\d+$", "", name) + (f"_{count}" if count else "")
-        found[name] = layer
-    return found
-
-
-def _automatic_number(layer: Any) -> int | None:
-    """The count in a name that Keras made from the layer's class (`conv2d` is 0); None for a name that someone chose."""
-    found = re.fullmatch(r"([a-z0-9_]*?)(?:_(\d+))?", layer.name)
-    if found is None or found[1].replace("_", "") != type(layer).__name__.lower():
-        return None
-    return int(found[2] or 0)
 
 
 def _by_counter(model: Any) -> dict[str, Any]:

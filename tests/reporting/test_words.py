@@ -14,11 +14,12 @@ from porter.data.preprocess import Preprocess
 from porter.reporting.commands import convert, evaluate, reproduce
 from porter.reporting.page import missing
 from porter.reporting.records import Contents, read_contents
-from porter.reporting.words import conclude, preprocessing, warn
+from porter.reporting.words import conclude, facts, preprocessing, warn
 from tests.reporting.ports import evaluation, full_port, parity, study, write_port
 
 SUMMARY = {"ok": True, "logits": parity(0.0)["logits"], "limit": 1e-10, "source_rounding": 0.0}
 SHIPPED = {"reference": "keras", "rel_l2": 0.23, "argmax_differ": 2, "images": 2, "dtypes": {"float64": SUMMARY}}
+GIVEN = {"reference": "the given model.py:build", "dtypes": {"float64": SUMMARY}, "notes": ["it ran with its own weights"]}
 
 
 def contents_of(folder: Path, **changes: Any) -> Contents:
@@ -30,6 +31,15 @@ def test_a_proof_names_its_reference_its_worst_node_and_its_logits(tmp_path: Pat
     assert (said.standing, said.word) == ("proved", "Proved")
     for words in ("same function as keras", "3 nodes", "stage0/conv1", "6.6e-14", "1.3e-14", "float64", "225×201"):
         assert words in said.sentence
+
+
+def test_a_proof_by_a_reference_of_ones_own_says_so(tmp_path: Path) -> None:
+    reference = {"file": "model.py", "sha256": "0" * 64, "maker": "build"}
+    contents = contents_of(tmp_path / "port", parity=parity(1e-15, given=GIVEN), check="passed", reference=reference)
+    assert "same function as keras and as the given model.py:build" in conclude(contents).sentence
+    assert "It ran with its own weights." in warn(contents)
+    assert any("code of the user’s own, which was run" in fact.text for fact in facts(contents.record))
+    assert all("--reference model.py:build" in line for line in reproduce(contents, "port")[:2])
 
 
 def test_where_every_node_is_equal_none_is_called_the_worst(tmp_path: Path) -> None:
@@ -46,6 +56,7 @@ def test_where_every_node_is_equal_none_is_called_the_worst(tmp_path: Path) -> N
         ({"parity": parity(1e-15, 1e-4), "check": "passed"}, "differs", "stage0/conv1 is the first node that differs"),
         ({"parity": parity(1e-15, None), "check": "passed"}, "differs", "not finite"),
         ({"parity": parity(1e-15, ok=False), "check": "passed"}, "differs", "does not compute"),
+        ({"parity": parity(1e-15, given={**GIVEN, "dtypes": {"float64": {**SUMMARY, "ok": False}}})}, "differs", "does not"),
         ({"parity": parity(1e-15, shipped={**SHIPPED, "dtypes": {"float64": {**SUMMARY, "ok": False}}})}, "differs", "does not"),
     ],
 )

@@ -11,13 +11,14 @@ from porter.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import get_framework, tf
 from porter.frameworks.dialects import get_dialect
+from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Conv
 from porter.graph.plan import make_plan
 from porter.source.references import Reference
 from porter.zoos import keras_applications
 from porter.zoos.implementation import get_implementation
-from porter.zoos.keras import _by_name, _construct
+from porter.zoos.keras import _construct
 from porter.zoos.tables import KERAS
 from tests.frameworks.tf.models import explicit, mobilenet_v2, random_tensors
 from tests.shallow import shallow_zoos
@@ -129,7 +130,7 @@ def test_a_reference_gives_at_another_size_what_one_built_for_it_gives(reference
     construct = keras_applications.construct if reference == "keras_applications" else _construct
     with shallow_zoos():
         stock = construct(variant, 3, (96, 76))
-        names = _by_name(stock)
+        names = first_names(stock)
         rng = np.random.default_rng(5)
         file = {f"{name}/{w.name}": rng.normal(size=w.shape) ** 2 for name, layer in names.items() for w in layer.weights}
         used, new = (

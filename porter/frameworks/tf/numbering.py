@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection
+from typing import Any
 
 from porter.frameworks.tf.layout import COUNTER_NAMES
 
@@ -48,3 +49,35 @@ def _by_class(layers: Collection[str]) -> _Numbered:
         if parts is not None:
             found[parts["prefix"]][parts["kind"]].append((int(parts["number"] or 0), layer.removeprefix(parts["prefix"])))
     return found
+
+
+def first_names(model: Any) -> dict[str, Any]:
+    """Layers by the names that they have in the first model of a process.
+
+    Layers that keras.applications does not name count on through the process (`conv2d_94` in a second InceptionV3); files hold
+    the first model's count.
+    """
+    numbers = {layer.name: _automatic_number(layer) for layer in model.layers}
+    first: dict[str, int] = {}
+    for layer in model.layers:
+        number = numbers[layer.name]
+        if number is not None:
+            kind = type(layer).__name__
+            first[kind] = min(first.get(kind, number), number)
+    found: dict[str, Any] = {}
+    for layer in model.layers:
+        number = numbers[layer.name]
+        name = layer.name
+        if number is not None:
+            count = number - first[type(layer).__name__]
+            name = re.sub(r"_\d+$", "", name) + (f"_{count}" if count else "")
+        found[name] = layer
+    return found
+
+
+def _automatic_number(layer: Any) -> int | None:
+    """The count in a name that Keras made from the layer's class (`conv2d` is 0); None for a name that someone chose."""
+    found = re.fullmatch(r"([a-z0-9_]*?)(?:_(\d+))?", layer.name)
+    if found is None or found[1].replace("_", "") != type(layer).__name__.lower():
+        return None
+    return int(found[2] or 0)

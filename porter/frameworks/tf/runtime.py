@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+from porter.dtypes import Dtype
 from porter.errors import MissingFramework, UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.package import install
@@ -59,3 +60,22 @@ def quiet_logger(tensorflow: Any) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
+
+
+@contextmanager
+def floating(dtype: Dtype) -> Iterator[None]:
+    """Inside it, layers are made in `dtype` and with channels last, unless they say otherwise.
+
+    Code such as that of keras.applications takes both only from Keras's global state, which is restored afterwards.
+    """
+    config = import_keras().config
+    policy, floats, layout = config.dtype_policy(), config.floatx(), config.image_data_format()
+    config.set_floatx(dtype)  # for the input layer, which ignores the policy
+    config.set_dtype_policy(dtype)
+    config.set_image_data_format("channels_last")
+    try:
+        yield
+    finally:
+        config.set_floatx(floats)
+        config.set_dtype_policy(policy)
+        config.set_image_data_format(layout)

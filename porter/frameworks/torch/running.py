@@ -42,12 +42,23 @@ def _has_module(model: nn.Module, name: str) -> bool:
 
 
 def _capture(model: nn.Module, batch: Array, modules: Mapping[str, str]) -> dict[str, Array]:
-    """Runs `model` in its own dtype and on its own device; bfloat16, which numpy lacks, comes back as float32."""
-    values: dict[str, torch.Tensor] = {}
+    """The last value of each of `modules`, which are given by path; see `record`."""
+    values = record(model, batch, modules)[1]
+    return {path: to_array(found[-1]) for path, found in values.items()}
+
+
+def record(model: nn.Module, batch: Array, modules: Mapping[str, str]) -> tuple[Any, dict[str, list[torch.Tensor]]]:
+    """What `model` returns, run in its own dtype and on its own device, and by path the tensors that each call of a module gave.
+
+    Args:
+        modules: path to module name.
+    """
+    values: dict[str, list[torch.Tensor]] = {}
 
     def keep(path: str) -> Any:
-        def hook(_module: nn.Module, _inputs: Any, output: torch.Tensor) -> None:
-            values[path] = output.clone()  # the stock ReLUs that follow work in place
+        def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
+            if isinstance(output, torch.Tensor):
+                values.setdefault(path, []).append(output.clone())  # the stock ReLUs that follow work in place
 
         return hook
 
@@ -63,11 +74,11 @@ def _capture(model: nn.Module, batch: Array, modules: Mapping[str, str]) -> dict
             inputs = inputs.to(like.device, like.dtype)
         if inputs.dtype == torch.float64:
             stack.enter_context(_one_thread())
-        model(inputs)
-    return {path: _to_array(value) for path, value in values.items()}
+        return model(inputs), values
 
 
-def _to_array(value: torch.Tensor) -> Array:
+def to_array(value: torch.Tensor) -> Array:
+    """The values in numpy; bfloat16, which it lacks, as float32."""
     found: Array = (value.float() if value.dtype == torch.bfloat16 else value).cpu().numpy()
     return found
 

@@ -1,0 +1,63 @@
+"""Models that a user's own code makes, run as references. Nothing is known of them but what their framework says of any model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+if TYPE_CHECKING:
+    from porter.dtypes import Array, Dtype
+    from porter.filegraph.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a model gives for a batch: its outputs in its own order, and values inside it by path. Maps are N×C×H×W."""
+
+    outputs: tuple[Array, ...]
+    values: Mapping[str, Array]
+
+
+class GivenModels(Protocol):
+    """The module-level names of `given.py` in a framework's folder."""
+
+    def owns(self, model: object) -> bool:
+        """Whether it is a model of this framework. The framework is not imported for it: who made the model has imported it."""
+
+    def prepare(
+        self, make: Callable[[], Any], image: Array, checkpoint: Checkpoint | None, stored: Dtype, dtype: Dtype
+    ) -> tuple[Any, str]:
+        """A model that `make` gives, in inference mode and in `dtype`, and a few words on its weights.
+
+        It gets the tensors of `checkpoint` if they are its own by name, otherwise it keeps the weights that it has. Either are
+        rounded to `stored` first, as a port's are.
+
+        Args:
+            image: a batch N×C×H×W, for models that make their weights when they are first called.
+
+        Raises:
+            MappingError: a tensor of the same name has another shape.
+        """
+
+    def show(self, model: Any, batch: Array, layers: Mapping[str, Sequence[str]]) -> Shown:
+        """Runs a prepared model on a batch N×C×H×W.
+
+        Args:
+            layers: by path, names that the layer may have. The first counts that is a layer without layers of its own, called once
+                and giving one value; others say too little of what their value is, and are left out.
+        """
+
+
+_GIVEN = {"tf": "porter.frameworks.tf.given", "torch": "porter.frameworks.torch.given"}
+
+
+def framework_of(model: object) -> str | None:
+    """The framework that a model is of; None for any other object. This imports no framework."""
+    return next((name for name in _GIVEN if given_models(name).owns(model)), None)
+
+
+def given_models(framework: str) -> GivenModels:
+    """What runs the models of a framework."""
+    return cast(GivenModels, import_module(_GIVEN[framework]))

@@ -1,0 +1,79 @@
+"""Torch modules that a user's own code makes. See porter.frameworks.given.GivenModels. Torch is imported only to run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from porter.dtypes import Array, Dtype
+from porter.errors import MappingError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.frameworks.given import Shown
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+_COUNTER = "num_batches_tracked"
+"""The last part of the name of a counter, which no model computes with and not every file has."""
+
+
+def owns(model: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def prepare(
+    make: Callable[[], Any], image: Array, checkpoint: Checkpoint | None, stored: Dtype, dtype: Dtype
+) -> tuple[nn.Module, str]:
+    """See porter.frameworks.given.GivenModels.prepare: a strict load, in which only counters of batches may be missing."""
+    import torch
+
+    model: nn.Module = make()
+    weights = _load(model, checkpoint)
+    return model.to("cpu", getattr(torch, stored)).to(getattr(torch, dtype)).eval(), weights
+
+
+def _load(model: nn.Module, checkpoint: Checkpoint | None) -> str:
+    from porter.frameworks.torch.graph_module import to_tensor
+
+    if checkpoint is None:
+        return "with the weights that the code gives it"
+    wanted, given = model.state_dict(), checkpoint.tensors
+    missing, unexpected = (_compared(one) - _compared(other) for one, other in ((wanted, given), (given, wanted)))
+    if missing or unexpected:
+        first = min(missing | unexpected)
+        holder = "the file" if first in missing else "its state_dict"
+        return f"with the weights that the code gives it, because {holder} has no '{first}'"
+    for name, array in given.items():
+        if name in wanted and (shape := tuple(wanted[name].shape)) != array.shape:
+            message = f"{name}: the reference has shape {shape}, the file {array.shape}"
+            raise MappingError(message, where=str(checkpoint.path), next="build the network of these weights")
+    model.load_state_dict({name: to_tensor(array) for name, array in given.items()}, strict=False)
+    return f"with the tensors of {checkpoint.path.name}"
+
+
+def _compared(names: Mapping[str, object]) -> set[str]:
+    return {name for name in names if name.rpartition(".")[2] != _COUNTER}
+
+
+def show(model: nn.Module, batch: Array, layers: Mapping[str, Sequence[str]]) -> Shown:
+    from porter.frameworks.torch.running import record, to_array
+
+    leaves = {name for name, module in model.named_modules() if name and next(module.children(), None) is None}
+    modules = {path: name for path, names in layers.items() if (name := next((one for one in names if one in leaves), None))}
+    outputs, values = record(model, batch, modules)
+    once = {path: to_array(found[0]) for path, found in values.items() if len(found) == 1}
+    return Shown(tuple(to_array(value) for value in _tensors(outputs)), once)
+
+
+def _tensors(outputs: Any) -> Iterator[torch.Tensor]:
+    """The tensors in what a module returns: one, or several in a tuple, a list or a mapping."""
+    import torch
+
+    if isinstance(outputs, torch.Tensor):
+        yield outputs
+    elif isinstance(outputs, Mapping | list | tuple):
+        for value in outputs.values() if isinstance(outputs, Mapping) else outputs:
+            yield from _tensors(value)

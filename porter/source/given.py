@@ -1,0 +1,289 @@
+"""The reference that a user gives with `--reference`: code of their own that makes a model, or another file that carries its graph.
+
+It shows at least its outputs, and the values of layers that can be paired with nodes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from porter.dtypes import Array, Dtype
+from porter.errors import MappingError, PorterError, UsageError
+from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.to_graph import Translated, to_graph
+from porter.files import digest
+from porter.fitting.alignment import align
+from porter.formats.recognition import READABLE
+from porter.frameworks import runner_of
+from porter.frameworks.given import Shown, framework_of, given_models
+from porter.graph import Graph, Sigmoid, Softmax, shapes
+from porter.padding import ANY
+from porter.port import GivenFile
+from porter.source.opened import Opened
+from porter.source.own_code import maker, running
+from porter.source.references import drops_background, rounded
+from porter.source.weights import digest_of, read_weights
+
+_CODE = re.compile(r"(?P<file>.+\.py):(?P<name>[^:/\\]+)", re.DOTALL)
+IMAGES = 2
+"""Images that a reference is tried with."""
+_WHOLE = 1e-4
+"""The most by which the sum of float32 probabilities misses 1."""
+_LEAST = -80.0
+"""Logarithms of probabilities below it are taken for it: float32 has no digits left there."""
+
+Ending = Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What `--reference` names: a file, and the callable in it if it is code."""
+
+    file: Path
+    maker: str | None = None
+
+    @property
+    def name(self) -> str:
+        """As messages and port.json call it."""
+        return f"the given {self.file.name}:{self.maker}" if self.maker else f"the given {self.file.name}"
+
+
+def parse_reference(text: str) -> Given:
+    """What `--reference` says: FILE.py:CALLABLE, or a FILE that carries its graph.
+
+    Raises:
+        UsageError: there is no such file, or code is given without its callable.
+    """
+    code = _CODE.fullmatch(text)
+    given = Given(Path(code["file"]), code["name"]) if code else Given(Path(text))
+    if not given.file.exists():
+        raise UsageError("there is no such file", where=f"--reference {given.file}", next="check the path")
+    if given.maker is None and given.file.suffix == ".py":
+        next = f"--reference {given.file}:CALLABLE, the class or function that gives the model"
+        raise UsageError("code needs the name of what makes its model", where=f"--reference {text}", next=next)
+    return given
+
+
+@dataclass(frozen=True)
+class GivenReference:
+    """A reference that a user gives (porter.source.references.Source).
+
+    Attributes:
+        file: for port.json.
+        notes: what it ran with, and how it was compared, one line each.
+        exact: it runs in float64 too; otherwise its values are float32's in every type.
+        native: rows and columns at which it runs.
+        graph: of the source.
+        ending: makes a port's logits comparable with its outputs.
+        shown: runs it on a batch, in a type.
+        dropped: path of the head whose row 0 the port lacks.
+        with_nodes: its layers' values are shown too, not only its outputs.
+    """
+
+    name: str
+    file: GivenFile
+    graph: Graph
+    native: tuple[int, int]
+    shown: Callable[[Array, Dtype], Shown]
+    notes: tuple[str, ...] = ()
+    exact: bool = True
+    ending: Ending | None = None
+    dropped: str | None = None
+    with_nodes: bool = True
+
+    def takes(self, size: tuple[int, int]) -> bool:
+        if size == self.native:
+            return True
+        try:
+            self.shown(np.zeros((1, self.graph.channels, *size), np.float32), "float32")
+        except PorterError:
+            return False
+        return True
+
+    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+        shown = self.shown(batch, dtype if self.exact else "float32")
+        outputs = dict(zip(self.graph.outputs, shown.outputs, strict=True))
+        if self.dropped is not None:
+            outputs[self.dropped] = outputs[self.dropped][:, 1:]
+        if self.ending is log_softmax:
+            with np.errstate(divide="ignore"):
+                outputs = {path: log_softmax(np.log(value)) for path, value in outputs.items()}  # also without the row
+        return {**shown.values, **outputs} if self.with_nodes else outputs
+
+
+def open_given(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
+    """The reference of a source, with weights rounded to a port's type.
+
+    Raises:
+        UsageError: the code raises an exception or gives no model, or the outputs are not those of the source.
+        MissingFramework: a framework that it needs is not installed, or does not run it.
+        FileError, MappingError: the file cannot be read, or carries no graph that porter knows.
+    """
+    image = np.random.default_rng(0).standard_normal((IMAGES, opened.graph.channels, *opened.native_size))
+    code = given.maker is not None
+    reference = _of_code(given, opened, stored, image) if code else _of_file(given, opened, stored)
+    try:
+        outputs = reference.shown(image, "float64").outputs
+        exact = all(value.dtype == np.float64 for value in outputs)
+    except UsageError:
+        outputs, exact = reference.shown(image, "float32").outputs, False
+    notes = reference.notes if exact else (*reference.notes, f"{given.name} runs in float32 only, so it is compared in float32")
+    dropped = _expect_outputs(given, opened, outputs)
+    ending, said = _ending(given, opened, outputs)
+    return replace(reference, exact=exact, dropped=dropped, ending=ending, notes=(*notes, *said))
+
+
+def _of_code(given: Given, opened: Opened, stored: Dtype, image: Array) -> GivenReference:
+    make, notes = maker(given.file, str(given.maker)), dict[str, None]()
+
+    def made() -> Any:
+        model = make()
+        if framework_of(model) is None:
+            message = f"{given.maker}() gives a {type(model).__name__}, expected a torch.nn.Module or a keras.Model"
+            raise UsageError(message, where=str(given.file))
+        return model
+
+    with running(given.file):
+        framework = given_models(str(framework_of(made())))
+    layers = _names(opened)
+
+    @cache
+    def model(dtype: Dtype) -> Any:
+        found, weights = framework.prepare(made, image, opened.checkpoint, stored, dtype)
+        notes[f"{given.name} ran {weights}"] = None
+        return found
+
+    def shown(batch: Array, dtype: Dtype) -> Shown:
+        with running(given.file):
+            return framework.show(model(dtype), batch.astype(dtype), layers)
+
+    shown(image, "float32")
+    file = GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
+    return GivenReference(given.name, file, opened.graph, opened.native_size, shown, tuple(notes))
+
+
+def _names(opened: Opened) -> dict[str, tuple[str, ...]]:
+    """By path, the names that a layer may have in somebody's own implementation, likeliest first."""
+    fit = opened.fit
+    names = {node.path: [node.path, node.path.replace("/", ".")] for node in opened.graph.nodes}
+    if fit is not None:
+        for (path, _), tensor in fit.found.items():
+            names[path][:0] = [tensor.rpartition(sign)[0] for sign in "./" if sign in tensor]
+        for taps in (fit.reference_taps, fit.taps):
+            for path, tap in taps.items():
+                if path in names:
+                    names[path].append(tap)
+    return {path: tuple(dict.fromkeys(found)) for path, found in names.items()}
+
+
+def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
+    checkpoint, files = read_weights(given.file, with_md5=False)
+    file, runner, where = checkpoint.graph, runner_of(checkpoint), str(given.file)
+    if file is None or runner is None:
+        carrying = ", ".join(format.what for format in READABLE if format.runner)
+        message = f"this {checkpoint.format} file carries no graph that can be run"
+        raise UsageError(message, where=where, next=f"give code as FILE.py:CALLABLE, or a file with a graph: {carrying}")
+    if file.channels != opened.graph.channels:
+        raise UsageError(f"its input has {file.channels} channels, the source's {opened.graph.channels}", where=where)
+    last = opened.graph.by_path[opened.graph.output].op
+    try:
+        sized = replace(file, size=opened.native_size) if None in file.size else file
+        found = to_graph(sized, keep_activation=isinstance(last, Softmax | Sigmoid))
+    except MappingError as error:
+        raise MappingError(error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next) from None
+    taps = {path: file.by_name[name].tap for path, name in found.names.items()}
+    lacking = next((path for path in found.graph.outputs if taps[path] is None), None)
+    if lacking is not None:
+        raise UsageError("the file's framework does not show this output", where=f"{where}: {lacking}")
+    pairs = _pairs(opened, found, file)
+    asked = {path: tap for path, other in pairs.items() if (tap := taps[other]) is not None}
+    asked |= {f"output {place}": str(taps[path]) for place, path in enumerate(found.graph.outputs)}
+    own = rounded(checkpoint, stored)
+
+    @cache
+    def model(dtype: Dtype) -> Any:
+        return runner.build_file(own, dtype, ANY if file.resizable else file.size)
+
+    def shown(batch: Array, dtype: Dtype) -> Shown:
+        values = runner.run_reference(model(dtype), batch.astype(dtype), asked)
+        return Shown(tuple(values.pop(f"output {place}") for place in range(len(found.graph.outputs))), values)
+
+    record = GivenFile(file=given.file.name, sha256=digest_of(files), maker=None)
+    return GivenReference(given.name, record, opened.graph, opened.native_size, shown)
+
+
+def _pairs(opened: Opened, found: Translated, file: FileGraph) -> dict[str, str]:
+    """By path of the source, the path of the same node in the given file: by what its layers compute, otherwise by its names."""
+    graph, first = opened.graph, found.names[found.graph.output]
+    paths = {name: path for path, name in found.names.items()}
+    try:
+        alignment = align(graph, file, opened.native_size)
+        if first in alignment.candidates[graph.output]:
+            return {path: paths[name] for path, name in alignment.pairs(graph.output, first).items() if name in paths}
+    except MappingError:
+        pass
+    others = found.graph.by_path
+    return {node.path: node.path for node in graph.nodes if node.path in others and type(others[node.path].op) is type(node.op)}
+
+
+def _expect_outputs(given: Given, opened: Opened, outputs: Sequence[Array]) -> str | None:
+    """Refuses a reference whose outputs are not as many or as large as the source's; path of the head whose row 0 it has and the
+    port lacks.
+    """
+    graph = opened.graph
+    known = shapes(graph, opened.native_size)
+    if len(outputs) != len(graph.outputs):
+        next = "let the callable give a model that returns the same" if given.maker else "give a model with the same outputs"
+        raise UsageError(
+            f"{given.name} gives {len(outputs)} outputs, the source {len(graph.outputs)}", where=str(given.file), next=next
+        )
+    dropped = None
+    for path, value in zip(graph.outputs, outputs, strict=True):
+        wanted, got = tuple(size or 0 for size in known[path]), value.shape[1:]
+        if got == (wanted[0] + 1,) and opened.fit is not None and drops_background(opened.fit):
+            dropped = path
+        elif len(value) != IMAGES or math.prod(got) != math.prod(wanted):
+            shown = f"{_text(value.shape)} for {IMAGES} images of {_text(opened.native_size)}"
+            next = "a reference computes the source's function, without resizing or cropping"
+            raise UsageError(f"{given.name} gives {shown}, the source {_text((IMAGES, *wanted))}", where=str(given.file), next=next)
+    return dropped
+
+
+def _text(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _ending(given: Given, opened: Opened, outputs: Sequence[Array]) -> tuple[Ending | None, tuple[str, ...]]:
+    """What makes the port's logits comparable with the reference's outputs, which may be probabilities, and a line that says so."""
+    value = outputs[0].reshape(len(outputs[0]), -1).astype(np.float64)
+    kept = isinstance(opened.graph.by_path[opened.graph.output].op, Softmax | Sigmoid)
+    if kept or len(outputs) > 1 or value.min() < 0 or value.max() > 1:
+        return None, ()
+    if value.shape[1] > 1 and np.allclose(value.sum(axis=1), 1, rtol=0, atol=_WHOLE):
+        logarithms = "the logarithms of the probabilities are compared, which are equal too if all logits differ by one number"
+        return log_softmax, (f"{given.name} ends in a softmax, which the port lacks: {logarithms}",)
+    if opened.activation == "sigmoid":
+        return sigmoid, (f"{given.name} ends in a sigmoid, which the port lacks: the probabilities are compared",)
+    return None, ()
+
+
+def log_softmax(logits: Array) -> Array:
+    """The logarithms of the probabilities that N x C logits give."""
+    below = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
+    found: Array = np.maximum(below - np.log(np.exp(below).sum(axis=-1, keepdims=True)), _LEAST)
+    return found
+
+
+def sigmoid(logits: Array) -> Array:
+    """The probabilities that logits give one by one."""
+    with np.errstate(over="ignore"):
+        found: Array = 1 / (1 + np.exp(-logits.astype(np.float64)))
+    return found

@@ -1,0 +1,83 @@
+"""A user's own code, run only where `--reference FILE.py:CALLABLE` on the command line names it: never for a recipe or a port."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from importlib.util import module_from_spec, spec_from_file_location
+from operator import attrgetter
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any
+
+from porter.errors import MissingFramework, PorterError, UsageError
+from porter.frameworks.given import framework_of
+from porter.package import install
+from porter.recipe.spelling import hint
+
+_EXTRAS = {"torch": install("torch"), "keras": install("tf"), "tensorflow": install("tf")}
+
+
+@contextmanager
+def running(file: Path) -> Iterator[None]:
+    """The user's code of `file` runs inside it. It imports its neighbours, what it prints goes to stderr, and an exception is told
+    with the line of the user's code where it was raised.
+
+    Raises:
+        UsageError: the code raised an exception. MissingFramework: the code imports a framework that is not installed.
+    """
+    folder = str(file.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except PorterError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _told(error, file) from None
+    finally:
+        if folder in sys.path:
+            sys.path.remove(folder)
+
+
+def _told(error: BaseException, file: Path) -> PorterError:
+    folder = file.resolve().parent
+    lines = [(frame.filename, frame.lineno) for frame in extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        lines.append((error.filename, error.lineno))
+    own = [(name, line) for name, line in lines if Path(name).resolve().parent == folder]
+    name, line = own[-1] if own else (str(file), None)
+    where = str(file) if Path(name).resolve() == file.resolve() else name
+    where = f"{where}:{line}" if line else where
+    text = next(iter(str(error).strip().splitlines()), "")
+    message = f"{type(error).__name__}: {text:.300}" if text else type(error).__name__
+    if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
+        return MissingFramework(message, where=where, next=_EXTRAS[error.name])
+    return UsageError(message, where=where, next="this is the reference's own code, which --reference runs")
+
+
+def maker(file: Path, name: str) -> Callable[[], Any]:
+    """Runs a Python file and gives its callable `name`, which makes a model.
+
+    Raises:
+        UsageError: the code raises an exception, or has no such callable. MissingFramework: as `running`.
+    """
+    spec = spec_from_file_location(f"reference_{file.stem}", file)
+    assert spec is not None and spec.loader is not None, "a file that ends in .py has a loader"
+    module = module_from_spec(spec)
+    with running(file):
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    try:
+        found = attrgetter(name)(module)
+    except AttributeError:
+        made = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise UsageError(f"the code has no '{name}'", where=str(file), next=hint(name, made)) from None
+    if framework_of(found) is not None:
+        next = f"write a function that makes it: def build(): return {name}"
+        raise UsageError(f"'{name}' is a model, and --reference takes what makes one", where=str(file), next=next)
+    if not callable(found):
+        raise UsageError(f"'{name}' cannot be called", where=str(file), next="name a class or a function that gives the model")
+    make: Callable[[], Any] = found
+    return make

@@ -1,0 +1,333 @@
+"""References that a user gives: code of their own, or another file of the same weights."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import porter
+from porter.errors import PorterError
+from porter.files import digest
+from porter.port import Port, read_port
+from porter.recipe import find_recipe
+from porter.source.given import parse_reference
+from porter.source.of_port import source_of
+from porter.source.opened import Opened, open_source
+from porter.source.own_code import maker
+from porter.verification.check import Verdict
+from porter.verification.reverify import check_against
+from tests.conftest import Cli, refused
+
+RECIPE = """\
+architecture: mine
+variants: {mine: {width: 8}}
+options: {classes: 5, bn_epsilon: 1.0e-5}
+input: {size: 32}
+graph:
+  - {conv: stem/conv, filters: =width, kernel: 3, stride: 2, pad: 1}
+  - {batch_norm: stem/norm}
+  - {relu: stem/relu}
+  - {max_pool: stem/pool, kernel: 3, stride: 2, pad: 1}
+  - {conv: body/conv, filters: 12, kernel: 3, stride: 2, pad: 1}
+  - {relu: body/relu}
+  - {global_avg_pool: head/pool}
+  - {dense: head/logits, units: =classes}
+zoos:
+  own:
+    framework: torch
+    names: {stem/conv: conv1, stem/norm: bn1, body/conv: layer.0, head/logits: fc}
+"""
+
+NETWORK = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, pad=1, classes=5):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(8)
+        self.relu = nn.ReLU(inplace=True)
+        self.pool = nn.MaxPool2d(3, 2, 1)
+        self.layer = nn.Sequential(nn.Conv2d(8, 12, 3, stride=2, padding=pad, bias=False), nn.ReLU())
+        self.fc = nn.Linear(12, classes)
+
+    def forward(self, x):
+        return self.fc(self.layer(self.pool(self.relu(self.bn1(self.conv1(x))))).mean((2, 3)))
+"""
+
+MODEL = """\
+import torch
+from torch import nn
+from network import Net  # a neighbour
+
+NUMBER, INSTANCE = 5, Net()
+
+
+class With(Net):
+    def __init__(self, end, size=None):
+        super().__init__()
+        self.end, self.size = end, size
+
+    def forward(self, x):
+        assert self.size in (None, x.shape[-1]), "another size"
+        return self.end(super().forward(x))
+
+
+def aloud():
+    print("text of the user's code")
+    return Net()
+
+
+def wrong_pad():
+    return Net(pad=0)
+
+
+def other_head():
+    return Net(classes=7)
+
+
+def softmaxed():
+    return With(lambda x: x.softmax(1))
+
+
+def single():
+    return With(lambda x: x.float())
+
+
+def fixed():
+    return With(lambda x: x, size=32)
+
+
+def broken():
+    return With(lambda x: x.reshape(3, 7))
+
+
+def doubled():
+    return With(lambda x: (x, x))
+
+
+def with_another_layer_of_a_nodes_name():
+    net = Net()
+    net.stem = nn.ModuleDict({"relu": nn.Hardtanh(0, 0.1)})
+    net.register_forward_hook(lambda module, inputs, output: output + 0 * net.stem["relu"](inputs[0]).sum())
+    return net
+
+
+def renamed():
+    net = Net()
+    net.first = net.conv1
+    return net
+
+
+def number():
+    return 5
+
+
+def needs_more(what):
+    return what
+"""
+
+KERAS = """\
+import keras
+
+
+def build(activation=None):
+    image = keras.Input((20, 20, 3))
+    value = keras.layers.Conv2D(4, 3, strides=2, padding="same", activation="relu", name="stem")(image)
+    value = keras.layers.BatchNormalization(name="norm")(value)
+    value = keras.layers.GlobalAveragePooling2D(name="pool")(value)
+    return keras.Model(image, keras.layers.Dense(6, activation=activation, name="out")(value))
+
+
+class Coded(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.net = build()
+
+    def call(self, images):
+        return self.net(images)
+
+
+def coded():
+    model = Coded()
+    model.net.load_weights(FILE)
+    return model
+
+
+def loaded():
+    return keras.models.load_model(FILE)
+"""
+
+
+@dataclass(frozen=True)
+class Mine:
+    """A network of somebody's own in a folder: its code, recipe and weights; its opened source, and a port of it."""
+
+    folder: Path
+    opened: Opened
+    port: Port
+
+    def verdict(self, reference: str) -> Verdict:
+        given = parse_reference(str(self.folder / reference))
+        return check_against(self.port, self.opened, ("float32", "float64"), given=given)[0]
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> Mine:
+    import torch
+
+    folder = tmp_path_factory.mktemp("mine")
+    (folder / "recipes").mkdir()
+    (folder / "recipes" / "mine.yaml").write_text(RECIPE)
+    files = {"network.py": NETWORK, "model.py": MODEL, "syntax.py": "def build(:\n", "ends.py": "import sys\n\nsys.exit(3)\n"}
+    for name, text in {**files, "lacking.py": "import tensorflow\n"}.items():
+        (folder / name).write_text(text)
+    torch.manual_seed(0)
+    net = maker(folder / "network.py", "Net")()
+    net(torch.rand(8, 3, 32, 32))  # calibrates the norm
+    for tensor in net.bn1.parameters():
+        tensor.data += 0.1 * torch.randn_like(tensor)
+    torch.save(net.state_dict(), folder / "mine.pth")
+    recipes, weights = folder / "recipes", folder / "mine.pth"
+    port = porter.convert("mine", "own", "torch", weights=weights, out=folder / "port", recipes=recipes, check=False).port
+    recipe = find_recipe("mine", recipes)
+    return Mine(folder, open_source(recipe, "mine", recipe.zoo("own", "mine"), weights), port)
+
+
+def test_the_authors_code_proves_a_port_that_nothing_else_proves(mine: Mine, cli: Cli, tmp_path: Path) -> None:
+    given = ("--weights", mine.folder / "mine.pth", "--recipes", mine.folder / "recipes")
+    reference = ("--reference", mine.folder / "model.py:aloud")
+    ran = cli("convert", "mine", "--from", "own", "--to", "torch", *given, *reference, "--out", "port")
+    assert ran.status == 0 and "the given model.py:aloud ran with the tensors of mine.pth" in ran.out
+    assert "float64: same function as the given model.py:aloud at" in ran.out and "text of the user's code" in ran.err
+    record = read_port(tmp_path / "port").record
+    assert record.proved and record.reference is not None and record.parity is not None
+    assert record.reference.model_dump() == {"file": "model.py", "sha256": digest(mine.folder / "model.py"), "maker": "aloud"}
+    assert str(mine.folder / "model.py") not in (tmp_path / "port" / "port.json").read_text()
+    assert {"stem/conv", "stem/norm", "body/conv"} <= {node["path"] for node in record.parity["nodes"]}
+    assert "the same function as the given model.py:aloud" in Path(cli("report", "port").out.strip()).read_text()
+    refused(cli("verify", "port", *given), "only porter's own build of the source in torch is left")
+    found = json.loads(cli("verify", "port", *given, *reference, "--float64", "--json").out)
+    assert found["ok"] and found["dtype"] == "float64" and found["reference"] == "the given model.py:aloud"
+
+
+def test_a_wrong_reference_is_found_at_the_node_where_it_starts(mine: Mine, cli: Cli) -> None:
+    given = ("--weights", mine.folder / "mine.pth", "--recipes", mine.folder / "recipes")
+    reference = ("--reference", mine.folder / "model.py:wrong_pad")
+    words = ("not the function of the given model.py:wrong_pad: body/conv is the first node that differs", "no port was written")
+    refused(cli("convert", "mine", "--from", "own", "--to", "torch", *given, *reference), *words, status=1)
+    ran = cli("verify", mine.port.folder, *given, *reference, "--json")
+    found = json.loads(ran.out)
+    assert (ran.status, found["ok"], found["first_bad"]["path"]) == (1, False, "body/conv")
+
+
+ACCEPTED = {
+    "model.py:softmaxed": "the logarithms of the probabilities are compared",
+    "model.py:single": "runs in float32 only",
+    "model.py:with_another_layer_of_a_nodes_name": "only the outputs are compared",
+}
+
+
+@pytest.mark.parametrize("reference", ACCEPTED)
+def test_a_reference_of_another_form_is_compared_and_that_is_said(reference: str, mine: Mine) -> None:
+    found = mine.verdict(reference)
+    assert found.ok and found.proof.proves and found.given is not None
+    assert any(ACCEPTED[reference] in note for note in found.given.notes)
+
+
+def test_it_is_compared_at_the_sizes_that_it_takes(mine: Mine) -> None:
+    assert len(mine.verdict("network.py:Net").proof.sizes) > 1
+    assert mine.verdict("model.py:fixed").proof.sizes == ((32, 32),)
+
+
+def test_code_whose_names_are_not_the_files_keeps_its_own_weights(mine: Mine) -> None:
+    found = mine.verdict("model.py:renamed")
+    assert not found.ok
+    assert "with the weights that the code gives it, because the file has no 'first.weight'" in found.failure()
+
+
+REFUSED = {
+    "model.py": ("needs the name", "model.py:CALLABLE"),
+    "nowhere.py:build": ("no such file",),
+    "nowhere.keras": ("no such file",),
+    "model.py:Nett": ("has no 'Nett'", "did you mean 'Net'?"),
+    "model.py:NUMBER": ("cannot be called",),
+    "model.py:INSTANCE": ("is a model", "def build(): return INSTANCE"),
+    "model.py:number": ("number() gives a int, expected a torch.nn.Module or a keras.Model",),
+    "model.py:needs_more": ("TypeError: needs_more() missing 1 required positional argument",),
+    "model.py:other_head": ("fc.weight: the reference has shape (7, 12), the file (5, 12)",),
+    "model.py:doubled": ("gives 2 outputs, the source 1",),
+    "model.py:broken": ("model.py:44: RuntimeError: shape '[3, 7]' is invalid", "the reference's own code"),
+    "syntax.py:build": ("syntax.py:1: SyntaxError",),
+    "ends.py:build": ("ends.py:3: SystemExit: 3",),
+    "lacking.py:build": ("lacking.py:1: ModuleNotFoundError", "pip install"),
+    "mine.pth": ("this torch file carries no graph", "FILE.py:CALLABLE", "a .keras"),
+}
+
+
+@pytest.mark.parametrize("reference", REFUSED)
+def test_mistakes_are_told_as_the_users(reference: str, mine: Mine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", None)  # not installed
+    with pytest.raises(PorterError) as caught:
+        mine.verdict(reference)
+    assert caught.value.status == 2
+    for word in REFUSED[reference]:
+        assert word in str(caught.value)
+
+
+def test_a_reference_needs_the_check(mine: Mine, cli: Cli) -> None:
+    given = (
+        "--weights",
+        mine.folder / "mine.pth",
+        "--recipes",
+        mine.folder / "recipes",
+        "--reference",
+        mine.folder / "model.py:aloud",
+    )
+    refused(cli("convert", "mine", "--from", "own", "--to", "torch", *given, "--no-check"), "--no-check", "leave out one")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same weights in several files, and in a file with one number changed."""
+    import keras
+
+    folder = tmp_path_factory.mktemp("exported")
+    (folder / "model.py").write_text(f"FILE = {str(folder / 'net.keras')!r}\n{KERAS}")
+    keras.utils.set_random_seed(0)
+    build = maker(folder / "model.py", "build")
+    net, whole = build(), build("softmax")
+    whole.set_weights(net.get_weights())
+    whole.save(folder / "net.keras")
+    net.save_weights(folder / "net.weights.h5")
+    whole.export(folder / "net", verbose=False)
+    kernel = whole.get_layer("norm").gamma
+    kernel.assign(kernel * 1.001)
+    whole.save(folder / "other.keras")
+    return folder
+
+
+SAME = {"net": 5, "model.py:build": 4, "model.py:loaded": 4, "model.py:coded": 1}
+"""References of one function, and the number of nodes that each shows; a layer's value before its activation is none."""
+
+
+def test_another_export_and_keras_code_prove_a_port(exported: Path, tmp_path: Path) -> None:
+    file = exported / "net.keras"
+    port = porter.convert(file, destination="torch", out=tmp_path / "port", check=False).port
+    opened = source_of(port, file, None)
+
+    def verdict(reference: str) -> Verdict:
+        return check_against(port, opened, ("float32", "float64"), given=parse_reference(str(exported / reference)))[0]
+
+    for reference, shown in SAME.items():
+        found = verdict(reference)
+        assert found.ok and found.parities[-1].reference == "the file's own graph", found.failure()
+        assert found.given is not None and [len(parity.nodes) for parity in found.given.parities] == [shown, shown], reference
+    bad = verdict("other.keras").proof.first_bad
+    assert bad is not None and bad.path == "norm"
