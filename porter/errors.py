@@ -62,9 +62,27 @@ class UsageError(PorterError):
 
 
 class RecipeError(PorterError):
-    """A recipe that is incomplete or wrong."""
+    """A recipe that is incomplete or wrong.
+
+    Args:
+        key: of the section whose value is wrong, where `where` is not known yet.
+        others: further errors of the recipe, none of which follows from this one.
+    """
 
     code = "recipe"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: str | None = None,
+        next: str | None = None,
+        key: str | None = None,
+        others: Sequence[RecipeError] = (),
+    ) -> None:
+        super().__init__(message, where=where, next=next)
+        self.key = key
+        self.others = tuple(others)
 
 
 class FileError(PorterError):

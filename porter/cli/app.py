@@ -367,6 +367,20 @@ def recipe_show(
     show(printing.recipe_record(recipe) if as_json else printing.recipe(recipe, variant, graph))
 
 
+@recipe_app.command("check")
+def recipe_check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="a recipe")],
+    as_json: Json = False,
+) -> None:
+    """Check every variant of a recipe in every zoo: graph, shapes, names, pads, expressions, figures."""
+    from porter.recipe.check import check_recipe
+
+    found = check_recipe(file)
+    show(found.record() if as_json else printing.recipe_check(found))
+    if found.errors:
+        raise typer.Exit(found.errors[0].status)
+
+
 def _options(settings: list[str] | None) -> dict[str, str]:
     from porter.recipe import split_settings
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from porter.graph.pads import Pad
     from porter.port import Input, Record, TensorLists
     from porter.recipe import Recipe, Zoo
+    from porter.recipe.check import Checked
     from porter.recipe.declared import Declared
     from porter.reporting.write import Report
     from porter.source.inspection import Inspection
@@ -213,6 +214,14 @@ def recipe_list(found: Sequence[Declared], own: Path) -> list[str]:
     if any(files):
         columns["file"] = files
     return table(list(columns), list(zip(*columns.values(), strict=True)))
+
+
+def recipe_check(found: Checked) -> list[str]:
+    """Errors and warnings, each with its place, and what was looked at."""
+    lines = [f"{kind}: {line}" for kind, all in (("error", found.errors), ("warning", found.warnings)) for line in map(str, all)]
+    counts = ((found.variants, "variant"), (found.zoos, "zoo"), (found.sites, "padding site"), (found.nodes, "node"))
+    checked = ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in counts if count)
+    return [*lines, f"checked: {checked} named"] if found.nodes else lines
 
 
 def recipe(found: Recipe, variant: str, graph: Graph) -> list[str]:

@@ -75,19 +75,19 @@ class Preprocess:
     def __post_init__(self) -> None:
         for name, kind in (("resize", Resize), ("interpolation", Interpolation), ("channels", Channels)):
             if getattr(self, name) not in get_args(kind):
-                raise RecipeError(f"'{name}' is one of {', '.join(get_args(kind))}, got '{getattr(self, name)}'")
+                raise RecipeError(f"'{name}' is one of {', '.join(get_args(kind))}, got '{getattr(self, name)}'", key=name)
         if not 1 <= self.size <= 4096:
-            raise RecipeError(f"'size' is from 1 to 4096, got {self.size}")
+            raise RecipeError(f"'size' is from 1 to 4096, got {self.size}", key="size")
         if self.crop is not None and not 1 <= self.crop <= self.size:
-            raise RecipeError(f"'crop' is from 1 to the size {self.size}, got {self.crop}")
+            raise RecipeError(f"'crop' is from 1 to the size {self.size}, got {self.crop}", key="crop")
         if self.central_fraction is not None and not 0 < self.central_fraction <= 1:
-            raise RecipeError(f"'central_fraction' is above 0 and at most 1, got {self.central_fraction}")
+            raise RecipeError(f"'central_fraction' is above 0 and at most 1, got {self.central_fraction}", key="central_fraction")
         if not 0 < self.divide < inf:
-            raise RecipeError(f"'divide' is above 0, got {self.divide}")
+            raise RecipeError(f"'divide' is above 0, got {self.divide}", key="divide")
         if len(self.mean) != 3 or not all(map(isfinite, self.mean)):
-            raise RecipeError(f"'mean' has three values, got {self.mean}")
+            raise RecipeError(f"'mean' has three values, got {self.mean}", key="mean")
         if len(self.std) != 3 or not all(0 < value < inf for value in self.std):
-            raise RecipeError(f"'std' has three values above 0, got {self.std}")
+            raise RecipeError(f"'std' has three values above 0, got {self.std}", key="std")
 
     @property
     def fed_side(self) -> int | None:

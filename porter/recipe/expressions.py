@@ -11,7 +11,7 @@ import ast
 import operator
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -51,7 +51,24 @@ _ORDER: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.GtE: operator.ge,
 }
 _EQUALITY: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {ast.Eq: operator.eq, ast.NotEq: operator.ne}
+_SCOPES = {
+    **dict.fromkeys(("index", "first", "last"), "in the steps of a block, and in a step with 'repeat'"),
+    "channels": "in the steps of a block",
+    "count": "in paths and in names",
+    "variant": "in a zoo's names",
+}
+"""Where the variables are known that no recipe declares."""
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+
+
+class UnknownVariable(RecipeError):
+    """An expression names a variable that is not in scope."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        scope = _SCOPES.get(name)
+        advice = f"it is known {scope}" if scope else hint(name, {*known, *FUNCTIONS})
+        super().__init__(f"'{name}' is no variable here", next=advice)
+        self.name = name
 
 
 def is_expression(value: object) -> bool:
@@ -89,8 +106,12 @@ def fill_in(template: str, variables: Variables) -> str:
 
 def placeholders(template: str) -> frozenset[str]:
     """The variables that a template's `{expression}`s use."""
-    trees = [parse(found.strip()) for found in _PLACEHOLDER.findall(template)]
-    return frozenset(node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return frozenset(name for found in _PLACEHOLDER.findall(template) for name in variables_of(found.strip()))
+
+
+def variables_of(text: str) -> frozenset[str]:
+    """The variables that an expression uses, without its `=`."""
+    return frozenset(node.id for node in ast.walk(parse(text)) if isinstance(node, ast.Name) and node.id not in FUNCTIONS)
 
 
 @lru_cache(maxsize=4096)
@@ -107,7 +128,10 @@ def parse(text: str) -> ast.expr:
             warnings.simplefilter("error")
             tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError, Warning):
-        raise RecipeError(f"'{text}' is no expression", next="put it in quotes if it contains a comma or a bracket") from None
+        raise RecipeError(
+            f"'{text}' is no expression",
+            next="such as =4*width or =1 if first else 2; in quotes if it contains a comma or a bracket",
+        ) from None
     _check(tree, text)
     return tree
 
@@ -130,7 +154,9 @@ def _check(node: ast.expr, text: str) -> None:
             parts = [node.test, node.body, node.orelse]
         case ast.Subscript():
             parts = [node.value, node.slice]
-        case ast.Call(func=ast.Name(), keywords=[]) if node.args:
+        case ast.Call(func=ast.Name(id=name), keywords=[]) if node.args:
+            if name not in FUNCTIONS:
+                raise RecipeError(f"there is no function '{name}'", next=hint(name, FUNCTIONS))
             parts = node.args
         case _:
             raise RecipeError(
@@ -147,7 +173,7 @@ def _compute(node: ast.expr, variables: Variables) -> Value:
             return _bounded(constant)
         case ast.Name():
             if node.id not in variables:
-                raise RecipeError(f"'{node.id}' is no variable here", next=hint(node.id, {*variables, *FUNCTIONS}))
+                raise UnknownVariable(node.id, variables)
             value: Value = variables[node.id]
             return value
         case ast.BinOp():
@@ -155,7 +181,9 @@ def _compute(node: ast.expr, variables: Variables) -> Value:
             try:
                 return _bounded(_ARITHMETIC[type(node.op)](left, right))
             except ZeroDivisionError:
-                raise RecipeError(f"'{ast.unparse(node)}' divides by zero") from None
+                raise RecipeError(
+                    f"'{ast.unparse(node)}' divides by zero", next="write a case for it: =a / b if b > 0 else 0"
+                ) from None
         case ast.UnaryOp(op=ast.Not()):
             return not _truth(_compute(node.operand, variables))
         case ast.UnaryOp():
@@ -171,8 +199,6 @@ def _compute(node: ast.expr, variables: Variables) -> Value:
         case ast.Subscript():
             return _item(_compute(node.value, variables), _compute(node.slice, variables))
         case ast.Call(func=ast.Name(id=name)):
-            if name not in FUNCTIONS:
-                raise RecipeError(f"there is no function '{name}'", next=hint(name, FUNCTIONS))
             arguments = [_number(_compute(argument, variables)) for argument in node.args]
             if (len(arguments) > 1) != (name in ("min", "max")):
                 raise RecipeError(f"'{name}' takes {'two or more numbers' if name in ('min', 'max') else 'one number'}")
@@ -196,7 +222,7 @@ def _item(values: Value, index: Value) -> Value:
         raise RecipeError(f"only lists and words can be indexed, got {_show(values)}")
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(values):
         kind = "word" if isinstance(values, str) else "list"
-        raise RecipeError(f"index {_show(index)} is outside a {kind} of {len(values)}")
+        raise RecipeError(f"index {_show(index)} is outside a {kind} of {len(values)}", next="the first index is 0")
     return values[index]
 
 

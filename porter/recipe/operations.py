@@ -10,8 +10,8 @@ from porter.errors import RecipeError
 from porter.graph import OPS, Affine, AvgPool, BatchNorm, Conv, ConvTranspose, MaxPool, Op
 from porter.graph.record import attributes, read_attribute
 from porter.padding import Convention, SiteKind, Window
+from porter.recipe.expressions import Variables
 from porter.recipe.paddings import default_convention
-from porter.recipe.source import Source
 from porter.recipe.steps import SPELLED, Step
 
 MAX_CHANNELS = 1 << 20
@@ -21,18 +21,22 @@ Pad = Callable[[SiteKind, Convention], Convention]
 """From a site's kind and the graph's own convention to the zoo's convention."""
 
 
-def make_op(step: Step, values: Mapping[str, Any], channels: int, source: Source, pad: Pad) -> Op:
-    """The op of a step.
+def make_op(
+    step: Step, path: str, values: Mapping[str, Any], variables: Variables, channels: int, written: Callable[[str], str], pad: Pad
+) -> Op:
+    """The op of a step's node.
 
     Args:
         values: every attribute of the operation, evaluated.
+        variables: those in scope; a value that is the name of one lacks its `=`.
         channels: of the step's input.
+        written: gives the place where an attribute's value is written.
         pad: gives the zoo's convention for the one that the graph declares.
 
     Raises:
-        RecipeError: a value is out of its range; with its line.
+        RecipeError: a value is out of its range; with its place.
     """
-    checked = _Attributes(step, values, source)
+    checked = _Attributes(path, values, variables, written)
     if step.kind not in SPELLED:
         kind = OPS[step.kind]
         return kind(**{name: checked.plain(kind, name) for name in values})
@@ -56,12 +60,13 @@ def make_op(step: Step, values: Mapping[str, Any], channels: int, source: Source
 
 
 class _Attributes:
-    """A step's attributes; each method checks the type and the range of one."""
+    """The attributes of a node; each method checks the type and the range of one."""
 
-    def __init__(self, step: Step, values: Mapping[str, Any], source: Source) -> None:
-        self.step = step
+    def __init__(self, path: str, values: Mapping[str, Any], variables: Variables, written: Callable[[str], str]) -> None:
+        self.path = path
         self.values = values
-        self.source = source
+        self.variables = variables
+        self.written = written
 
     def plain(self, kind: type[Op], key: str) -> Any:
         """An attribute that is spelled as in port.json."""
@@ -71,7 +76,7 @@ class _Attributes:
         try:
             return read_attribute(kind, key, list(value) if isinstance(value, tuple) else value)
         except ValueError as error:
-            raise RecipeError(f"'{key}': {error}", where=self.source.where((*self.step.location, key))) from None
+            raise RecipeError(f"'{key}' of '{self.path}': {error}", where=self.written(key)) from None
 
     def whole(self, key: str, most: int) -> int:
         value = self.values[key]
@@ -107,10 +112,14 @@ class _Attributes:
         raise self._refused(key, "a finite number, or a list with one for each channel")
 
     def convention(self, kind: SiteKind) -> Convention:
-        with self.source.at((*self.step.location, "pad")):
+        try:
             return default_convention(self.values["pad"], kind)
+        except RecipeError as error:
+            raise RecipeError(error.message, where=self.written("pad"), next=error.next) from None
 
     def _refused(self, key: str, expected: str, advice: str | None = None) -> RecipeError:
-        where = self.source.where((*self.step.location, key))
         got = repr(self.values[key])
-        return RecipeError(f"'{key}' is {expected}, got {got if len(got) <= 80 else f'{got[:77]}...'}", where=where, next=advice)
+        if isinstance(self.values[key], str) and self.values[key] in self.variables:
+            advice = f"write ={self.values[key]}, which is the variable"
+        message = f"'{key}' of '{self.path}' is {expected}, got {got if len(got) <= 80 else f'{got[:77]}...'}"
+        return RecipeError(message, where=self.written(key), next=advice)

@@ -125,7 +125,7 @@ def _with_amount(value: Any, default: Convention) -> Convention:
 
 def _fill(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value == math.inf:
-        raise RecipeError(f"'fill' is a number or -.inf, got {value!r}")
+        raise RecipeError(f"'fill' is a number or -.inf, got {value!r}", next="write 0 for zeros")
     return float(value)
 
 

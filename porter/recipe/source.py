@@ -43,6 +43,16 @@ class Mark(NamedTuple):
         return f"{self.path}:{self.line}:{self.column}"
 
 
+_YAML_ADVICE = (
+    ("cannot start any token", "indent with spaces, not with tabs; put a value that begins with @ ` or % in quotes"),
+    ("mapping values are not allowed", "indent the keys of a mapping alike, and write a space after each ':'"),
+    ("expected '-' indicator", "begin each item of the list with '- ', all with the same indentation"),
+    ("is opened here", "add its } or ], or the comma that is missing"),
+    ("expected <block end>", "indent the keys of a mapping alike"),
+)
+"""Words of a parser's message to what to do."""
+
+
 @dataclass(frozen=True)
 class Source:
     """A recipe: mappings, tuples and scalars, and where each is written.
@@ -79,9 +89,9 @@ class Source:
         try:
             yield
         except RecipeError as error:
-            if error.where is not None:
-                raise
-            raise RecipeError(error.message, where=self.where(location, key=key), next=error.next) from None
+            if error.where is None:
+                error.where = self.where((*location, error.key) if error.key else location, key=key)
+            raise
 
 
 class Part(NamedTuple):
@@ -163,10 +173,13 @@ def read_text(path: Path) -> str:
 
 def no_yaml(path: Path, error: yaml.YAMLError) -> RecipeError:
     """The error of a recipe that is no valid YAML."""
-    mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or " ".join(str(error).split())
+    start, mark = getattr(error, "context_mark", None), getattr(error, "problem_mark", None)
+    if start and mark and start.line < mark.line and "flow" in str(getattr(error, "context", "")):
+        problem, mark = "a bracket is opened here and not closed on its line", start
+    advice = next((advice for words, advice in _YAML_ADVICE if words in problem), "put a value with one of : , # { } [ ] in quotes")
     place = Mark(path, mark.line + 1, mark.column + 1) if mark else Mark(path, 1, 1)
-    return RecipeError(f"no valid YAML: {problem}", where=str(place))
+    return RecipeError(f"no valid YAML: {problem}", where=str(place), next=advice)
 
 
 def _check_events(path: Path, text: str) -> None:

@@ -11,8 +11,16 @@ LISTED = 20
 def hint(word: str, known: Iterable[str]) -> str:
     """Advice for an unknown `word`: the nearest of `known`, otherwise a list of them."""
     words = sorted(set(known))
-    nearest = get_close_matches(word, words, 1, 0.6)
-    if nearest:
-        return f"did you mean '{nearest[0]}'?"
+    key, value = word.partition(" ")[::2]
+    if value and key in words:
+        return f"write '{key}: {value}'"
+    near = nearest(word, words)
+    if near is not None:
+        return f"did you mean '{near}'?"
     more = f", and {len(words) - LISTED} more" if len(words) > LISTED else ""
     return f"known are {', '.join(words[:LISTED])}{more}" if words else "none are declared"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that `word` is a slip of, if it is one."""
+    return next(iter(get_close_matches(word, sorted(known), 1, 0.6)), None)

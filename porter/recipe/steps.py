@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +11,7 @@ from porter.errors import RecipeError
 from porter.graph import OPS
 from porter.graph.record import attributes, defaults
 from porter.recipe.expressions import is_expression, parse, placeholders
+from porter.recipe.faults import Faults
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint
 
@@ -67,6 +68,13 @@ class Step:
     branches: tuple[tuple[Step, ...], ...]
     location: Location
 
+    def written(self, key: str, place: Mapping[str, Any]) -> tuple[Location, Any]:
+        """Where the argument of a repetition is written, and as what; `first` and `last` of `place` say which repetition it is."""
+        for end in ("last", "first"):
+            if place[end] and key in self.overrides[end]:
+                return (*self.location, end, key), self.overrides[end][key]
+        return (*self.location, key), self.arguments.get(key)
+
     @property
     def numbered(self) -> bool:
         """Whether the path has its own place for a repeated step's number."""
@@ -82,6 +90,28 @@ class Block:
     steps: tuple[Step, ...]
     location: Location
 
+    def place(self, parameter: str) -> Location:
+        """Where a parameter is declared."""
+        return (*self.location, "parameters", parameter)
+
+
+def nested(steps: Iterable[Step]) -> Iterator[Step]:
+    """The steps of a list and those of their branches."""
+    for step in steps:
+        yield step
+        for branch in step.branches:
+            yield from nested(branch)
+
+
+def cycle(steps: Iterable[Step], blocks: Mapping[str, Block], above: tuple[str, ...] = ()) -> tuple[tuple[str, ...], Step] | None:
+    """The first step that uses a block inside itself, with the blocks on the way there; None if there is none."""
+    for step in nested(steps):
+        if step.kind in above:
+            return (*above[above.index(step.kind) :], step.kind), step
+        if step.kind in blocks and (found := cycle(blocks[step.kind].steps, blocks, (*above, step.kind))):
+            return found
+    return None
+
 
 def parse_steps(source: Source, location: Location, listed: Any, blocks: Mapping[str, Mapping[str, Any]]) -> tuple[Step, ...]:
     """The steps of a list in the file. `blocks` has the parameters of the recipe's blocks by name.
@@ -91,7 +121,12 @@ def parse_steps(source: Source, location: Location, listed: Any, blocks: Mapping
     """
     if not isinstance(listed, tuple) or not listed:
         raise RecipeError("expected a list of steps", where=source.where(location))
-    return tuple(_step(source, (*location, index), values, blocks) for index, values in enumerate(listed))
+    faults, steps = Faults(), []
+    for index, values in enumerate(listed):
+        with faults.kept():
+            steps.append(_step(source, (*location, index), values, blocks))
+    faults.expect_none()
+    return tuple(steps)
 
 
 def _step(source: Source, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]) -> Step:
@@ -108,9 +143,7 @@ def _step(source: Source, location: Location, values: Any, blocks: Mapping[str, 
         )
     kind = kinds[0]
     allowed = {*known[kind], *COMMON, *(("branches",) if kind == "concat" else ())}
-    for key in values:
-        if key != kind and key not in allowed:
-            raise RecipeError(f"'{kind}' has no '{key}'", where=source.where((*location, key), key=True), next=hint(key, allowed))
+    _expect_known(source, location, kind, [key for key in values if key != kind], allowed)
     path = values[kind]
     if not isinstance(path, str) or not path or path.startswith("/") or path.endswith("/"):
         raise RecipeError(f"'{kind}' is followed by a path, such as stem/conv", where=source.where((*location, kind)))
@@ -146,20 +179,36 @@ def _step(source: Source, location: Location, values: Any, blocks: Mapping[str, 
 def _overrides(source: Source, location: Location, values: Any, kind: str, known: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(values, dict):
         raise RecipeError(f"'{location[-1]}' is a mapping, such as {{stride: 2}}", where=source.where(location))
-    for key in values:
-        if key not in known:
-            raise RecipeError(f"'{kind}' has no '{key}'", where=source.where((*location, key), key=True), next=hint(key, known))
+    _expect_known(source, location, kind, values, known)
     return MappingProxyType(values)
 
 
+def _expect_known(source: Source, location: Location, kind: str, keys: Iterable[str], known: Iterable[str]) -> None:
+    faults = Faults()
+    for key in keys:
+        with faults.kept(), source.at((*location, key), key=True):
+            if key not in known:
+                raise RecipeError(f"'{kind}' has no '{key}'", next=hint(key, known))
+    faults.expect_none()
+
+
 def check_expressions(source: Source, location: Location, value: Any) -> None:
-    """Refuses a value that begins with `=` and is no expression, at any depth."""
-    if isinstance(value, dict):
+    """Refuses values that begin with `=` and are no expressions, at any depth."""
+    faults = Faults()
+    for here, text in expressions(location, value):
+        with faults.kept(), source.at(here):
+            parse(text)
+    faults.expect_none()
+
+
+def expressions(location: Location, value: Any) -> Iterator[tuple[Location, str]]:
+    """The expressions in a value, at any depth: where each is, and its text without the `=`."""
+    if isinstance(value, str):
+        if is_expression(value):
+            yield location, value[1:].strip()
+    elif isinstance(value, Mapping):
         for key, item in value.items():
-            check_expressions(source, (*location, key), item)
+            yield from expressions((*location, key), item)
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
-            check_expressions(source, (*location, index), item)
-    elif is_expression(value):
-        with source.at(location):
-            parse(value[1:].strip())
+            yield from expressions((*location, index), item)

@@ -97,7 +97,7 @@ def test_constants_are_numbers_or_lists_and_absent_ones_change_nothing(tmp_path:
 
 @pytest.mark.parametrize("value", ["true", "half", "[]", "[1, half, 1, 1]", "[1, true, 1, 1]", ".inf", "[[1], 1, 1, 1]", "null"])
 def test_constants_that_are_no_finite_numbers(tmp_path: Path, value: str) -> None:
-    with pytest.raises(RecipeError, match="'offset' is a finite number, or a list") as caught:
+    with pytest.raises(RecipeError, match="'offset' of 'a' is a finite number, or a list") as caught:
         expanded(tmp_path, with_graph(f"  - {{affine: a,\n     offset: {value}}}\n"))
     assert line_of(caught.value) == f"{tmp_path / 'tiny.yaml'}:7"
     with pytest.raises(RecipeError) as caught:
@@ -240,5 +240,5 @@ def test_a_block_may_not_hide_an_operation_or_a_key_of_steps(tmp_path: Path) -> 
 
 
 def test_a_forgotten_epsilon_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="'bn_epsilon' is no variable"):
+    with pytest.raises(RecipeError, match="from the option 'bn_epsilon', and this recipe has none"):
         expanded(tmp_path, changed("bn_epsilon: 1.0e-3, ", ""))

@@ -1,0 +1,116 @@
+"""What can be known of a recipe without weights: every variant in every zoo is expanded and named, every expression read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from porter.errors import RecipeError
+from porter.graph import site_of
+from porter.recipe.expand import expand, expand_steps
+from porter.recipe.expressions import UnknownVariable
+from porter.recipe.faults import Faults
+from porter.recipe.load import load_recipe
+from porter.recipe.model import Recipe, Zoo
+from porter.recipe.names import layer_names, tap_names
+from porter.recipe.suspicions import Member, suspicions
+from porter.recipe.uses import Use, uses_in_graph, uses_in_zoo
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found in a recipe, and how much was looked at.
+
+    Attributes:
+        recipe: None if it cannot be loaded.
+        errors: none follows from another one.
+        warnings: what is legal and suspicious.
+        nodes: the nodes that have names, of every variant in every zoo; `sites`: their padding sites.
+    """
+
+    recipe: Recipe | None
+    errors: tuple[RecipeError, ...]
+    warnings: tuple[RecipeError, ...] = ()
+    variants: int = 0
+    zoos: int = 0
+    nodes: int = 0
+    sites: int = 0
+
+    def record(self) -> dict[str, Any]:
+        """As `porter recipe check --json` prints it."""
+        return {
+            "ok": not self.errors,
+            "errors": [_record(error) for error in self.errors],
+            "warnings": [_record(warning) for warning in self.warnings],
+            "checked": {"variants": self.variants, "zoos": self.zoos, "nodes": self.nodes, "sites": self.sites},
+        }
+
+
+def check_recipe(path: Path) -> Checked:
+    """Checks a recipe's file and the zoos' files that it needs; imports no framework and reads no weights.
+
+    An error in a part hides those of what is made from the part: in the graph, those of all variants; in a zoo, those of the zoo.
+    """
+    faults = Faults()
+    with faults.kept():
+        recipe = load_recipe(path)
+    if faults.found:
+        return Checked(None, faults.found)
+    with faults.kept():
+        _expect_known(recipe, uses_in_graph(recipe))
+    if faults.found:
+        return Checked(recipe, faults.found)
+    members = [member for name in recipe.zoos for member in _of_zoo(recipe, recipe.zoos[name], faults)]
+    return Checked(
+        recipe,
+        faults.found,
+        () if faults.found else tuple(suspicions(recipe, members)),
+        len(recipe.variants),
+        len(recipe.zoos),
+        sum(member.named for member in members),
+        sum(site_of(node.op) is not None for member in members for node in member.graph.nodes),
+    )
+
+
+def _of_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[Member]:
+    """The variants of a zoo that are right."""
+    members: list[Member] = []
+    with faults.kept():
+        _expect_known(recipe, uses_in_zoo(recipe, zoo))
+        own = Faults()
+        for variant in recipe.variants:
+            if zoo.has(variant):
+                with own.kept():
+                    members.append(_member(recipe, variant, zoo.of(variant)))
+        own.expect_none()
+    return members
+
+
+def _member(recipe: Recipe, variant: str, zoo: Zoo) -> Member:
+    graph, steps = expand_steps(recipe, variant, zoo)
+    faults = Faults()
+    with faults.kept():
+        expand(recipe, variant, zoo, as_trained=True)
+    with faults.kept():
+        names = layer_names(recipe, variant, zoo, graph)
+        tap_names(recipe, variant, zoo, graph)
+    for label in zoo.generations:
+        with faults.kept():
+            layer_names(recipe, variant, zoo, expand(recipe, variant, zoo.at(label)), label)
+    faults.expect_none()
+    return Member(variant, zoo, graph, steps, len(names))
+
+
+def _expect_known(recipe: Recipe, uses: Iterator[Use]) -> None:
+    faults = Faults()
+    for use in uses:
+        for name in use.unknown():
+            with faults.kept(), recipe.source.at(use.location):
+                raise UnknownVariable(name, use.known)
+    faults.expect_none()
+
+
+def _record(error: RecipeError) -> dict[str, str | None]:
+    return {"message": error.message, "where": error.where, "next": error.next}

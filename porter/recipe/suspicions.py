@@ -1,0 +1,133 @@
+"""What is legal in a recipe and rarely meant: pads that nobody decided on, and what nothing uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from porter.errors import RecipeError
+from porter.graph import Graph, site_of
+from porter.recipe.model import STANDARD_OPTIONS, Recipe, Zoo
+from porter.recipe.patterns import match_path
+from porter.recipe.source import Location
+from porter.recipe.steps import Step, nested
+from porter.recipe.uses import Use, uses_in_graph, uses_in_zoo
+
+
+@dataclass(frozen=True)
+class Member:
+    """A variant in a zoo: its graph, the step of each node, and the number of nodes that have names."""
+
+    variant: str
+    zoo: Zoo
+    graph: Graph
+    steps: Mapping[str, Location]
+    named: int
+
+
+def suspicions(recipe: Recipe, members: Sequence[Member]) -> Iterator[RecipeError]:
+    """What looks like a mistake, one for each place, as errors that nobody raises.
+
+    Args:
+        members: every variant in every zoo.
+    """
+    yield from _undecided_pads(recipe, members)
+    yield from _unused(recipe)
+    yield from _doubled(recipe, recipe.graph)
+    for block in recipe.blocks.values():
+        yield from _doubled(recipe, block.steps)
+    for name in recipe.zoos:
+        yield from _hidden_rules(recipe, [member for member in members if member.zoo.name == name])
+
+
+def _undecided_pads(recipe: Recipe, members: Sequence[Member]) -> Iterator[RecipeError]:
+    """Strided windows whose pads neither the step nor the zoo says."""
+    found: dict[Location, dict[str, str]] = {}
+    for member in members:
+        for node in member.graph.nodes:
+            site, step = site_of(node.op), member.steps[node.path]
+            if site is None or max(site.window.stride) == 1 or max(site.window.kernel) == 1:
+                continue
+            said = recipe.source.mark((*step, "pad"), key=True) is not None
+            if not said and not any(rule.matches(node.path, site.kind) for rule in member.zoo.padding):
+                found.setdefault(step, {}).setdefault(member.zoo.name, node.path)
+    for step, zoos in found.items():
+        path, names = next(iter(zoos.values())), ", ".join(f"'{name}'" for name in zoos)
+        message = f"'{path}' has a stride, and neither its step nor zoo {names} says a pad: 'valid' is taken"
+        yield _at(recipe, step, message, f"write 'pad' here, or '{path}' in the zoo's padding", key=False)
+
+
+def _unused(recipe: Recipe) -> Iterator[RecipeError]:
+    in_graph = list(uses_in_graph(recipe))
+    shared = [*in_graph, *(use for zoo in recipe.zoos.values() for use in uses_in_zoo(recipe, zoo))]
+    used = frozenset[str]().union(*(use.names for use in shared))
+    for name in recipe.options:
+        if name not in used and name not in STANDARD_OPTIONS:
+            yield _at(recipe, ("options", name), f"option '{name}' is not used")
+    unused: set[str] = set()
+    for variant, parameters in recipe.variants.items():
+        for name in parameters:
+            if name not in used and name not in unused:
+                unused.add(name)
+                yield _at(recipe, ("variants", variant, name), f"variable '{name}' is not used")
+    reached = _reached(recipe)
+    for block in recipe.blocks.values():
+        if block.name not in reached:
+            yield _at(recipe, block.location, f"block '{block.name}' is not used")
+        own = _names(use for use in in_graph if use.block == block.name)
+        for name in block.parameters:
+            if name not in own:
+                yield _at(recipe, block.place(name), f"parameter '{name}' of block '{block.name}' is not used")
+
+
+def _names(uses: Iterable[Use]) -> frozenset[str]:
+    return frozenset[str]().union(*(use.names for use in uses))
+
+
+def _reached(recipe: Recipe) -> set[str]:
+    """The blocks that the graph uses, directly or in another block."""
+    reached: set[str] = set()
+    waiting = list(nested(recipe.graph))
+    while waiting:
+        kind = waiting.pop().kind
+        if kind in recipe.blocks and kind not in reached:
+            reached.add(kind)
+            waiting += nested(recipe.blocks[kind].steps)
+    return reached
+
+
+def _doubled(recipe: Recipe, steps: Sequence[Step]) -> Iterator[RecipeError]:
+    """Steps of one path and one condition: no variant can have both."""
+    first: dict[tuple[str, str], Step] = {}
+    for step in steps:
+        before = first.setdefault((step.path, str(step.when)), step)
+        if before is not step and not step.numbered and step.repeat is None:
+            where = recipe.source.where((*before.location, before.kind))
+            yield _at(recipe, (*step.location, step.kind), f"'{step.path}' is the path of the step at {where} too", key=False)
+        for branch in step.branches:
+            yield from _doubled(recipe, branch)
+
+
+def _hidden_rules(recipe: Recipe, members: Sequence[Member]) -> Iterator[RecipeError]:
+    """A zoo's own rules that apply nowhere, because rules before them match all their nodes."""
+    if not members:
+        return
+    zoo = recipe.zoos[members[0].zoo.name]
+    nodes = {(node.path, site_of(node.op)) for member in members for node in member.graph.nodes}
+    sites = {(path, site.kind) for path, site in nodes if site}
+    pads = _first([[rule.location for rule in zoo.padding if rule.matches(path, kind)] for path, kind in sites])
+    named = _first([[rule.location for rule in zoo.names if match_path(rule.pattern, path) is not None] for path, _ in nodes])
+    hidden = {rule.location: rule.pattern for rule in zoo.padding if rule.location not in pads}
+    hidden |= {rule.location: rule.pattern for rule in zoo.names if rule.location not in named}
+    for location, pattern in hidden.items():
+        if location[:2] == ("zoos", zoo.name):
+            message = f"'{pattern}' applies to no node: lines before it match all that it matches"
+            yield _at(recipe, location, message, "move it up, or remove it")
+
+
+def _first(matching: Iterable[list[Location]]) -> set[Location]:
+    return {rules[0] for rules in matching if rules}
+
+
+def _at(recipe: Recipe, location: Location, message: str, next: str | None = None, *, key: bool = True) -> RecipeError:
+    return RecipeError(message, where=recipe.source.where(location, key=key), next=next)
