@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from porter.errors import RecipeError
-from porter.graph import OPS, Affine, AvgPool, BatchNorm, Conv, ConvTranspose, MaxPool, Op
-from porter.graph.record import attributes, read_attribute
+from porter.graph import OPS, Conv, Op
+from porter.graph.record import read_attribute
 from porter.padding import Convention, SiteKind, Window
 from porter.recipe.expressions import Variables
 from porter.recipe.paddings import default_convention
-from porter.recipe.steps import SPELLED, Step
+from porter.recipe.steps import ATTRIBUTES, Step
 
 MAX_CHANNELS = 1 << 20
 MAX_SIDE = 1024
+MAX_MULTIPLIER = 64
+
+_SITES: Mapping[str, SiteKind] = {"conv": "conv", "depthwise_conv": "conv", "max_pool": "max_pool", "avg_pool": "avg_pool"}
 
 Pad = Callable[[SiteKind, Convention], Convention]
 """From a site's kind and the graph's own convention to the zoo's convention."""
@@ -36,86 +40,93 @@ def make_op(
     Raises:
         RecipeError: a value is out of its range; with its place.
     """
-    checked = _Attributes(path, values, variables, written)
-    if step.kind not in SPELLED:
-        kind = OPS[step.kind]
-        return kind(**{name: checked.plain(kind, name) for name in values})
-    if step.kind == "affine":
-        return Affine(checked.constants("scale"), checked.constants("offset"))
-    if step.kind == "batch_norm":
-        epsilon, momentum = checked.share("epsilon"), checked.share("momentum")
-        return BatchNorm(epsilon, momentum, checked.flag("scale"), checked.flag("center"))
-    window = Window(checked.pair("kernel"), checked.pair("stride"), checked.pair("dilation"))
-    if step.kind == "max_pool":
-        return MaxPool(window, pad("max_pool", checked.convention("max_pool")))
-    if step.kind == "avg_pool":
-        return AvgPool(window, pad("avg_pool", checked.convention("avg_pool")))
-    if step.kind == "conv_transpose":
-        filters, groups = checked.whole("filters", MAX_CHANNELS), checked.whole("groups", MAX_CHANNELS)
-        return ConvTranspose(filters, window, checked.plain(ConvTranspose, "cut"), groups, checked.flag("bias"))
-    convention, bias = pad("conv", checked.convention("conv")), checked.flag("bias")
+    checked = _Attributes(step.kind, path, values, variables, written)
+    given = {key: checked.read(key) for key in values}
+    if "kernel" in given:
+        given["window"] = Window(given.pop("kernel"), given.pop("stride"), given.pop("dilation"))
+    if "pad" in given:
+        given["convention"] = pad(_SITES[step.kind], given.pop("pad"))
     if step.kind == "depthwise_conv":
-        return Conv(channels * checked.whole("multiplier", 64), window, convention, channels, bias)
-    return Conv(checked.whole("filters", MAX_CHANNELS), window, convention, checked.whole("groups", MAX_CHANNELS), bias)
+        return Conv(filters=channels * given.pop("multiplier"), groups=channels, **given)
+    return OPS[step.kind](**given)
+
+
+def _whole(value: Any, most: int) -> int | None:
+    return value if type(value) is int and 1 <= value <= most else None
+
+
+def _pair(value: Any) -> tuple[int, int] | None:
+    rows, columns = value if isinstance(value, tuple) and len(value) == 2 else (value, value)
+    return (rows, columns) if _whole(rows, MAX_SIDE) and _whole(columns, MAX_SIDE) else None
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _epsilon(value: Any) -> float | None:
+    return value if isinstance(value, float) and 0 < value <= 1 else None
+
+
+def _constants(value: Any) -> tuple[float, ...] | None:
+    listed = value if isinstance(value, tuple) else (value,)
+    finite = all(type(number) in (int, float) and abs(number) <= sys.float_info.max for number in listed)
+    return tuple(map(float, listed)) if listed and finite else None
+
+
+class Kind(NamedTuple):
+    """What an attribute may be.
+
+    Attributes:
+        words: for messages.
+        read: the attribute from an evaluated value; None if the value is of another kind.
+    """
+
+    words: str
+    read: Callable[[Any], Any]
+
+
+KINDS: Mapping[str, Kind] = {
+    "Count": Kind(f"a whole number from 1 to {MAX_CHANNELS}", partial(_whole, most=MAX_CHANNELS)),
+    "Multiplier": Kind(f"a whole number from 1 to {MAX_MULTIPLIER}", partial(_whole, most=MAX_MULTIPLIER)),
+    "Pair": Kind(f"a whole number from 1 to {MAX_SIDE}, or two: [rows, columns]", _pair),
+    "bool": Kind("true or false", _flag),
+    "Epsilon": Kind("a number above 0 and at most 1", _epsilon),
+    "Constants": Kind("a finite number, or a list with one for each channel", _constants),
+}
+"""The kinds that recipes read in their own way; porter.recipe.paddings reads a `Pad`, porter.graph.record the others."""
 
 
 class _Attributes:
-    """The attributes of a node; each method checks the type and the range of one."""
+    """The attributes of a node, evaluated."""
 
-    def __init__(self, path: str, values: Mapping[str, Any], variables: Variables, written: Callable[[str], str]) -> None:
+    def __init__(
+        self, operation: str, path: str, values: Mapping[str, Any], variables: Variables, written: Callable[[str], str]
+    ) -> None:
+        self.operation = operation
         self.path = path
         self.values = values
         self.variables = variables
         self.written = written
 
-    def plain(self, kind: type[Op], key: str) -> Any:
-        """An attribute that is spelled as in port.json."""
-        value = self.values[key]
-        if type(value) is int and attributes(kind)[key] == "Count" and value > MAX_CHANNELS:
-            raise self._refused(key, f"a whole number from 1 to {MAX_CHANNELS}")
-        try:
-            return read_attribute(kind, key, list(value) if isinstance(value, tuple) else value)
-        except ValueError as error:
-            raise RecipeError(f"'{key}' of '{self.path}': {error}", where=self.written(key)) from None
-
-    def whole(self, key: str, most: int) -> int:
-        value = self.values[key]
-        if type(value) is int and 1 <= value <= most:
-            return value
-        advice = "write int(...) or round8(...)" if isinstance(value, float) else None
-        raise self._refused(key, f"a whole number from 1 to {most}", advice)
-
-    def pair(self, key: str) -> tuple[int, int]:
-        value = self.values[key]
-        sides = value if isinstance(value, tuple) else (value, value)
-        if len(sides) == 2 and all(type(side) is int and 1 <= side <= MAX_SIDE for side in sides):
-            return sides
-        raise self._refused(key, f"a whole number from 1 to {MAX_SIDE}, or two: [rows, columns]")
-
-    def flag(self, key: str) -> bool:
-        value = self.values[key]
-        if isinstance(value, bool):
-            return value
-        raise self._refused(key, "true or false")
-
-    def share(self, key: str) -> float:
-        value = self.values[key]
-        if isinstance(value, float) and 0 < value <= 1:
-            return value
-        raise self._refused(key, "a number above 0 and at most 1")
-
-    def constants(self, key: str) -> tuple[float, ...]:
-        value = self.values[key]
-        listed = value if isinstance(value, tuple) else (value,)
-        if listed and all(type(number) in (int, float) and abs(number) <= sys.float_info.max for number in listed):
-            return tuple(map(float, listed))
-        raise self._refused(key, "a finite number, or a list with one for each channel")
-
-    def convention(self, kind: SiteKind) -> Convention:
-        try:
-            return default_convention(self.values["pad"], kind)
-        except RecipeError as error:
-            raise RecipeError(error.message, where=self.written("pad"), next=error.next) from None
+    def read(self, key: str) -> Any:
+        """An attribute as its kind says."""
+        kind, value = ATTRIBUTES[self.operation][key].kind, self.values[key]
+        if kind == "Pad":
+            try:
+                return default_convention(value, _SITES[self.operation])
+            except RecipeError as error:
+                raise RecipeError(error.message, where=self.written(key), next=error.next) from None
+        if kind not in KINDS:
+            try:
+                return read_attribute(OPS[self.operation], key, list(value) if isinstance(value, tuple) else value)
+            except ValueError as error:
+                raise RecipeError(f"'{key}' of '{self.path}': {error}", where=self.written(key)) from None
+        found = KINDS[kind].read(value)
+        if found is None:
+            counted = isinstance(value, float) and kind in ("Count", "Multiplier")
+            raise self._refused(key, KINDS[kind].words, "write int(...) or round8(...)" if counted else None)
+        return found
 
     def _refused(self, key: str, expected: str, advice: str | None = None) -> RecipeError:
         got = repr(self.values[key])

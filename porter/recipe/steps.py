@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from porter.errors import RecipeError
 from porter.graph import OPS
@@ -15,32 +15,77 @@ from porter.recipe.faults import Faults
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint
 
-_WINDOW = {"stride": 1, "dilation": 1, "pad": "valid"}
 REQUIRED = object()
-SPELLED: Mapping[str, Mapping[str, Any]] = {
-    "conv": {"filters": REQUIRED, "kernel": 1, **_WINDOW, "groups": 1, "bias": False},
-    "depthwise_conv": {"kernel": REQUIRED, **_WINDOW, "multiplier": 1, "bias": False},
-    "batch_norm": {"epsilon": "=bn_epsilon", "momentum": "=bn_momentum", "scale": "=bn_scale", "center": "=bn_center"},
-    "affine": {"scale": 1, "offset": 0},
-    "max_pool": {"kernel": REQUIRED, **_WINDOW},
-    "avg_pool": {"kernel": REQUIRED, **_WINDOW},
+
+
+class Attribute(NamedTuple):
+    """An attribute of an operation.
+
+    Attributes:
+        kind: what it may be; porter.recipe.operations reads it by this name.
+        says: what it means, unless the operation's own text does.
+    """
+
+    kind: str
+    default: Any = REQUIRED
+    says: str = ""
+
+
+_STRIDES = {
+    "stride": Attribute("Pair", 1, "rows and columns from one window to the next"),
+    "dilation": Attribute("Pair", 1, "rows and columns from one cell of a window to the next"),
+}
+_WINDOW = {
+    **_STRIDES,
+    "pad": Attribute("Pad", "valid", "the convention of zoos whose `padding` says nothing of this site"),
+}
+_KERNEL = "rows and columns of the window"
+_BIAS = Attribute("bool", False, "whether a trained number is added to each channel")
+_GROUPED = {"groups": Attribute("Count", 1, "groups of channels, each with filters of its own"), "bias": _BIAS}
+SPELLED: Mapping[str, Mapping[str, Attribute]] = {
+    "conv": {
+        "filters": Attribute("Count", says="channels of the output"),
+        "kernel": Attribute("Pair", 1, _KERNEL),
+        **_WINDOW,
+        **_GROUPED,
+    },
+    "depthwise_conv": {
+        "kernel": Attribute("Pair", says=_KERNEL),
+        **_WINDOW,
+        "multiplier": Attribute("Multiplier", 1, "channels of the output for each of the input"),
+        "bias": _BIAS,
+    },
+    "batch_norm": {
+        "epsilon": Attribute("Epsilon", "=bn_epsilon", "is added to the variance"),
+        "momentum": Attribute("Epsilon", "=bn_momentum", "the weight of each new batch, as in torch"),
+        "scale": Attribute("bool", "=bn_scale", "whether there is a trained factor"),
+        "center": Attribute("bool", "=bn_center", "whether there is a trained summand"),
+    },
+    "affine": {"scale": Attribute("Constants", 1), "offset": Attribute("Constants", 0)},
+    "max_pool": {"kernel": Attribute("Pair", says=_KERNEL), **_WINDOW},
+    "avg_pool": {"kernel": Attribute("Pair", says=_KERNEL), **_WINDOW},
     "conv_transpose": {
-        "filters": REQUIRED,
-        "kernel": 1,
-        "stride": 1,
-        "dilation": 1,
-        "cut": (0, 0, 0, 0),
-        "groups": 1,
-        "bias": False,
+        "filters": Attribute("Count", says="channels of the output"),
+        "kernel": Attribute("Pair", 1, _KERNEL),
+        **_STRIDES,
+        "cut": Attribute("Pads", (0, 0, 0, 0), "rows and columns taken from the sum: [top, bottom, left, right]"),
+        **_GROUPED,
     },
 }
-"""Operations that recipes spell in another way than the graph, with their attributes and defaults; a batch norm's come from the
-options."""
-OPERATIONS: Mapping[str, Mapping[str, Any]] = {
+"""Operations that recipes spell in another way than the graph. The defaults of a batch norm come from the options."""
+ATTRIBUTES: Mapping[str, Mapping[str, Attribute]] = {
     **SPELLED,
-    **{name: {**dict.fromkeys(attributes(op), REQUIRED), **defaults(op)} for name, op in OPS.items() if name not in SPELLED},
+    **{
+        name: {key: Attribute(kind, defaults(op).get(key, REQUIRED)) for key, kind in attributes(op).items()}
+        for name, op in OPS.items()
+        if name not in SPELLED
+    },
 }
-"""Every operation with its attributes and their defaults."""
+"""Every operation with its attributes."""
+OPERATIONS: Mapping[str, Mapping[str, Any]] = {
+    name: {key: attribute.default for key, attribute in known.items()} for name, known in ATTRIBUTES.items()
+}
+"""Every operation with the defaults of its attributes."""
 
 COMMON = ("when", "from", "repeat", "first", "last")
 
