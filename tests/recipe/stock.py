@@ -7,10 +7,10 @@ from typing import Any
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_framework
 from porter.frameworks.dialects import get_dialect
+from porter.frameworks.tf.numbering import first_names as keras_layers
 from porter.graph import AvgPool, BatchNorm, Conv, Graph, Identity, MaxPool, shapes, site_of, tensor_shapes
 from porter.padding import Convention, pad_amounts
 from porter.recipe import LayerName, Recipe, expand, find_recipe, layer_names
-from porter.zoos.keras import _by_name as keras_layers
 from porter.zoos.slim.networks import construct
 
 Pads = tuple[tuple[int, int], ...]
