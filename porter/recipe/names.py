@@ -43,11 +43,14 @@ def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation
 def tap_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> Mapping[str, str]:
     """By path, the source's layers whose output can be read: the names of `taps`, otherwise those of `layer_names`.
 
+    A layer in `taps` shows that node only: Keras's convolutions may contain their activation, and show its values.
+
     Raises:
         RecipeError: as `layer_names`.
     """
-    layers = layer_names(recipe, variant, zoo, graph) | _named(recipe, variant, zoo, graph, zoo.taps)
-    return {path: layer.name for path, layer in layers.items()}
+    taps = {path: layer.name for path, layer in _named(recipe, variant, zoo, graph, zoo.taps).items()}
+    layers = layer_names(recipe, variant, zoo, graph)
+    return {path: layer.name for path, layer in layers.items() if layer.name not in taps.values()} | taps
 
 
 def _named(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence[NameRule]) -> dict[str, LayerName]:
