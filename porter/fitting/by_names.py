@@ -16,10 +16,10 @@ from porter.fitting.averages import prefer_averages
 from porter.fitting.dense_heads import parse_head, with_dense_head
 from porter.fitting.fit import Fit, StandIn, placed, shape_text, some, without_head
 from porter.fitting.grafting import POOL
-from porter.fitting.heads import AFTER_HEAD, dense_op, find_head, flattened, stand_in_head
+from porter.fitting.heads import AFTER_HEAD, dense_op, find_head, flattened, reads_features, stand_in_head
 from porter.fitting.naming import name_layers, parse_map
 from porter.frameworks.dialects import Dialect, get_dialect
-from porter.graph import Graph, is_depthwise, tensor_shapes
+from porter.graph import Graph, head_of, is_depthwise, tensor_shapes
 from porter.recipe import LayerName, Recipe, Zoo, expand, options_of, tap_names
 from porter.recipe.fixed import holds
 
@@ -93,10 +93,10 @@ def fit_by_names(
         MappingError: tensors are missing or unexpected, in one error that lists both; or the head cannot be found.
     """
     dialect, draft = get_dialect(zoo.framework), expand(recipe, variant, zoo, {})
-    mapped = parse_map(settings, draft)
-    chosen = parse_head(mapped[draft.output]) if draft.output in mapped else None
+    mapped, last = parse_map(settings, draft), head_of(draft).path
+    chosen = parse_head(mapped[last]) if last in mapped else None
     if chosen is not None:
-        mapped[draft.output] = chosen.layers[-1]
+        mapped[last] = chosen.layers[-1]
     naming = name_layers(recipe, variant, zoo, draft, checkpoint, mapped)
     naming.expect_one(str(checkpoint.path))
     layers = dict(naming.layers)
@@ -107,21 +107,21 @@ def fit_by_names(
     outside = _outside(naming.prefix, located.unexpected)
     head = find_head(draft, dialect, layers, checkpoint, located.unexpected, chosen)
     transforms = {path: layer.transforms for path, layer in layers.items()}
-    background = head.own and "drop_background" in transforms[draft.output]
+    background = head.own and "drop_background" in transforms[last]
     row: dict[str, str] = {}
     if head.layer is None:
         graph = without_head(draft)
-    elif chosen is not None and chosen.between:
+    elif chosen is not None and (chosen.between or reads_features(draft, dialect, checkpoint, chosen.layers[-1])):
         ops = {name: dense_op(draft, dialect, checkpoint, name) for name in chosen.layers}
-        graph, row = with_dense_head(without_head(draft), chosen, ops, draft.output)
+        graph, row = with_dense_head(without_head(draft), chosen, ops, last)
         layers |= {path: LayerName(name) for path, name in row.items()}
-        transforms[draft.output] = ()
+        transforms[last] = ()
     else:
-        layers[draft.output] = head.layer
+        layers[last] = head.layer
         graph = expand(recipe, variant, zoo, {"classes": head.rows - (background and not keep_background)})
         if keep_background or not background:
             kept = tuple(name for name in head.layer.transforms if name != "drop_background")
-            transforms[draft.output] = kept
+            transforms[last] = kept
     located = locate(graph, dialect, {path: layers[path] for path in tensor_shapes(graph)}, zoo, checkpoint)
     ignored = {**located.ignored, **dict.fromkeys(head.after, AFTER_HEAD)}
     warnings = (*head.warnings(), *_generation_warnings(current, zoo, naming.generation))
@@ -141,8 +141,8 @@ def fit_by_names(
     shown = tap_names(recipe, variant, zoo, draft)
     stand_in, joined = None, (f"the head's dense layers are joined as --map says: {chosen.text}",) if chosen and row else ()
     if head.layer is None or row:
-        tensors = stand_in_head(draft, dialect, naming.reference_layers[draft.output], _spelling(draft, dialect, layers, located))
-        stand_in = StandIn(tensors, shown[draft.output], draft.by_path[draft.output].inputs[0])
+        tensors = stand_in_head(draft, dialect, naming.reference_layers[last], _spelling(draft, dialect, layers, located))
+        stand_in = StandIn(tensors, shown[draft.output], without_head(draft).output)
     return Fit(
         graph=graph,
         found=found,

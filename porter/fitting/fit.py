@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -13,7 +13,7 @@ from porter.errors import FileError, MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import Stored, canonical
 from porter.frameworks.dialects import Dialect
-from porter.graph import Affine, Graph, channels_of, tensor_shapes
+from porter.graph import Affine, Graph, channels_of, head_of, tensor_shapes
 from porter.recipe.expressions import Value
 from porter.recipe.transforms import apply_transforms
 
@@ -146,10 +146,14 @@ def own_checkpoint(fit: Fit, checkpoint: Checkpoint) -> dict[str, Array]:
 
 
 def without_head(graph: Graph) -> Graph:
-    """The graph up to its head's input: features, one value per channel."""
-    head = graph.by_path[graph.output]
-    nodes = tuple(node for node in graph.nodes if node.path != head.path)
-    return Graph(nodes, graph.channels, head.inputs[0], graph.scopes)
+    """The graph without its head: features, one value per channel. What follows the head reads its input."""
+    head = head_of(graph)
+
+    def past(path: str) -> str:
+        return head.inputs[0] if path == head.path else path
+
+    nodes = tuple(replace(node, inputs=tuple(map(past, node.inputs))) for node in graph.nodes if node != head)
+    return Graph(nodes, graph.channels, past(graph.output), graph.scopes)
 
 
 def some(lines: list[str]) -> str:

@@ -15,7 +15,7 @@ from porter.fitting.fit import some
 from porter.fitting.naming import TENSORS
 from porter.formats.recognition import FORMATS
 from porter.frameworks.dialects import Dialect
-from porter.graph import Conv, Dense, Graph, tensor_shapes
+from porter.graph import Conv, Dense, Graph, head_of, tensor_shapes
 from porter.padding import Convention, Window
 from porter.recipe import LayerName
 
@@ -69,19 +69,30 @@ def find_head(
         chosen: the head of `--map`; its last layer is the head in `layers`.
 
     Raises:
-        MappingError: several layers could be the head, or dense layers follow each other and nothing says what is between them.
+        MappingError: several layers could be the head, or dense layers follow each other and nothing says what is between them, or
+            nothing says whether a layer stands before or after the pool.
     """
-    zoo_rows, features = tensor_shapes(graph)[graph.output]["kernel"]
+    head = head_of(graph).path
+    zoo_rows, features, *_ = tensor_shapes(graph)[head]["kernel"]
     dense = _dense_layers(graph, dialect, checkpoint, unexpected)
-    layer = layers[graph.output]
+    layer = layers[head]
     rows = head_rows(graph, dialect, checkpoint, layer.name)
     if rows is None and chosen:
         raise MappingError(
             f"the file has no layer '{layer.name}'",
             where=str(checkpoint.path),
             next=TENSORS,
-            maps=[f"{name}={graph.output}" for name in dense],
+            maps=[f"{name}={head}" for name in dense],
         )
+    if isinstance(head_of(graph).op, Conv) and not chosen:
+        doubtful = sorted(dense) if rows is None else [layer.name] if reads_features(graph, dialect, checkpoint, layer.name) else []
+        if doubtful:
+            raise MappingError(
+                f"the network ends in a convolution and a pool, and the file does not say where it has '{some(doubtful)}'",
+                where=str(checkpoint.path),
+                next="a convolution takes the place of the network's own, a dense layer reads the pooled map",
+                maps=[f"{name}={head}" for name in doubtful],
+            )
     found = rows is None
     if rows is None:
         direct = {name: shape for name, shape in dense.items() if shape[1] == features}
@@ -96,7 +107,7 @@ def find_head(
             raise MappingError(
                 f"several layers could be the head: {listed}",
                 where=str(checkpoint.path),
-                maps=[f"{row}={graph.output}" for row in (*pairs, *direct)],
+                maps=[f"{row}={head}" for row in (*pairs, *direct)],
             )
         name, (rows, _) = next(iter(direct.items()))
         layer = LayerName(name)
@@ -109,7 +120,7 @@ def find_head(
         raise MappingError(
             f"dense layers follow each other ({', '.join(map(repr, row))}), and the file does not say what is between them{whole}",
             where=str(checkpoint.path),
-            maps=[f"{DenseHead(row, (word,) * (len(row) - 1)).text}={graph.output}" for word in BETWEEN],
+            maps=[f"{DenseHead(row, (word,) * (len(row) - 1)).text}={head}" for word in BETWEEN],
         )
     left_out = dense.keys() - set(chosen.layers) if chosen else following
     after = tuple(
@@ -122,16 +133,25 @@ def find_head(
 
 def head_rows(graph: Graph, dialect: Dialect, checkpoint: Checkpoint, layer: str) -> int | None:
     """Rows of the head `layer`, or None if the file lacks it."""
-    head = graph.by_path[graph.output]
+    head = head_of(graph)
     for name in dialect.tensor_names(graph, head, layer)["kernel"]:
         if name in checkpoint.tensors:
             return int(dialect.to_canonical(graph, head, "kernel", checkpoint.tensors[name]).shape[0])
     return None
 
 
+def reads_features(graph: Graph, dialect: Dialect, checkpoint: Checkpoint, layer: str) -> bool:
+    """Whether the file has a dense layer where the recipe's head is a convolution: it reads the pooled map."""
+    head = head_of(graph)
+    kernels = [
+        checkpoint.tensors[name] for name in dialect.tensor_names(graph, head, layer)["kernel"] if name in checkpoint.tensors
+    ]
+    return isinstance(head.op, Conv) and any(kernel.ndim == 2 for kernel in kernels)
+
+
 def _dense_layers(graph: Graph, dialect: Dialect, checkpoint: Checkpoint, names: Collection[str]) -> dict[str, tuple[int, int]]:
     """Layer to (units, features), for the layers that could be dense by their tensors among `names`."""
-    head, found = graph.by_path[graph.output], {}
+    head, found = head_of(graph), {}
     for name in names:
         layer, array = name.rpartition(dialect.SEPARATOR)[0], checkpoint.tensors[name]
         if name not in dialect.tensor_names(graph, head, layer)["kernel"] or array.ndim not in (2, 4):
@@ -140,13 +160,14 @@ def _dense_layers(graph: Graph, dialect: Dialect, checkpoint: Checkpoint, names:
             kernel = dialect.to_canonical(graph, head, "kernel", array)
         except MappingError:
             continue
-        found[layer] = (int(kernel.shape[0]), int(kernel.shape[1]))
+        if kernel.shape[2:] in ((), (1, 1)):
+            found[layer] = (int(kernel.shape[0]), int(kernel.shape[1]))
     return found
 
 
 def flattened(graph: Graph, dialect: Dialect, checkpoint: Checkpoint, names: Collection[str]) -> str | None:
     """The dense layer among `names` that reads several cells of the last map, all channels of each; None if there is none."""
-    _, features = tensor_shapes(graph)[graph.output]["kernel"]
+    _, features, *_ = tensor_shapes(graph)[head_of(graph).path]["kernel"]
     dense = _dense_layers(graph, dialect, checkpoint, names)
     return next((name for name, (_, width) in dense.items() if width > features and width % features == 0), None)
 
@@ -169,7 +190,7 @@ def dense_op(graph: Graph, dialect: Dialect, checkpoint: Checkpoint, layer: str)
     rows = head_rows(graph, dialect, checkpoint, layer)
     if rows is None:
         raise MappingError(f"the file has no layer '{layer}'", where=str(checkpoint.path), next=TENSORS)
-    biases = dialect.tensor_names(graph, graph.by_path[graph.output], layer)["bias"]
+    biases = dialect.tensor_names(graph, head_of(graph), layer)["bias"]
     return Dense(rows, any(name in checkpoint.tensors for name in biases))
 
 
@@ -183,10 +204,10 @@ def stand_in_head(graph: Graph, dialect: Dialect, layer: LayerName, spelling: in
         layer: the zoo's name of the head.
         spelling: the index of this zoo's name among the framework's names for a kernel.
     """
-    head = graph.by_path[graph.output]
+    head = head_of(graph)
     features = tensor_shapes(graph)[head.path]["kernel"][1]
     kernel, node = np.eye(features, dtype=np.float32), head
-    if "conv1x1_to_dense" in layer.transforms:
+    if isinstance(head.op, Conv) or "conv1x1_to_dense" in layer.transforms:
         kernel, node = kernel[:, :, None, None], replace(head, op=Conv(features, Window((1, 1)), Convention(), bias=True))
     names = dialect.tensor_names(graph, node, layer.name)
     arrays = {"kernel": kernel, "bias": np.zeros(features, np.float32)}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from porter.errors import MappingError, RecipeError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import Dialect, get_dialect
-from porter.graph import Dense, Graph, tensor_shapes
+from porter.graph import Conv, Dense, Graph, head_of, tensor_shapes
 from porter.recipe import LayerName, Recipe, Zoo, layer_names
 from porter.recipe.spelling import hint
 
@@ -70,7 +70,7 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
     for setting in settings:
         layer, equals, node = setting.rpartition("=")
         if not equals or not layer or not node:
-            raise UsageError(f"'{setting}' is no SRC=NODE", where="--map", next=f"such as LAYER={graph.output}")
+            raise UsageError(f"'{setting}' is no SRC=NODE", where="--map", next=f"such as LAYER={head_of(graph).path}")
         if node not in tensor_shapes(graph):
             raise UsageError(f"the graph has no node '{node}' with tensors", where="--map", next=hint(node, tensor_shapes(graph)))
         if node in found:
@@ -80,15 +80,15 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
 
 
 def expect_head(recipe: Recipe, graph: Graph) -> None:
-    """Refuses a recipe's graph that does not end in a dense layer, which is the head.
+    """Refuses a recipe's graph without a head, see porter.graph.head_of.
 
     Raises:
         RecipeError: it ends in another op.
     """
-    last = graph.by_path[graph.output]
-    if not isinstance(last.op, Dense):
+    last = head_of(graph)
+    if not isinstance(last.op, Dense | Conv):
         raise RecipeError(
-            f"the graph ends in '{last.path}' ({last.op_name}), expected a dense layer",
+            f"the graph ends in '{last.path}' ({last.op_name}), expected a dense layer, or a global pool of a 1x1 convolution",
             where=recipe.source.where(("graph", len(recipe.graph) - 1)),
             next="end it in {dense: head/logits, units: =classes}; a file that has no such layer is ported to its features",
         )
@@ -121,7 +121,7 @@ def name_layers(
     layers = {path: replace(layer, name=best.prefix + layer.name) for path, layer in best.layers.items()}
     for path, name in mapped.items():
         # The user's own head has its own number of classes, and none is the zoo's background.
-        layers[path] = LayerName(name) if path == graph.output else replace(layers[path], name=name)
+        layers[path] = LayerName(name) if path == head_of(graph).path else replace(layers[path], name=name)
     return replace(best, layers=layers)
 
 
@@ -145,7 +145,7 @@ def _prefix(
     stated = {
         name.removesuffix(layers[path].name)
         for path, name in mapped.items()
-        if path != graph.output and name.endswith(layers[path].name)
+        if path != head_of(graph).path and name.endswith(layers[path].name)
     }
     if stated:
         counts = Counter({prefix: count for prefix, count in counts.items() if prefix in stated})

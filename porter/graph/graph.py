@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from porter.errors import GraphError
-from porter.graph.ops import Conv, Op, Shape, Tensors
+from porter.graph.ops import Conv, GlobalAvgPool, GlobalMaxPool, Op, Relu, Shape, Tensors
 from porter.padding import Site, Size
 
 INPUT = "input"
@@ -106,6 +106,15 @@ def tensor_shapes(graph: Graph) -> dict[str, Tensors]:
     channels = channels_of(graph)
     found = {node.path: node.op.tensors(channels[node.inputs[0]]) for node in graph.nodes}
     return {path: tensors for path, tensors in found.items() if tensors}
+
+
+def head_of(graph: Graph) -> Node:
+    """The node that gives a classifier's numbers: a 1x1 convolution that only activations and a global pool follow, as in
+    SqueezeNet; otherwise the output."""
+    node = graph.by_path[graph.output]
+    while isinstance(node.op, Relu | GlobalAvgPool | GlobalMaxPool) and node.inputs[0] in graph.by_path:
+        node = graph.by_path[node.inputs[0]]
+    return node if isinstance(node.op, Conv) and node.op.window.kernel == (1, 1) else graph.by_path[graph.output]
 
 
 def nonnegative_paths(graph: Graph) -> frozenset[str]:

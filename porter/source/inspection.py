@@ -14,6 +14,7 @@ from porter.files import Digests
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import FORMATS
 from porter.frameworks import FRAMEWORK_NAMES
+from porter.graph import head_of
 from porter.padding import ANY
 from porter.port import Port, port_at
 from porter.recipe import recipes_option
@@ -118,7 +119,7 @@ def _of_port(port: Port) -> Inspection:
         classes=record.classes,
         source_classes=record.classes,
         size=record.input.size,
-        head=port.graph.output if record.classes else None,
+        head=head_of(port.graph).path if record.classes else None,
         assumed=tuple(record.assumed),
         commands=(_command(match, record.framework, port.folder, ("--recipes", record.recipes) if record.recipes else ()),),
     )

@@ -14,7 +14,7 @@ from porter.fitting.by_names import Located, locate
 from porter.fitting.heads import head_rows
 from porter.fitting.naming import name_layers
 from porter.frameworks.dialects import Dialect, get_dialect
-from porter.graph import Graph, tensor_shapes
+from porter.graph import Graph, head_of, tensor_shapes
 from porter.recipe import LayerName, Recipe, Zoo, expand, known_variants
 from porter.recipe.transforms import apply_transforms
 
@@ -69,7 +69,7 @@ def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Ma
     try:
         naming = name_layers(recipe, variant, zoo, draft, checkpoint)
         layers = naming.layers
-        rows = head_rows(draft, dialect, checkpoint, layers[draft.output].name)
+        rows = head_rows(draft, dialect, checkpoint, layers[head_of(draft).path].name)
         graph = draft if rows is None else expand(recipe, variant, zoo, {"classes": rows})
         located = locate(graph, dialect, layers, zoo, checkpoint)
         # The ops of a file's graph count as much as its names.

@@ -14,6 +14,9 @@ Call = tuple[str, Mapping[str, Any]]
 """The function or class that builds a variant, and its arguments."""
 
 KERAS: Mapping[str, Call] = {
+    "densenet121": ("DenseNet121", {}),
+    "densenet169": ("DenseNet169", {}),
+    "densenet201": ("DenseNet201", {}),
     "inception_v3": ("InceptionV3", {}),
     "mobilenet_v1": ("MobileNet", {"alpha": 1.0}),
     "mobilenet_v1_0.75": ("MobileNet", {"alpha": 0.75}),
@@ -31,6 +34,8 @@ KERAS: Mapping[str, Call] = {
     "resnet50v2": ("ResNet50V2", {}),
     "resnet101v2": ("ResNet101V2", {}),
     "resnet152v2": ("ResNet152V2", {}),
+    "vgg16": ("VGG16", {}),
+    "vgg19": ("VGG19", {}),
 }
 """Constructors of keras.applications."""
 
@@ -88,7 +93,16 @@ TENSORNETS: Mapping[str, tuple[str, str]] = {
 """TensorNets' modules and functions."""
 
 TORCHVISION: Mapping[str, Call] = {
+    "densenet121": ("densenet121", {}),
+    "densenet161": ("densenet161", {}),
+    "densenet169": ("densenet169", {}),
+    "densenet201": ("densenet201", {}),
+    "googlenet": ("googlenet", {"aux_logits": False, "transform_input": True, "init_weights": False}),
     "inception_v3": ("inception_v3", {"aux_logits": False, "transform_input": True, "init_weights": False}),
+    "mnasnet": ("mnasnet1_0", {}),
+    "mnasnet_1.3": ("mnasnet1_3", {}),
+    "mnasnet_0.75": ("mnasnet0_75", {}),
+    "mnasnet_0.5": ("mnasnet0_5", {}),
     "mobilenet_v2": ("mobilenet_v2", {}),
     "mobilenet_v2_1.4": ("mobilenet_v2", {"width_mult": 1.4}),
     "mobilenet_v2_1.3": ("mobilenet_v2", {"width_mult": 1.3}),
@@ -107,12 +121,30 @@ TORCHVISION: Mapping[str, Call] = {
     "shufflenet_v2_x1_0": ("shufflenet_v2_x1_0", {}),
     "shufflenet_v2_x1_5": ("shufflenet_v2_x1_5", {}),
     "shufflenet_v2_x2_0": ("shufflenet_v2_x2_0", {}),
+    "squeezenet1_0": ("squeezenet1_0", {}),
+    "squeezenet1_1": ("squeezenet1_1", {}),
+    "vgg11": ("vgg11", {}),
+    "vgg13": ("vgg13", {}),
+    "vgg16": ("vgg16", {}),
+    "vgg19": ("vgg19", {}),
+    "vgg11_bn": ("vgg11_bn", {}),
+    "vgg13_bn": ("vgg13_bn", {}),
+    "vgg16_bn": ("vgg16_bn", {}),
+    "vgg19_bn": ("vgg19_bn", {}),
     "wide_resnet50_2": ("wide_resnet50_2", {}),
     "wide_resnet101_2": ("wide_resnet101_2", {}),
 }
 
 TIMM: Mapping[str, Call] = {
+    "densenet121": ("densenet121", {}),
+    "densenet161": ("densenet161", {}),
+    "densenet169": ("densenet169", {}),
+    "densenet201": ("densenet201", {}),
     "inception_v3": ("inception_v3", {}),
+    "mnasnet": ("mnasnet_100", {}),
+    "mnasnet_1.4": ("mnasnet_140", {}),
+    "mnasnet_0.75": ("mnasnet_075", {}),
+    "mnasnet_0.5": ("mnasnet_050", {}),
     "mobilenet_v2": ("mobilenetv2_100", {}),
     "mobilenet_v2_1.4": ("mobilenetv2_140", {}),
     "mobilenet_v2_0.75": ("mobilenetv2_075", {}),
@@ -123,6 +155,14 @@ TIMM: Mapping[str, Call] = {
     "resnet50": ("resnet50", {}),
     "resnet101": ("resnet101", {}),
     "resnet152": ("resnet152", {}),
+    "vgg11": ("vgg11", {}),
+    "vgg13": ("vgg13", {}),
+    "vgg16": ("vgg16", {}),
+    "vgg19": ("vgg19", {}),
+    "vgg11_bn": ("vgg11_bn", {}),
+    "vgg13_bn": ("vgg13_bn", {}),
+    "vgg16_bn": ("vgg16_bn", {}),
+    "vgg19_bn": ("vgg19_bn", {}),
 }
 
 REFERENCES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
