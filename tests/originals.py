@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from porter.formats.tensorflow import import_tensorflow
+from porter.zoos.tables import TORCHVISION
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models
 
@@ -28,7 +29,7 @@ def torchvision_transforms() -> ModuleType:
 
 def torchvision_preset(variant: str, weights: str) -> Callable[[Image.Image], Values]:
     """What torchvision documents as the transforms of a set of weights; gives 3 x rows x columns."""
-    preset = import_models().get_model_weights(variant)[weights].transforms()
+    preset = import_models().get_model_weights(TORCHVISION[variant][0])[weights].transforms()
     return lambda image: preset(image).numpy()
 
 

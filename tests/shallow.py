@@ -1,4 +1,6 @@
-"""The zoos' ResNets with few units: every block, pad, name and option of theirs, at a price that a test can pay."""
+"""The zoos' ResNets and DenseNets with few units and their VGGs with few filters: every block, pad, name and option of theirs, at a
+price that a test can pay.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,24 +24,28 @@ from tests.tensornets_files import tensornets_installed
 
 DEPTHS = (3, 2, 2, 2)
 """Units of each stage: all have a first and a last one, and the first stage one between them."""
+NARROWER = 8
+"""How many times fewer filters a VGG has, and fewer units in its dense layers."""
 
 Build = Callable[..., Any]
 
 
 def shallow_recipes(folder: Path, depths: Sequence[int] = DEPTHS) -> Path:
-    """A folder of porter's recipes, in which every ResNet has `depths`."""
+    """A folder of porter's recipes, in which every ResNet and DenseNet has `depths`, and every VGG is narrow."""
     folder.mkdir()
     for recipe in all_recipes():
-        text = recipe.path.read_text(encoding="utf-8")
-        (folder / recipe.path.name).write_text(re.sub(r"depths: \[.*?\]", f"depths: {list(depths)}", text), encoding="utf-8")
+        text = re.sub(r"depths: \[.*?\]", f"depths: {list(depths)}", recipe.path.read_text(encoding="utf-8"))
+        if recipe.architecture == "vgg":
+            text = re.sub(r"(filters|units): (\d+)", lambda found: f"{found[1]}: {int(found[2]) // NARROWER}", text)
+        (folder / recipe.path.name).write_text(text, encoding="utf-8")
     return folder
 
 
 @contextmanager
 def shallow_zoos() -> Iterator[None]:
-    """Until the end, the zoos' own code builds every ResNet with `DEPTHS`."""
+    """Until the end, the zoos' own code builds every ResNet and DenseNet with `DEPTHS`, and every VGG narrow."""
     with pytest.MonkeyPatch.context() as patch:
-        for module, name, shallow in _stages():
+        for module, name, shallow in (*_stages(), *_layers()):
             patch.setattr(module, name, shallow(getattr(module, name)))
         _frozen_network.cache_clear()
         yield
@@ -48,7 +55,10 @@ def shallow_zoos() -> Iterator[None]:
 def _stages() -> Iterator[tuple[Any, str, Callable[[Build], Build]]]:
     """What each zoo's code makes its stages with: module, function, and what makes it shallow."""
     yield import_models().resnet, "_resnet", _torchvisions
-    yield import_timm().resnet, "_create_resnet", _timms
+    yield import_models().densenet, "_densenet", _torchvisions
+    yield import_timm().resnet, "_create_resnet", lambda build: _timms(build, "layers")
+    yield import_timm().densenet, "_create_densenet", lambda build: _timms(build, "block_config")
+    yield import_module("keras.src.applications.densenet"), "dense_block", lambda build: _by_label(build, 1, "name")
     keras = import_module("keras.src.applications.resnet")
     yield keras, "stack_residual_blocks_v1", lambda build: _by_label(build, 2, "name")
     yield keras, "stack_residual_blocks_v2", lambda build: _by_label(build, 2, "name")
@@ -66,8 +76,8 @@ def _torchvisions(build: Build) -> Build:
     return lambda block, layers, *rest, **named: build(block, list(DEPTHS), *rest, **named)
 
 
-def _timms(build: Build) -> Build:
-    return lambda *arguments, **named: build(*arguments, **named | {"layers": DEPTHS})
+def _timms(build: Build, depths: str) -> Build:
+    return lambda *arguments, **named: build(*arguments, **named | {depths: DEPTHS})
 
 
 def _slims(build: Build) -> Build:
@@ -82,3 +92,43 @@ def _by_label(build: Build, place: int, label: str) -> Build:
         return build(*arguments[:place], units, *arguments[place + 1 :], **named)
 
     return shallow
+
+
+def _layers() -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
+    """What each zoo's code makes its VGGs of: module, name, and what makes it narrow."""
+    torchvision, timm, keras = import_models().vgg, import_timm().vgg, import_module("keras.src.applications.vgg16")
+    for module in (torchvision, timm):
+        yield (
+            module,
+            "cfgs",
+            lambda table: {name: [width if width == "M" else width // NARROWER for width in row] for name, row in table.items()},
+        )
+    yield torchvision, "nn", lambda nn: _with(nn, Linear=_narrow_class(nn.Linear))
+    for name in ("ConvMlp", "ClassifierHead"):
+        yield timm, name, _narrow_class
+    yield (
+        keras,
+        "layers",
+        lambda layers: _with(
+            layers,
+            Conv2D=lambda filters, *rest, **named: layers.Conv2D(filters // NARROWER, *rest, **named),
+            Dense=lambda units, **named: layers.Dense(_narrow(units), **named),
+        ),
+    )
+
+
+def _narrow_class(module: type[Any]) -> type[Any]:
+    class Narrow(module):
+        def __init__(self, *sizes: int, **named: Any) -> None:
+            super().__init__(*map(_narrow, sizes), **named)
+
+    return Narrow
+
+
+def _narrow(size: int) -> int:
+    """A number of a dense layer's features or units; kernels, classes and filters, which are narrow already, stay."""
+    return size // NARROWER if size >= 4096 else size
+
+
+def _with(module: Any, **changed: Any) -> Any:
+    return SimpleNamespace(**vars(module) | changed)

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from porter.dtypes import Array
+from porter.errors import GraphError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import digest
 from porter.frameworks import get_framework
 from porter.frameworks.dialects import get_dialect
-from porter.graph import AvgPool, Conv, Graph, MaxPool, Node, site_of
+from porter.graph import AvgPool, Conv, Graph, MaxPool, Node, shapes, site_of
 from porter.padding import Convention
 from porter.port import read_port, write_record
 from porter.recipe import expand, find_recipe, layer_names
@@ -39,7 +40,17 @@ def standin_graph(variant: str, zoo: str, classes: int = 1000, recipes: Path | N
 def standin_tensors(variant: str, zoo: str, classes: int = 1000, recipes: Path | None = None) -> Mapping[str, Mapping[str, Array]]:
     """Calibrated random weights: logits depend on the image, so that a wrong pad shows."""
     graph = standin_graph(variant, zoo, classes, recipes)
-    return calibrated_tensors(graph, CALIBRATION_SIZE, seed=len(variant), lowered=_pooled_unclipped(graph))
+    native = find_recipe(variant, recipes).native_size()
+    size = CALIBRATION_SIZE if _takes(graph, CALIBRATION_SIZE) else native
+    return calibrated_tensors(graph, size, seed=len(variant), lowered=_pooled_unclipped(graph))
+
+
+def _takes(graph: Graph, size: tuple[int, int]) -> bool:
+    try:
+        shapes(graph, size)
+    except GraphError:
+        return False
+    return True
 
 
 def _pooled_unclipped(graph: Graph) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from importlib import import_module
@@ -52,7 +53,9 @@ def build(
     # On no device, because random weights would take time and be replaced at once. Nothing is downloaded.
     with torch.device("meta"):
         model: nn.Module = builder(num_classes=classes, **{**arguments, **options})
-    state = {key: to_tensor(array) for key, array in checkpoint.tensors.items()}
+    state = OrderedDict((key, to_tensor(array)) for key, array in checkpoint.tensors.items())
+    # MNASNet's loader asks which version of its code wrote them.
+    state._metadata = {"": {"version": model._version}}  # type: ignore[attr-defined]
     try:
         model.load_state_dict(state, strict=True, assign=True)
     except RuntimeError as error:

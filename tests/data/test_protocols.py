@@ -14,10 +14,13 @@ from tests.protocol_guide import BLOCK, DOCUMENT, ORIGINALS, TABLES, Use, uses, 
 
 SIZES = [(500, 375), (333, 487)]
 TIMM = {
+    ("densenet", "timm"): "densenet121.ra_in1k",
     ("inception_v3", "timm"): "inception_v3.tv_in1k",
     ("inception_v3", "timm_tf"): "inception_v3.tf_in1k",
+    ("mnasnet", "timm"): "mnasnet_100.rmsp_in1k",
     ("mobilenet_v2", "timm"): "mobilenetv2_100.ra_in1k",
     ("resnet_v1", "timm"): "resnet50.gluon_in1k",
+    ("vgg", "timm"): "vgg16.tv_in1k",
 }
 TENSORNETS = {
     "inception_v3": "tfslim",
@@ -29,11 +32,13 @@ TENSORNETS = {
     "wide_resnet": "wrn",
 }
 KERAS = {
+    "densenet": "densenet",
     "inception_v3": "inception_v3",
     "mobilenet_v1": "mobilenet",
     "mobilenet_v2": "mobilenet_v2",
     "resnet_v1": "resnet",
     "resnet_v2": "resnet_v2",
+    "vgg": "vgg16",
 }
 
 
