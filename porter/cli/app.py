@@ -370,15 +370,20 @@ def recipe_show(
 @recipe_app.command("check")
 def recipe_check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a recipe")],
+    weights: Annotated[Path | None, typer.Option(metavar="FILE", help="try the recipe on this file: mapping and numbers")] = None,
     as_json: Json = False,
 ) -> None:
     """Check every variant of a recipe in every zoo: graph, shapes, names, pads, expressions, figures."""
     from porter.recipe.check import check_recipe
 
-    found = check_recipe(file)
-    show(found.record() if as_json else printing.recipe_check(found))
-    if found.errors:
-        raise typer.Exit(found.errors[0].status)
+    found, trial = check_recipe(file), None
+    if weights is not None and found.recipe is not None and not found.errors:
+        from porter.conversion.trial import try_weights
+
+        trial = try_weights(found.recipe, weights)
+    show({**found.record(), "weights": trial and trial.record()} if as_json else printing.recipe_check(found, trial))
+    if problem := next(iter(found.errors), trial and trial.error):
+        raise typer.Exit(problem.status)
 
 
 def _options(settings: list[str] | None) -> dict[str, str]:

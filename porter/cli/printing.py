@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from porter.conversion.convert import Conversion
     from porter.conversion.pad_table import SitePads
+    from porter.conversion.trial import Trial
     from porter.evaluation.prediction import Prediction
     from porter.graph import Graph, Node
     from porter.graph.pads import Pad
@@ -216,12 +217,17 @@ def recipe_list(found: Sequence[Declared], own: Path) -> list[str]:
     return table(list(columns), list(zip(*columns.values(), strict=True)))
 
 
-def recipe_check(found: Checked) -> list[str]:
-    """Errors and warnings, each with its place, and what was looked at."""
-    lines = [f"{kind}: {line}" for kind, all in (("error", found.errors), ("warning", found.warnings)) for line in map(str, all)]
+def recipe_check(found: Checked, trial: Trial | None = None) -> list[str]:
+    """Errors and warnings, each with its place, and what was looked at; then what came of a file of weights."""
+    lines = [f"error: {error}" for error in found.errors] + [f"warning: {warning}" for warning in found.warnings]
     counts = ((found.variants, "variant"), (found.zoos, "zoo"), (found.sites, "padding site"), (found.nodes, "node"))
     checked = ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in counts if count)
-    return [*lines, f"checked: {checked} named"] if found.nodes else lines
+    lines += [f"checked: {checked} named"] if found.nodes else []
+    if trial is not None and trial.opened is not None and trial.opened.member is not None:
+        lists = trial.opened.lists
+        lines.append(f"weights: {trial.opened.member.name}; {'; '.join((f'{len(lists.used)} used', *_ignored(lists)))}")
+        lines += [f"numbers: {line}" for line in (_check_lines(trial.verdict) if trial.verdict else [f"skipped: {trial.skipped}"])]
+    return [*lines, *([f"error: {trial.error}"] if trial is not None and trial.error is not None else [])]
 
 
 def recipe(found: Recipe, variant: str, graph: Graph) -> list[str]:

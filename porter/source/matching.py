@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,14 @@ class Match:
 
 def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> tuple[Match, ...]:
     """Every variant and zoo that has at least one tensor or layer of the file, best first. Wrong recipes are left out."""
+    return rank_variants(checkpoint, known_variants(recipes)[0])
+
+
+def rank_variants(checkpoint: Checkpoint, variants: Iterable[tuple[Recipe, str]]) -> tuple[Match, ...]:
+    """As `rank`, of these variants only."""
     matches = [
         _match(recipe, variant, zoo, checkpoint)
-        for recipe, variant in known_variants(recipes)[0]
+        for recipe, variant in variants
         for zoo in recipe.zoos_of(variant).values()
         if checkpoint.dialect in (None, zoo.framework)
     ]

@@ -6,9 +6,11 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from porter.recipe import recipes_folder
 from tests.conftest import Cli, refused
 from tests.recipe.recipes import VALID, write
 from tests.support import source_checkpoint
@@ -43,6 +45,40 @@ def test_lines_name_the_folder_that_only_the_option_knows(cli: Cli, own: Path, m
     for arguments in (("inspect", "tiny.safetensors"), ("inspect", "tiny.safetensors", *recipes), ("report", "other")):
         assert "--recipes" not in cli(*arguments).out
     assert json.loads(Path("other/port.json").read_text(encoding="utf-8"))["recipes"] is None
+
+
+def test_a_recipe_is_tried_on_a_file_and_what_differs_is_named_where_it_is_written(cli: Cli, own: Path) -> None:
+    tensors, recipe = dict(source_checkpoint("tiny", "home", 10, own).tensors), own / "tiny.yaml"
+    ran = cli("recipe", "check", recipe, "--weights", "tiny.safetensors")
+    assert ran.status == 0 and ran.out.splitlines()[1] == "weights: tiny from home; 9 used"
+    assert "numbers: skipped: only porter's own build" in ran.out
+    save_file({**tensors, "conv1.weight": np.zeros((8, 3, 5, 5), np.float32)}, "misshaped.safetensors")
+    save_file({name: array for name, array in tensors.items() if name != "fc.bias"}, "missing.safetensors")
+    save_file({"a.weight": np.zeros(3, np.float32)}, "other.safetensors")
+    for name, words in {
+        "misshaped": f"conv1.weight is 8x3x5x5 where stem/conv needs 8x3x3x3 ({recipe}:26:18)",
+        "missing": f"1 tensors missing: fc.bias 10 ({recipe}:29:20)",
+        "other": f"has a name of this recipe: its first is conv1.weight ({recipe}:26:18) (the file has a.weight)",
+    }.items():
+        ran = cli("recipe", "check", recipe, "--weights", f"{name}.safetensors")
+        assert ran.status == 2 and words in ran.out.splitlines()[-1], ran.out
+        said = json.loads(cli("recipe", "check", recipe, "--weights", f"{name}.safetensors", "--json").out)
+        assert said["ok"] and said["weights"]["error"]["code"] == "mapping"
+
+
+@pytest.mark.parametrize(("pad", "status"), [pytest.param(3, 0, marks=pytest.mark.full), (2, 1)])
+def test_the_numbers_of_a_recipe_are_compared_with_its_reference(cli: Cli, tmp_path: Path, pad: int, status: int) -> None:
+    text, step = (recipes_folder() / "resnet_v1.yaml").read_text(encoding="utf-8"), "kernel: 7, stride: 2, pad: 3"
+    assert text.count(step) == 1
+    path = write(tmp_path, text.replace("input: {size: 224", "input: {size: 48").replace(step, f"{step[:-1]}{pad}"))
+    save_file(dict(source_checkpoint("resnet18", "torchvision").tensors), "w.safetensors")
+    ran = cli("recipe", "check", path, "--weights", "w.safetensors")
+    line = text[: text.index(step)].count("\n") + 1
+    expected = [
+        "numbers: float64: same function as torchvision",
+        f"error: {path}:{line}:5: the port is not the source's function: stem/",
+    ]
+    assert (ran.status, expected[status] in ran.out) == (status, True), ran.out
 
 
 def test_the_list_says_where_a_recipe_comes_from_and_what_it_leaves_out(cli: Cli, own: Path) -> None:

@@ -1,0 +1,111 @@
+"""A recipe tried on a file of weights: the mapping and, where a reference exists, the numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from porter.conversion.convert import CHECKED_DTYPES, write_trial
+from porter.errors import CheckFailed, MappingError, MissingFramework, PorterError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.fitting.fit import LISTED, some
+from porter.frameworks.dialects import get_dialect
+from porter.graph import site_of, tensor_shapes
+from porter.recipe import Recipe, expand, layer_names
+from porter.recipe.expand import expand_steps
+from porter.source.matching import rank_variants
+from porter.source.opened import Member, Opened, open_checkpoint
+from porter.source.weights import read_weights
+
+if TYPE_CHECKING:
+    from porter.verification.check import Verdict
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of it.
+
+    Attributes:
+        opened: the file as the variant and zoo that it fits best; None if it fits none.
+        verdict: the comparison of the recipe's network with a reference; None if none was made.
+        skipped: why there is no verdict, if nothing is wrong.
+        error: why the file does not fit, or the numbers differ.
+    """
+
+    opened: Opened | None = None
+    verdict: Verdict | None = None
+    skipped: str | None = None
+    error: PorterError | None = None
+
+    def record(self) -> dict[str, Any]:
+        """As `porter recipe check --json` prints it."""
+        opened, error = self.opened, self.error
+        member = opened.member if opened else None
+        return {
+            "variant": member.variant if member else None,
+            "zoo": member.zoo.name if member else None,
+            "tensors": {"used": len(opened.lists.used), "ignored": len(opened.lists.ignored)} if opened else None,
+            "parity": self.verdict.record() if self.verdict else None,
+            "skipped": self.skipped,
+            "error": {"code": error.code, "message": error.message, "where": error.where, "next": error.next} if error else None,
+        }
+
+
+def try_weights(recipe: Recipe, weights: Path) -> Trial:
+    """Fits a file to the variant and zoo of a recipe that fits best, and compares porter's build of it in the zoo's own framework
+    with the file's own graph or the zoo's implementation.
+
+    Raises:
+        FileError: the file cannot be read.
+    """
+    checkpoint, files = read_weights(weights, with_md5=True)
+    matches = rank_variants(checkpoint, ((recipe, variant) for variant in recipe.variants))
+    if not matches:
+        return Trial(error=_unlike(recipe, checkpoint))
+    best = matches[0]
+    try:
+        opened = open_checkpoint(recipe, best.variant, recipe.zoo(best.zoo, best.variant), checkpoint, files)
+    except MappingError as error:
+        return Trial(error=error)
+    from porter.verification.reverify import check_against
+
+    with TemporaryDirectory() as folder:
+        try:
+            verdict, _ = check_against(write_trial(Path(folder), opened), opened, CHECKED_DTYPES)
+        except MissingFramework as error:
+            return Trial(opened, skipped=str(error))
+    if verdict.ok:
+        return Trial(opened, verdict)
+    advice = "compare the step's pad, kernel, stride and options with the zoo's code"
+    return Trial(opened, verdict, error=CheckFailed(verdict.failure(), where=_place(opened.member, verdict), next=advice))
+
+
+def _place(member: Member | None, verdict: Verdict) -> str | None:
+    """Where the padding of the first node that differs is written, otherwise its step."""
+    bad = verdict.proof.first_bad
+    if member is None or bad is None:
+        return None
+    recipe, (graph, steps), path = member.recipe, expand_steps(member.recipe, member.variant, member.zoo), bad.site or bad.path
+    site = site_of(graph.by_path[path].op)
+    rules = [rule for rule in member.zoo.padding if site is not None and rule.matches(path, site.kind)]
+    return recipe.source.where(rules[0].location if rules else steps[path])
+
+
+def _unlike(recipe: Recipe, checkpoint: Checkpoint) -> MappingError:
+    """The error of a file that has no name of the recipe, with names of both."""
+    where, names = str(checkpoint.path), sorted(checkpoint.tensors)
+    for variant in recipe.variants:
+        for zoo in recipe.zoos_of(variant).values():
+            if checkpoint.dialect in (None, zoo.framework):
+                graph = expand(recipe, variant, zoo)
+                layers, dialect = layer_names(recipe, variant, zoo, graph), get_dialect(zoo.framework)
+                path = next(iter(tensor_shapes(graph)))
+                expected = next(iter(dialect.tensor_names(graph, graph.by_path[path], layers[path].name).values()))[0]
+                message = f"no tensor of the file has a name of this recipe: its first is {expected}"
+                place = recipe.source.where(layers[path].location)
+                return MappingError(f"{message} ({place})", where=where, next=f"the file has {some(names[:LISTED])}")
+    frameworks = sorted({zoo.framework for zoo in recipe.zoos.values()})
+    message = f"this is a {checkpoint.dialect} file, and the recipe's zoos are of {', '.join(frameworks)}"
+    return MappingError(message, where=where)
