@@ -53,9 +53,8 @@ from porter.graph import (
     Tanh,
     Upsample,
 )
+from porter.graph.blocks.arguments import Value
 from porter.padding import Pads, Realisation, Window
-
-Value = int | float | bool | str | tuple[int, ...] | tuple[float, ...]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from keyword import iskeyword
 
-from porter.frameworks.torch.code.arguments import Vector
 from porter.frameworks.torch.code.classes import Class, Known, recurring_norms, use_of, write_class
 from porter.frameworks.torch.code.loader import CHAIN_FUNCTION, fixed_size, loader
 from porter.frameworks.torch.code.runs import SHORTEST, Run, whole_run
@@ -21,9 +20,9 @@ from porter.frameworks.torch.code.stages import Stages, write_stages
 from porter.frameworks.torch.code.template import ClassUse, NoTemplate, Template, signature, unify
 from porter.frameworks.torch.code.text import call, flat
 from porter.frameworks.torch.code.tree import Body, make_tree
-from porter.frameworks.torch.spellings import Value
 from porter.frameworks.torch.steps import make_steps
 from porter.graph import channels_of
+from porter.graph.blocks.arguments import Value, Vector
 from porter.graph.plan import Plan
 
 # Names that the generated text uses itself.

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from porter.frameworks.torch.code.arguments import Arguments, Vector
 from porter.frameworks.torch.code.forward import Forward
 from porter.frameworks.torch.code.runs import SHORTEST, Run, find_runs, whole_run
 from porter.frameworks.torch.code.signatures import DEFAULTS, NORM_DEFAULTS, NORMS, OWN_LAYERS, POSITIONAL
 from porter.frameworks.torch.code.template import CHAIN, Alternative, Edge, Template, TemplatePart
-from porter.frameworks.torch.code.text import INDENT, Call, Choice, Expression, Item, call, comment, lines, literal
+from porter.frameworks.torch.code.text import INDENT, Call, Choice, Expression, Item, call, comment, expressed, lines, literal
 from porter.frameworks.torch.code.tree import Body
 from porter.frameworks.torch.spellings import FUNCTIONS, GLOBAL_POOLS, Layer
+from porter.graph.blocks.arguments import Arguments, Vector
 
 _IDENTITY = "nn.Identity()"
 
@@ -113,7 +113,7 @@ class _Writer:
 
     def __init__(self, template: Template, given: Mapping[str, Vector], known: Known, products: Mapping[str, str]) -> None:
         self.template, self.known = template, known
-        self.arguments = Arguments(given, products)
+        self.arguments = Arguments(given, literal, products)
         self.flags: dict[tuple[str | None, int | None], str] = {}
         self.runs: list[Run] = []
         self.body: list[str] = []
@@ -197,7 +197,7 @@ class _Writer:
     def _value(self, alternative: Alternative, owner: str) -> Expression:
         if alternative.kind == CHAIN:
             return Call("chain", tuple(self._member(member, alternative.at, owner) for member in alternative.parts))
-        texts = {slot: self.arguments.express(slot, vector, owner) for slot, vector in alternative.arguments.items()}
+        texts = {slot: expressed(self.arguments, slot, vector, owner) for slot, vector in alternative.arguments.items()}
         return self._call(alternative.kind, texts)
 
     def _member(self, part: TemplatePart, at: Sequence[int], owner: str) -> Item:

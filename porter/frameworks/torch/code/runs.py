@@ -11,7 +11,7 @@ from typing import Protocol
 
 from porter.frameworks.torch.code.template import Edge, TemplatePart
 from porter.frameworks.torch.code.text import INDENT, WIDTH, Call, Expression, Item, lines, literal, spelled, tuple_lines
-from porter.frameworks.torch.spellings import Value
+from porter.graph.blocks.arguments import Value
 
 SHORTEST = 5
 """The least number of uses for which a loop reads better than single lines."""

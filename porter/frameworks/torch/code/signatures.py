@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 
-from porter.frameworks.torch.spellings import Value
+from porter.graph.blocks.arguments import Value
 
 NORMS = ("BatchNorm1d", "BatchNorm2d")
 NORM_DEFAULTS: Mapping[str, Value] = {"eps": 1e-5, "momentum": 0.1, "affine": True}

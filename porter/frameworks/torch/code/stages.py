@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from porter.frameworks.torch.code.arguments import Arguments, Vector
 from porter.frameworks.torch.code.runs import Run, added
-from porter.frameworks.torch.code.text import INDENT, Call, Choice, Expression, Item, lines, literal
-from porter.frameworks.torch.spellings import Value
+from porter.frameworks.torch.code.text import INDENT, Call, Choice, Expression, Item, expressed, lines, literal
+from porter.graph.blocks.arguments import Arguments, Value, Vector
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,8 @@ def write_stages(
         key: {row: run.arguments[0][key] for row, run in rows.items()} for key in first.parameters if key in (*constant, "channels")
     }
     lengths = {row: len(run.names) for row, run in rows.items()}
-    arguments = Arguments({**given, count: lengths})
-    length = arguments.express(count, lengths, count)
+    arguments = Arguments({**given, count: lengths}, literal)
+    length = expressed(arguments, count, lengths, count)
     texts: dict[str, Expression] = {}
     for key in first.parameters:
         text = _argument(
@@ -68,11 +67,11 @@ def _argument(
     """An argument of the class: one value for each row, or one for its first or its last part and one for the others."""
     values = [[use[key] for use in row] for row in rows]
     if all(len(set(row)) == 1 for row in values):
-        return arguments.express(key, {row: found[0] for row, found in enumerate(values)}, key)
+        return expressed(arguments, key, {row: found[0] for row, found in enumerate(values)}, key)
     for place, which, number, others in ((0, "first", first, slice(1, None)), (-1, "last", last, slice(None, -1))):
         if all(len(set(row[others])) <= 1 for row in values):
-            usual = arguments.express(key, {row: found[others][0] for row, found in enumerate(values) if found[others]}, "other")
-            special = arguments.express(key, {row: found[place] for row, found in enumerate(values)}, which)
+            usual = expressed(arguments, key, {row: found[others][0] for row, found in enumerate(values) if found[others]}, "other")
+            special = expressed(arguments, key, {row: found[place] for row, found in enumerate(values)}, which)
             return Choice(_enclosed(special), f"index == {number}", _enclosed(usual))
     return None
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from porter.frameworks.torch.code.tree import ENTRY, Body, Part
-from porter.frameworks.torch.spellings import FUNCTIONS, Layer, Value
+from porter.frameworks.torch.spellings import FUNCTIONS, Layer
+from porter.graph.blocks.arguments import Value
 
 CHAIN = "chain"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
-from porter.frameworks.torch.spellings import Value
+from porter.graph.blocks.arguments import Arguments, Value, Vector
 
 WIDTH = 100
 INDENT = "    "
@@ -44,6 +44,12 @@ class Item:
 
 def call(head: str, *values: Expression, **keywords: Expression) -> Call:
     return Call(head, (*(Item(value) for value in values), *(Item(value, key) for key, value in keywords.items())))
+
+
+def expressed(arguments: Arguments, slot: str, vector: Vector, owner: str) -> Expression:
+    """The value of a slot in every use: itself, where it is one value, otherwise an expression of the arguments."""
+    values = set(vector.values())
+    return spelled(values.pop()) if len(values) == 1 else arguments.express(slot, vector, owner)
 
 
 def spelled(value: Value) -> Expression:

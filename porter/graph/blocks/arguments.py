@@ -1,22 +1,20 @@
-"""The constructor arguments of a generated class: the differences between a block's uses, in as few names as possible.
+"""The parameters of a block: the differences between its uses, in as few names as possible.
 
 Everything is decided on vectors: the value that a slot has in each use of the block. An expression is used for a slot only if it
-gives the slot's value in every use, so it is right for this model.
+gives the slot's value in every use, so it is right for this model. Expressions are written as Python and recipes write them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
 
-from porter.frameworks.torch.code.text import Expression, literal, spelled
-from porter.frameworks.torch.spellings import Value
-
+Value = int | float | bool | str | tuple[int, ...] | tuple[float, ...]
 Vector = Mapping[int, Value]
 """The value in each use of the block that has the slot, by the number of the use."""
 
-# The names that a person gives torch's arguments in a block's own signature.
+# The names that a person gives torch's arguments in a block's own signature; the other slots have such names.
 _NAMES = {
     "in_channels": "channels",
     "num_features": "channels",
@@ -28,24 +26,36 @@ _NAMES = {
     "kernel_size": "kernel",
 }
 # Slots whose value a person would choose by a condition, rather than pass in.
-_CONDITIONAL = frozenset({"padding", "bias", "ceil_mode", "count_include_pad", "affine"})
+_CONDITIONAL = frozenset({"padding", "bias", "ceil_mode", "count_include_pad", "affine", "pad"})
 _SHARED_PRODUCT = 3
 """A product that is used this often gets a name."""
 
 
 class Arguments:
-    """The arguments of one class.
+    """The parameters of one block.
 
     Args:
-        given: the recipe's arguments, and `channels`, by name: the value in each use.
+        given: known ones, and `channels`, by name: the value in each use.
+        literal: writes a value; None where the language has no such literal in an expression.
+        only_written: an equation with a product is a condition only where some expression is that product, and there are no
+            products of two arguments: two numbers can be equal by chance.
         products: names for products of two arguments, such as `{"expansion * channels": "hidden"}`.
     """
 
-    def __init__(self, given: Mapping[str, Vector], products: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        given: Mapping[str, Vector],
+        literal: Callable[[Value], str | None],
+        products: Mapping[str, str] | None = None,
+        only_written: bool = False,
+    ) -> None:
+        self.only_written = only_written
         self.given = dict(given)
+        self.literal = literal
         self.products = dict(products or {})
         self.product_uses: Counter[str] = Counter()
         self.derived: dict[str, Vector] = {}
+        self.texts: set[str] = set()
         self._used: set[str] = set()
 
     def used(self) -> dict[str, Vector]:
@@ -60,27 +70,27 @@ class Arguments:
                 return text
         return None
 
-    def express(self, slot: str, vector: Vector, owner: str) -> Expression:
+    def express(self, slot: str, vector: Vector, owner: str) -> str:
         """An expression that has the value of `slot` in every use; a new argument where there is no other.
 
         Args:
             owner: the part that has the slot, to name a new argument after.
         """
-        values = set(vector.values())
-        if len(values) == 1:
-            return spelled(values.pop())
         for text, names, candidate in self._candidates(slot):
             if _covers(candidate, vector):
                 self._used.update(names)
+                self.texts.add(text)
                 if text in self.products:
                     return self.products[text]
                 self.product_uses[text] += len(names) > 1
                 return text
+        values = set(vector.values())
         if len(values) == 2 and slot in _CONDITIONAL:
             rare, usual = sorted(values, key=lambda value: list(vector.values()).count(value))
-            condition = self._condition({use: value == rare for use, value in vector.items()})
-            if condition is not None:
-                return f"{literal(rare)} if {condition} else {literal(usual)}"
+            if (texts := [self.literal(value) for value in (rare, usual)]) and None not in texts:
+                condition = self._condition({use: value == rare for use, value in vector.items()})
+                if condition is not None:
+                    return f"{texts[0]} if {condition} else {texts[1]}"
         found = self._padding(vector) if slot == "padding" else None
         return found or self._derive(_NAMES.get(slot, slot), vector, owner)
 
@@ -112,9 +122,8 @@ class Arguments:
         numbers = [name for name in names if all(type(value) is int for value in known[name].values())]
         for name in names:
             yield name, (name,), known[name]
-        products = [
-            (f"{one} * {other}", (one, other)) for one, other in combinations([name for name in known if name in numbers], 2)
-        ]
+        pairs = () if self.only_written else combinations([name for name in known if name in numbers], 2)
+        products = [(f"{one} * {other}", (one, other)) for one, other in pairs]
         for text, pair in products:
             if text in self.products:
                 yield text, pair, _product(known, pair)
@@ -163,12 +172,14 @@ class Arguments:
             for factor in (1, 4, 2):
                 for left, right in ((one, other), (other, one))[: 1 if factor == 1 else 2]:
                     text = right if factor == 1 else f"{factor} * {right}"
+                    if self.only_written and factor > 1 and text not in self.texts:
+                        continue
                     equal = {use: value == factor * numbers[right][use] for use, value in numbers[left].items()}
                     yield f"{left} != {text}", (left, right), {use: not value for use, value in equal.items()}
                     yield f"{left} == {text}", (left, right), equal
         for name, vector in known.items():
             for value in dict.fromkeys(value for value in vector.values() if isinstance(value, str)):
-                yield f"{name} == {literal(value)}", (name,), {use: other == value for use, other in vector.items()}
+                yield f"{name} == {self.literal(value)}", (name,), {use: other == value for use, other in vector.items()}
 
     def _derive(self, name: str, vector: Vector, owner: str) -> str:
         """A new argument. It may take the name of a recipe's argument that nothing reads."""
