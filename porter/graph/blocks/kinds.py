@@ -1,0 +1,152 @@
+"""Groups that are uses of one block."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from porter.graph.blocks import words
+from porter.graph.blocks.outline import Group, Leaf
+from porter.graph.graph import Node
+from porter.graph.ops import OPS, Conv
+
+ALIKE = 0.8
+"""The share of a group's members that a block of another name must have, for the group to be a use of it."""
+ALIKE_BY_NAME = 0.6
+"""The same for a block whose uses have this name."""
+LEAST_SHARE = 0.4
+"""The least size of a group compared with its block's."""
+
+Part = tuple[str, str]
+"""A member's name and what it is."""
+
+
+@dataclass
+class _Kind:
+    """A block in the making: the parts that its uses have, in one order.
+
+    Attributes:
+        flow: what each part reads, if the uses may not differ in it.
+    """
+
+    parts: list[Part]
+    flow: object
+    uses: list[Group] = field(default_factory=list)
+
+    @property
+    def stems(self) -> Counter[str]:
+        return Counter(words.numbered(group.name)[0] for group in self.uses)
+
+
+def with_blocks(root: Group) -> Group:
+    """The groups, those that are uses of one block with its name."""
+    taken: set[str] = set(OPS)
+    for units in (True, False):
+        kinds: list[_Kind] = []
+        groups = [group for group in _groups(root) if group.unit is units and not is_stage(group)]
+        for group in sorted(groups, key=lambda group: -len(group.members)):
+            _add(group, kinds)
+        blocks: dict[int, str] = {}
+        for kind in sorted(kinds, key=lambda kind: min(map(groups.index, kind.uses))):
+            if _shortens(kind):
+                blocks |= dict.fromkeys(map(id, kind.uses), name := _name(kind, taken))
+                taken.add(name)
+        root = _named(root, blocks)
+    return root
+
+
+def is_stage(group: Group) -> bool:
+    """Whether it only holds other groups that are no chains found by their ops."""
+    return all(isinstance(member, Group) and not member.unit for member in group.members)
+
+
+def _groups(group: Group) -> Iterator[Group]:
+    for member in group.members:
+        if isinstance(member, Group):
+            yield member
+            yield from _groups(member)
+
+
+def _add(group: Group, kinds: list[_Kind]) -> None:
+    parts, stem = [_part(member) for member in group.members], words.numbered(group.name)[0]
+    own = [isinstance(member, Leaf) and member.own for member in group.members]
+    flow = None if 2 * sum(own) >= len(own) else _flow(group)
+    for kind in kinds:
+        if kind.flow is not None or flow is not None:
+            fits = kind.flow == flow and kind.parts == parts
+        else:
+            order = [kind.parts.index(part) for part in parts if part in kind.parts]
+            wanted, least = (ALIKE_BY_NAME, LEAST_SHARE) if stem in kind.stems else (ALIKE, 0.5)
+            fits = order == sorted(order) and len(order) >= wanted * len(parts) and len(parts) >= least * len(kind.parts)
+            names = {name for name, _ in kind.parts}
+            fits = fits and all(part in kind.parts or part[0] not in names for part in parts)
+        if fits:
+            kind.uses.append(group)
+            _merge(parts, kind.parts)
+            return
+    kinds.append(_Kind(parts, flow, [group]))
+
+
+def _shortens(kind: _Kind) -> bool:
+    """Whether the block and a line for each use are shorter than all steps."""
+    steps = sum(len(group.members) for group in kind.uses)
+    return len(kind.uses) > 1 and steps > len(kind.uses) + len(kind.parts) + 3
+
+
+def _merge(parts: list[Part], into: list[Part]) -> None:
+    place = 0
+    for part in parts:
+        if part in into:
+            place = into.index(part) + 1
+        else:
+            into.insert(place, part)
+            place += 1
+
+
+def _part(member: Leaf | Group) -> Part:
+    if isinstance(member, Group):
+        return member.name, member.block or member.name
+    return member.name, kind_of(member.node)
+
+
+def kind_of(node: Node) -> str:
+    """What a node is: ops that stand for each other in uses of one block are one kind."""
+    if isinstance(node.op, Conv):
+        return "depthwise" if node.op.groups > 1 else "conv"
+    return words.short_word(node.op_name)
+
+
+def _flow(group: Group) -> object:
+    """What each member reads: names of earlier members; the group's own input has none."""
+    owners = {
+        node.path: member.name
+        for member in group.members
+        for node in ((member.node,) if isinstance(member, Leaf) else member.nodes())
+    }
+    found = []
+    for member in group.members:
+        nodes = (member.node,) if isinstance(member, Leaf) else tuple(member.nodes())
+        within = {node.path for node in nodes}
+        found.append(tuple(owners.get(source, "") for node in nodes for source in node.inputs if source not in within))
+    return tuple(found)
+
+
+def _name(kind: _Kind, taken: set[str]) -> str:
+    first = kind.uses[0]
+    if first.unit:
+        stem = "_".join(
+            leaf.node.op_name if leaf.name.startswith("act") else leaf.name for leaf in first.members if isinstance(leaf, Leaf)
+        )
+    else:
+        stem = max((stem for stem, _ in kind.stems.most_common()), key=lambda stem: (kind.stems[stem], stem)) or "unit"
+    stem = stem.strip("_")
+    name, letter = stem, "b"
+    while name in taken:
+        name, letter = f"{stem}_{letter}", chr(ord(letter) + 1)
+    return name
+
+
+def _named(group: Group, blocks: dict[int, str]) -> Group:
+    members = tuple(_named(member, blocks) if isinstance(member, Group) else member for member in group.members)
+    return replace(group, members=members, block=blocks.get(id(group), group.block))

@@ -1,0 +1,95 @@
+"""The words of layers' names: which a person chose, which a framework numbered, and how they become paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from keyword import iskeyword
+
+_PART = re.compile(r"[A-Za-z]+_?\d+|[A-Za-z]+|\d+")
+_NUMBERED_BY_FRAMEWORKS = (
+    "activation add addv2 affine average averagepool averagepooling2d avgpool avgpool2d batchnorm batchnorm2d "
+    "batchnormalization biasadd cat clip concat concatenate concatv2 conv conv2d cropping2d customscalelayer dense "
+    "depthwiseconv2d depthwiseconv2dnative div elu flatten fusedbatchnorm fusedbatchnormv3 gelu gemm globalaveragepool "
+    "globalaveragepooling2d globalmaxpool globalmaxpooling2d hardsigmoid hardswish identity lambda layernormalization "
+    "leakyrelu linear matmul maximum maxpool maxpool2d maxpooling2d mean minimum mul multiply pad prelu relu relu6 reshape "
+    "selu separableconv2d sigmoid silu softmax softplus squeeze sub subtract swish tanh upsampling2d zeropadding2d"
+)
+_SHORT = {
+    "batch_norm": "norm",
+    "layer_norm": "norm",
+    "max_pool": "pool",
+    "avg_pool": "pool",
+    "global_avg_pool": "pool",
+    "global_max_pool": "pool",
+    "local_response_norm": "norm",
+    "conv_transpose": "conv",
+}
+_ACTIVATIONS = "relu relu6 clip leaky_relu prelu elu selu sigmoid tanh softplus hard_sigmoid swish hard_swish gelu softmax"
+
+
+def chosen(names: Iterable[str]) -> set[str]:
+    """The layers' names that say more than what a layer computes and how many there were before: `block1_conv`, not `conv2d_7`.
+
+    `conv_1` does if there is a `conv_1_bn`.
+    """
+    known = list(names)
+    longer = {name[: place.start()] for name in known for place in re.finditer(r"_(?=[A-Za-z])", name)}
+    return {name for name in known if name in longer or not _is_counted(name)}
+
+
+def _is_counted(name: str) -> bool:
+    base = re.sub(r"_?\d+$", "", name.partition(":")[0])
+    return base.replace("_", "").lower() in _NUMBERED_BY_FRAMEWORKS.split()
+
+
+def short_word(op_name: str) -> str:
+    """What a person calls an op in a path."""
+    return "act" if op_name in _ACTIVATIONS.split() else _SHORT.get(op_name, op_name)
+
+
+def follows(op_name: str) -> bool:
+    """Whether a layer belongs to the one before it: an activation or a norm."""
+    return short_word(op_name) in ("act", "norm")
+
+
+def labels(name: str) -> tuple[str, ...]:
+    """A name's parts, each a word with its number or one of them: `conv2_block1_1_conv` is conv2, block1, 1, conv."""
+    return tuple(part[0] for part in _PART.finditer(name))
+
+
+def rest(name: str, depth: int) -> str:
+    """A name without its first `depth` parts."""
+    starts = [part.start() for part in _PART.finditer(name)]
+    return name[starts[depth] :] if depth < len(starts) else ""
+
+
+def common(names: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """The parts that all names begin with."""
+    found: list[str] = []
+    for parts in zip(*names, strict=False):
+        if len(set(parts)) > 1:
+            break
+        found.append(parts[0])
+    return tuple(found)
+
+
+def numbered(label: str) -> tuple[str, int | None]:
+    """A part without its number, and the number; one letter counts as one: a is 1."""
+    if re.fullmatch(r"[a-z]", label):
+        return "", ord(label) - ord("a") + 1
+    found = re.fullmatch(r"(.*?)(\d+)", label)
+    return (found[1], int(found[2])) if found else (label, None)
+
+
+def local_name(text: str) -> str:
+    """Part of a layer's name as one word of a path; a number at its beginning stands at its end: `1_conv` is conv1."""
+    word = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
+    first, _, after = word.partition("_")
+    if first.isdigit() and after:
+        word = f"{after}_{first}" if after[-1].isdigit() else f"{after}{first}"
+    return f"unit{word}" if word[:1].isdigit() else f"{word}_" if iskeyword(word) else word
+
+
+def without_number(word: str) -> str:
+    return word.rstrip("0123456789").rstrip("_") or word
