@@ -386,6 +386,26 @@ def recipe_check(
         raise typer.Exit(problem.status)
 
 
+@recipe_app.command("new")
+def recipe_new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="of the variant, and of its architecture")],
+    model: Annotated[Path, typer.Option("--from-model", metavar="FILE", help="a file that carries its own graph")],
+    weights: Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="try the recipe on this file too")] = None,
+    zoo: Annotated[str | None, typer.Option("--zoo", metavar="ZOO", help="the name of the recipe's zoo; default: own")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="default: ./NAME.yaml")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an existing file")] = False,
+    input_size: InputSize = None,
+    as_json: Json = False,
+) -> None:
+    """Draft a recipe from a file that carries its own graph: its blocks, pads and names."""
+    from porter.padding.sizes import parse_size
+    from porter.source.drafting import new_recipe
+
+    size = None if input_size is None else parse_size(input_size)
+    drafted = new_recipe(name, model, weights, zoo, out, size, overwrite)
+    show(drafted.record() if as_json else printing.new_recipe(drafted))
+
+
 def _options(settings: list[str] | None) -> dict[str, str]:
     from porter.recipe import split_settings
 

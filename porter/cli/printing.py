@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from porter.recipe.check import Checked
     from porter.recipe.declared import Declared
     from porter.reporting.write import Report
+    from porter.source.drafting import NewRecipe
     from porter.source.inspection import Inspection
     from porter.verification.check import Verdict
     from porter.verification.parity import Parity
@@ -152,6 +153,17 @@ def predictions(found: Sequence[Prediction]) -> list[str]:
             for guess in prediction.top5
         ]
     return lines
+
+
+def new_recipe(drafted: NewRecipe) -> list[str]:
+    blocks = ", ".join(f"{name} ({uses} times)" for name, uses in drafted.draft.blocks.items())
+    lines = [
+        f"{drafted.path}: {drafted.variant} from {drafted.zoo}, {drafted.lines} lines",
+        f"  graph    {len(drafted.draft.graph.nodes)} nodes; {f'blocks: {blocks}' if blocks else 'no blocks'}",
+    ]
+    if drafted.tensors is not None:
+        lines.append(f"  tensors  {'; '.join((f'{len(drafted.tensors.used)} used', *_ignored(drafted.tensors)))}")
+    return [*lines, f"  next     {drafted.command}"]
 
 
 def inspection(found: Inspection, tensors: bool = False) -> list[str]:

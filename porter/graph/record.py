@@ -175,7 +175,7 @@ def _number(value: object) -> float:
 
 
 def _fill(value: object) -> float:
-    return LOWEST if value == "-inf" else _number(value)
+    return LOWEST if value in ("-inf", LOWEST) else _number(value)
 
 
 def _pads(value: object) -> tuple[int, ...]:

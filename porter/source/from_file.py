@@ -55,7 +55,7 @@ def open_file(
         return open_port(port, Member(recipe, record.variant, recipe.zoo(record.zoo, record.variant)))
     checkpoint, files = read_weights(file, with_md5=True)
     if checkpoint.graph is None:
-        raise _no_graph(checkpoint, recipes)
+        raise no_graph(checkpoint, recipes)
     for match in [] if keep_activation else likeliest(rank(checkpoint, recipes)):
         if match.score >= LIKELY:
             with suppress(PorterError):
@@ -114,8 +114,8 @@ def open_as(
     return found if found.member.zoo.name == match.zoo else opened(found.member.zoo.name)
 
 
-def translated(checkpoint: Checkpoint, files: Digests, size: Size | None, keep_activation: bool = False) -> Opened:
-    """A file opened with its own graph and names.
+def translation(checkpoint: Checkpoint, size: Size | None, keep_activation: bool = False) -> tuple[Translated, tuple[int, int]]:
+    """A file's graph as porter's own, and the rows and columns that it was built for, otherwise `size`.
 
     Raises:
         UsageError, MappingError: as `open_file`.
@@ -131,6 +131,18 @@ def translated(checkpoint: Checkpoint, files: Digests, size: Size | None, keep_a
         found = to_graph(replace(file, size=(rows, columns)), keep_activation)
     except MappingError as error:
         raise MappingError(error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next) from None
+    return found, (rows, columns)
+
+
+def translated(checkpoint: Checkpoint, files: Digests, size: Size | None, keep_activation: bool = False) -> Opened:
+    """A file opened with its own graph and names.
+
+    Raises:
+        UsageError, MappingError: as `open_file`.
+    """
+    found, (rows, columns) = translation(checkpoint, size, keep_activation)
+    file = checkpoint.graph
+    assert file is not None
     fit, framework = _fit(checkpoint, found, (rows, columns)), runner_of(checkpoint)
     assert framework is not None, "a reader gives a graph only if a framework runs it"
     tensors = read_tensors(fit, checkpoint, None)
@@ -185,7 +197,7 @@ def _fit(checkpoint: Checkpoint, found: Translated, size: tuple[int, int]) -> Fi
         transforms={},
         options={},
         ignored=dict.fromkeys(sorted(checkpoint.tensors.keys() - {tensor.name for tensor in stored.values()}), unused),
-        source_classes=_classes(graph, size, found.activation),
+        source_classes=classes_of(graph, size, found.activation),
         own_head=False,
         head=found.names[graph.output],
         background=False,
@@ -195,7 +207,7 @@ def _fit(checkpoint: Checkpoint, found: Translated, size: tuple[int, int]) -> Fi
     )
 
 
-def _classes(graph: Graph, size: tuple[int, int], activation: str | None) -> int:
+def classes_of(graph: Graph, size: tuple[int, int], activation: str | None) -> int:
     """The number of classes if the only output has one value for each; 0 for maps, features and several outputs.
 
     What gives them is a dense layer, which may stand as a convolution of one cell, or anything before a softmax or a sigmoid.
@@ -212,7 +224,7 @@ def _classes(graph: Graph, size: tuple[int, int], activation: str | None) -> int
     return (known[graph.output][0] or 0) if activation or dense else 0
 
 
-def _no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
+def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
     matches = [match for match in likeliest(rank(checkpoint, recipes)) if match.score >= LIKELY]
     advice = "porter inspect FILE says what it could be"
     if matches:

@@ -1,0 +1,101 @@
+"""A whole recipe of one variant in one zoo, from a graph and the names of its layers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from porter.errors import UsageError
+from porter.graph import BatchNorm, Dense, Graph, site_of, tensor_shapes
+from porter.graph.blocks.find import find_blocks
+from porter.recipe.draft.heads import with_dense_head
+from porter.recipe.draft.names import draft_names
+from porter.recipe.draft.steps import draft_steps
+from porter.recipe.draft.text import section
+from porter.recipe.expressions import Value
+from porter.recipe.model import STANDARD_OPTIONS
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a drafted recipe says beside its graph and names.
+
+    Attributes:
+        variant: its name, and the architecture's.
+        size: rows and columns of the input.
+        classes: of the head; 0 where the graph gives features.
+        activation: what the source has after the logits.
+    """
+
+    variant: str
+    zoo: str
+    framework: str
+    size: tuple[int, int]
+    classes: int = 0
+    activation: str | None = None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A recipe's text, the graph that it expands to, and how often each block is used."""
+
+    text: str
+    graph: Graph
+    blocks: Mapping[str, int]
+
+
+def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts) -> Draft:
+    """A recipe that expands to `graph`, under paths that show its blocks.
+
+    Args:
+        names: what the file's layers are called, by path.
+
+    Raises:
+        UsageError: the graph has several outputs, which recipes cannot say.
+    """
+    if graph.further:
+        problem = f"the graph has {len(graph.outputs)} outputs, and a recipe's graph has one"
+        raise UsageError(problem, next="porter convert FILE --to FRAMEWORK needs no recipe")
+    graph, convolution = with_dense_head(graph)
+    found = find_blocks(graph, {node.path: names[node.path] for node in graph.nodes})
+    options: dict[str, Value] = {"classes": facts.classes or STANDARD_OPTIONS["classes"], **_norm_options(found.graph)}
+    drafted = draft_steps(found.graph, {**STANDARD_OPTIONS, "bn_epsilon": 0.0, **options})
+    needed = {*tensor_shapes(found.graph), *(node.path for node in found.graph.nodes if site_of(node.op))}
+    head = found.graph.by_path[found.graph.output]
+    steps = [dict(step) for step in drafted.graph]
+    if isinstance(head.op, Dense):
+        next(step for step in steps if step.get("dense") == head.path)["units"] = "=classes"
+    rows, columns = facts.size
+    table: dict[str, Any] = dict(draft_names(found.names, needed, [node.path for node in found.graph.nodes]))
+    if convolution:
+        table[head.path] = {"name": found.names[head.path], "transforms": ["conv1x1_to_dense"]}
+    zoo: dict[str, Any] = {"framework": facts.framework, "names": table}
+    if facts.activation:
+        zoo["activation"] = facts.activation
+    different = {name: value for name, value in options.items() if STANDARD_OPTIONS.get(name) != value}
+    document: dict[str, dict[str, Any]] = {
+        "head": {"architecture": facts.variant, "variants": {facts.variant: {}}},
+        "options": {
+            **({"options": different} if different else {}),
+            "input": {"size": rows if rows == columns else [rows, columns], "channels": graph.channels},
+        },
+        "graph": {"graph": steps},
+    }
+    blocks = {}
+    for name, block in drafted.blocks.items():
+        blocks[name] = {**({"parameters": dict(block.parameters)} if block.parameters else {}), "steps": list(block.steps)}
+    sections = [{**document["head"], **document["options"]}, document["graph"], *([{"blocks": blocks}] if blocks else [])]
+    text = "\n\n".join("\n".join(section(part)) for part in [*sections, {"zoos": {facts.zoo: zoo}}])
+    return Draft(text + "\n", found.graph, Counter(scope.block for scope in found.graph.scopes))
+
+
+def _norm_options(graph: Graph) -> dict[str, Value]:
+    """What most batch norms have."""
+    norms = [node.op for node in graph.nodes if isinstance(node.op, BatchNorm)]
+    return {
+        f"bn_{name}": Counter(getattr(norm, name) for norm in norms).most_common(1)[0][0]
+        for name in ("epsilon", "momentum", "scale", "center")
+        if norms
+    }

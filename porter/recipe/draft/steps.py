@@ -1,0 +1,123 @@
+"""A graph with blocks as the steps of a recipe: each block once, with parameters for what differs between its uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from porter.graph import INPUT, Graph, channels_of
+from porter.graph.blocks.arguments import Value as Plain
+from porter.recipe.draft.operations import spelled, usual_padding
+from porter.recipe.draft.rows import with_rows
+from porter.recipe.draft.template import Line, Part, Template, Unlike, Use
+from porter.recipe.expressions import Value
+from porter.recipe.steps import OPERATIONS
+
+
+@dataclass(frozen=True)
+class BlockLines:
+    """A block as it is written. A parameter without a default is None."""
+
+    parameters: Mapping[str, Plain | None]
+    steps: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """The steps of a graph, and its blocks by name."""
+
+    graph: tuple[Line, ...]
+    blocks: Mapping[str, BlockLines]
+
+
+def draft_steps(graph: Graph, options: Mapping[str, Value]) -> Drafted:
+    """The steps that expand to `graph`, whose scopes are the uses of its blocks.
+
+    Args:
+        options: the recipe's, whose `bn_` options are the defaults of batch norms.
+    """
+    drafting = _Drafting(graph, options)
+    steps = Template([drafting.use("")]).steps
+    parameters = {name: block.parameters for name, block in drafting.blocks.items()}
+    return Drafted(tuple(with_rows(steps, parameters)), drafting.blocks)
+
+
+class _Drafting:
+    """Blocks, inner ones first, and what each use of them is given."""
+
+    def __init__(self, graph: Graph, options: Mapping[str, Value]) -> None:
+        self.graph = graph
+        self.channels = channels_of(graph)
+        self.usual: dict[str, Mapping[str, Any]] = {
+            **OPERATIONS,
+            "batch_norm": {name: options[f"bn_{name}"] for name in OPERATIONS["batch_norm"]},
+        }
+        self.scopes = {scope.path: scope.block for scope in graph.scopes}
+        self.around: dict[str, str] = {}
+        self.members: dict[str, dict[str, None]] = {}
+        self.sources: dict[str, dict[str, None]] = {}
+        for node in graph.nodes:
+            self._settle(node.path, node.inputs)
+        self.blocks: dict[str, BlockLines] = {}
+        self.given: dict[str, tuple[str, Mapping[str, Plain]]] = {}
+
+    def _settle(self, path: str, inputs: tuple[str, ...]) -> None:
+        """Notes a node as a member of the scopes around it, and what they read."""
+        self.sources[path] = dict.fromkeys(inputs)
+        around, inner = path, path
+        while around:
+            around = around.rpartition("/")[0]
+            if around and around not in self.scopes:
+                continue
+            self.around[inner] = around
+            self.members.setdefault(around, {})[inner] = None
+            outside = (source for source in inputs if not source.startswith(f"{around}/"))
+            self.sources.setdefault(around, {}).update(dict.fromkeys(outside))
+            inner = around
+
+    def use(self, path: str) -> Use:
+        entry = next(iter(self.sources[path])) if path else INPUT
+        return Use(tuple(self._part(path, member) for member in self.members[path]), self.channels[entry])
+
+    def _part(self, path: str, member: str) -> Part:
+        prefix = f"{path}/" if path else ""
+        name = member.removeprefix(prefix)
+        node = self.graph.by_path.get(member)
+        inputs = node.inputs if node else tuple(self.sources[member])
+        local = tuple(self._local(source, path) for source in inputs)
+        if node is not None:
+            kind, own = spelled(node.op, self.channels[node.inputs[0]])
+            return Part(name, kind, own, {**usual_padding(kind), **self.usual[kind]}, local)
+        if member not in self.given:
+            self._define(self.scopes[member])
+        kind, arguments = self.given[member]
+        return Part(name, kind, arguments, self.blocks[kind].parameters, local)
+
+    def _local(self, source: str, path: str) -> str:
+        """The name of a value in the scope `path`."""
+        if path and not source.startswith(f"{path}/"):
+            return INPUT
+        while source != INPUT and self.around[source] != path:
+            source = self.around[source]
+        return source.removeprefix(f"{path}/") if path else source
+
+    def _define(self, block: str) -> None:
+        paths = [path for path, own in self.scopes.items() if own == block]
+        uses = {path: self.use(path) for path in paths}
+        try:
+            self._write(block, uses)
+        except Unlike:
+            alike: dict[object, dict[str, Use]] = {}
+            for path, use in uses.items():
+                form = tuple((part.name, part.kind, part.inputs) for part in use.parts)
+                alike.setdefault(form, {})[path] = use
+            for number, group in enumerate(alike.values()):
+                self._write(f"{block}_{number + 1}", group)
+
+    def _write(self, name: str, uses: Mapping[str, Use]) -> None:
+        template = Template(list(uses.values()))
+        defaults = template.defaults
+        self.blocks[name] = BlockLines({key: defaults.get(key) for key in template.parameters}, template.steps)
+        for number, path in enumerate(uses):
+            self.given[path] = name, {key: values[number] for key, values in template.parameters.items()}

@@ -1,0 +1,193 @@
+"""All uses of one block as one list of steps, with parameters for what differs between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from porter.graph import INPUT
+from porter.graph.blocks.arguments import Arguments, Value
+from porter.recipe.expressions import FUNCTIONS
+from porter.recipe.model import RESERVED
+from porter.recipe.steps import COMMON, OPERATIONS
+
+Line = dict[str, Any]
+"""A step as it is written: its kind and path first."""
+_PLAIN = (1, True, False, "valid", "same")
+"""Values that a reader expects where a use does not state a parameter."""
+_TAKEN = frozenset({*RESERVED, *FUNCTIONS, *COMMON, *OPERATIONS})
+
+
+class Unlike(Exception):
+    """The uses of a block differ too much to be written as one."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A step of one use.
+
+    Attributes:
+        name: its path in the use.
+        arguments: all of them, also those at their defaults.
+        usual: the defaults.
+        inputs: the names of the steps that it reads, `input` for the use's own input.
+    """
+
+    name: str
+    kind: str
+    arguments: Mapping[str, Value]
+    usual: Mapping[str, Any]
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Use:
+    """One use of a block, or a whole graph: its steps in order, and the channels of its input."""
+
+    parts: tuple[Part, ...]
+    channels: int
+
+
+class Template:
+    """The steps of a block.
+
+    Attributes:
+        steps: as they are written.
+        parameters: by name, the value in each use.
+        defaults: of the parameters that are plain in many uses.
+
+    Raises:
+        Unlike: the uses' steps have different orders, or inputs that cannot be told apart.
+    """
+
+    def __init__(self, uses: Sequence[Use]) -> None:
+        self.uses = uses
+        self.parts = [{part.name: part for part in use.parts} for use in uses]
+        self.arguments = Arguments({"channels": {i: use.channels for i, use in enumerate(uses)}}, _literal, only_written=True)
+        order = _merged([[part.name for part in use.parts] for use in uses])
+        # Steps that every use has name the parameters.
+        values = {name: self._values(name) for name in sorted(order, key=lambda name: len(self._at(name)) < len(uses))}
+        self.conditions: dict[str, str] = {}
+        self.steps = tuple(step for name in order for step in self._steps(name, values[name], order))
+        found = self.arguments.used()
+        found.pop("channels", None)
+        self.parameters = {name: tuple(vector[i] for i in range(len(uses))) for name, vector in found.items()}
+        defaults = self.defaults
+        self.parameters = {name: self.parameters[name] for name in sorted(self.parameters, key=lambda name: name in defaults)}
+
+    @property
+    def defaults(self) -> dict[str, Value]:
+        found: dict[str, Value] = {}
+        for name, values in self.parameters.items():
+            value, count = Counter(values).most_common(1)[0]
+            if value in _PLAIN and 3 * count > len(values):
+                found[name] = value
+        return found
+
+    def _at(self, name: str) -> list[int]:
+        return [i for i, parts in enumerate(self.parts) if name in parts]
+
+    def _values(self, name: str) -> dict[str, dict[str, Any]]:
+        """By kind, the arguments that are not at their defaults, as they are written."""
+        kinds: dict[str, list[int]] = {}
+        for i in self._at(name):
+            kinds.setdefault(self.parts[i][name].kind, []).append(i)
+        return {kind: self._written(kind, {i: self.parts[i][name] for i in at}) for kind, at in kinds.items()}
+
+    def _written(self, kind: str, parts: Mapping[int, Part]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for slot in dict.fromkeys(slot for part in parts.values() for slot in part.arguments):
+            vector = {i: part.arguments[slot] for i, part in parts.items()}
+            usual = next(iter(parts.values())).usual[slot]
+            values = set(vector.values())
+            if values != {usual} or (len(values) == 1 and slot in ("filters", "kernel", "units")):
+                found[slot] = values.pop() if len(values) == 1 else self._expression(slot, vector, next(iter(parts.values())).name)
+        pads = {slot.removeprefix("pad."): found.pop(slot) for slot in list(found) if slot.startswith("pad.")}
+        if pads:
+            found["pad"] = {**({"pad": found["pad"]} if "pad" in found else {}), **pads}
+        order = list(OPERATIONS.get(kind, found))
+        return {slot: found[slot] for slot in sorted(found, key=order.index)}
+
+    def _expression(self, slot: str, vector: Mapping[int, Value], owner: str) -> str:
+        name = slot.removeprefix("pad.")
+        name = f"{name}_" if name in _TAKEN else name
+        return "=" + self.arguments.express(name, vector, _word(owner)).replace(" * ", "*").replace(" // ", "//")
+
+    def _steps(self, name: str, kinds: Mapping[str, Mapping[str, Any]], order: Sequence[str]) -> list[Line]:
+        found: list[Line] = []
+        for kind, written in kinds.items():
+            at = [i for i in self._at(name) if self.parts[i][name].kind == kind]
+            step: Line = {kind: name}
+            inputs = self._inputs(name, at)
+            if inputs is not None:
+                step["from"] = inputs
+            step |= written
+            if len(at) < len(self.uses):
+                word = f"has_{_word(name)}" if len(kinds) == 1 else f"with_{kind}"
+                step["when"] = f"={self._condition(at, word, name)}"
+                self.conditions[name] = step["when"][1:] if len(kinds) == 1 else ""
+            found.append(step)
+        return found
+
+    def _condition(self, at: Sequence[int], word: str, name: str, among: Sequence[int] | None = None) -> str:
+        here = {i: i in at for i in (range(len(self.uses)) if among is None else among)}
+        return self.arguments.condition(here, word, _word(name)).replace(" * ", "*")
+
+    def _inputs(self, name: str, at: Sequence[int]) -> str | list[str] | None:
+        """The step's `from`; None where every use reads the step before."""
+        count = len(self.parts[at[0]][name].inputs)
+        if any(len(self.parts[i][name].inputs) != count for i in at):
+            raise Unlike
+        if count == 1 and all(self.parts[i][name].inputs[0] == self._before(i, name) for i in at):
+            return None
+        sources = [self._source(name, {i: self.parts[i][name].inputs[place] for i in at}) for place in range(count)]
+        return sources if count > 1 else sources[0]
+
+    def _before(self, use: int, name: str) -> str:
+        names = [part.name for part in self.uses[use].parts]
+        place = names.index(name)
+        return names[place - 1] if place else INPUT
+
+    def _source(self, name: str, sources: Mapping[int, str]) -> str:
+        """The name of what is read in each use. A step that some uses lack is read under its own condition."""
+        text, left = "=", dict(sources)
+        while len(set(left.values())) > 1:
+            source = max(set(left.values()), key=lambda source: (source in self.conditions, source))
+            at = [i for i, other in left.items() if other == source]
+            own = self.conditions.get(source)
+            if not own or at != [i for i in left if source in self.parts[i]]:
+                own = self._condition(at, f"{_word(name)}_from_{_word(source)}", name, list(left))
+            text += f"'{source}' if {own} else "
+            left = {i: other for i, other in left.items() if other != source}
+        last = next(iter(left.values()))
+        return last if text == "=" else f"{text}'{last}'"
+
+
+def _literal(value: Value) -> str | None:
+    """As expressions write it; they have no lists."""
+    if isinstance(value, tuple):
+        return None
+    return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+def _word(path: str) -> str:
+    return path.replace("/", "_").replace(".", "_").replace("-", "_")
+
+
+def _merged(orders: Sequence[Sequence[str]]) -> list[str]:
+    """One order that has each of `orders`."""
+    merged = [*max(orders, key=lambda order: len(order))]
+    for order in orders:
+        place = 0
+        for name in order:
+            if name in merged:
+                place = merged.index(name) + 1
+            else:
+                merged.insert(place, name)
+                place += 1
+    for order in orders:
+        if [name for name in merged if name in set(order)] != list(order):
+            raise Unlike
+    return merged

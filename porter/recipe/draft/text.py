@@ -1,0 +1,69 @@
+"""Plain values as the YAML of recipes: sections as blocks, steps and short tables in flow style."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+WIDTH = 132
+# What YAML would read as something else than a word.
+_OTHER = re.compile(r"(true|false|yes|no|on|off|null|y|n|~|[-+.]?\d.*|[-+]?\.(inf|nan))", re.IGNORECASE)
+_PLAIN = re.compile(r"[A-Za-z_/=][^,\[\]{}#\"\\\n]*(?<! )")
+
+
+def section(values: Mapping[str, Any], depth: int = 0) -> list[str]:
+    """A mapping as lines: mappings and lists of mappings one entry a line, the others in flow style."""
+    margin = "  " * depth
+    lines: list[str] = []
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value and _is_table(value):
+            lines += [f"{margin}{scalar(key)}:", *section(value, depth + 1)]
+        elif _is_listing(value):
+            lines += [f"{margin}{scalar(key)}:", *(f"{margin}  - {flow(item)}" for item in value)]
+        else:
+            lines.append(f"{margin}{scalar(key)}: {flow(value)}")
+    return lines
+
+
+def _is_table(value: Mapping[str, Any]) -> bool:
+    """Whether a mapping takes a line for each key: it has mappings or steps in it, or is long."""
+    inner = any(isinstance(item, Mapping) or _is_listing(item) for item in value.values())
+    return inner or len(value) > 6 or len(flow(value)) > WIDTH - 16
+
+
+def _is_listing(value: Any) -> bool:
+    """Whether a value is a list of mappings, such as steps."""
+    return isinstance(value, Sequence) and not isinstance(value, str) and bool(value) and isinstance(value[0], Mapping)
+
+
+def flow(value: Any) -> str:
+    """On one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{scalar(key)}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(map(flow, value))}]"
+    return scalar(value)
+
+
+def scalar(value: Any) -> str:
+    """A word, a number, true or false, or null."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, int):
+        return str(value)
+    plain = _PLAIN.fullmatch(value) and not _OTHER.fullmatch(value) and ": " not in value and not value.endswith(":")
+    return value if plain else json.dumps(value, ensure_ascii=False)
+
+
+def _number(value: float) -> str:
+    if math.isinf(value):
+        return ".inf" if value > 0 else "-.inf"
+    base, _, exponent = repr(value).partition("e")
+    return base if not exponent else f"{base if '.' in base else f'{base}.0'}e{int(exponent):+d}"

@@ -1,0 +1,29 @@
+"""Drafted recipes read back: their text, loaded and expanded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from porter.graph import Dense, Graph, channels_of
+from porter.recipe import Recipe, expand, layer_names, load_recipe
+from porter.recipe.draft.draft import Draft, Facts, draft_recipe
+from porter.source.drafting import same_function
+
+
+def read_back(graph: Graph, names: dict[str, str], folder: Path, size: tuple[int, int] = (224, 224)) -> tuple[Draft, Recipe]:
+    """A graph's draft, which expands to the same nodes and names them as `names` does."""
+    head = graph.by_path[graph.output]
+    classes = channels_of(graph)[head.path] if isinstance(head.op, Dense) else 0
+    draft = draft_recipe(graph, names, Facts("drafted", "own", "tf", size, classes))
+    path = folder / "drafted.yaml"
+    path.write_text(draft.text, encoding="utf-8")
+    recipe = load_recipe(path)
+    zoo = recipe.zoo("own", "drafted")
+    expanded = expand(recipe, "drafted", zoo)
+    assert same_function(draft.graph, expanded), draft.text
+    found = {path: layer.name for path, layer in layer_names(recipe, "drafted", zoo, expanded).items()}
+    own = {name: node for node, name in names.items()}
+    for path, name in found.items():
+        one, other = expanded.by_path[path], graph.by_path[own[name]]
+        assert type(one.op) is type(other.op) and len(one.inputs) == len(other.inputs)
+    return draft, recipe

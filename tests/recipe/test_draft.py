@@ -1,0 +1,178 @@
+"""Recipes drafted from graphs expand to these graphs, and are short where the graphs have blocks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+
+from porter.errors import UsageError
+from porter.graph import INPUT, Add, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Graph, Node, Op, Relu
+from porter.padding import Convention, Window
+from porter.recipe import all_recipes, expand
+from porter.recipe.draft.draft import Facts, draft_recipe
+from porter.recipe.draft.text import flow
+from tests.random_graphs import Sample, samples
+from tests.recipe.drafts import read_back
+
+SAME = Convention("same")
+MOST_LINES = {"resnet_v2": 60, "resnet_v1": 55, "mobilenet_v1": 50, "mobilenet_v2": 55, "resnext": 55, "wide_resnet": 55}
+
+
+def check_recipes(folder: Path, whole: bool) -> None:
+    for recipe in all_recipes():
+        for variant in list(recipe.variants) if whole else list(recipe.variants)[:1]:
+            for zoo in list(recipe.zoos_of(variant).values())[: None if whole else 1]:
+                graph = expand(recipe, variant, zoo)
+                draft, _ = read_back(graph, {node.path: node.path for node in graph.nodes}, folder, recipe.native_size())
+                most = MOST_LINES.get(recipe.architecture, len(graph.nodes) + 100)
+                assert len(draft.text.splitlines()) <= most, draft.text
+
+
+def test_a_shipped_graph_is_drafted_and_read_back(tmp_path: Path) -> None:
+    check_recipes(tmp_path, whole=False)
+
+
+@pytest.mark.full
+def test_every_shipped_graph_is_drafted_and_read_back(tmp_path: Path) -> None:
+    check_recipes(tmp_path, whole=True)
+
+
+@pytest.mark.full
+@settings(max_examples=500)
+@given(samples())
+def test_a_graph_without_blocks_is_drafted_and_read_back(tmp_path_factory: pytest.TempPathFactory, sample: Sample) -> None:
+    graph = sample.graph
+    if not graph.further:
+        read_back(graph, {node.path: node.path for node in graph.nodes}, tmp_path_factory.mktemp("drafts"), sample.size)
+
+
+def residual_blocks() -> tuple[Graph, dict[str, str]]:
+    """Two stages of three units, the first of each with a projection, under Keras's names; the sums are numbered by Keras."""
+    nodes: list[Node] = []
+    names: dict[str, str] = {}
+
+    def node(name: str, op: Op, *inputs: str) -> str:
+        nodes.append(Node(name, op, inputs))
+        names[name] = name
+        return name
+
+    value = node("conv1_conv", Conv(8, Window((3, 3)), SAME, bias=True), INPUT)
+    for stage, filters in ((2, 8), (3, 16)):
+        for unit in (1, 2, 3):
+            at, entry = f"conv{stage}_block{unit}", value
+            stride = 2 if stage == 3 and unit == 1 else 1
+            value = node(f"{at}_1_conv", Conv(filters, Window((3, 3), (stride, stride)), SAME), entry)
+            value = node(f"{at}_1_bn", BatchNorm(1.001e-5, 0.01), value)
+            value = node(f"{at}_1_relu", Relu(), value)
+            value = node(f"{at}_2_conv", Conv(4 * filters, Window((1, 1)), Convention()), value)
+            if unit == 1:
+                entry = node(f"{at}_0_conv", Conv(4 * filters, Window((1, 1), (stride, stride)), Convention()), entry)
+            number = 3 * (stage - 2) + unit - 1
+            value = node(f"add_{number}" if number else "add", Add(), entry, value)
+    value = node("avg_pool", GlobalAvgPool(), value)
+    node("predictions", Dense(10), value)
+    return Graph(tuple(nodes), 3, "predictions"), names
+
+
+DRAFTED = """\
+architecture: drafted
+variants:
+  drafted: {}
+options: {classes: 10, bn_epsilon: 1.001e-5, bn_momentum: 0.01}
+input: {size: 32, channels: 3}
+
+graph:
+  - {conv: conv1_conv, filters: 8, kernel: 3, pad: same, bias: true}
+  - {block: conv2/block, filters: 8, repeat: 3}
+  - {block: conv3/block, filters: 16, repeat: 3, first: {stride: 2}}
+  - {global_avg_pool: pool}
+  - {dense: predictions, units: =classes}
+
+blocks:
+  block:
+    parameters: {filters: null, stride: 1}
+    steps:
+      - {conv: conv0, filters: =4*filters, kernel: 1, stride: =stride, when: =channels != 4*filters}
+      - {conv: conv1, from: input, filters: =filters, kernel: 3, stride: =stride, pad: same}
+      - {batch_norm: bn1}
+      - {relu: relu1}
+      - {conv: conv2, filters: =4*filters, kernel: 1}
+      - {add: add, from: [='conv0' if channels != 4*filters else 'input', conv2]}
+
+zoos:
+  own:
+    framework: tf
+    names:
+      conv1_conv: conv1_conv
+      "conv{c}/block{b}/conv{i}": "conv{c}_block{b}_{i}_conv"
+      "conv{c}/block{b}/bn1": "conv{c}_block{b}_1_bn"
+      "conv{c}/block{b}/relu1": "conv{c}_block{b}_1_relu"
+      predictions: predictions
+"""
+
+
+def test_a_draft_reads_as_a_person_would_write_it(tmp_path: Path) -> None:
+    """Blocks with parameters and conditions, stages that repeat, and names as patterns."""
+    graph, names = residual_blocks()
+    draft, _ = read_back(graph, names, tmp_path, (32, 32))
+    assert draft.text == DRAFTED and draft.blocks == {"block": 6}
+
+
+def test_layers_that_a_framework_numbers_are_in_blocks_too(tmp_path: Path) -> None:
+    """Without a name that says more than the layer's kind, the graph's form gives the blocks, and the names count."""
+    graph, _ = residual_blocks()
+    kinds = {
+        Conv: "conv2d",
+        BatchNorm: "batch_normalization",
+        Relu: "activation",
+        Add: "add",
+        GlobalAvgPool: "pool",
+        Dense: "dense",
+    }
+    names: dict[str, str] = {}
+    for node in graph.nodes:
+        number = sum(type(graph.by_path[path].op) is type(node.op) for path in names)
+        names[node.path] = f"{kinds[type(node.op)]}_{number}" if number else kinds[type(node.op)]
+    draft, _ = read_back(graph, names, tmp_path, (32, 32))
+    assert len(draft.text.splitlines()) < 70, draft.text
+
+
+def test_a_convolution_as_head_becomes_the_dense_layer_that_a_recipe_ends_in() -> None:
+    nodes = (
+        Node("pool", GlobalAvgPool(keep=True), (INPUT,)),
+        Node("logits", Conv(5, Window((1, 1)), Convention(), bias=True), ("pool",)),
+        Node("flatten", Flatten(), ("logits",)),
+    )
+    draft = draft_recipe(Graph(nodes, 3, "flatten"), {node.path: node.path for node in nodes}, Facts("x", "own", "tf", (8, 8), 5))
+    assert "  - {dense: logits, units: =classes}" in draft.text
+    assert "logits: {name: logits, transforms: [conv1x1_to_dense]}" in draft.text
+
+
+def test_several_outputs_are_refused(tmp_path: Path) -> None:
+    nodes = (Node("one", Relu(), (INPUT,)), Node("two", Relu(), ("one",)))
+    with pytest.raises(UsageError, match="has 2 outputs, and a recipe's graph has one"):
+        read_back(Graph(nodes, 3, "one", further=("two",)), {"one": "one", "two": "two"}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1e-5, "1.0e-5"),
+        (float("-inf"), "-.inf"),
+        (True, "true"),
+        ("true", '"true"'),
+        ("conv{i}", '"conv{i}"'),
+        ("=4*width", "=4*width"),
+        ("a: b", '"a: b"'),
+        ("fc1:relu", "fc1:relu"),
+        ({"pad": [0, 1, 0, 1], "fill": 0.0}, "{pad: [0, 1, 0, 1], fill: 0.0}"),
+    ],
+)
+def test_values_are_written_as_yaml_reads_them(value: object, text: str, tmp_path: Path) -> None:
+    assert flow(value) == text
+    read = yaml.safe_load(f"key: {text}")["key"]
+    assert float(read) == value if re.fullmatch(r"[\d.]+e-\d+", text) else read == value
