@@ -17,12 +17,12 @@ from porter.cli import printing
 from porter.errors import RecipeError, UsageError
 from porter.files import digest
 from porter.port import read_port
-from porter.recipe import load_recipe, recipes_folder
+from porter.recipe import load_recipe
 from porter.source.of_port import source_of
 from porter.verification.check import check
 from porter.verification.sizes import Sizes
 from tests.conftest import WeightsMaker
-from tests.recipe.recipes import VALID, write
+from tests.recipe.recipes import VALID, copied, write
 from tests.support import source_checkpoint
 
 NARROW = "mobilenet_v2_0.35"
@@ -131,11 +131,9 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def published(folder: Path, weights: Path | None, *pins: str) -> Path:
     """Recipes in which torchvision's weights are not for commercial use, and `weights`, if any, its NARROW with these digests."""
-    text = (recipes_folder() / "mobilenet_v2.yaml").read_text(encoding="utf-8")
-    head, _, tail = text.partition("    licence: BSD-3-Clause # torchvision's; it states none for the weights\n    files:\n")
-    file = f"      {NARROW}: {{{', '.join((f'url: {weights.as_uri()}', *pins))}}}\n" if weights else ""
-    folder.mkdir()
-    return write(folder, f"{head}    licence: {NC}\n    files:\n{file}{tail}", "mobilenet_v2.yaml").parent
+    row = f"      {NARROW}: {{{', '.join((f'file: {weights.as_uri()}', *pins))}}}\n" if weights else ""
+    changes = {"licence: BSD-3-Clause": f"licence: {NC}", "  mobilenet_v2:\n    weights:\n": f"\\g<0>{row}"}
+    return copied(folder, changes, "mobilenet_v2", "zoos/torchvision")
 
 
 def test_only_the_published_file_has_the_published_licence(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Cli, WeightsMaker
+from tests.recipe.recipes import copied
 
-RECIPES = Path(__file__).parents[1] / "recipes"
+ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,9 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def served(weights_file: WeightsMaker, tmp_path: Path) -> Iterator[Served]:
-    """Makes a folder with one of porter's recipes: for the published file it has the address and md5 of stand-in weights."""
-    folder, copies = tmp_path / "server", tmp_path / "recipes"
-    for made in (folder, copies):
-        made.mkdir()
+    """Makes a folder with one of porter's recipes and Keras's zoo, which has the address and md5 of stand-in weights."""
+    folder = tmp_path / "server"
+    folder.mkdir()
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
@@ -80,12 +80,8 @@ def served(weights_file: WeightsMaker, tmp_path: Path) -> Iterator[Served]:
         shutil.copy(weights_file(mission.variant, "keras", ".h5"), folder / mission.file)
         address = f"http://127.0.0.1:{server.server_address[1]}/{mission.file}"
         md5 = hashlib.md5((folder / mission.file).read_bytes()).hexdigest()
-        text = (RECIPES / f"{mission.architecture}.yaml").read_text()
-        published = rf'"?https://\S+/{re.escape(mission.file)}"?(, md5: \w+)?'
-        text, places = re.subn(published, f'"{address}", md5: {md5}', text)
-        assert places == 1
-        (copies / f"{mission.architecture}.yaml").write_text(text)
-        return copies
+        published = rf"file: \S+/{re.escape(mission.file)},(\s+md5: \w+,)?"
+        return copied(tmp_path / "recipes", {published: f"file: '{address}', md5: {md5},"}, mission.architecture, "zoos/keras")
 
     yield serve
     server.shutdown()
@@ -96,7 +92,7 @@ def porter(tmp_path: Path, *arguments: str) -> str:
     ran = subprocess.run(
         [sys.executable, "-m", "porter", *arguments],
         cwd=tmp_path,
-        env={"PATH": "", "PORTER_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(RECIPES.parent), "HOME": str(tmp_path)},
+        env={"PATH": "", "PORTER_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
@@ -131,7 +127,7 @@ def test_the_sentence_of_the_mission(mission: Mission, served: Served, tmp_path:
     assert "float64: same function as keras" in said_here("verify", port, "--float64", *shared)
     photo = tmp_path / "photos" / "n02124075" / "chelsea.png"
     photo.parent.mkdir(parents=True)
-    shutil.copy(RECIPES.parent / "scripts" / "photos" / "chelsea.png", photo)
+    shutil.copy(ROOT / "scripts" / "photos" / "chelsea.png", photo)
     assert "logit" in said_here("predict", port, str(photo))
     evaluated = said_here("eval", port, "--data", "photos", "--source", "--workers", "0", *shared)
     assert "agreement  1 of 1 photos with keras" in evaluated

@@ -41,3 +41,8 @@ def test_every_message_names_packages_that_the_index_has() -> None:
     assert install("torch") == "pip install 'torch>=2.4' 'torchvision>=0.19'"
     for path in [*(ROOT / "porter").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]:
         assert PROJECT["project"]["name"] not in path.read_text(encoding="utf-8"), path
+
+
+def test_the_wheel_has_the_folder_of_recipes_with_that_of_the_zoos() -> None:
+    assert PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"] == {"recipes": "porter/recipes"}
+    assert any((ROOT / "recipes").glob("*.yaml")) and any((ROOT / "recipes" / "zoos").glob("*.yaml"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import runpy
 import sys
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ import porter
 from porter.data.labels import imagenet_classes
 from porter.frameworks.dialects import get_dialect
 from porter.graph import tensor_shapes
-from porter.recipe import expand, find_recipe, layer_names, recipes_folder
+from porter.recipe import expand, find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
+from tests.recipe.recipes import copied
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "tensornets_table"
 VARIANTS = runpy.run_path(str(SCRIPT))["VARIANTS"]
@@ -50,13 +50,9 @@ class Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     folder = tmp_path_factory.mktemp("table")
-    for name in ("recipes", "photos", "weights"):
+    for name in ("photos", "weights"):
         (folder / name).mkdir()
-    for name in ("resnet_v1", "resnet_v2", "resnext", "wide_resnet"):
-        text = (recipes_folder() / f"{name}.yaml").read_text(encoding="utf-8")
-        for old, new in SMALLER.items():
-            text = re.sub(old, new, text)
-        (folder / "recipes" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    copied(folder / "recipes", SMALLER, *("resnet_v1", "resnet_v2", "resnet200v2", "resnext", "wide_resnet", "zoos/tensornets"))
     for variant in QUICK:
         write_weights(folder / "weights", folder / "recipes", variant)
     place = Place(folder, folder / "weights", folder / "rows.jsonl")

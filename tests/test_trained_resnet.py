@@ -1,7 +1,6 @@
 """Keras's ResNet v2, whose weights slim trained with another pool than Keras ships, as a shallow network of Keras's own code."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,10 @@ from porter.frameworks import get_framework
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
 from porter.padding import LOWEST, Convention
-from porter.recipe import Recipe, expand, find_recipe, layer_names, recipes_folder
+from porter.recipe import Recipe, expand, find_recipe, layer_names
 from porter.verification.inputs import make_batch
 from porter.verification.numbers import distance
+from tests.recipe.recipes import copied
 from tests.standin import calibrated_tensors
 
 VARIANT, POOL, CLASSES, SIZE = "shallow", "stem/pool", 10, (64, 64)
@@ -24,12 +24,11 @@ VARIANT, POOL, CLASSES, SIZE = "shallow", "stem/pool", 10, (64, 64)
 @pytest.fixture(scope="module")
 def recipes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The recipe with a variant of two stages, two units each: as few as Keras's code can stack."""
-    folder = tmp_path_factory.mktemp("recipes")
-    text = (recipes_folder() / "resnet_v2.yaml").read_text()
-    text = text.replace("variants:\n", f"variants:\n  {VARIANT}: {{depths: [2, 2, 0, 0], slim: none}}\n", 1)
-    text = re.sub(r"reference: \w+", "reference: none", text)  # no zoo's own code has such a model
-    (folder / "resnet_v2.yaml").write_text(text.replace("only: [resnet50v2,", f"only: [{VARIANT}, resnet50v2,", 1))
-    return folder
+    changes = {
+        "\nvariants:\n": f"\\g<0>  {VARIANT}: {{layers: 8, depths: [2, 2, 0, 0]}}\n",
+        "    names:": "    reference: none\n    names:",  # no zoo's own code has such a model
+    }
+    return copied(tmp_path_factory.mktemp("recipes"), changes, "resnet_v2")
 
 
 @pytest.fixture(scope="module")

@@ -99,9 +99,10 @@ def _default_layers(member: Member | None, framework: Framework, graph: Graph) -
     if member is None or not framework.NAMES_LAYERS:
         return {}
     recipe, variant = member.recipe, member.variant
-    zoo = recipe.zoos_of(variant).get(DEFAULT_ZOOS[framework.NAME])
-    if zoo is None:
+    zoo = recipe.zoos.get(DEFAULT_ZOOS[framework.NAME])
+    if zoo is None or not zoo.has(variant):
         return {}
+    zoo = zoo.of(variant)
     draft = expand(recipe, variant, zoo, {})
     return {path: layer.name for path, layer in layer_names(recipe, variant, zoo, draft).items() if path in graph.by_path}
 

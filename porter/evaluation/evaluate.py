@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import compress
 from pathlib import Path
 
@@ -126,7 +126,7 @@ def _evaluation(
         precision=options.precision,
         device=options.device,
         source=beside,
-        published=published.model_dump() if published else None,
+        published=asdict(published) if published else None,
         judgement=judgement,
         expected=expected,
         ok=met,

@@ -1,12 +1,11 @@
 """Recipes: one YAML file per architecture, which gives the graph of every variant and the names of every zoo."""
 
 from porter.recipe.expand import expand, options_of
-from porter.recipe.find import all_recipes, declared_recipes, find_recipe, known_variants, recipes_folder, recipes_option
-from porter.recipe.load import load_recipe
-from porter.recipe.model import IgnoreRule, LayerName, Recipe, Zoo
+from porter.recipe.find import all_recipes, declared_recipes, find_recipe, known_variants, recipes_option
+from porter.recipe.load import load_recipe, recipes_folder
+from porter.recipe.model import IgnoreRule, LayerName, Published, Recipe, Zoo
 from porter.recipe.names import layer_names, tap_names
 from porter.recipe.options import assumed_options, assumed_size, choose_options, split_settings, with_options
-from porter.recipe.schema import Published
 
 __all__ = [
     "IgnoreRule",

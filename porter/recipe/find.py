@@ -11,19 +11,12 @@ from pathlib import Path
 
 from porter.errors import RecipeError, UsageError
 from porter.recipe.declared import Declared, declared
-from porter.recipe.load import load_recipe
+from porter.recipe.load import load_recipe, open_recipe, recipes_folder
 from porter.recipe.model import Recipe
 from porter.recipe.spelling import hint
 
 VARIABLE = "PORTER_RECIPES"
 """The environment variable that names a folder of recipes."""
-
-
-def recipes_folder() -> Path:
-    """The folder of porter's own recipes."""
-    package = Path(__file__).parents[1]
-    installed = package / "recipes"
-    return installed if installed.is_dir() else package.parent / "recipes"
 
 
 def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
@@ -111,7 +104,7 @@ def find_recipe(name: str, given: Path | None = None) -> Recipe:
         if recipe.path.parent == declaring[0].path.parent and recipe.fault is not None:
             raise recipe.fault
     if declaring:
-        return load_recipe(declaring[0].path)
+        return open_recipe(declaring[0].path)
     known = hint(name, (word for recipe in recipes for word in recipe.names))
     unread = [f"; {recipe.fault}" for recipe in recipes if recipe.fault is not None]
     raise UsageError(f"there is no variant '{name}'", next=known + "".join(unread))

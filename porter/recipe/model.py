@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from porter.files import WeightsFile
 from porter.frameworks import OTHER_NAMES
 from porter.recipe.expressions import Value
 from porter.recipe.paddings import PadRule
-from porter.recipe.schema import Published
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint
 from porter.recipe.steps import Block, Step
@@ -27,7 +26,10 @@ TRAINING_OPTIONS = frozenset({"bn_momentum"})
 BUILT_SIZE = "input_size"
 """A key of a zoo's `assumed` that is no option: the input size that a model was built for."""
 
-RESERVED = frozenset({"index", "count", "first", "last", "channels", "input"})
+OWN = "own"
+"""In a tap, the node's own name."""
+
+RESERVED = frozenset({"index", "count", "first", "last", "channels", "input", OWN})
 """Names that variables and parameters may not have."""
 
 
@@ -40,14 +42,26 @@ class LayerName:
     location: Location = field(default=(), compare=False)
 
 
+Placed = tuple[Location, str]
+"""A text and its place."""
+
+
 @dataclass(frozen=True)
 class NameRule:
-    """One line of a table of names."""
+    """One line of a table of names.
+
+    Attributes:
+        parts: its name, after the prefixes before it, each with its place.
+    """
 
     pattern: str
-    name: str
+    parts: tuple[Placed, ...]
     transforms: tuple[str, ...]
     location: Location
+
+    @property
+    def name(self) -> str:
+        return "".join(text for _, text in self.parts)
 
 
 @dataclass(frozen=True)
@@ -77,6 +91,30 @@ class Override:
 
     options: Mapping[str, Value]
     padding: tuple[PadRule, ...]
+
+
+@dataclass(frozen=True)
+class Published:
+    """Accuracy on the ImageNet validation images as published, in percent, at an input of `size`."""
+
+    top1: float
+    top5: float
+    size: int
+    source: str
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What a zoo publishes of one variant.
+
+    Attributes:
+        file: if there are several, the one for the native input size.
+        preprocess, labels: where they differ from the zoo's.
+    """
+
+    file: WeightsFile | None
+    published: Published | None
     preprocess: Preprocess | None
     labels: str | None
 
@@ -97,7 +135,7 @@ class Zoo:
         generations: older names, and what the code that wrote them computed, by label.
         taps: by path, names of layers whose output can be read although no tensor has the name.
         activation: the activation after the source's logits.
-        files: the published file of each variant; if there are several, the one for the native input size.
+        weights: what it publishes, by variant.
         overrides: differences of single variants; see `of`.
     """
 
@@ -117,30 +155,38 @@ class Zoo:
     labels: str | None
     activation: str | None
     licence: str | None
-    files: Mapping[str, WeightsFile]
-    published: Mapping[str, Published]
+    weights: Mapping[str, Weights]
     overrides: Mapping[str, Override]
     chosen: Mapping[str, Value] = field(default_factory=dict)
 
+    @property
+    def files(self) -> Mapping[str, WeightsFile]:
+        """The published file of each variant that has one."""
+        return {variant: weights.file for variant, weights in self.weights.items() if weights.file}
+
+    @property
+    def published(self) -> Mapping[str, Published]:
+        """The published accuracy of each variant that has one."""
+        return {variant: weights.published for variant, weights in self.weights.items() if weights.published}
+
     def licence_of(self, variant: str) -> str | None:
         """The licence of the weights that the zoo publishes for a variant."""
-        return self.files[variant].licence if variant in self.files else self.licence
+        file = self.files.get(variant)
+        return file.licence if file else self.licence
 
     def has(self, variant: str) -> bool:
         """Whether the zoo has this variant of the recipe."""
         return not self.only or variant in self.only
 
     def of(self, variant: str) -> Zoo:
-        """This zoo with the override of `variant` applied."""
-        override = self.overrides.get(variant)
-        if override is None:
-            return self
+        """This zoo with what is different for `variant`."""
+        override, weights = self.overrides.get(variant, Override({}, ())), self.weights.get(variant)
         return replace(
             self,
             options={**self.options, **override.options},
             padding=(*override.padding, *self.padding),
-            preprocess=override.preprocess or self.preprocess,
-            labels=override.labels or self.labels,
+            preprocess=(weights and weights.preprocess) or self.preprocess,
+            labels=(weights and weights.labels) or self.labels,
             overrides={},
         )
 
@@ -163,7 +209,9 @@ class Recipe:
         input_size: rows and columns that it was designed for.
         channels: of the input.
         graph: the steps, not expanded; see porter.recipe.expand.
-        source: the file's text with its lines.
+        zoos: by name; a zoo is read when it is first asked for, and the RecipeErrors of what is wrong there come then.
+        roots: of each zoo, the last in its chain of `extends`.
+        source: what the recipe says, with the places of it and of all that is said of its zoos.
     """
 
     architecture: str
@@ -176,6 +224,7 @@ class Recipe:
     graph: tuple[Step, ...]
     blocks: Mapping[str, Block]
     zoos: Mapping[str, Zoo]
+    roots: Mapping[str, str]
     source: Source
 
     def parameters(self, variant: str) -> Mapping[str, Value]:
@@ -197,14 +246,21 @@ class Recipe:
             UsageError: there is no such variant or zoo, or the zoo lacks this variant.
         """
         zoo = self._zoo(name)
-        having = self.zoos_of(variant)
-        if zoo.name not in having:
+        self.parameters(variant)
+        if not zoo.has(variant):
             raise UsageError(
                 f"zoo '{zoo.name}' has no '{variant}'",
                 where=f"--from {name}",
-                next=f"it has {', '.join(zoo.only)}; '{variant}' is in {', '.join(having)}",
+                next=f"it has {', '.join(zoo.only)}; '{variant}' is in {', '.join(self.zoos_of(variant))}",
             )
-        return having[zoo.name]
+        return zoo.of(variant)
+
+    def kin(self, variant: str, zoo: Zoo) -> Iterator[Zoo]:
+        """The zoos that may have the names of `zoo` and that have `variant`, itself first: a chain of `extends` joins them."""
+        yield zoo
+        for name, root in self.roots.items():
+            if name != zoo.name and root == self.roots.get(zoo.name) and self.zoos[name].has(variant):
+                yield self.zoos[name].of(variant)
 
     def zoos_of(self, variant: str) -> Mapping[str, Zoo]:
         """The zoos that have `variant`, at least one, each with the override of `variant` applied.

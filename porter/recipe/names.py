@@ -1,21 +1,33 @@
 """The names that a zoo gives the nodes of a graph: patterns evaluated forwards, first match wins.
 
+A key that ends with `/` opens a scope: a table whose patterns continue the key. `prefix` in a table is what all its names begin
+with, those of its scopes too.
+
 In a name, `{count}` is the number of nodes that its line has named before, in the graph's order: for frameworks that number their
-layers. `{input}` is the name of the node's input: for norms that are named after their convolution.
+layers. `{input}` is the name of the node's input: for norms that are named after their convolution. In a tap, `{own}` is the node's
+own name, and `{input}` its input's. A name that begins with one of both is whole, so no prefix comes before it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from porter.errors import RecipeError, UsageError
 from porter.graph import INPUT, Graph, Node, tensor_shapes
 from porter.recipe.expand import graphs_of_others
-from porter.recipe.expressions import fill_in
-from porter.recipe.model import LayerName, NameRule, Recipe, Zoo
+from porter.recipe.expressions import fill_in, placeholders
+from porter.recipe.model import OWN, LayerName, NameRule, Placed, Recipe, Zoo
 from porter.recipe.patterns import match_path
+from porter.recipe.schema import NameSection, one_of, parse_section
+from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint
+from porter.recipe.transforms import TRANSFORMS
+
+PREFIX = "prefix"
+WHOLE = (f"{{{INPUT}}}", f"{{{OWN}}}")
+"""Words of a name that are whole names."""
 
 
 def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation: str | None = None) -> dict[str, LayerName]:
@@ -48,12 +60,59 @@ def tap_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> Mapping[s
     Raises:
         RecipeError: as `layer_names`.
     """
-    taps = {path: layer.name for path, layer in _named(recipe, variant, zoo, graph, zoo.taps).items()}
     layers = layer_names(recipe, variant, zoo, graph)
+    taps = {path: layer.name for path, layer in _named(recipe, variant, zoo, graph, zoo.taps, layers).items()}
     return {path: layer.name for path, layer in layers.items() if layer.name not in taps.values()} | taps
 
 
-def _named(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence[NameRule]) -> dict[str, LayerName]:
+def read_names(source: Source, location: Location, table: Mapping[str, Any]) -> tuple[NameRule, ...]:
+    """A table of names as rules, in its order; patterns, names and transforms are checked.
+
+    Raises:
+        RecipeError: with the place.
+    """
+    return tuple(_rules(source, location, table, "", ()))
+
+
+def _rules(
+    source: Source, location: Location, table: Mapping[str, Any], scope: str, prefixes: tuple[Placed, ...]
+) -> Iterator[NameRule]:
+    if not isinstance(table, dict):
+        raise RecipeError("a scope is a table of names", where=source.where(location))
+    if PREFIX in table:
+        here, own = (*location, PREFIX), table[PREFIX]
+        if not isinstance(own, str):
+            raise RecipeError(f"'{PREFIX}' is a word, got {own!r}", where=source.where(here))
+        with source.at(here):
+            placeholders(own)
+        prefixes = (*prefixes, (here, own))
+    for key, value in table.items():
+        here, pattern = (*location, key), f"{scope}{key}"
+        if key == PREFIX:
+            continue
+        with source.at(here, key=True):
+            match_path(pattern, "")
+        if key.endswith("/"):
+            yield from _rules(source, here, value, pattern, prefixes)
+            continue
+        section = parse_section(NameSection, source, here, {"name": value} if isinstance(value, str) else value)
+        with source.at((*here, "name")):
+            placeholders(section.name)
+        for place, transform in enumerate(section.transforms):
+            one_of(source, (*here, "transforms", place), "transform", transform, TRANSFORMS)
+        parts = () if section.name.startswith(WHOLE) else prefixes
+        yield NameRule(pattern, (*parts, ((*here, "name"), section.name)), section.transforms, here)
+
+
+def _named(
+    recipe: Recipe,
+    variant: str,
+    zoo: Zoo,
+    graph: Graph,
+    rules: Sequence[NameRule],
+    layers: Mapping[str, LayerName] | None = None,
+) -> dict[str, LayerName]:
+    """The names that `rules` give; `layers` are the nodes' own names, if these are taps."""
     variables = {**recipe.options, **zoo.options, **recipe.parameters(variant), "variant": variant}
     found: dict[str, LayerName] = {}
     owners: dict[str, str] = {}
@@ -64,7 +123,7 @@ def _named(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence
         if rule is None or captured is None:
             continue
         with recipe.source.at(rule.location):
-            name = fill_in(rule.name, {**variables, **_place(node, found), "count": counts[rule], **captured})
+            name = fill_in(rule.name, {**variables, **_place(node, found, layers), "count": counts[rule], **captured})
             if name in owners:
                 raise RecipeError(f"'{owners[name]}' and '{node.path}' both have the name '{name}'")
         owners[name] = node.path
@@ -74,9 +133,10 @@ def _named(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence
     return found
 
 
-def _place(node: Node, found: Mapping[str, LayerName]) -> dict[str, str]:
-    first = node.inputs[0]
-    return {INPUT: found[first].name} if first in found else {}
+def _place(node: Node, found: Mapping[str, LayerName], layers: Mapping[str, LayerName] | None) -> dict[str, str]:
+    places = {INPUT: node.inputs[0]} if layers is None else {INPUT: node.inputs[0], OWN: node.path}
+    known = found if layers is None else layers
+    return {word: known[path].name for word, path in places.items() if path in known}
 
 
 def _expect_matches(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence[NameRule]) -> None:

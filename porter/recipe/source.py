@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import yaml
 
@@ -53,6 +53,12 @@ _YAML_ADVICE = (
 """Words of a parser's message to what to do."""
 
 
+class Places(Protocol):
+    """A part of a recipe, which knows where its values are written."""
+
+    def mark(self, location: Location, key: bool) -> Mark | None: ...
+
+
 @dataclass(frozen=True)
 class Source:
     """A recipe: mappings, tuples and scalars, and where each is written.
@@ -68,7 +74,7 @@ class Source:
     data: Mapping[str, Any]
     values: Mapping[Location, Mark]
     keys: Mapping[Location, Mark]
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Places, ...] = ()
 
     def mark(self, location: Location, *, key: bool = False) -> Mark | None:
         """The place of a value, or of its key; None if the recipe lacks it."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from porter.graph import INPUT
 from porter.recipe.expressions import placeholders, variables_of
-from porter.recipe.model import NameRule, Recipe, Zoo
+from porter.recipe.model import OWN, NameRule, Recipe, Zoo
 from porter.recipe.patterns import compile_pattern
 from porter.recipe.source import Location
 from porter.recipe.steps import OPERATIONS, Step, expressions
@@ -54,17 +54,18 @@ def uses_in_zoo(recipe: Recipe, zoo: Zoo) -> Iterator[Use]:
     for pads in (zoo.padding, zoo.padding_as_trained, *parts):
         for pad in pads:
             yield from _in_value(pad.location, pad.value, shared, None)
-    for rules in (zoo.names, zoo.taps, *(part.names for part in older)):
+    for rules, own in ((zoo.names, ()), (zoo.taps, (OWN,)), *((part.names, ()) for part in older)):
         for rule in rules:
-            yield _in_name(rule, shared | {"variant", "count", INPUT})
+            yield from _in_name(rule, shared | {"variant", "count", INPUT, *own})
 
 
 def _shared(recipe: Recipe) -> Names:
     return frozenset(recipe.options).union(*recipe.variants.values())
 
 
-def _in_name(rule: NameRule, known: Names) -> Use:
-    return Use((*rule.location, "name"), placeholders(rule.name), known | compile_pattern(rule.pattern).groupindex.keys())
+def _in_name(rule: NameRule, known: Names) -> Iterator[Use]:
+    for place, text in rule.parts:
+        yield Use(place, placeholders(text), known | compile_pattern(rule.pattern).groupindex.keys())
 
 
 def _in_steps(steps: tuple[Step, ...], known: Names, block: str | None) -> Iterator[Use]:

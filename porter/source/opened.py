@@ -192,9 +192,7 @@ def _open_file(
     options: Mapping[str, Value],
     fetched: bool,
 ) -> Opened:
-    pinned = {
-        kind for other in recipe.zoos_of(variant).values() if variant in other.files for kind in other.files[variant].published
-    }
+    pinned = {kind for other in recipe.kin(variant, zoo) if variant in other.files for kind in other.files[variant].published}
     checkpoint, files = read_weights(weights, with_md5="md5" in pinned and not fetched)
 
     def opened(given: tuple[str, ...]) -> Opened:

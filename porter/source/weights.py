@@ -57,8 +57,7 @@ def publisher_of(recipe: Recipe, variant: str, zoo: Zoo, files: Digests) -> Zoo 
 
     Every set of weights has its own protocol: torchvision's two zoos differ only in preprocessing and published figures.
     """
-    zoos = recipe.zoos_of(variant)
-    for other in (zoo, *(zoos[name] for name in zoos if name != zoo.name)):
+    for other in recipe.kin(variant, zoo):
         if variant in other.files and other.names == zoo.names and is_published(other.files[variant], files):
             return other
     return None

@@ -18,6 +18,7 @@ import porter
 from porter.errors import ChecksumError
 from porter.files.weights import Fetched
 from tests.conftest import Cli, WeightsMaker, refused
+from tests.recipe.recipes import copied
 from tests.support import sign
 
 
@@ -435,16 +436,10 @@ def test_without_a_reference_a_build_is_not_compared_with_itself(
 def test_the_digest_picks_the_protocol(cli: Cli, tmp_path: Path, weights_file: WeightsMaker) -> None:
     """A recipe that pins this stand-in as torchvision's file finds it under torchvision_v2 as well."""
     from porter.files import digest
-    from porter.recipe import recipes_folder
 
     weights = weights_file("mobilenet_v2", "torchvision", ".pth")
-    (tmp_path / "recipes").mkdir()
-    text = (
-        (recipes_folder() / "mobilenet_v2.yaml")
-        .read_text()
-        .replace("sha256_prefix: b0353104", f"sha256_prefix: {digest(weights)[:8]}")
-    )
-    (tmp_path / "recipes" / "mobilenet_v2.yaml").write_text(text)
+    changes = {"sha256_prefix: b0353104": f"sha256_prefix: '{digest(weights)[:8]}'"}
+    copied(tmp_path / "recipes", changes, "mobilenet_v2", "zoos/torchvision")
     ran = cli(
         *("convert", "mobilenet_v2", "--from", "torchvision_v2", "--to", "torch", "--no-check", "--weights", weights),
         *("--out", "p", "--recipes", "recipes", "--json"),

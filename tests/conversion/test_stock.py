@@ -234,7 +234,7 @@ def test_an_absorbed_port_is_proved_and_its_norms_are_compared(tmp_path: Path, w
 
     (tmp_path / "recipes").mkdir()
     text = (recipes_folder() / "resnet_v1.yaml").read_text()
-    text += "\n  biased: {extends: torchvision, only: [resnet18], options: {biases: true}, files: {}, published: {}}\n"
+    text += "\n  biased: {extends: torchvision, only: [resnet18], options: {biases: true}, weights: {}}\n"
     (tmp_path / "recipes" / "resnet_v1.yaml").write_text(text)
     state = torch.load(weights_file("resnet18", "torchvision", ".pth"), weights_only=True)
     random = torch.Generator().manual_seed(0)

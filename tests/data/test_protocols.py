@@ -28,6 +28,7 @@ TENSORNETS = {
     "mobilenet_v2": "tfslim",
     "resnet_v1": "keras_resnet",
     "resnet_v2": "tfslim",
+    "resnet200v2": "fb",
     "resnext": "fb",
     "wide_resnet": "wrn",
 }
@@ -89,8 +90,7 @@ def test_opencv_pixels_are_within_a_level_of_tensornets(protocol: Preprocess, si
 def test_opencv_pixels_are_scaled_as_their_zoos_do_bit_for_bit(use: Use) -> None:
     pixels = np.asarray(realistic(224, 224))
     if use.zoo == "tensornets":
-        kind = "fb" if use.variants == ("resnet200v2",) else TENSORNETS[use.architecture]
-        wanted = originals.tensornets_scaled(kind, pixels)
+        wanted = originals.tensornets_scaled(TENSORNETS[use.architecture], pixels)
     elif use.architecture in KERAS:
         wanted = getattr(import_keras().applications, KERAS[use.architecture]).preprocess_input(pixels.astype(np.float32))
     else:  # keras-applications' ResNeXt, which Keras 3 no longer has

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from porter.errors import RecipeError
 from porter.graph import Graph
-from porter.recipe import Recipe, expand, layer_names, load_recipe
+from porter.recipe import Recipe, expand, layer_names, load_recipe, recipes_folder
 
 VALID = """\
 architecture: tiny
@@ -40,7 +42,7 @@ zoos:
       stem/norm: bn1
       "stage{s}/unit{u}/conv": "layer{s}.{u-1}.conv"
       head/logits: {name: fc, transforms: [conv1x1_to_dense]}
-    published:
+    weights:
       tiny: {top1: 50, top5: 80, size: 32, source: made up}
 """
 
@@ -49,6 +51,19 @@ def write(folder: Path, text: str, name: str = "tiny.yaml") -> Path:
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def copied(folder: Path, changes: Mapping[str, str], *names: str) -> Path:
+    """A folder of copies of porter's own files (`resnet_v1`, `zoos/keras`), with regular expressions replaced: each occurs."""
+    texts = {name: (recipes_folder() / f"{name}.yaml").read_text(encoding="utf-8") for name in names}
+    for old, new in changes.items():
+        assert any(re.search(old, text) for text in texts.values()), old
+        texts = {name: re.sub(old, new, text) for name, text in texts.items()}
+    for name, text in texts.items():
+        path = folder / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
 
 
 def changed(old: str, new: str) -> str:

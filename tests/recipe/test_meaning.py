@@ -19,7 +19,7 @@ from porter.recipe import Recipe, all_recipes, expand, layer_names, options_of, 
 from porter.recipe.model import STANDARD_OPTIONS
 
 TABLE = Path(__file__).with_name("meaning.txt")
-SWITCHES = {"stem_norm", "shortcut_from", "shortcut_norm", "stride_in", "biases", "normed_biases"}
+SWITCHES = {"fb", "stem_norm", "shortcut_from", "shortcut_norm", "stride_in", "biases", "normed_biases"}
 """Options with which ResNet v2's graph can be that of resnet200v2. What they do is in the graph."""
 
 

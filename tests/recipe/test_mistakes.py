@@ -69,7 +69,7 @@ MISTAKES = {
     "half a filter of a block": Mistake(
         "filters: =width}", "filters: ¶=0.3*width}", "'filters' of 'stage1/unit1/conv'", "int(...)"
     ),
-    "a digest": Mistake(HOME, HOME + "    files: {tiny: {url: 'https://x.org/a', md5: ¶3EF4}}\n", "'md5' is lower-case hex", ""),
+    "a digest": Mistake("tiny: {top1: 50", "tiny: {file: 'https://x.org/a', md5: ¶3EF4, top1: 50", "'md5' is lower-case hex", ""),
     "a figure above 100": Mistake("top1: 50", "top1: ¶150", "top1", ""),
     "a figure without its source": Mistake(
         "tiny: {top1: 50, top5: 80, size: 32, source: made up}", "tiny: ¶{top1: 50, top5: 80, size: 32}", "'source'", ""

@@ -119,3 +119,35 @@ def test_a_fixed_array_has_a_name_that_exists(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="no fixed array 'group_sum'") as caught:
         load_recipe(write(tmp_path, VALID + tables))
     assert caught.value.next == "did you mean 'group_sums'?"
+
+
+def test_scopes_and_prefixes(tmp_path: Path) -> None:
+    old = VALID[VALID.index("      stem/conv: conv1\n") : VALID.index("    weights:\n")]
+    tables = """\
+      prefix: "{variant}/"
+      stem/conv: conv
+      "stage{s}/":
+        prefix: "layer{s}."
+        "unit{u}/": {prefix: "{u-1}.", conv: {name: c, transforms: []}, add: sum}
+      "**/norm": "{input}/BatchNorm"
+      head/logits: fc
+    taps:
+      stem/relu: "{input}/Relu"
+      "stage{s}/": {prefix: "op{s}/", "unit{u}/conv": "{own}/Conv2D", "unit{u}/add": "add{u}"}
+"""
+    recipe = load_recipe(write(tmp_path, changed(old, tables)))
+    zoo = recipe.zoo("home", "tiny_wide")
+    graph = expand(recipe, "tiny_wide", zoo)
+    names = {path: layer.name for path, layer in layer_names(recipe, "tiny_wide", zoo, graph).items()}
+    assert names == {
+        "stem/conv": "tiny_wide/conv",
+        "stem/norm": "tiny_wide/conv/BatchNorm",
+        "stage1/unit1/conv": "tiny_wide/layer1.0.c",
+        "stage1/unit1/add": "tiny_wide/layer1.0.sum",
+        "head/logits": "tiny_wide/fc",
+    }
+    assert tap_names(recipe, "tiny_wide", zoo, graph) == names | {
+        "stem/relu": "tiny_wide/conv/BatchNorm/Relu",
+        "stage1/unit1/conv": "tiny_wide/layer1.0.c/Conv2D",
+        "stage1/unit1/add": "op1/add1",
+    }

@@ -15,7 +15,7 @@ from tests.recipe.recipes import VALID, write
 def recipe(tmp_path: Path) -> Recipe:
     text = VALID.replace("stem_pool: true}", "stem_pool: true, depth: 2, style: plain, row: [1, 2]}")
     old = "    generations: {old: {names: {head/logits: last}, options: {bn_epsilon: 2.0e-3, style: olden}}}\n"
-    return load_recipe(write(tmp_path, text.replace("    published:", f"{old}    published:")))
+    return load_recipe(write(tmp_path, text.replace("    weights:", f"{old}    weights:")))
 
 
 CHOSEN: list[tuple[str, Value, Value]] = [

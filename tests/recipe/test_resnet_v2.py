@@ -83,7 +83,8 @@ def test_without_biases() -> None:
 
 
 def test_keras_has_no_200v2_and_slim_publishes_none() -> None:
-    with pytest.raises(UsageError, match="zoo 'keras' has no 'resnet200v2'") as caught:
-        RECIPE.zoo("tf", "resnet200v2")
-    assert caught.value.next is not None and "resnet152v2" in caught.value.next
-    assert "resnet200v2" not in RECIPE.zoo("slim", "resnet200v2").files
+    deep = find_recipe("resnet200v2")
+    assert deep.architecture == "resnet200v2" and list(deep.zoos_of("resnet200v2")) == ["slim", "tensornets"]
+    with pytest.raises(UsageError, match="'resnet200v2' has no zoo 'keras', the default of 'tf'"):
+        deep.zoo("tf", "resnet200v2")
+    assert not deep.zoo("slim", "resnet200v2").files

