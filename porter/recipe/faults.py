@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import ParamSpec, TypeVar, cast
 
 from porter.errors import RecipeError
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Faults:
@@ -21,6 +25,12 @@ class Faults:
     @property
     def found(self) -> tuple[RecipeError, ...]:
         return tuple(self._by_place.values())
+
+    def tried(self, read: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """What `read` gives. If it raises, the error is kept and nothing is given: `expect_none` comes before the value is used."""
+        with self.kept():
+            return read(*args, **kwargs)
+        return cast(T, None)
 
     @contextmanager
     def kept(self) -> Iterator[None]:

@@ -62,15 +62,20 @@ def open_recipe(path: Path) -> Recipe:
 @lru_cache(maxsize=64)
 def _open(path: Path, stamp: Stamp) -> Recipe:
     source = read_source(path)
-    document = parse_section(Document, source, (), source.data)
+    document, faults = parse_section(Document, source, (), source.data), Faults()
     for variant, given in document.variants.items():
-        _check_variables(source, ("variants", variant), given, {*STANDARD_OPTIONS, *document.options})
-    _check_variables(source, ("options",), document.options, ())
-    sizes = parse_section(InputSection, source, ("input",), document.input)
-    sections = {name: parse_section(BlockSection, source, ("blocks", name), values) for name, values in document.blocks.items()}
+        faults.tried(_check_variables, source, ("variants", variant), given, {*STANDARD_OPTIONS, *document.options})
+    faults.tried(_check_variables, source, ("options",), document.options, ())
+    sizes = faults.tried(parse_section, InputSection, source, ("input",), document.input)
+    sections = {name: faults.tried(_read_block, source, name, values) for name, values in document.blocks.items()}
+    faults.expect_none()  # a step may use any block
     parameters = {name: section.parameters for name, section in sections.items()}
-    for name in sections:
-        _check_block(source, name, parameters[name])
+    graph = faults.tried(parse_steps, source, ("graph",), document.graph, parameters)
+    steps = {
+        name: faults.tried(parse_steps, source, ("blocks", name, "steps"), section.steps, parameters)
+        for name, section in sections.items()
+    }
+    faults.expect_none()
     zoos = Zoos(source, document, recipes_folder())
     return Recipe(
         architecture=document.architecture,
@@ -80,16 +85,8 @@ def _open(path: Path, stamp: Stamp) -> Recipe:
         options={**STANDARD_OPTIONS, **document.options},
         input_size=sizes.size if isinstance(sizes.size, tuple) else (sizes.size, sizes.size),
         channels=sizes.channels,
-        graph=parse_steps(source, ("graph",), document.graph, parameters),
-        blocks={
-            name: Block(
-                name,
-                section.parameters,
-                parse_steps(source, ("blocks", name, "steps"), section.steps, parameters),
-                ("blocks", name),
-            )
-            for name, section in sections.items()
-        },
+        graph=graph,
+        blocks={name: Block(name, parameters[name], steps[name], ("blocks", name)) for name in sections},
         zoos=zoos,
         roots={name: zoos.root(name) for name in zoos},
         source=replace(source, parts=(zoos,)),
@@ -97,22 +94,28 @@ def _open(path: Path, stamp: Stamp) -> Recipe:
 
 
 def _check_variables(source: Source, location: Location, values: Mapping[str, Any], taken: Any) -> None:
+    faults, other = Faults(), "give it another name"
     for name, value in values.items():
-        here = (*location, name)
-        if name in RESERVED or name in FUNCTIONS or not name.isidentifier():
-            raise RecipeError(f"'{name}' cannot be the name of a variable", where=source.where(here, key=True))
-        if name in taken:
-            where = source.where(here, key=True)
-            raise RecipeError(f"'{name}' is an option too", where=where, next="give one of them another name")
-        if isinstance(value, dict):
-            raise RecipeError(f"'{name}' is a number, a word or a list", where=source.where(here))
+        with faults.kept(), source.at((*location, name), key=True):
+            if name in RESERVED or name in FUNCTIONS or not name.isidentifier():
+                raise RecipeError(f"'{name}' cannot be the name of a variable", next=other)
+            if name in taken:
+                raise RecipeError(f"'{name}' is an option too", next="give one of them another name")
+        with faults.kept(), source.at((*location, name)):
+            if isinstance(value, dict):
+                raise RecipeError(f"'{name}' is a number, a word or a list")
+    faults.expect_none()
 
 
-def _check_block(source: Source, name: str, parameters: Mapping[str, Any]) -> None:
+def _read_block(source: Source, name: str, values: Any) -> BlockSection:
+    here, other = ("blocks", name), "give it another name"
     if name in OPERATIONS:
-        raise RecipeError(f"'{name}' is an operation and cannot be a block", where=source.where(("blocks", name), key=True))
-    _check_variables(source, ("blocks", name, "parameters"), parameters, ())
-    for parameter in parameters:
+        where = source.where(here, key=True)
+        raise RecipeError(f"'{name}' is an operation and cannot be a block", where=where, next=other)
+    section = parse_section(BlockSection, source, here, values)
+    _check_variables(source, (*here, "parameters"), section.parameters, ())
+    for parameter in section.parameters:
         if parameter in (*COMMON, *OPERATIONS):
-            where = source.where(("blocks", name, "parameters", parameter), key=True)
-            raise RecipeError(f"'{parameter}' cannot be a parameter, because every step may have it", where=where)
+            where = source.where((*here, "parameters", parameter), key=True)
+            raise RecipeError(f"'{parameter}' cannot be a parameter, because every step may have it", where=where, next=other)
+    return section

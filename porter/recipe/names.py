@@ -18,6 +18,7 @@ from porter.errors import RecipeError, UsageError
 from porter.graph import INPUT, Graph, Node, tensor_shapes
 from porter.recipe.expand import graphs_of_others
 from porter.recipe.expressions import fill_in, placeholders
+from porter.recipe.faults import Faults
 from porter.recipe.model import OWN, LayerName, NameRule, Placed, Recipe, Zoo
 from porter.recipe.patterns import match_path
 from porter.recipe.schema import NameSection, one_of, parse_section
@@ -45,10 +46,11 @@ def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation
         raise UsageError(f"zoo '{zoo.name}' has no generation '{generation}' of names", next=hint(generation, zoo.generations))
     older = () if generation is None else zoo.generations[generation].names
     found = _named(recipe, variant, zoo, graph, (*older, *zoo.names))
-    for path in tensor_shapes(graph):
-        if path not in found:
-            where = recipe.source.where(("zoos", zoo.name, "names"), key=True)
-            raise RecipeError(f"zoo '{zoo.name}' does not name '{path}'", where=where)
+    unnamed = [path for path in tensor_shapes(graph) if path not in found]
+    if unnamed:
+        where, rest = recipe.source.where(("zoos", zoo.name, "names"), key=True), len(unnamed) - 1
+        message = f"zoo '{zoo.name}' does not name '{unnamed[0]}'{f', and {rest} more' if rest else ''}, in {variant}"
+        raise RecipeError(message, where=where, next=f"add a line, such as {unnamed[0]}: NAME")
     return found
 
 
@@ -125,7 +127,8 @@ def _named(
         with recipe.source.at(rule.location):
             name = fill_in(rule.name, {**variables, **_place(node, found, layers), "count": counts[rule], **captured})
             if name in owners:
-                raise RecipeError(f"'{owners[name]}' and '{node.path}' both have the name '{name}'")
+                message = f"'{owners[name]}' and '{node.path}' both have the name '{name}', in {variant}"
+                raise RecipeError(message, next="write what tells them apart into the name, such as a capture of the pattern")
         owners[name] = node.path
         counts[rule] += 1
         found[node.path] = LayerName(name, rule.transforms, (*rule.location, "name"))
@@ -144,9 +147,11 @@ def _expect_matches(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules:
     if unmatched:
         for other in graphs_of_others(recipe, variant, zoo):
             unmatched = _unmatched(unmatched, other)
-    if unmatched:
-        where, paths = recipe.source.where(unmatched[0].location, key=True), (node.path for node in graph.nodes)
-        raise RecipeError(f"'{unmatched[0].pattern}' matches no node", where=where, next=hint(unmatched[0].pattern, paths))
+    faults, paths = Faults(), [node.path for node in graph.nodes]
+    for rule in unmatched:
+        with faults.kept(), recipe.source.at(rule.location, key=True):
+            raise RecipeError(f"'{rule.pattern}' matches no node", next=hint(rule.pattern, paths))
+    faults.expect_none()
 
 
 def _unmatched(rules: Sequence[NameRule], graph: Graph) -> list[NameRule]:

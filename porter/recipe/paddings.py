@@ -15,6 +15,7 @@ from typing import Any, get_args
 from porter.errors import RecipeError
 from porter.padding import LOWEST, Average, Convention, Rounding, Rule, SiteKind
 from porter.recipe.expressions import Variables, evaluate
+from porter.recipe.faults import Faults
 from porter.recipe.patterns import match_path
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint
@@ -49,17 +50,17 @@ def read_rules(source: Source, location: Location, table: Mapping[str, Any]) -> 
     Raises:
         RecipeError: with the line.
     """
-    rules = []
+    faults, rules = Faults(), []
     for pattern, value in table.items():
         here = (*location, pattern)
-        with source.at(here, key=True):
+        with faults.kept(), source.at(here, key=True):
             match_path(pattern, "")
-            if isinstance(value, dict):
-                for key in value:
-                    if key not in _KINDS:
-                        where = source.where((*here, key), key=True)
-                        raise RecipeError(f"a padding has no '{key}'", where=where, next=hint(key, _KINDS))
+        for key in value if isinstance(value, dict) else ():
+            with faults.kept(), source.at((*here, key), key=True):
+                if key not in _KINDS:
+                    raise RecipeError(f"a padding has no '{key}'", next=hint(key, _KINDS))
         rules.append(PadRule(pattern, value, here))
+    faults.expect_none()
     return tuple(rules)
 
 
@@ -125,11 +126,11 @@ def _with_amount(value: Any, default: Convention) -> Convention:
 
 def _fill(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value == math.inf:
-        raise RecipeError(f"'fill' is a number or -.inf, got {value!r}", next="write 0 for zeros")
+        raise RecipeError(f"'fill' is a number or -.inf, got {value!r}", next="write 0 for zeros", key="fill")
     return float(value)
 
 
 def _choice(key: str, value: Any, known: Sequence[str]) -> Any:
     if value not in known:
-        raise RecipeError(f"'{key}' is one of {', '.join(known)}, got {value!r}", next=hint(str(value), known))
+        raise RecipeError(f"'{key}' is one of {', '.join(known)}, got {value!r}", next=hint(str(value), known), key=key)
     return value

@@ -10,6 +10,7 @@ from porter.data.labels import LABEL_MAPS
 from porter.data.preprocess import Preprocess
 from porter.errors import RecipeError
 from porter.files import WeightsFile
+from porter.recipe.faults import Faults
 from porter.recipe.model import Published, Weights
 from porter.recipe.schema import WeightsSection, ZooSection, one_of, parse_section
 from porter.recipe.source import Location, Source
@@ -44,16 +45,17 @@ def read_weights(
         RecipeError: with its place.
     """
     usual = read_protocol(source, (*zoo, "protocol"), section.protocol, protocols)
-    found = {}
+    faults, found = Faults(), {}
     for variant, values in section.weights.items():
         here = (*zoo, "weights", variant)
-        one_of(source, here, "variant", variant, variants, key=True)
-        row = parse_section(WeightsSection, source, here, values)
-        preprocess = read_protocol(source, (*here, "protocol"), row.protocol, protocols)
-        labels = None if row.labels is None else one_of(source, (*here, "labels"), "label map", row.labels, LABEL_MAPS)
-        found[variant] = Weights(
-            _file(source, here, row, section), _accuracy(source, here, row, section, preprocess or usual), preprocess, labels
-        )
+        with faults.kept():
+            one_of(source, here, "variant", variant, variants, key=True)
+            row = parse_section(WeightsSection, source, here, values)
+            preprocess = read_protocol(source, (*here, "protocol"), row.protocol, protocols)
+            labels = None if row.labels is None else one_of(source, (*here, "labels"), "label map", row.labels, LABEL_MAPS)
+            accuracy = _accuracy(source, here, row, section, preprocess or usual)
+            found[variant] = Weights(_file(source, here, row, section), accuracy, preprocess, labels)
+    faults.expect_none()
     return found
 
 
@@ -96,5 +98,5 @@ def _accuracy(
     if row.top1 is None or row.top5 is None or origin is None or size is None:
         known = {"top1": row.top1, "top5": row.top5, "source": origin, "size": size}
         missing = next(key for key, value in known.items() if value is None)
-        raise RecipeError(f"the key '{missing}' is missing", where=source.where(here))
+        raise RecipeError(f"the key '{missing}' is missing", where=source.where(here), next=f"add {missing}: ... to the row")
     return Published(row.top1, row.top5, size, origin, row.note or zoo.note)

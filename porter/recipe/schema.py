@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from porter.errors import RecipeError
+from porter.recipe.faults import Faults
+from porter.recipe.refusals import refused
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint
 
@@ -168,18 +170,19 @@ def parse_section(kind: type[T], source: Source, location: Location, values: Any
     Raises:
         RecipeError: a key is unknown or missing, or a value has the wrong type; with its line.
     """
+    faults, known = Faults(), keys_of(kind)
+    for key in values if isinstance(values, dict) else ():
+        if key not in known:
+            with faults.kept(), source.at((*location, key), key=True):
+                raise RecipeError(f"there is no key '{key}' here", next=_REPLACED.get(key) or hint(key, known))
+    faults.expect_none()
     try:
         with source.at(location):
-            for key in values if isinstance(values, dict) else ():
-                if key not in keys_of(kind):
-                    where, known = source.where((*location, key), key=True), keys_of(kind)
-                    raise RecipeError(f"there is no key '{key}' here", where=where, next=_REPLACED.get(key) or hint(key, known))
             section: Any = kind
             found: T = _adapter(section).validate_python(values)
             return found
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise _explained(source, location, first["type"], first["loc"], first["msg"]) from None
+        raise refused(source, location, error) from None
 
 
 def one_of(source: Source, location: Location, what: str, word: str, known: Iterable[str], *, key: bool = False) -> str:
@@ -197,15 +200,6 @@ def one_of(source: Source, location: Location, what: str, word: str, known: Iter
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
     """Cached: pydantic needs more time to make an adapter for a dataclass than to read a whole recipe with it."""
     return TypeAdapter(kind)
-
-
-def _explained(source: Source, location: Location, what: str, inner: Location, message: str) -> RecipeError:
-    where = source.where((*location, *inner))
-    if what in ("missing", "missing_argument"):
-        return RecipeError(f"the key '{inner[-1]}' is missing", where=where)
-    # pydantic also names the branch of a union that it tried, which is not in the file.
-    key = ".".join(str(part) for end, part in enumerate(inner, 1) if source.mark((*location, *inner[:end])))
-    return RecipeError(f"'{key}': {message}" if key else message, where=where)
 
 
 def keys_of(kind: type[Any]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from porter.data.labels import LABEL_MAPS
 from porter.data.preprocess import Preprocess
 from porter.errors import RecipeError
 from porter.frameworks import FRAMEWORK_NAMES
+from porter.recipe.faults import Faults
 from porter.recipe.fixed import FIXED
 from porter.recipe.model import BUILT_SIZE, STANDARD_OPTIONS, Generation, IgnoreRule, Override, Zoo
 from porter.recipe.names import read_names
@@ -178,44 +179,60 @@ class _Reader:
     def zoo(self) -> Zoo:
         here: Location = (ZOOS, self.name)
         values = self.source.data[ZOOS][self.name]
-        section = parse_section(ZooSection, self.source, here, values)
-        check_expressions(self.source, here, values)
+        section, faults = parse_section(ZooSection, self.source, here, values), Faults()
+        tried, source = faults.tried, self.source
         protocols = {
-            word: parse_section(Preprocess, self.source, (*here, "protocols", word), given)
+            word: tried(parse_section, Preprocess, source, (*here, "protocols", word), given)
             for word, given in section.protocols.items()
         }
-        return Zoo(
+        # Without its protocols, a row has no size.
+        weights = {} if faults.found else tried(read_weights, source, here, section, protocols, self.document.variants)
+        tried(check_expressions, source, here, values)
+        zoo = Zoo(
             name=self.name,
-            framework=self._word(here, "framework", section.framework, FRAMEWORK_NAMES) or "",
-            only=tuple(self._of_variants((*here, "only"), dict.fromkeys(section.only))),
+            framework=tried(self._word, here, "framework", section.framework, FRAMEWORK_NAMES) or "",
+            only=tried(self._only, (*here, "only"), section.only),
             reference=section.reference,
-            options=self._options((*here, "options"), section.options),
-            assumed=self._assumed((*here, "assumed"), section.assumed),
-            padding=read_rules(self.source, (*here, "padding"), section.padding),
-            padding_as_trained=read_rules(self.source, (*here, "padding_as_trained"), section.padding_as_trained),
-            names=read_names(self.source, (*here, "names"), section.names),
+            options=tried(self._options, (*here, "options"), section.options),
+            assumed=tried(self._assumed, (*here, "assumed"), section.assumed),
+            padding=tried(read_rules, source, (*here, "padding"), section.padding),
+            padding_as_trained=tried(read_rules, source, (*here, "padding_as_trained"), section.padding_as_trained),
+            names=tried(read_names, source, (*here, "names"), section.names),
             generations={
-                label: self._generation((*here, "generations", label), given) for label, given in section.generations.items()
+                label: tried(self._generation, (*here, "generations", label), given) for label, given in section.generations.items()
             },
-            taps=read_names(self.source, (*here, "taps"), section.taps),
-            ignore=tuple(self._ignore((*here, "ignore", pattern), pattern, value) for pattern, value in section.ignore.items()),
-            preprocess=read_protocol(self.source, (*here, "protocol"), section.protocol, protocols),
-            labels=self._word(here, "labels", section.labels, LABEL_MAPS, "label map"),
+            taps=tried(read_names, source, (*here, "taps"), section.taps),
+            ignore=tuple(
+                tried(self._ignore, (*here, "ignore", pattern), pattern, value) for pattern, value in section.ignore.items()
+            ),
+            preprocess=tried(read_protocol, source, (*here, "protocol"), section.protocol, protocols),
+            labels=tried(self._word, here, "labels", section.labels, LABEL_MAPS, "label map"),
             activation=section.activation,
             licence=section.licence,
-            weights=read_weights(self.source, here, section, protocols, self.document.variants),
-            overrides=self._overrides((*here, "variants"), section.variants),
+            weights=weights,
+            overrides=tried(self._overrides, (*here, "variants"), section.variants),
+        )
+        faults.expect_none()
+        return zoo
+
+    def _only(self, here: Location, variants: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(
+            one_of(self.source, (*here, place), "variant", variant, self.document.variants)
+            for place, variant in enumerate(variants)
         )
 
     def _word(self, here: Location, key: str, word: str | None, known: Iterable[str], what: str | None = None) -> str | None:
         return None if word is None else one_of(self.source, (*here, key), what or key, word, known)
 
     def _options(self, location: Location, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        faults = Faults()
         for name, value in options.items():
             here = (*location, name)
-            one_of(self.source, here, "option", name, self._known_options, key=True)
-            if isinstance(value, dict):
-                raise RecipeError(f"'{name}' is a number, a word or a list", where=self.source.where(here))
+            faults.tried(one_of, self.source, here, "option", name, self._known_options, key=True)
+            with faults.kept(), self.source.at(here):
+                if isinstance(value, dict):
+                    raise RecipeError(f"'{name}' is a number, a word or a list")
+        faults.expect_none()
         return options
 
     def _assumed(self, location: Location, reasons: Mapping[str, str]) -> Mapping[str, str]:

@@ -72,11 +72,11 @@ def changed(old: str, new: str) -> str:
     return VALID.replace(old, new)
 
 
-def place(path: Path, marked: str) -> str:
-    """Writes a recipe without its ¶; where that stood."""
-    before = marked.partition("¶")[0]
+def place(path: Path, marked: str) -> str | None:
+    """Writes a recipe without its ¶; where that stood, if it has one."""
+    before, mark, _ = marked.partition("¶")
     path.write_text(marked.replace("¶", ""), encoding="utf-8")
-    return f"{path}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+    return mark and f"{path}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
 
 
 def use(recipe: Recipe, variant: str = "tiny", zoo: str = "home") -> Graph:

@@ -66,9 +66,10 @@ def test_errors_that_do_not_follow_from_each_other_come_together(tmp_path: Path)
     text = changed("filters: =width, kernel: 3, s", "filtres: =width, kernel: 3, s").replace(
         "{relu: stem/relu}", "{rleu: stem/relu}"
     )
+    text = text.replace("[input, conv]}", "[input, conv], form: a, wehn: true}")
     messages = [error.message for error in check_recipe(write(tmp_path, text)).errors]
-    expected = ("no 'filtres'", "'rleu' is neither")
-    assert len(messages) == 2 and all(part in message for part, message in zip(expected, messages, strict=True))
+    expected = ("no 'filtres'", "'rleu' is neither", "no 'form'", "no 'wehn'")
+    assert len(messages) == 4 and all(part in message for part, message in zip(expected, messages, strict=True))
 
 
 def test_the_command_prints_what_was_checked_and_says_it_as_json(cli: Cli, tmp_path: Path) -> None:

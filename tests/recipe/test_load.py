@@ -63,7 +63,7 @@ def test_misspellings_are_found_and_corrected(tmp_path: Path, old: str, new: str
 
 WRONG = [
     ("architecture: tiny", "architecture: 3", "architecture"),
-    ("  tiny_wide: {width: 16", "  tiny wide: {width: 16", "pattern"),
+    ("  tiny_wide: {width: 16", "  tiny wide: {width: 16", "a word of letters"),
     ("tiny_wide: {width: 16, depths", "tiny_wide: {first: 16, depths", "cannot be the name"),
     ("tiny_wide: {width: 16, depths", "tiny_wide: {classes: 16, depths", "option too"),
     ("{classes: 10, bn", "{max: 10, bn", "cannot be the name"),

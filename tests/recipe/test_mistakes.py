@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import pytest
 
-from porter.recipe.check import check_recipe
-from tests.recipe.recipes import changed, place
+from porter.recipe.check import Checked, check_recipe
+from tests.recipe.recipes import VALID, changed, place
 
 
 class Mistake(NamedTuple):
@@ -55,7 +55,7 @@ MISTAKES = {
     "a variable of one variant": Mistake("tiny_wide: {width", "¶tiny_wide: {widht", "'tiny_wide' has no 'width'", "'widht'"),
     "a framework": Mistake("framework: torch", "framework: ¶torhc", "no framework 'torhc'", "'torch'"),
     "a zoo": Mistake(HOME, HOME + "    extends: ¶hom\n", "no zoo 'hom'", "'home'"),
-    "a variant": Mistake("      tiny: {top1", "      ¶tinny: {top1", "no variant 'tinny'", "'tiny'"),
+    "a variant": Mistake(HOME, HOME + "    only: [tiny, ¶tiny_wid]\n", "no variant 'tiny_wid'", "'tiny_wide'"),
     "a reference": Mistake(HOME, HOME + "    reference: ¶torchvison\n", "no reference 'torchvison'", "'torchvision'"),
     "a transform": Mistake("[conv1x1_to_dense]", "[¶conv1x1_to_dens]", "no transform", "'conv1x1_to_dense'"),
     "a convention": Mistake("padding: {stem/conv: 1}", "padding: {stem/conv: ¶smae}", "got 'smae', in tiny from home", "'same'"),
@@ -70,7 +70,7 @@ MISTAKES = {
         "filters: =width}", "filters: ¶=0.3*width}", "'filters' of 'stage1/unit1/conv'", "int(...)"
     ),
     "a digest": Mistake("tiny: {top1: 50", "tiny: {file: 'https://x.org/a', md5: ¶3EF4, top1: 50", "'md5' is lower-case hex", ""),
-    "a figure above 100": Mistake("top1: 50", "top1: ¶150", "top1", ""),
+    "a figure above 100": Mistake("top1: 50", "top1: ¶150", "100 or less, got 150", "in percent"),
     "a figure without its source": Mistake(
         "tiny: {top1: 50, top5: 80, size: 32, source: made up}", "tiny: ¶{top1: 50, top5: 80, size: 32}", "'source'", ""
     ),
@@ -110,23 +110,83 @@ MISTAKES = {
     "a block inside itself": Mistake(UNIT, "¶{unit: again, filters: 8}", "'unit' is used inside itself: unit > unit", ""),
     # zoos
     "a pattern of names that matches nothing": Mistake("stem/norm: bn1", "¶stem/nrom: bn1", "matches no node", "'stem/norm'"),
-    "a node without a name": Mistake("    names:\n      stem/conv: conv1\n", "    ¶names:\n", "does not name 'stem/conv'", ""),
-    "two nodes of one name": Mistake("stem/norm: bn1", "stem/norm: ¶conv1", "both have the name 'conv1'", ""),
+    "a node without a name": Mistake(
+        "    names:\n      stem/conv: conv1\n", "    ¶names:\n", "does not name 'stem/conv', in tiny", "such as stem/conv: NAME"
+    ),
+    "two nodes of one name": Mistake(
+        "stem/norm: bn1", "stem/norm: ¶conv1", "both have the name 'conv1', in tiny", "what tells them apart"
+    ),
     "a pad where no site is": Mistake("padding: {stem", "padding: {¶stem/cnv: 1, stem", "no padding site", "'stem/conv'"),
     "a pad at a step that takes none": Mistake(
         "padding: {stem", "padding: {¶stem/relu: 1, stem", "'stem/relu' is a relu", "only convolutions and pools"
     ),
     "a fill that is no number": Mistake(
-        "padding: {stem", "padding: {stem/pool: ¶{fill: zero}, stem", "'fill' is a number", "write 0"
+        "padding: {stem", "padding: {stem/pool: {fill: ¶zero}, stem", "'fill' is a number", "write 0"
     ),
 }
+
+
+ZOO = """\
+zoo: home
+framework: torch
+licence: MIT
+protocols:
+  small: {resize: shorter_side, size: 40, interpolation: pil_bilinear, crop: 32}
+protocol: small
+architectures:
+  tiny:
+    weights:
+      tiny: {file: "https://x.org/a.pth", sha256_prefix: 0123abcd, top1: 50, top5: 80, source: a page}
+"""
+SPLIT = VALID[: VALID.index("    weights:")].replace(HOME, "")
+NAMES = '      "stage{s}/unit{u}/conv": "layer{s}.{u-1}.conv"\n'
+ROW = "tiny: {file"
+OF_TWO_FILES = {
+    "a protocol's name": Mistake("protocol: small", "protocol: ¶smal", "no protocol 'smal'", "'small'"),
+    "a protocol's word": Mistake("pil_bilinear", "¶pil_bilinaer", "got 'pil_bilinaer'", "'pil_bilinear'"),
+    "a protocol's number": Mistake("crop: 32", "crop: ¶50", "'crop' is from 1 to the size 40, got 50", ""),
+    "a digest": Mistake("0123abcd", "¶0123ABCD", "'sha256_prefix' is lower-case hex", ""),
+    "a figure above 100": Mistake("top1: 50", "top1: ¶500", "100 or less, got 500", "in percent"),
+    "a figure without its source": Mistake(
+        '{file: "https://x.org/a.pth", sha256_prefix: 0123abcd, top1: 50, top5: 80, source: a page}',
+        '¶{file: "https://x.org/a.pth", sha256_prefix: 0123abcd, top1: 50, top5: 80}',
+        "the key 'source' is missing",
+        "add source",
+    ),
+    "a key of a row": Mistake("top5: 80", "¶top_5: 80", "no key 'top_5'", "'top5'"),
+    "a variant": Mistake(ROW, "¶tinny: {file", "no variant 'tinny'", "'tiny'"),
+    "an option": Mistake("licence: MIT", "options: {¶bn_epsilom: 1.0}", "no option 'bn_epsilom'", "'bn_epsilon'"),
+    "a zoo's name": Mistake("zoo: home", "zoo: ¶hom", "this is the file of zoo 'home', got 'hom'", ""),
+    "a word in quotes": Mistake("licence: MIT", "licence: ¶3", "'licence' is a word or a text, got 3", "quotes"),
+    "a scope's variable": Mistake(
+        NAMES, '      "stage{s}/":\n        "unit{u}/conv": ¶"layer{t}.{u-1}.conv"\n', "'t' is no variable", "known are"
+    ),
+    "a scope's pattern": Mistake(
+        NAMES, NAMES + '      "stage{s}/":\n        ¶"unt{u}/conv": a\n', "'stage{s}/unt{u}/conv' matches no node", "did you mean"
+    ),
+    "a scope that is no table": Mistake("      stem/norm: bn1\n", "      stem/: ¶bn1\n", "a scope is a table of names", ""),
+}
+
+
+@pytest.mark.parametrize("name", OF_TWO_FILES)
+def test_a_mistake_is_named_in_the_file_in_which_it_is_written(tmp_path: Path, name: str) -> None:
+    mistake = OF_TWO_FILES[name]
+    (tmp_path / "zoos").mkdir()
+    texts = {tmp_path / "tiny.yaml": SPLIT, tmp_path / "zoos" / "home.yaml": ZOO}
+    assert sum(text.count(mistake.old) for text in texts.values()) == 1
+    marked = {path: place(path, text.replace(mistake.old, mistake.new)) for path, text in texts.items()}
+    expect(mistake, check_recipe(tmp_path / "tiny.yaml"), [where for where in marked.values() if where])
 
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_named_where_it_is_written_with_its_fix(tmp_path: Path, name: str) -> None:
     mistake = MISTAKES[name]
     where = place(tmp_path / "tiny.yaml", changed(mistake.old, mistake.new))
-    errors = check_recipe(tmp_path / "tiny.yaml").errors
-    assert len(errors) == 1, errors
-    found = (errors[0].where, mistake.message in errors[0].message, mistake.fix in (errors[0].next or ""))
-    assert found == (where, True, True), errors[0]
+    expect(mistake, check_recipe(tmp_path / "tiny.yaml"), [where])
+
+
+def expect(mistake: Mistake, found: Checked, places: list[str | None]) -> None:
+    """One error, at one of the places, with the mistake's words."""
+    assert len(found.errors) == 1, found.errors
+    error = found.errors[0]
+    assert error.where in places and mistake.message in error.message and mistake.fix in (error.next or ""), (error, places)

@@ -1,0 +1,62 @@
+"""What pydantic refuses in a section, in porter's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from porter.errors import RecipeError
+from porter.recipe.faults import Faults
+from porter.recipe.source import Location, Source
+from porter.recipe.spelling import hint
+
+_EXPECTED = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("dict_type", "model_type", "dataclass_type", "mapping_type"), "a mapping of keys to values"),
+    **dict.fromkeys(("tuple_type", "list_type"), "a list"),
+    "string_type": "a word or a text",
+    "string_pattern_mismatch": "a word of letters, digits and _ . + -",
+    "string_too_long": "{max_length} characters at most",
+    "too_short": "{min_length} or more",
+    "greater_than_equal": "{ge:g} or more",
+    "less_than_equal": "{le:g} or less",
+    "literal_error": "one of {expected}",
+}
+_ADVICE = {"string_type": "put it in quotes", "less_than_equal": "figures are in percent", "too_short": "write at least one"}
+
+
+def refused(source: Source, location: Location, error: ValidationError) -> RecipeError:
+    """The error of a section at `location`, with those of its other values."""
+    by_place: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for detail in error.errors(include_url=False):
+        inner = detail["loc"]
+        missing = detail["type"] in ("missing", "missing_argument")
+        # pydantic also names the branch of a union that it tried, which is not in the file.
+        written = [part for end, part in enumerate(inner, 1) if source.mark((*location, *inner[:end])) or missing]
+        where = source.where((*location, *inner), key=inner[-1:] == ("[key]",))
+        by_place.setdefault((where, ".".join(map(str, written))), []).append(detail)
+    faults = Faults()
+    for (where, key), details in by_place.items():
+        with faults.kept():
+            raise _refused(where, key, details)
+    faults.expect_none()
+    raise AssertionError("pydantic refused a section without an error")
+
+
+def _refused(where: str, key: str, details: Sequence[Mapping[str, Any]]) -> RecipeError:
+    first = details[0]
+    if first["type"] in ("missing", "missing_argument"):
+        name = key.rpartition(".")[2]
+        return RecipeError(f"the key '{name}' is missing", where=where, next=f"add {name}: ...")
+    expected = " or ".join(
+        dict.fromkeys(_EXPECTED.get(each["type"], each["msg"]).format_map(each.get("ctx", {})) for each in details)
+    )
+    got = repr(first["input"])
+    words = re.findall("'([^']*)'", expected) if first["type"] == "literal_error" else []
+    advice = hint(str(first["input"]), words) if words else _ADVICE.get(first["type"])
+    return RecipeError(f"'{key}' is {expected}, got {got if len(got) <= 80 else f'{got[:77]}...'}", where=where, next=advice)
