@@ -108,7 +108,7 @@ def name_layers(
     tables: dict[str | None, Mapping[str, LayerName]] = {None: current}
     if checkpoint.counted:
         convolutions = [path for path, layer in current.items() if "conv1x1_to_dense" in layer.transforms]
-        counted = dialect.counted_layers(graph, convolutions)
+        counted = dialect.counted_layers(graph, convolutions, {path: layer.name for path, layer in current.items()})
         tables[None] = {path: replace(layer, name=counted[path]) for path, layer in current.items() if path in counted}
     else:
         tables |= {label: layer_names(recipe, variant, zoo, graph, label) for label in zoo.generations}

@@ -27,10 +27,10 @@ class Dialect(Protocol):
         never needed.
         """
 
-    def counted_layers(self, graph: Graph, convolutions: Collection[str]) -> Mapping[str, str]:
+    def counted_layers(self, graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]) -> Mapping[str, str]:
         """Layer names by path for files that have class counters instead of names (Checkpoint.counted); empty if no file has.
 
-        `convolutions` are dense nodes that are 1x1 convolutions in the source.
+        `convolutions` are dense nodes that are 1x1 convolutions in the source, `layers` the names that its layers have otherwise.
         """
 
     def numbered_layers(self, layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ units).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -48,6 +49,7 @@ COUNTER_NAMES: Mapping[str, str] = {
     "Conv2D": "conv2d",
     "Conv2DTranspose": "conv2d_transpose",
     "DepthwiseConv2D": "depthwise_conv2d",
+    "SeparableConv2D": "separable_conv2d",
     "BatchNormalization": "batch_normalization",
     "LayerNormalization": "layer_normalization",
     "PReLU": "p_re_lu",
@@ -59,6 +61,8 @@ _KERNELS = ("kernel", "weights")
 # The ResNeXts of keras-applications and TensorNets write a grouped convolution as a depthwise one.
 _GROUPED_KERNELS = ("kernel", "depthwise_kernel", "weights", "depthwise_weights")
 _DEPTHWISE_KERNELS = ("depthwise_kernel", "kernel", "depthwise_weights", "weights")
+_HALVES = frozenset({"depthwise_kernel", "pointwise_kernel", "depthwise_weights", "pointwise_weights"})
+"""Kernels of a separable convolution, which is one layer and two nodes. The last part of a node's name is one of them."""
 _BIASES = ("bias", "biases")
 _STATISTICS: Mapping[str, str] = {"mean": "moving_mean", "variance": "moving_variance"}
 _VECTOR_RANKS: Mapping[tuple[type[Op], str], tuple[int, ...]] = {(PRelu, "alpha"): (1, 3), (ChannelScale, "gamma"): (1, 4)}
@@ -93,9 +97,20 @@ def variable_name(op: Op, role: str) -> str:
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> dict[str, tuple[str, ...]]:
-    """Per role of a node's tensors, the names that a file may give it in `layer`: Keras 2, Keras 3 and slim, likeliest first."""
+    """Per role of a node's tensors, the names that a file may give it in `layer`: Keras 2, Keras 3 and slim, likeliest first.
+
+    `layer` may end with a kernel of a separable convolution, such as `block2_sepconv1/depthwise_kernel`.
+    """
     roles = node.op.tensors(channels_of(graph)[node.inputs[0]])
-    return {role: tuple(f"{layer}/{name}" for name in _spellings(graph, node, role)) for role in roles}
+    whole, half = _halved(layer)
+    names = {role: tuple(f"{whole}/{name}" for name in _spellings(graph, node, role)) for role in roles}
+    return {**names, "kernel": (layer,)} if half else names
+
+
+def _halved(layer: str) -> tuple[str, str]:
+    """A layer's name, and the kernel that stands after it, if there is one."""
+    whole, _, half = layer.rpartition("/")
+    return (whole, half) if half in _HALVES else (layer, "")
 
 
 def _spellings(graph: Graph, node: Node, role: str) -> tuple[str, ...]:
@@ -211,7 +226,8 @@ def layer_names(graph: Graph, layers: Mapping[str, str]) -> dict[str, str]:
     names: dict[str, str] = {}
     for node in graph.nodes:
         if node.path in layers:
-            name = layers[node.path].replace("/", "_")
+            whole, half = _halved(layers[node.path])
+            name = "_".join([*whole.split("/"), *half.split("_")[:1]]) if half else whole.replace("/", "_")
             if name in names.values():
                 raise MappingError(f"two nodes have the layer name '{name}'", where=node.path)
             names[node.path] = name
@@ -230,7 +246,7 @@ def pad_name(layer: str) -> str:
     return name if found else f"{layer}_pad"
 
 
-def counted_layers(graph: Graph, convolutions: Collection[str] = ()) -> dict[str, str]:
+def counted_layers(graph: Graph, convolutions: Collection[str] = (), layers: Mapping[str, str] = {}) -> dict[str, str]:
     """The names, such as `conv2d_3`, that Keras 3's `.weights.h5` gives the layers of the graph's Keras model.
 
     Such a file holds no layer names: it counts layers by class in the order of `model.layers` (keras/src/saving/saving_lib.py,
@@ -241,26 +257,32 @@ def counted_layers(graph: Graph, convolutions: Collection[str] = ()) -> dict[str
     Args:
         graph: with the inputs of adds and concats in Keras's order.
         convolutions: paths of dense nodes that the Keras model has as 1x1 convolutions, such as MobileNet v1's head.
+        layers: the layers' own names by path, of which those of separable convolutions matter.
     """
-    depths = _depths(graph)
+    halves = {path: halved for path, layer in layers.items() if (halved := _halved(layer))[1]}
+    depths = _depths(graph, {path for path, (_, half) in halves.items() if half.startswith("depthwise")})
     visits = {path: index for index, path in enumerate(_visits(graph))}
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
+    counted: dict[str, str] = {}
     names: dict[str, str] = {}
     for path in sorted(visits, key=lambda path: (-depths[path], visits[path])):
-        kind = "Conv2D" if path in convolutions else keras_class(graph, graph.by_path[path])
+        layer, half = halves.get(path, (path, ""))
+        kind = "SeparableConv2D" if half else "Conv2D" if path in convolutions else keras_class(graph, graph.by_path[path])
         if kind is None:
             continue
-        count = counts.get(kind, 0)
-        counts[kind] = count + 1
-        names[path] = COUNTER_NAMES[kind] + (f"_{count}" if count else "")
+        if layer not in counted:
+            counted[layer] = COUNTER_NAMES[kind] + (f"_{counts[kind]}" if counts[kind] else "")
+            counts[kind] += 1
+        names[path] = f"{counted[layer]}/{half}" if half else counted[layer]
     return names
 
 
-def _depths(graph: Graph) -> dict[str, int]:
+def _depths(graph: Graph, halves: Collection[str] = ()) -> dict[str, int]:
+    """Layers from each node to the output. A node of `halves` is one layer with the node after it."""
     depths: dict[str, int] = {graph.output: 0}
     for node in reversed(graph.nodes):
         if node.path in depths:
-            below = depths[node.path] + (2 if _has_pad_layer(node) else 1)
+            below = depths[node.path] + (2 if _has_pad_layer(node) else node.path not in halves)
             for path in node.inputs:
                 depths[path] = max(depths.get(path, 0), below)
     return depths

@@ -192,3 +192,36 @@ def test_a_dense_node_that_the_source_has_as_a_convolution_counts_as_one() -> No
     )
     assert get_dialect("tf").counted_layers(graph) == {"node": "conv2d", "head": "dense"}
     assert get_dialect("tf").counted_layers(graph, convolutions=["head"]) == {"node": "conv2d", "head": "conv2d_1"}
+
+
+def test_a_separable_convolution_is_one_layer_of_two_kernels() -> None:
+    """As two layers it would make the convolution before it the deepest."""
+    from porter.frameworks.tf.runtime import import_keras
+
+    halves = (
+        Node("sep/depthwise", Conv(3, THREE, SAME, groups=3), ("before",)),
+        Node("sep", Conv(3, Window((1, 1)), Convention(), bias=True), ("sep/depthwise",)),
+    )
+    before, beside, last = (
+        Node(name, Conv(3, THREE, SAME), (source,)) for name, source in (("before", INPUT), ("beside", INPUT), ("last", "beside"))
+    )
+    graph = Graph((before, *halves, beside, last, Node("sum", Add(), ("last", "sep"))), 3, "sum")
+    layers = {"sep/depthwise": "sep/depthwise_kernel", "sep": "sep/pointwise_kernel"}
+    counted = get_dialect("tf").counted_layers(graph, (), layers)
+
+    keras = import_keras()
+    image = keras.Input((8, 8, 3))
+    conv = {name: keras.layers.Conv2D(3, 3, padding="same", name=name) for name in ("before", "beside", "last")}
+    separable = keras.layers.SeparableConv2D(3, 3, padding="same", name="sep")
+    joined = keras.layers.Add()([conv["last"](conv["beside"](image)), separable(conv["before"](image))])
+    own = _keras_counters(keras.Model(image, joined))
+    assert counted == {path: own[path] for path in conv} | {
+        "sep/depthwise": "separable_conv2d/depthwise_kernel",
+        "sep": "separable_conv2d/pointwise_kernel",
+    }
+    names = [get_dialect("tf").tensor_names(graph, node, counted[node.path]) for node in halves]
+    assert names == [
+        {"kernel": ("separable_conv2d/depthwise_kernel",)},
+        {"kernel": ("separable_conv2d/pointwise_kernel",), "bias": ("separable_conv2d/bias", "separable_conv2d/biases")},
+    ]
+    assert [layer_names(graph, layers)[node.path] for node in halves] == ["sep_depthwise", "sep_pointwise"]

@@ -27,7 +27,7 @@ def test_the_facade_is_a_framework_that_imports_no_torch():
     assert get_framework("torch") is framework
     assert framework.NAMES_LAYERS is False
     assert (
-        get_dialect("torch").counted_layers(GRAPH, ())
+        get_dialect("torch").counted_layers(GRAPH, (), {})
         == {}
         == get_dialect("torch").numbered_layers(["conv2d"], ["conv2d_7.weight"])
     )
