@@ -73,7 +73,7 @@ def source_checkpoint(variant: str, zoo_name: str, classes: int = 1000, recipes:
         for role, array in roles.items():
             stored = get_dialect(framework.NAME).from_canonical(graph, node, role, array)
             if role == "kernel" and "conv1x1_to_dense" in layers[path].transforms:
-                stored = stored[np.newaxis, np.newaxis]
+                stored = stored[..., np.newaxis, np.newaxis] if zoo.framework == "torch" else stored[np.newaxis, np.newaxis]
             tensors[names[role][0]] = np.ascontiguousarray(stored)
     return Checkpoint(Path("stand-in"), "memory", zoo.framework, tensors)
 

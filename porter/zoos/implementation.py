@@ -106,6 +106,7 @@ _MODULES = {
     "tensornets": "porter.zoos.slim.tensornets",
     "torchvision": "porter.zoos.torchvision",
     "timm": "porter.zoos.timm",
+    "timm_tf": "porter.zoos.timm_tf",
 }
 
 

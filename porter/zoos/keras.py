@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
@@ -21,7 +23,7 @@ from porter.padding import Size
 from porter.zoos.implementation import Implementation, StockClass, StockLibrary
 from porter.zoos.tables import KERAS
 
-_PADDED_FOR_ONE_SIZE = ("MobileNetV2",)
+_PADDED_FOR_ONE_SIZE = ("MobileNetV2", "MobileNetV3Large", "MobileNetV3Small")
 """Constructors that call keras.applications.imagenet_utils.correct_pad, which looks at the size of its map."""
 
 
@@ -44,6 +46,7 @@ def build_layers(
         raise MissingFramework(f"{library} cannot be built with another {', '.join(options)}")
     with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
         model = construct(variant, classes, size)
+        _keep_constants(model)
         layers = _by_counter(model) if checkpoint.counted else first_names(model)
         _assign(layers, checkpoint)
     attach_runner(model, {layer: found.output for layer, found in first_names(model).items()}, "cpu", any_size(variant))
@@ -110,6 +113,13 @@ def write_stock(
     """
     assert plan.size is not None, "a class of keras.applications is built for one size"
     return save(build_stock(variant, classes, plan.size, Checkpoint(folder, "memory", "tf", arrays), dtype), folder)
+
+
+def _keep_constants(model: Any) -> None:
+    """Makes the constants of Rescaling layers numpy numbers, because Keras rounds plain ones to float32 first."""
+    for layer in model.layers:
+        if type(layer).__name__ == "Rescaling":
+            layer.scale, layer.offset = np.float64(layer.scale), np.float64(layer.offset)
 
 
 def _by_counter(model: Any) -> dict[str, Any]:

@@ -28,6 +28,13 @@ KERAS: Mapping[str, Call] = {
     "mobilenet_v2_0.75": ("MobileNetV2", {"alpha": 0.75}),
     "mobilenet_v2_0.5": ("MobileNetV2", {"alpha": 0.5}),
     "mobilenet_v2_0.35": ("MobileNetV2", {"alpha": 0.35}),
+    "mobilenet_v3_large": ("MobileNetV3Large", {"alpha": 1.0, "include_preprocessing": True}),
+    "mobilenet_v3_large_0.75": ("MobileNetV3Large", {"alpha": 0.75, "include_preprocessing": True}),
+    "mobilenet_v3_large_minimalistic": ("MobileNetV3Large", {"minimalistic": True, "include_preprocessing": True}),
+    "mobilenet_v3_small": ("MobileNetV3Small", {"alpha": 1.0, "include_preprocessing": True}),
+    "mobilenet_v3_small_0.75": ("MobileNetV3Small", {"alpha": 0.75, "include_preprocessing": True}),
+    "mobilenet_v3_small_0.5": ("MobileNetV3Small", {"alpha": 0.5, "include_preprocessing": True}),
+    "mobilenet_v3_small_minimalistic": ("MobileNetV3Small", {"minimalistic": True, "include_preprocessing": True}),
     "resnet50": ("ResNet50", {}),
     "resnet101": ("ResNet101", {}),
     "resnet152": ("ResNet152", {}),
@@ -36,6 +43,7 @@ KERAS: Mapping[str, Call] = {
     "resnet152v2": ("ResNet152V2", {}),
     "vgg16": ("VGG16", {}),
     "vgg19": ("VGG19", {}),
+    "xception": ("Xception", {}),
 }
 """Constructors of keras.applications."""
 
@@ -109,6 +117,8 @@ TORCHVISION: Mapping[str, Call] = {
     "mobilenet_v2_0.75": ("mobilenet_v2", {"width_mult": 0.75}),
     "mobilenet_v2_0.5": ("mobilenet_v2", {"width_mult": 0.5}),
     "mobilenet_v2_0.35": ("mobilenet_v2", {"width_mult": 0.35}),
+    "mobilenet_v3_large": ("mobilenet_v3_large", {}),
+    "mobilenet_v3_small": ("mobilenet_v3_small", {}),
     "resnet18": ("resnet18", {}),
     "resnet34": ("resnet34", {}),
     "resnet50": ("resnet50", {}),
@@ -140,6 +150,7 @@ TIMM: Mapping[str, Call] = {
     "densenet161": ("densenet161", {}),
     "densenet169": ("densenet169", {}),
     "densenet201": ("densenet201", {}),
+    "efficientnet_lite0": ("efficientnet_lite0", {}),
     "inception_v3": ("inception_v3", {}),
     "mnasnet": ("mnasnet_100", {}),
     "mnasnet_1.4": ("mnasnet_140", {}),
@@ -150,6 +161,11 @@ TIMM: Mapping[str, Call] = {
     "mobilenet_v2_0.75": ("mobilenetv2_075", {}),
     "mobilenet_v2_0.5": ("mobilenetv2_050", {}),
     "mobilenet_v2_0.35": ("mobilenetv2_035", {}),
+    "mobilenet_v3_large": ("mobilenetv3_large_100", {}),
+    "mobilenet_v3_large_0.75": ("mobilenetv3_large_075", {}),
+    "mobilenet_v3_small": ("mobilenetv3_small_100", {}),
+    "mobilenet_v3_small_0.75": ("mobilenetv3_small_075", {}),
+    "mobilenet_v3_small_0.5": ("mobilenetv3_small_050", {}),
     "resnet18": ("resnet18", {}),
     "resnet34": ("resnet34", {}),
     "resnet50": ("resnet50", {}),
@@ -163,11 +179,23 @@ TIMM: Mapping[str, Call] = {
     "vgg13_bn": ("vgg13_bn", {}),
     "vgg16_bn": ("vgg16_bn", {}),
     "vgg19_bn": ("vgg19_bn", {}),
+    "xception": ("legacy_xception", {}),
 }
+
+TIMM_TF: Mapping[str, Call] = {
+    "efficientnet_lite0": ("tf_efficientnet_lite0", {}),
+    "mobilenet_v3_large": ("tf_mobilenetv3_large_100", {}),
+    "mobilenet_v3_large_0.75": ("tf_mobilenetv3_large_075", {}),
+    "mobilenet_v3_large_minimalistic": ("tf_mobilenetv3_large_minimal_100", {}),
+    "mobilenet_v3_small": ("tf_mobilenetv3_small_100", {}),
+    "mobilenet_v3_small_0.75": ("tf_mobilenetv3_small_075", {}),
+    "mobilenet_v3_small_minimalistic": ("tf_mobilenetv3_small_minimal_100", {}),
+}
+"""timm's models that pad as TensorFlow does."""
 
 REFERENCES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "tf": {"keras": KERAS, "keras_applications": KERAS_APPLICATIONS, "tf_slim": TF_SLIM, "tensornets": TENSORNETS},
-    "torch": {"torchvision": TORCHVISION, "timm": TIMM},
+    "torch": {"torchvision": TORCHVISION, "timm": TIMM, "timm_tf": TIMM_TF},
 }
 """By framework and reference, the variants."""
 

@@ -8,6 +8,7 @@ from types import ModuleType
 
 from porter.errors import MissingFramework
 from porter.zoos.implementation import Implementation
+from porter.zoos.tables import TIMM
 from porter.zoos.torchvision import build, import_models
 
 
@@ -24,4 +25,4 @@ def import_timm() -> ModuleType:
         raise MissingFramework(f"timm cannot be imported: {error}", next="pip install timm") from None
 
 
-IMPLEMENTATION = Implementation(partial(build, "timm", import_timm), runs_at_any_size=lambda variant: True)
+IMPLEMENTATION = Implementation(partial(build, "timm", TIMM, import_timm), runs_at_any_size=lambda variant: True)

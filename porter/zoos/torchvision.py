@@ -17,7 +17,7 @@ from porter.graph.plan import Plan
 from porter.package import expect_installed, install
 from porter.padding import Size
 from porter.zoos.implementation import Implementation, StockClass, StockLibrary
-from porter.zoos.tables import REFERENCES, TORCHVISION
+from porter.zoos.tables import TORCHVISION, Call
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 def build(
     library: str,
+    builders: Mapping[str, Call],
     models: Callable[[], ModuleType],
     variant: str,
     classes: int,
@@ -34,12 +35,11 @@ def build(
     dtype: Dtype,
     options: Mapping[str, Any] = {},
 ) -> nn.Module:
-    """See porter.zoos.implementation.Build: the model of `library` in eval mode, from its module that `models` imports. `options`
-    have to be arguments of the builder.
+    """See porter.zoos.implementation.Build: the model of `library` in eval mode, made by its builder of the variant, in
+    the module that `models` imports. `options` have to be arguments of the builder.
     """
     for package in ("torch", "torchvision", library):
         expect_installed(package, "pip install timm" if package == "timm" else install("torch"))
-    builders = REFERENCES["torch"][library]
     if variant not in builders:
         raise UsageError(f"porter knows no {library} model '{variant}'", next=f"{library}'s are {', '.join(builders)}")
     name, arguments = builders[variant]
@@ -121,7 +121,7 @@ def _define_detection_operators() -> torch.library.Library:
 
 
 IMPLEMENTATION = Implementation(
-    partial(build, "torchvision", import_models),
+    partial(build, "torchvision", TORCHVISION, import_models),
     runs_at_any_size=lambda variant: True,
     stock=StockLibrary(stock_class, write_stock, takes_any_size=True),
 )

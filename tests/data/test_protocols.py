@@ -15,12 +15,17 @@ from tests.protocol_guide import BLOCK, DOCUMENT, ORIGINALS, TABLES, Use, uses, 
 SIZES = [(500, 375), (333, 487)]
 TIMM = {
     ("densenet", "timm"): "densenet121.ra_in1k",
+    ("efficientnet_lite", "timm"): "efficientnet_lite0.ra_in1k",
+    ("efficientnet_lite", "timm_tf"): "tf_efficientnet_lite0.in1k",
     ("inception_v3", "timm"): "inception_v3.tv_in1k",
     ("inception_v3", "timm_tf"): "inception_v3.tf_in1k",
     ("mnasnet", "timm"): "mnasnet_100.rmsp_in1k",
     ("mobilenet_v2", "timm"): "mobilenetv2_100.ra_in1k",
+    ("mobilenet_v3", "timm"): "mobilenetv3_large_100.ra_in1k",
+    ("mobilenet_v3", "timm_tf"): "tf_mobilenetv3_large_100.in1k",
     ("resnet_v1", "timm"): "resnet50.gluon_in1k",
     ("vgg", "timm"): "vgg16.tv_in1k",
+    ("xception", "timm"): "legacy_xception.tf_in1k",
 }
 TENSORNETS = {
     "inception_v3": "tfslim",
@@ -37,9 +42,11 @@ KERAS = {
     "inception_v3": "inception_v3",
     "mobilenet_v1": "mobilenet",
     "mobilenet_v2": "mobilenet_v2",
+    "mobilenet_v3": "mobilenet_v3",
     "resnet_v1": "resnet",
     "resnet_v2": "resnet_v2",
     "vgg": "vgg16",
+    "xception": "xception",
 }
 
 
