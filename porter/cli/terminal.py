@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import typer
 from typer.exceptions import Abort, TyperException
 
-from porter.errors import FileError, PorterError, escaped
+from porter.errors import FileError, PorterError, RecipeError, escaped
 
 EX_SOFTWARE = 70
 """The exit status of a fault of porter's own (sysexits.h): neither a failed check nor bad input."""
@@ -88,7 +88,8 @@ def noted_interrupts() -> Iterator[list[int]]:
 def end_with(error: BaseException) -> NoReturn:
     """Reports the error that ended the command, and exits with its status."""
     if isinstance(error, PorterError):
-        _fail(error.code, error.message, error.where, error.next, error.status)
+        more = f"{len(error.others)} more: porter recipe check FILE" if isinstance(error, RecipeError) and error.others else None
+        _fail(error.code, error.message, error.where, "; ".join(filter(None, (error.next, more))) or None, error.status)
     if isinstance(error, TyperException):
         context = getattr(error, "ctx", None)
         _fail("usage", error.format_message(), None, f"see {context.command_path if context else 'porter'} --help", 2)

@@ -9,10 +9,10 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.fitting.alignment import Alignment
 from porter.fitting.fit import some
-from porter.fitting.naming import TENSORS, expect_head
+from porter.fitting.naming import TENSORS
 from porter.frameworks.dialects import Dialect
 from porter.graph import Conv, Dense, Graph, Sigmoid, Softmax, tensor_shapes
-from porter.recipe import Recipe, Zoo, layer_names
+from porter.recipe import Recipe, Zoo, expect_head, layer_names
 
 
 @dataclass(frozen=True)

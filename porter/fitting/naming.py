@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from porter.errors import MappingError, RecipeError, UsageError
+from porter.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import Dialect, get_dialect
-from porter.graph import Conv, Dense, Graph, head_of, tensor_shapes
-from porter.recipe import LayerName, Recipe, Zoo, layer_names
+from porter.graph import Graph, head_of, tensor_shapes
+from porter.recipe import LayerName, Recipe, Zoo, expect_head, layer_names
 from porter.recipe.spelling import hint
 
 TWICE = 0.9
@@ -77,21 +77,6 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
             raise UsageError(f"'{node}' is given twice", where="--map")
         found[node] = layer
     return found
-
-
-def expect_head(recipe: Recipe, graph: Graph) -> None:
-    """Refuses a recipe's graph without a head, see porter.graph.head_of.
-
-    Raises:
-        RecipeError: it ends in another op.
-    """
-    last = head_of(graph)
-    if not isinstance(last.op, Dense | Conv):
-        raise RecipeError(
-            f"the graph ends in '{last.path}' ({last.op_name}), expected a dense layer, or a global pool of a 1x1 convolution",
-            where=recipe.source.where(("graph", len(recipe.graph) - 1)),
-            next="end it in {dense: head/logits, units: =classes}; a file that has no such layer is ported to its features",
-        )
 
 
 def name_layers(

@@ -9,7 +9,7 @@ from typing import Any
 
 from porter.errors import RecipeError
 from porter.graph import site_of
-from porter.recipe.expand import expand, expand_steps
+from porter.recipe.expand import expand, expand_steps, expect_head
 from porter.recipe.expressions import UnknownVariable
 from porter.recipe.faults import Faults
 from porter.recipe.load import load_recipe
@@ -91,14 +91,16 @@ def _of_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[Member]:
 def _member(recipe: Recipe, variant: str, zoo: Zoo) -> Member:
     graph, steps = expand_steps(recipe, variant, zoo)
     faults = Faults()
-    with faults.kept():
-        expand(recipe, variant, zoo, as_trained=True)
-    with faults.kept():
-        names = layer_names(recipe, variant, zoo, graph)
-        tap_names(recipe, variant, zoo, graph)
+    if zoo.padding_as_trained:
+        faults.tried(expand, recipe, variant, zoo, as_trained=True)
+    faults.tried(expect_head, recipe, graph)
+    names = faults.tried(layer_names, recipe, variant, zoo, graph)
+    if zoo.taps:
+        faults.tried(tap_names, recipe, variant, zoo, graph)
     for label in zoo.generations:
         with faults.kept():
-            layer_names(recipe, variant, zoo, expand(recipe, variant, zoo.at(label)), label)
+            older = zoo.at(label)
+            layer_names(recipe, variant, zoo, graph if older is zoo else expand(recipe, variant, older), label)
     faults.expect_none()
     return Member(variant, zoo, graph, steps, len(names))
 

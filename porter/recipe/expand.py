@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from porter.errors import GraphError, RecipeError, UsageError
-from porter.graph import INPUT, Argument, Graph, Node, Scope, Shape, shapes, site_of
+from porter.graph import INPUT, Argument, Conv, Dense, Graph, Node, Scope, Shape, head_of, shapes, site_of
 from porter.padding import Convention, SiteKind
 from porter.recipe.expressions import UnknownVariable, Value, evaluate, fill_in, is_expression
 from porter.recipe.faults import Faults
@@ -69,6 +69,21 @@ def expand_steps(
 def options_of(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value]) -> Mapping[str, Value]:
     """All options of a graph: `options`, then the zoo's for the variant, then the recipe's."""
     return {**recipe.options, **zoo.of(variant).options, **options}
+
+
+def expect_head(recipe: Recipe, graph: Graph) -> None:
+    """Refuses a recipe's graph without a head, see porter.graph.head_of.
+
+    Raises:
+        RecipeError: it ends in another op.
+    """
+    last = head_of(graph)
+    if not isinstance(last.op, Dense | Conv):
+        raise RecipeError(
+            f"the graph ends in '{last.path}' ({last.op_name}), expected a dense layer, or a global pool of a 1x1 convolution",
+            where=recipe.source.where(("graph", len(recipe.graph) - 1)),
+            next="end it in {dense: head/logits, units: =classes}; a file that has no such layer is ported to its features",
+        )
 
 
 def graphs_of_others(recipe: Recipe, variant: str, zoo: Zoo) -> Iterator[Graph]:

@@ -62,6 +62,9 @@ def open_recipe(path: Path) -> Recipe:
 @lru_cache(maxsize=64)
 def _open(path: Path, stamp: Stamp) -> Recipe:
     source = read_source(path)
+    if "zoo" in source.data and "architecture" not in source.data:
+        advice = f"porter recipe check {path.parent.parent / 'ARCHITECTURE.yaml'} reads it too"
+        raise RecipeError("this is a zoo's file, expected a recipe", where=source.where(("zoo",), key=True), next=advice)
     document, faults = parse_section(Document, source, (), source.data), Faults()
     for variant, given in document.variants.items():
         faults.tried(_check_variables, source, ("variants", variant), given, {*STANDARD_OPTIONS, *document.options})

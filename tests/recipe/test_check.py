@@ -72,6 +72,11 @@ def test_errors_that_do_not_follow_from_each_other_come_together(tmp_path: Path)
     assert len(messages) == 4 and all(part in message for part, message in zip(expected, messages, strict=True))
 
 
+def test_a_zoos_file_is_no_recipe(tmp_path: Path) -> None:
+    (error,) = check_recipe(recipes_folder() / "zoos" / "keras.yaml").errors
+    assert "a zoo's file" in error.message and str(error.where).endswith("keras.yaml:1:1")
+
+
 def test_the_command_prints_what_was_checked_and_says_it_as_json(cli: Cli, tmp_path: Path) -> None:
     path = write(tmp_path, changed("stem_pool: true}", "stem_pool: true, dropout: 0.5}"))
     ran = cli("recipe", "check", path)
@@ -89,6 +94,9 @@ def test_the_command_prints_what_was_checked_and_says_it_as_json(cli: Cli, tmp_p
     ran = cli("recipe", "check", path, "--json")
     said = json.loads(ran.out)
     assert (ran.status, said["ok"], said["warnings"]) == (2, False, [])
+    write(tmp_path, changed("stem/norm: bn1", "stem/norm: {naem: bn1}").replace("top5: 80", "top_5: 80"))
+    ran = cli("pads", "tiny", "--from", "home", "--to", "tf", "--recipes", tmp_path)
+    assert ran.status == 2 and ran.err.endswith("(did you mean 'top5'?; 1 more: porter recipe check FILE)\n")
     assert said["errors"] == [
         {"message": "'stem/nrom' matches no node", "where": f"{path}:27:7", "next": "did you mean 'stem/norm'?"}
     ]

@@ -106,6 +106,12 @@ MISTAKES = {
         "no 99x99 window fits",
         "smaller kernel",
     ),
+    "an end that is no head": Mistake(
+        "{dense: head/logits, units: =classes}\n",
+        "{dense: head/logits, units: =classes}\n  - ¶{relu: end}\n",
+        "the graph ends in",
+        "end it",
+    ),
     "two steps of one path": Mistake("{relu: stem/relu}", "{relu: ¶stem/norm}", "two steps have the path", "'when' conditions"),
     "a block inside itself": Mistake(UNIT, "¶{unit: again, filters: 8}", "'unit' is used inside itself: unit > unit", ""),
     # zoos
