@@ -406,6 +406,14 @@ def recipe_new(
     show(drafted.record() if as_json else printing.new_recipe(drafted))
 
 
+@recipe_app.command("schema")
+def recipe_schema(as_json: Json = False) -> None:
+    """Print the JSON Schema of recipes and of zoos' files, for editors."""
+    from porter.recipe.json_schema import schema_text
+
+    write(schema_text().rstrip())
+
+
 def _options(settings: list[str] | None) -> dict[str, str]:
     from porter.recipe import split_settings
 

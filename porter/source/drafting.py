@@ -15,7 +15,7 @@ from porter.graph import Graph, Op
 from porter.graph.difference import site_differences
 from porter.padding import ANY, Convention, Size
 from porter.port import TensorLists
-from porter.recipe import expand, layer_names, load_recipe
+from porter.recipe import expand, layer_names, load_recipe, recipes_option
 from porter.recipe.draft.draft import Draft, Facts, draft_recipe
 from porter.source.from_file import classes_of, no_graph, translation
 from porter.source.opened import open_source
@@ -106,9 +106,9 @@ def new_recipe(
         tried = None if weights is None else open_source(recipe, variant, member, weights).lists
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, draft.text)
-    command = f"porter convert {variant} --from {zoo} --to {_destination(runner.NAME)}"
-    command += f" --weights {shlex.quote(str(weights or model))} --recipes {shlex.quote(str(path.parent))}"
-    return NewRecipe(path, variant, zoo, draft, command, tried)
+    words = ["porter", "convert", variant, "--from", zoo, "--to", _destination(runner.NAME), "--weights", str(weights or model)]
+    words += recipes_option(load_recipe(path), path.parent)
+    return NewRecipe(path, variant, zoo, draft, shlex.join(words), tried)
 
 
 def same_function(one: Graph, other: Graph) -> bool:

@@ -79,6 +79,7 @@ def residual_blocks() -> tuple[Graph, dict[str, str]]:
 
 
 DRAFTED = """\
+# yaml-language-server: $schema=schema.json
 architecture: drafted
 variants:
   drafted: {}

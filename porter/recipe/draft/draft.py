@@ -13,7 +13,7 @@ from porter.graph.blocks.find import find_blocks
 from porter.recipe.draft.heads import with_dense_head
 from porter.recipe.draft.names import draft_names
 from porter.recipe.draft.steps import draft_steps
-from porter.recipe.draft.text import section
+from porter.recipe.draft.text import MODELINE, section
 from porter.recipe.expressions import Value
 from porter.recipe.model import STANDARD_OPTIONS
 
@@ -88,7 +88,7 @@ def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts) -> Draft:
         blocks[name] = {**({"parameters": dict(block.parameters)} if block.parameters else {}), "steps": list(block.steps)}
     sections = [{**document["head"], **document["options"]}, document["graph"], *([{"blocks": blocks}] if blocks else [])]
     text = "\n\n".join("\n".join(section(part)) for part in [*sections, {"zoos": {facts.zoo: zoo}}])
-    return Draft(text + "\n", found.graph, Counter(scope.block for scope in found.graph.scopes))
+    return Draft(f"{MODELINE}\n{text}\n", found.graph, Counter(scope.block for scope in found.graph.scopes))
 
 
 def _norm_options(graph: Graph) -> dict[str, Value]:

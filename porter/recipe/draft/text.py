@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 WIDTH = 132
+MODELINE = "# yaml-language-server: $schema=schema.json"
+"""The first line of a recipe: where an editor finds the schema, which `porter recipe schema` prints."""
 # What YAML would read as something else than a word.
 _OTHER = re.compile(r"(true|false|yes|no|on|off|null|y|n|~|[-+.]?\d.*|[-+]?\.(inf|nan))", re.IGNORECASE)
 _PLAIN = re.compile(r"[A-Za-z_/=][^,\[\]{}#\"\\\n]*(?<! )")

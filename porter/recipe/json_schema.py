@@ -1,0 +1,291 @@
+"""The JSON Schema of recipes and of zoos' files, for editors: made from the sections, the operations and what their values may be.
+
+It says what one file shows by itself: keys, types, ranges and words. `porter recipe check` says the rest. It is of draft
+2020-12, and says the same to an editor that knows only draft 7.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+from pydantic import TypeAdapter
+
+from porter.data.labels import LABEL_MAPS
+from porter.data.preprocess import Preprocess
+from porter.frameworks import FRAMEWORK_NAMES
+from porter.graph import OPS
+from porter.graph.ops import op as words
+from porter.graph.record import LARGEST_COUNT
+from porter.padding import Average, Rounding, Rule
+from porter.recipe.expand import MAX_REPEAT
+from porter.recipe.fixed import FIXED
+from porter.recipe.keys import KEYS
+from porter.recipe.operations import KINDS, MAX_CHANNELS, MAX_MULTIPLIER, MAX_SIDE
+from porter.recipe.paddings import MAX_PAD
+from porter.recipe.schema import (
+    BlockSection,
+    Document,
+    GenerationSection,
+    GroupSection,
+    IgnoreSection,
+    InputSection,
+    NameSection,
+    OverrideSection,
+    WeightsSection,
+    ZooDocument,
+    ZooSection,
+)
+from porter.recipe.steps import ATTRIBUTES, REQUIRED, Attribute
+from porter.recipe.transforms import TRANSFORMS
+from porter.recipe.zoos import NO_REFERENCE
+from porter.zoos.tables import REFERENCES
+
+Schema = dict[str, Any]
+
+
+def schema_text() -> str:
+    """The schema as `porter recipe schema` prints it: a line for each definition, so that a change of one is a change of a line."""
+    schema = json_schema()
+    defined = ",\n".join(
+        f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in schema.pop("$defs").items()
+    )
+    others = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in schema.items())
+    return f'{{\n{others} "$defs": {{\n{defined}\n }}\n}}\n'
+
+
+def json_schema() -> Schema:
+    """The schema of both kinds of files: a zoo's file is the one with the key `zoo`."""
+    sections = {_name(kind): _section(kind) for kind in SECTIONS}
+    steps = {"step": _step(), "operation": _either(*({"required": [name]} for name in ATTRIBUTES))}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "if": {"required": ["zoo"]},
+        "then": _ref(_name(ZooDocument)),
+        "else": {"allOf": [_ref(_name(Document)), _WITHOUT_BLOCKS]},
+        "$defs": {**sections, **_VALUES, **steps, **_ATTRIBUTES, **{f"step_{name}": _operation(name) for name in ATTRIBUTES}},
+    }
+
+
+def _name(kind: type[Any]) -> str:
+    return kind.__name__.removesuffix("Section").lower()
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _list_of(item: Schema) -> Schema:
+    return {"type": "array", "items": item, "minItems": 1}
+
+
+def _table_of(item: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": item}
+
+
+def _either(*schemas: Schema) -> Schema:
+    return {"anyOf": list(schemas)}
+
+
+def _one_of(words: Iterable[str]) -> Schema:
+    return {"enum": list(words)}
+
+
+def _object(properties: Mapping[str, Schema], **more: Any) -> Schema:
+    return {"type": "object", "properties": dict(properties), "additionalProperties": False, **more}
+
+
+_STEPS, _OPTIONS, _NAMES, _PADDING = _list_of(_ref("step")), _table_of(_ref("value")), _ref("names"), _table_of(_ref("padding"))
+_PROTOCOL = _either({"type": "string"}, _ref(_name(Preprocess)))
+_FACTS: Mapping[str, Schema] = {
+    "framework": _one_of(FRAMEWORK_NAMES),
+    "reference": _one_of([*dict.fromkeys(name for names in REFERENCES.values() for name in names), NO_REFERENCE]),
+    "labels": _one_of(LABEL_MAPS),
+    "options": _OPTIONS,
+    "ignore": _table_of(_either({"type": "string"}, _ref(_name(IgnoreSection)))),
+    "protocols": _table_of(_ref(_name(Preprocess))),
+    "protocol": _PROTOCOL,
+}
+_GROUP = {**_FACTS, "weights": _table_of(_ref(_name(WeightsSection)))}
+SECTIONS: Mapping[type[Any], Mapping[str, Schema]] = {
+    Document: {
+        "variants": _table_of(_OPTIONS),
+        "options": _OPTIONS,
+        "input": _ref(_name(InputSection)),
+        "graph": _STEPS,
+        "blocks": _table_of(_ref(_name(BlockSection))),
+        "zoos": _table_of(_ref(_name(ZooSection))),
+    },
+    InputSection: {},
+    BlockSection: {"parameters": _OPTIONS, "steps": _STEPS},
+    ZooSection: {
+        **_GROUP,
+        "padding": _PADDING,
+        "padding_as_trained": _PADDING,
+        "names": _NAMES,
+        "generations": _table_of(_ref(_name(GenerationSection))),
+        "taps": _NAMES,
+        "variants": _table_of(_ref(_name(OverrideSection))),
+    },
+    GenerationSection: {"names": _NAMES, "options": _OPTIONS, "padding": _PADDING},
+    OverrideSection: {"options": _OPTIONS, "padding": _PADDING},
+    NameSection: {"transforms": {"type": "array", "items": _one_of(TRANSFORMS)}},
+    IgnoreSection: {"equals": _either({"type": "number"}, _one_of(FIXED))},
+    WeightsSection: {"protocol": _PROTOCOL, "labels": _one_of(LABEL_MAPS)},
+    Preprocess: {},
+    ZooDocument: {**_FACTS, "architectures": _table_of(_ref(_name(GroupSection)))},
+    GroupSection: _GROUP,
+}
+"""Every section, and of each the keys whose values are no plain ones, with what they hold."""
+
+
+def _section(kind: type[Any]) -> Schema:
+    """A section as pydantic reads it, with its held values."""
+    read = TypeAdapter(kind).json_schema()
+    properties = {
+        key: {"description": KEYS[key], **SECTIONS[kind].get(key, _plain(value))} for key, value in read["properties"].items()
+    }
+    required = {"required": read["required"]} if "required" in read else {}
+    return _object(properties, description=_said(kind), **required)
+
+
+def _plain(value: Schema) -> Schema:
+    """What pydantic says of a value, without titles and without a null that nobody writes."""
+    choices = [_plain(choice) for choice in value.get("anyOf", ()) if choice != {"type": "null"}]
+    if choices:
+        return choices[0] if len(choices) == 1 else _either(*choices)
+    if "prefixItems" in value:
+        first, *_ = value["prefixItems"]
+        return {**_list_of(first), "minItems": value["minItems"], "maxItems": value["maxItems"]}
+    return {key: item for key, item in value.items() if key not in ("title", "default")}
+
+
+def _said(kind: type[Any]) -> str:
+    """The first paragraph of a docstring, on one line."""
+    return " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
+
+
+_WITHOUT_BLOCKS: Schema = {
+    "if": {"required": ["blocks"]},
+    "else": {"properties": {"graph": {"items": _ref("operation")}}},
+}
+"""A recipe without blocks has only porter's operations."""
+_COMMON = {key: _ref(key) for key in ("from", "when", "repeat")}
+_EXPRESSION = _ref("expression")
+_CELLS: Schema = {"type": "integer", "minimum": 0, "maximum": MAX_PAD}
+_WHOLE: Schema = {"type": "integer", "minimum": -LARGEST_COUNT, "maximum": LARGEST_COUNT}
+_AMOUNT = _either(
+    _one_of(rule for rule in get_args(Rule) if rule != "explicit"),
+    _CELLS,
+    {**_list_of(_either(_CELLS, _EXPRESSION)), "minItems": 4, "maxItems": 4},
+    _EXPRESSION,
+)
+_VALUES: Mapping[str, Schema] = {
+    "path": {"type": "string", "pattern": "^[^/](.*[^/])?$"},
+    "from": {"description": KEYS["from"], **_either({"type": "string"}, _list_of({"type": "string"}))},
+    "when": {"description": KEYS["when"], **_either({"type": "boolean"}, _EXPRESSION)},
+    "repeat": {"description": KEYS["repeat"], **_either({"type": "integer", "minimum": 0, "maximum": MAX_REPEAT}, _EXPRESSION)},
+    "expression": {"type": "string", "pattern": "^="},
+    "value": _either({"type": ["number", "string", "boolean", "null"]}, {"type": "array", "items": _ref("value")}),
+    "padding": {
+        "description": "a convention: how windows that reach past the input are padded",
+        **_either(
+            _AMOUNT,
+            _object(
+                {
+                    "pad": _AMOUNT,
+                    "fill": _either({"type": "number"}, _EXPRESSION),
+                    "average": _either(_one_of(get_args(Average)), _EXPRESSION),
+                    "rounding": _either(_one_of(get_args(Rounding)), _EXPRESSION),
+                }
+            ),
+        ),
+    },
+    "names": {
+        "description": "patterns of paths with the zoo's names; a key that ends with / opens a scope",
+        "type": "object",
+        "properties": {"prefix": {"description": KEYS["prefix"], "type": "string"}},
+        "patternProperties": {"/$": _ref("names")},
+        "additionalProperties": _either({"type": "string"}, _ref(_name(NameSection))),
+    },
+}
+
+
+def _counted(most: int) -> Schema:
+    return {"type": "integer", "minimum": 1, "maximum": most}
+
+
+_SIDE = _counted(MAX_SIDE)
+ATTRIBUTES_BY_KIND: Mapping[str, Schema] = {
+    "Count": _counted(MAX_CHANNELS),
+    "Multiplier": _counted(MAX_MULTIPLIER),
+    "Pair": _either(_SIDE, {**_list_of(_either(_SIDE, _EXPRESSION)), "minItems": 2, "maxItems": 2}),
+    "bool": {"type": "boolean"},
+    "Epsilon": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+    "Constants": _either({"type": "number"}, _list_of(_either({"type": "number"}, _EXPRESSION))),
+    "Pad": _ref("padding"),
+    "Pads": {**_list_of(_either(_WHOLE, _EXPRESSION)), "minItems": 4, "maxItems": 4},
+    "Whole": _WHOLE,
+    "Share": {"type": "number", "minimum": 0, "maximum": 1},
+    "Number": {"type": "number"},
+    "Fill": {"type": "number"},
+    **{name: _one_of(get_args(getattr(words, name))) for name in ("Order", "Blocks", "Function", "Axis")},
+}
+"""What an attribute of each kind may be besides an expression."""
+_ATTRIBUTES: Mapping[str, Schema] = {kind: _either(value, _EXPRESSION) for kind, value in ATTRIBUTES_BY_KIND.items()}
+
+
+def words_of(kind: str) -> str:
+    """What an attribute of this kind may be, in words."""
+    if kind in KINDS:
+        return KINDS[kind].words
+    return _WORDS.get(kind) or f"one of {', '.join(ATTRIBUTES_BY_KIND[kind]['enum'])}"
+
+
+_WORDS: Mapping[str, str] = {
+    "Pad": "a convention, such as same, 1, or {pad: 1, fill: 0}",
+    "Pads": "[top, bottom, left, right]",
+    "Whole": "a whole number",
+    "Share": "a number from 0 to 1",
+    "Number": "a number",
+    "Fill": "a number, or -.inf",
+}
+
+
+def operation_words(name: str) -> str:
+    """What an operation computes."""
+    return _OWN_WORDS.get(name) or _said(OPS[name])
+
+
+_OWN_WORDS: Mapping[str, str] = {"depthwise_conv": "A convolution with filters of its own for each channel."}
+
+
+def _operation(name: str) -> Schema:
+    """A step with this operation."""
+    here, known = f"#/$defs/step_{name}/properties", ATTRIBUTES[name]
+    attributes = {key: _attribute(attribute) for key, attribute in known.items()}
+    needed = [key for key, attribute in known.items() if attribute.default is REQUIRED]
+    again = {key: {"$ref": f"{here}/{key}"} for key in known}
+    ends = {end: {"description": KEYS[end], **_object(again)} for end in ("first", "last")}
+    branches = {"branches": {"description": KEYS["branches"], **_list_of(_STEPS)}} if name == "concat" else {}
+    step = _object({name: _ref("path"), **attributes, **_COMMON, **ends, **branches})
+    return {**step, "if": {"required": ["first", "last"]}, "else": {"required": needed}} if needed else step
+
+
+def _attribute(attribute: Attribute) -> Schema:
+    said = f"{attribute.says}: {words_of(attribute.kind)}" if attribute.says else words_of(attribute.kind)
+    default = {} if attribute.default is REQUIRED else {"default": attribute.default}
+    return {"description": said, **default, "allOf": [_ref(attribute.kind)]}
+
+
+def _step() -> Schema:
+    """A step with an operation, or with a block of the recipe, whose names a schema cannot know."""
+    names = {name: {"description": operation_words(name)} for name in ATTRIBUTES}
+    return {
+        "type": "object",
+        "properties": {**names, **_COMMON},
+        "allOf": [{"if": {"required": [name]}, "then": _ref(f"step_{name}")} for name in ATTRIBUTES],
+    }
