@@ -13,12 +13,13 @@ from porter.errors import MissingFramework
 __version__ = "0.1.0"
 """pyproject.toml, the command line and the record of a port read it here."""
 
-Extra = Literal["torch", "tf", "data"]
+Extra = Literal["torch", "tf", "onnx", "data"]
 
 TENSORFLOW = "tensorflow-cpu" if sys.platform == "linux" else "tensorflow"
 EXTRAS: Mapping[Extra, tuple[str, ...]] = {
     "torch": ("torch>=2.4", "torchvision>=0.19"),
     "tf": (f"{TENSORFLOW}>=2.16", "keras>=3.5"),
+    "onnx": ("onnx>=1.16", "onnxruntime>=1.18"),
     "data": ("pyarrow>=17",),
 }
 """As pyproject.toml's extras of these names state them for this system."""

@@ -148,8 +148,9 @@ def convert(
 
 def write_trial(folder: Path, opened: Opened) -> Port:
     """Writes a plain port of a source to its own framework, for a comparison only."""
-    written = write_plain(folder, opened, opened.framework, opened.native_size, "float32", False, False)
-    write_record(folder, _record(opened.framework, opened, written, "float32", (), {}, None, ()))
+    framework = get_framework(opened.framework.NAME)
+    written = write_plain(folder, opened, framework, opened.native_size, "float32", False, False)
+    write_record(folder, _record(framework, opened, written, "float32", (), {}, None, ()))
     return read_port(folder, held=False)
 
 

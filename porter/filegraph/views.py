@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from typing import NamedTuple
 
 from porter.errors import GraphError
@@ -106,6 +107,14 @@ class Views:
         n, c, *cells = self._pieces(value)
         order = (n, *cells, c) if self.builder.order == "HWC" else (n, c, *cells)
         return View(value, _joined((piece,) for piece in order))
+
+    def order(self, view: View) -> tuple[int, ...] | None:
+        """For each axis of the tensor its place in the file's own layout; None where the tensor is more than a transposed value."""
+        plain = self.of(view.value).axes
+        if plain is None or view.axes is None or len(plain) != len(view.axes):
+            return None
+        orders = permutations(range(len(plain)))
+        return next((order for order in orders if tuple(plain[place] for place in order) == view.axes), None)
 
     def last(self, view: View) -> bool:
         """Whether the last axis has exactly the channels of the value, so that what a file does there is done to each cell."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic
 
@@ -88,18 +88,19 @@ class Walk(Generic[N]):
         return self.builder.foreign(node.name, kind, *values, tensors=tensors, tap=node.name)
 
 
-def named(graph: FileGraph) -> FileGraph:
+def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGraph:
     """The graph with each node named by the scope of its tensors.
 
-    A node without tensors, or with a scope that others share, keeps its name.
+    A node without tensors, or with a scope that others share, has its name in `titles`, or keeps its own.
     """
+    titles = titles or {}
     scopes = {node.name: _scope(node) for node in graph.nodes}
     counts = Counter(scopes.values())
     names = {INPUT: INPUT}
     taken = {INPUT} | {scope for scope in counts if scope and counts[scope] == 1}
     for node in graph.nodes:
         scope = scopes[node.name]
-        names[node.name] = scope if scope and counts[scope] == 1 else unused_name(node.name, taken)
+        names[node.name] = scope if scope and counts[scope] == 1 else unused_name(titles.get(node.name, node.name), taken)
         taken.add(names[node.name])
     nodes = (replace(node, name=names[node.name], inputs=tuple(names[name] for name in node.inputs)) for node in graph.nodes)
     return replace(graph, nodes=tuple(nodes), outputs=tuple(names[name] for name in graph.outputs))
@@ -109,7 +110,8 @@ def _scope(node: FileNode) -> str:
     """The scope that a node's tensors share: `Conv1` of `Conv1/kernel` and `Conv1/bias`."""
     if isinstance(node.op, Foreign):
         return ""
-    paths = [stored.name.split("/")[:-1] for stored in node.tensors.values()]
+    # ONNX models of torch have torch's names.
+    paths = [stored.name.split("/" if "/" in stored.name else ".")[:-1] for stored in node.tensors.values()]
     shared: list[str] = []
     for parts in zip(*paths, strict=False):
         if len(set(parts)) > 1:

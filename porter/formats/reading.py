@@ -29,7 +29,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         readable = f"porter reads {', '.join(format.what for format in READABLE)}"
         raise FileError(f"expected weights, got {format.what}", where=str(path), next=format.advice or readable)
     checkpoint = format.read(path)
-    if not checkpoint.tensors:
+    if not checkpoint.tensors and checkpoint.graph is None:
         raise FileError(f"this {checkpoint.format} file holds no tensors", where=str(path), next="save the weights into it")
     total, limit = (
         sum(array.nbytes for array in checkpoint.tensors.values()),

@@ -39,14 +39,6 @@ def _is_meta_graph(content: Content) -> bool:
     return [field for field, _ in fields_of(value, 1)] == [2] and [field for field, _ in following] in ([], [2])
 
 
-def _is_onnx(content: Content) -> bool:
-    """An IR version of 3 or more, then producer or graph."""
-    if len(content.fields) < 2:
-        return False
-    (number, value), (following, _) = content.fields
-    return number == 1 and isinstance(value, int) and 3 <= value <= 64 and following in (2, 3, 4, 5, 7, 8)
-
-
 def _is_caffe(content: Content) -> bool:
     """A NetParameter has a name, then old layers (field 2), inputs (3) or layers (100); or layers only."""
     if not content.fields:
@@ -131,7 +123,6 @@ FORMATS = (
     Format(
         "meta-graph", "a TensorFlow .meta file, a graph without its weights", _is_meta_graph, advice="name the checkpoint beside it"
     ),
-    Format("onnx", "an ONNX model", _is_onnx, advice="porter does not read ONNX yet"),
     Format("caffemodel", "a Caffe model", _is_caffe, advice="porter does not read Caffe models yet"),
     Format("html", "a web page, perhaps the error of a download", _text(r"\s*<(!doctype html|html)"), advice="fetch it again"),
     Format(

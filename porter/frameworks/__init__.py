@@ -26,10 +26,40 @@ Classifier: TypeAlias = "Callable[[NDArray[Any]], Callable[[], Array]]"
 (N * crops) x classes. So a GPU gets the next photos before anybody waits for the logits of the last ones."""
 
 
-class Framework(Protocol):
-    """What a destination needs: the module-level names of a framework's folder. None imports the framework before it is called."""
+class Runner(Protocol):
+    """What runs a file's own graph beside a port: module-level names of a framework's folder. porter may write no models for it."""
 
     NAME: str
+
+    def build_file(self, checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
+        """The file's own graph (`checkpoint.graph`) for an input of `size` (None where free), with the tensors of
+        `checkpoint`, for `run_reference`.
+
+        Raises:
+            MissingFramework: this version of the framework cannot run it. Only layers or ops on a closed list are looked up or run.
+        """
+
+    def run_reference(self, model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+        """As `run`, for a model of `build_file` or of a zoo's own implementation: `taps` is path to the source's layer name (for a
+        file's own graph, to FileNode.tap); layers that it lacks are left out."""
+
+    def classifier(self, model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
+        """A model as evaluations run it: pixels are scaled and normalised on `device`, bit for bit as porter.data does.
+
+        Args:
+            model: from a framework's `build`, or with a `tap` (as in `run_reference`) from `build_file` or a zoo's implementation.
+                It is moved to `device`.
+            device: `cpu`, `cuda` or `cuda:N`.
+            tap: the layer that gives the logits; None if the model's output does.
+
+        Raises:
+            UsageError: there is no such device, or this framework lacks the precision.
+        """
+
+
+class Framework(Runner, Protocol):
+    """What a destination needs: the module-level names of a framework's folder. None imports the framework before it is called."""
+
     INPUT_LAYOUT: Literal["NCHW", "NHWC"]
     MODEL_FILE: str
     PACKAGE: str
@@ -63,34 +93,11 @@ class Framework(Protocol):
     def run(self, model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
         """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W in every framework."""
 
-    def build_file(self, checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-        """The file's own graph (`checkpoint.graph`) for an input of `size` (None where free), with the tensors of
-        `checkpoint`, for `run_reference`.
-
-        Raises:
-            MissingFramework: this version of the framework cannot run it. Only layers or ops on a closed list are looked up or run.
-        """
-
-    def run_reference(self, model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-        """As `run`, for a model of `build_file` or of a zoo's own implementation: `taps` is path to the source's layer name (for a
-        file's own graph, to FileNode.tap); layers that it lacks are left out."""
-
-    def classifier(self, model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
-        """A model as evaluations run it: pixels are scaled and normalised on `device`, bit for bit as porter.data does.
-
-        Args:
-            model: from `build`, or with a `tap` (as in `run_reference`) from `build_file` or a zoo's implementation. It is moved to
-                `device`.
-            device: `cpu`, `cuda` or `cuda:N`.
-            tap: the layer that gives the logits; None if the model's output does.
-
-        Raises:
-            UsageError: there is no such device, or this framework lacks the precision.
-        """
-
 
 _FRAMEWORKS = {"tf": "porter.frameworks.tf", "torch": "porter.frameworks.torch"}
+_RUNNERS = {**_FRAMEWORKS, "onnx": "porter.frameworks.onnx"}
 FRAMEWORK_NAMES = tuple(_FRAMEWORKS)
+RUNNER_NAMES = tuple(_RUNNERS)
 OTHER_NAMES = {"tensorflow": "tf", "keras": "tf", "pytorch": "torch"}
 """Other names that people use for the frameworks. Where a zoo is expected, `keras` is the zoo of that name."""
 
@@ -107,11 +114,11 @@ def get_framework(name: str) -> Framework:
     return cast(Framework, import_module(module))
 
 
-def runner_of(checkpoint: Checkpoint) -> Framework | None:
+def runner_of(checkpoint: Checkpoint) -> Runner | None:
     """The framework that runs the graph of a file, by the file's format; None if it carries none, or none that can be run."""
     from porter.formats.recognition import FORMATS
 
     format = FORMATS.get(checkpoint.format)
     if checkpoint.graph is None or format is None or format.runner is None:
         return None
-    return get_framework(format.runner)
+    return cast(Runner, import_module(_RUNNERS[format.runner]))

@@ -17,7 +17,7 @@ from porter.files import Digests, fetch
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.by_position import name_by_position
 from porter.fitting.fit import Fit, read_tensors
-from porter.frameworks import Framework, get_framework, runner_of
+from porter.frameworks import Runner, get_framework, runner_of
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
@@ -65,7 +65,7 @@ class Opened(Meaning):
     """
 
     member: Member | None
-    framework: Framework
+    framework: Runner
     graph: Graph
     tensors: Mapping[str, Mapping[str, Array]]
     lists: TensorLists
@@ -94,13 +94,17 @@ class Opened(Meaning):
         if runner is not None:
             yield FileGraphSource(runner, checkpoint, self.fit)
         if member is not None and self.fit.reference_names and member.zoo.reference is not None:
-            yield zoo_reference(self.framework, member.zoo, member.variant, checkpoint, self.fit)
+            yield zoo_reference(get_framework(member.zoo.framework), member.zoo, member.variant, checkpoint, self.fit)
 
     def own(self, dtype: Dtype) -> OwnBuild:
-        """Porter's own build of the same graph in the source's framework."""
+        """Porter's own build of the same graph in the source's framework.
+
+        Raises:
+            UsageError: porter builds no models of that framework.
+        """
         from porter.source.references import OwnBuild, rounded_tensors
 
-        return OwnBuild(self.framework, self.graph, rounded_tensors(self.tensors, dtype))
+        return OwnBuild(get_framework(self.framework.NAME), self.graph, rounded_tensors(self.tensors, dtype))
 
 
 def open_source(

@@ -13,7 +13,7 @@ from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype, is_floating, storage_type
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit, own_checkpoint
-from porter.frameworks import Classifier, Framework, Tensors
+from porter.frameworks import Classifier, Framework, Runner, Tensors
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Dense, Graph, Node, Relu6, channels_of
 from porter.graph.plan import Plan, make_plan
@@ -112,7 +112,7 @@ def zoo_reference(framework: Framework, zoo: Zoo, variant: str, checkpoint: Chec
 class FileGraphSource:
     """The graph that the file itself carries, run by its framework with the file's tensors."""
 
-    framework: Framework
+    framework: Runner
     checkpoint: Checkpoint
     fit: Fit
     name: str = "the file's own graph"

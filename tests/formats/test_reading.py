@@ -19,7 +19,7 @@ from porter.errors import FileError
 from porter.formats import unreadable
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import FORMATS, READABLE, recognise
-from porter.frameworks import FRAMEWORK_NAMES
+from porter.frameworks import FRAMEWORK_NAMES, RUNNER_NAMES
 
 KERNEL = np.ones((3, 3, 3, 2), np.float32)
 
@@ -117,7 +117,6 @@ CONTENTS = {
     "meta-graph": b"\x0a\x08\x12\x06\x0a\x04\x0a\x02Op" + b"\x12\x02\x0a\x00",
     "graph-text": b'# saved\nnode {\n  name: "input"\n  op: "Placeholder"\n}\n',
     "saved-model-text": b"saved_model_schema_version: 1\nmeta_graphs {\n}\n",
-    "onnx": b"\x08\x07\x12\x07pytorch\x1a\x032.0:\x02\x0a\x00",
     "caffemodel": b"\x0a\x09ResNet-50\xa2\x06\x05\x0a\x03abc",
     "unknown": bytes(range(250, 256)) * 50,
 }
@@ -192,7 +191,7 @@ def test_every_format_is_declared_once_and_says_what_reads_it_or_what_to_do(tmp_
     assert all((format.read is None) == (format not in READABLE) for format in FORMATS.values())
     assert all(format.advice is None for format in READABLE)
     for format in FORMATS.values():
-        assert format.framework in (None, *FRAMEWORK_NAMES) and format.runner in (None, *FRAMEWORK_NAMES)
+        assert format.framework in (None, *FRAMEWORK_NAMES) and format.runner in (None, *RUNNER_NAMES)
 
 
 def test_no_file(tmp_path: Path) -> None:

@@ -1,0 +1,146 @@
+"""The tensors that an ONNX file stores, and what numpy computes from them and from sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from porter.dtypes import Array
+from porter.filegraph.dataflow import Evaluator, Numbers
+from porter.formats.onnx.nodes import OnnxNode
+
+INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 12, 13})
+FLOATS = frozenset({1, 10, 11, 16})
+"""TensorProto.DataType: whole numbers, and real ones (float, half, double, bfloat16)."""
+
+CASTS = frozenset({"Cast"})
+RESHAPES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten"})
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What a graph stores, by the names of values."""
+
+    arrays: Mapping[str, Array]
+
+    def declared(self, name: str) -> tuple[int, ...] | None:
+        return self.arrays[name].shape if name in self.arrays else None
+
+    def array(self, name: str) -> Array:
+        return self.arrays[name]
+
+
+def _plain(function: Any) -> Evaluator:
+    return lambda node, *values: function(*values)
+
+
+def _quotient(first: Numbers, second: Numbers) -> Numbers:
+    """Whole numbers are cut, real ones divided."""
+    if first.dtype.kind == "i" and second.dtype.kind == "i":
+        return np.asarray(np.trunc(first / second), np.int64)
+    return np.asarray(first / second)
+
+
+ELEMENTWISE: Mapping[str, Evaluator] = {
+    op: _plain(function)
+    for op, function in {
+        **{"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": _quotient, "Neg": np.negative, "Sqrt": np.sqrt},
+        **{
+            "Reciprocal": lambda x: 1 / x,
+            "Floor": np.floor,
+            "Ceil": np.ceil,
+            "Pow": np.power,
+            "Max": np.maximum,
+            "Min": np.minimum,
+        },
+        **{"Equal": np.equal, "Where": np.where},
+    }.items()
+}
+
+
+def _cast(node: OnnxNode, value: Numbers) -> Numbers:
+    return np.trunc(value).astype(np.int64) if node.integer("to") in INTEGERS else value
+
+
+def _axes(node: OnnxNode, axes: Numbers | None) -> tuple[int, ...]:
+    return node.integers("axes") or (() if axes is None else tuple(axes.ravel().tolist()))
+
+
+def _squeezed(node: OnnxNode, value: Numbers, axes: Numbers | None = None) -> Numbers:
+    return np.squeeze(value, _axes(node, axes) or None)
+
+
+def _expanded(node: OnnxNode, value: Numbers, axes: Numbers | None = None) -> Numbers:
+    return np.expand_dims(value, _axes(node, axes))
+
+
+def _reshaped(node: OnnxNode, value: Numbers, shape: Numbers) -> Numbers:
+    return value.reshape(wanted_sizes(node, value.shape, shape.ravel().tolist()))
+
+
+def wanted_sizes(node: OnnxNode, known: tuple[int, ...], wanted: list[int]) -> list[int]:
+    """The sizes of a Reshape: 0 stands for the size that the value has there, unless `allowzero`."""
+    keeps = not node.integer("allowzero")
+    return [known[place] if size == 0 and keeps else size for place, size in enumerate(wanted)]
+
+
+def _gathered(node: OnnxNode, value: Numbers, places: Numbers) -> Numbers:
+    if value.ndim != 1 or node.integer("axis"):
+        raise ValueError("only vectors of sizes are gathered")
+    return value[places]
+
+
+def slices(node: OnnxNode, rank: int, numbers: list[list[int] | None]) -> list[slice]:
+    """What a Slice takes of each of `rank` axes. `numbers` are its starts, ends, axes and steps.
+
+    Raises:
+        ValueError: starts and ends are missing, or an axis does not exist.
+    """
+    starts, ends, axes, steps = numbers
+    if starts is None or ends is None:
+        raise ValueError("a Slice without starts and ends")
+    found = [slice(None)] * rank
+    places = list(range(len(starts))) if axes is None else axes
+    for place, start, end, step in zip(places, starts, ends, steps or [1] * len(starts), strict=True):
+        if not -rank <= place < rank:
+            raise ValueError("a Slice of an axis that its input lacks")
+        found[place] = slice(start, end, step)
+    return found
+
+
+def _sliced(node: OnnxNode, value: Numbers, *bounds: Numbers) -> Numbers:
+    stated: list[list[int] | None] = [list(node.integers(name)) or None for name in ("starts", "ends", "axes", "steps")]
+    given: list[list[int] | None] = [each.ravel().tolist() for each in bounds]
+    return value[tuple(slices(node, value.ndim, (given + stated[len(given) :]) if given else stated))]
+
+
+def _reduced(function: Any, node: OnnxNode, value: Numbers, axes: Numbers | None = None) -> Numbers:
+    return np.asarray(function(value, _axes(node, axes) or None, keepdims=bool(node.integer("keepdims", 1))))
+
+
+def _split(node: OnnxNode, value: Numbers, sizes: Numbers | None = None) -> list[Numbers]:
+    stated = node.integers("split") if sizes is None else tuple(sizes.ravel().tolist())
+    if not stated:
+        raise ValueError("a split into parts of unknown size")
+    return np.split(value, np.cumsum(stated)[:-1], node.integer("axis"))
+
+
+EVALUATORS: Mapping[str, Evaluator] = {
+    **ELEMENTWISE,
+    "Cast": _cast,
+    "Concat": lambda node, *values: np.concatenate(values, node.integer("axis")),
+    "Flatten": lambda node, value: value.reshape(int(np.prod(value.shape[: node.integer("axis", 1)])), -1),
+    "Gather": _gathered,
+    "ReduceProd": partial(_reduced, np.prod),
+    "ReduceSum": partial(_reduced, np.sum),
+    "Reshape": _reshaped,
+    "Slice": _sliced,
+    "Split": _split,
+    "Squeeze": _squeezed,
+    "Unsqueeze": _expanded,
+}
+"""What they give has no more numbers than they take, except where elementwise ones broadcast (porter.filegraph.dataflow)."""

@@ -1,0 +1,190 @@
+"""An ONNX file's message: its nodes in order, and the tensors that it stores, in itself or in files beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from porter.dtypes import Array
+from porter.errors import FileError, MissingFramework
+from porter.filegraph.dataflow import Reference
+from porter.formats.onnx.nodes import MISSING, OnnxNode
+from porter.package import install
+
+OLDEST_OPSET = 7
+"""Before it, attributes said how the operands of a sum are laid out (onnx/defs/math/old.cc)."""
+_MOST_NODES = 1 << 18
+_MOST_PROTO = (1 << 31) - 1
+_EXTERNAL = 1
+"""TensorProto.DataLocation."""
+_THROUGH = frozenset({"Identity", "Dropout"})
+
+Refuse = Callable[[str, str], FileError]
+"""Makes the error for a message and its next step."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A model as its file has it.
+
+    Attributes:
+        nodes: by name, each after its inputs; stored tensors are nodes too. Nodes that give their input unchanged are left out.
+        given: by the name of a value, the node that gives it.
+        arrays: stored tensors by name.
+        files: of the model.
+    """
+
+    proto: Any
+    nodes: Mapping[str, OnnxNode]
+    given: Mapping[str, Reference]
+    arrays: Mapping[str, Array]
+    files: tuple[Path, ...]
+
+
+def read_message(path: Path, refuse: Refuse) -> Message:
+    """The message of a file, whose tensors stand in the file or in files of its folder.
+
+    Raises:
+        FileError: it is damaged or too large, its operators are older than opset 7, it calls functions of its own, a tensor does
+            not hold what it declares, or keeps its numbers outside the folder.
+        MissingFramework: the package `onnx` is not installed.
+    """
+    proto = _parse(path, refuse)
+    opset = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    if opset < OLDEST_OPSET:
+        next_step = "convert it with onnx.version_converter.convert_version"
+        raise refuse(f"the model has opset {opset}, and porter reads opset {OLDEST_OPSET} and newer", next_step)
+    if proto.functions:
+        raise refuse(f"the model calls functions of its own, such as '{proto.functions[0].name}'", "inline them with onnx.inliner")
+    if proto.graph.sparse_initializer:
+        raise refuse("the model stores sparse tensors", "export it with dense ones")
+    if len(proto.graph.node) + len(proto.graph.initializer) > _MOST_NODES:
+        raise refuse(f"the model has more than {_MOST_NODES} nodes", "export it again")
+    stored = _Stored(path, refuse)
+    arrays = {tensor.name: stored.array(tensor, tensor.name) for tensor in proto.graph.initializer}
+    nodes = {"": OnnxNode("", "", (), opset)}
+    nodes |= {name: OnnxNode(name, "Constant", (), opset) for name in arrays}
+    given: dict[str, Reference] = {"": MISSING, **{name: (name, 0) for name in arrays}}
+    for value in proto.graph.input:
+        if value.name not in arrays:
+            nodes[value.name] = OnnxNode(value.name, "Input", (), opset)
+            given[value.name] = (value.name, 0)
+    for node in proto.graph.node:
+        missing = next((name for name in node.input if name not in given), None)
+        if missing is not None:
+            raise refuse(
+                f"'{node.name or node.op_type}' reads '{missing}', which nothing before it gives", "export the model again"
+            )
+        name = next((output for output in node.output if output), "")
+        again = [output for output in node.output if output and output in given]
+        if not name or again:
+            raise refuse(f"two nodes give '{again[0]}'" if again else f"a node ({node.op_type}) gives nothing", "export it again")
+        attributes = {attribute.name: attribute for attribute in node.attribute}
+        inputs = tuple(given[source] for source in node.input)
+        if node.op_type == "Constant" and not node.domain:
+            arrays[name] = stored.constant(attributes, name)
+        if node.op_type in _THROUGH and inputs and len(inputs) < 3 and not node.domain:
+            given[name] = inputs[0]
+            continue
+        op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+        nodes[name] = OnnxNode(name, op, inputs, opset, node.name, attributes, len(node.output))
+        given |= {output: (name, place) for place, output in enumerate(node.output) if output}
+    return Message(proto, nodes, given, arrays, (path, *stored.files))
+
+
+def import_onnx() -> Any:
+    """The package `onnx`, which parses the files.
+
+    Raises:
+        MissingFramework: it is not installed.
+    """
+    try:
+        return import_module("onnx")
+    except ImportError as error:
+        raise MissingFramework(f"onnx cannot be imported: {error}", next=install("onnx")) from None
+
+
+def _parse(path: Path, refuse: Refuse) -> Any:
+    model = import_onnx().ModelProto()
+    decode_error = import_module("google.protobuf.message").DecodeError
+    try:
+        size = path.stat().st_size
+        if size > _MOST_PROTO:
+            raise refuse(
+                f"the file has {size} bytes, and a protobuf message has at most {_MOST_PROTO}", "export with external data"
+            )
+        model.ParseFromString(path.read_bytes())
+    except decode_error:
+        raise refuse("the model is cut short or damaged", "fetch or copy it again") from None
+    except OSError as error:
+        raise FileError(f"the file cannot be read: {error.strerror}", where=str(path)) from None
+    return model
+
+
+@dataclass
+class _Stored:
+    """The tensors of a file.
+
+    Attributes:
+        files: those that hold tensors beside the model's own.
+    """
+
+    path: Path
+    refuse: Refuse
+    files: tuple[Path, ...] = ()
+
+    def constant(self, attributes: Mapping[str, Any], name: str) -> Array:
+        """What a Constant node states."""
+        if "value" in attributes:
+            return self.array(attributes["value"].t, name)
+        for key, kind in (("value_float", "f"), ("value_floats", "floats"), ("value_int", "i"), ("value_ints", "ints")):
+            if key in attributes:
+                return np.asarray(getattr(attributes[key], kind), np.float32 if "float" in key else np.int64)
+        raise self.refuse(f"the constant '{name}' is no tensor of numbers", "export the model again")
+
+    def array(self, tensor: Any, name: str) -> Array:
+        """A tensor's numbers.
+
+        Raises:
+            FileError: it does not hold what it declares.
+        """
+        onnx, shape = import_onnx(), tuple(tensor.dims)
+        try:
+            kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
+            if kind.kind not in "iufbV" or kind.itemsize * 8 < 8 or min(shape, default=1) < 0:
+                raise ValueError
+            if tensor.data_location == _EXTERNAL:
+                return self._external(tensor, name, kind, shape)
+            if tensor.HasField("raw_data"):
+                return np.frombuffer(tensor.raw_data, kind.newbyteorder("<") if kind.isbuiltin == 1 else kind).reshape(shape)
+            if math.prod(shape) > 2 * tensor.ByteSize():  # also an uninitialised tensor
+                raise ValueError
+            found: Array = onnx.numpy_helper.to_array(tensor)
+            return found
+        except (ValueError, KeyError, TypeError):
+            message = f"tensor '{name}' does not hold the {shape} numbers of type {tensor.data_type} that it declares"
+            raise self.refuse(message, "fetch or export the model again") from None
+
+    def _external(self, tensor: Any, name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+        """A tensor in a file beside the model, as a view of that file."""
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        folder = self.path.parent.resolve()
+        file = (folder / entries.get("location", "")).resolve()
+        if not file.is_relative_to(folder) or not file.is_file():
+            outside = "stands outside the model's folder" if not file.is_relative_to(folder) else "is missing"
+            message = f"the file '{entries.get('location', '')}' of tensor '{name}' {outside}"
+            raise self.refuse(message, f"put it beside the model, in {self.path.parent}")
+        offset, count = int(entries.get("offset") or 0), math.prod(shape)
+        if offset < 0 or offset + count * kind.itemsize > file.stat().st_size:
+            raise ValueError
+        if file not in self.files:
+            self.files = (*self.files, file)
+        if not count:
+            return np.zeros(shape, kind)
+        return np.memmap(file, kind.newbyteorder("<") if kind.isbuiltin == 1 else kind, "r", offset, shape)

@@ -1,0 +1,146 @@
+"""ONNX models: their weights and their graphs. They are parsed, never run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from porter.dtypes import Array, is_floating
+from porter.errors import FileError
+from porter.filegraph.builder import Builder
+from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.dataflow import Dataflow
+from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.views import Views
+from porter.filegraph.walk import Walk, named
+from porter.formats.limits import most_bytes
+from porter.formats.onnx.arithmetic import kind_of
+from porter.formats.onnx.constants import CASTS, ELEMENTWISE, EVALUATORS, FLOATS, RESHAPES, Constants
+from porter.formats.onnx.nodes import OnnxNode
+from porter.formats.onnx.ops import read_node
+from porter.formats.onnx.proto import Message, import_onnx, read_message
+from porter.graph.walks import downstream
+
+_CHANNELS_FIRST = (0, 3, 1, 2)
+_OF_MAPS = frozenset(
+    {
+        *("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"),
+        *("BatchNormalization", "LRN", "DepthToSpace", "PRelu"),
+    }
+)
+"""Ops whose second axis is the channels'."""
+CHANNELS_LAST = "channels last"
+"""A key of a definition's metadata: the image is N×H×W×C."""
+_COUNTS = (1, 3, 4)
+"""How many channels images have, where neither the graph nor an open size tells which axis they are."""
+
+
+def read_onnx(path: Path) -> Checkpoint:
+    """An ONNX model of one image: its graph, and every tensor of real numbers that it stores.
+
+    Raises:
+        FileError: as porter.formats.onnx.proto.read_message, or the image is given in whole numbers.
+        MissingFramework: the package `onnx` is not installed.
+    """
+
+    def refuse(message: str, next: str) -> FileError:
+        return FileError(message, where=str(path), next=next)
+
+    message = read_message(path, refuse)
+    tensors = {name: array for name, array in message.arrays.items() if array.ndim and is_floating(array)}
+    images = [value for value in message.proto.graph.input if message.nodes[value.name].op == "Input"]
+    if len(images) != 1 or len(images[0].type.tensor_type.shape.dim) != 4:
+        found = ", ".join(f"'{value.name}'" for value in images[:3]) or "none"
+        note = f"read without the graph: one image of rank 4 is expected as its only input, found {found}"
+        return Checkpoint(path, "onnx", None, tensors, (note,), files=message.files)
+    if images[0].type.tensor_type.elem_type not in FLOATS:
+        raise refuse(f"the input '{images[0].name}' has whole numbers", "export the model with an input of real numbers")
+    graph, stated = _read_graph(message, images[0], sum(file.stat().st_size for file in message.files))
+    if not graph.outputs:
+        raise refuse("no output of the model depends on its image", "export it again")
+    used = {stored.name: message.arrays[stored.name] for node in graph.nodes for stored in node.tensors.values()}
+    note = f"opset {message.nodes[''].opset}, written by {message.proto.producer_name or 'an unknown program'}"
+    graph = replace(graph, definition=_definition(message, {**tensors, **used}, stated))
+    return Checkpoint(path, "onnx", None, {**tensors, **used}, (note,), graph=graph, files=message.files)
+
+
+def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Mapping[str, str]]:
+    """The graph, and what its definition states besides: constants that a port says more exactly, and the image's layout."""
+    nodes = message.nodes
+    live = downstream(nodes, lambda name: [source for source, _ in nodes[name].inputs], [image.name])
+    constants = Constants(message.arrays)
+    flow = Dataflow(nodes, live, constants, EVALUATORS, ELEMENTWISE, CASTS, RESHAPES, kind_of, most_bytes(size))
+    sizes = [dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None for dim in image.type.tensor_type.shape.dim]
+    last = _channels_last(nodes, image.name, sizes)
+    batch, channels, rows, columns = (sizes[place] for place in ((0, 3, 1, 2) if last else (0, 1, 2, 3)))
+    builder = Builder(channels or _taken(message, live) or 3, (rows, columns), "CHW", fixed=None not in (rows, columns))
+    walk = Walk(builder, Views(builder, batch), flow, frozenset(message.arrays))
+    view = walk.views.of(builder.input)
+    walk.found[image.name, 0] = (view.transposed((0, 2, 3, 1)) or view) if last else view
+    for node in nodes.values():
+        if node.name != image.name:
+            read_node(walk, node)
+    ends = [message.given[value.name] for value in message.proto.graph.output if value.name in message.given]
+    found = builder.finish([walk.value(end) for end in dict.fromkeys(ends) if flow.is_value(end)])
+    stated = {name: repr(number) for name, number in walk.exact.items()} | ({CHANNELS_LAST: ""} if last else {})
+    return named(found, _titles(nodes.values())), stated
+
+
+def _channels_last(nodes: Mapping[str, OnnxNode], image: str, sizes: list[int | None]) -> bool:
+    """Whether the image is N×H×W×C: the first transpose or windowed op after it tells, otherwise its open and its few sizes."""
+    reached = {image}
+    for node in nodes.values():
+        if any(source in reached for source, _ in node.inputs):
+            if node.op == "Transpose":
+                return node.integers("perm") == _CHANNELS_FIRST
+            if node.op in _OF_MAPS:
+                return False
+            reached.add(node.name)
+    return sizes[3] in _COUNTS and all(size is None or size > max(_COUNTS) for size in sizes[1:3])
+
+
+def _taken(message: Message, live: set[str]) -> int | None:
+    """The channels that the first convolution takes, for an image that does not state them."""
+    for node in message.nodes.values():
+        if node.op == "Conv" and node.name in live and node.inputs[1][0] in message.arrays:
+            return int(message.arrays[node.inputs[1][0]].shape[1]) * node.integer("group", 1)
+    return None
+
+
+def _titles(nodes: Collection[OnnxNode]) -> dict[str, str]:
+    """The nodes' own names, of torch's exporter only the module's: `/layer1/layer1.0/conv1/Conv` is `layer1/0/conv1`.
+
+    A module that is called more than once, or computes several ops itself, keeps the op's name behind its own.
+    """
+    titles = {}
+    for node in nodes:
+        words = node.title.strip("/").split("/")
+        titles[node.name] = tuple(word.removeprefix(f"{before}.") for before, word in zip(["", *words], words, strict=False))
+    modules = Counter(parts[:-1] for parts in titles.values())
+    holding = {parts[:end] for parts in modules for end in range(len(parts))}
+    ops = {node.name: node.op for node in nodes}
+    for name, parts in titles.items():
+        if parts[-1] == ops[name] and modules[parts[:-1]] == 1 and parts[:-1] not in holding:
+            titles[name] = parts[:-1]
+    return {name: "/".join(parts) for name, parts in titles.items() if any(parts)}
+
+
+def _definition(message: Message, tensors: Mapping[str, Array], stated: Mapping[str, str]) -> bytes:
+    """The model, in which `tensors` have types and shapes without their content, and whose metadata is `stated`."""
+    onnx, whole = import_onnx(), message.proto
+    kept = onnx.ModelProto(ir_version=whole.ir_version, opset_import=whole.opset_import)
+    kept.graph.name = whole.graph.name or "graph"
+    kept.graph.input.extend(value for value in whole.graph.input if value.name not in message.arrays)
+    kept.graph.output.extend(whole.graph.output)
+    kept.graph.node.extend(node for node in whole.graph.node if node.output[0] not in message.arrays)
+    for name, array in message.arrays.items():
+        if name in tensors:
+            kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype.newbyteorder("="))
+            kept.graph.initializer.add(name=name, dims=array.shape, data_type=kind)
+        else:
+            kept.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    onnx.helper.set_model_props(kept, dict(stated))
+    return bytes(kept.SerializeToString(deterministic=True))

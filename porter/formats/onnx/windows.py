@@ -1,0 +1,180 @@
+"""ONNX's convolutions, pools, pads and resizes. Their maps are N×C×H×W."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from porter.filegraph.file_graph import Stored
+from porter.filegraph.views import expect_known
+from porter.filegraph.walk import Read
+from porter.formats.onnx.nodes import OnnxNode, Walk
+from porter.graph import ConvTranspose, PadChannels, Upsample
+from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
+
+_RULES: dict[str, Any] = {"SAME_UPPER": "same", "SAME_LOWER": "same_lower", "VALID": "valid"}
+
+
+def read_convolution(walk: Walk, node: OnnxNode) -> Read:
+    """Conv: a kernel filters×channels/groups×rows×columns."""
+    kernel, value = walk.flow.tensor(node.inputs[1]), walk.value(node.inputs[0])
+    if kernel is None or len(kernel.shape) != 4 or not value.is_map:
+        return None
+    tensors = {"kernel": Stored(kernel.name, "OIHW")}
+    if not _with_bias(walk, node, tensors):
+        return "Conv with a bias that is no stored vector"
+    filters, _, rows, columns = kernel.shape
+    return walk.builder.conv(
+        node.name,
+        value,
+        filters,
+        _window(node, (rows, columns)),
+        _convention(node),
+        tensors,
+        node.integer("group", 1),
+        tap=node.name,
+    )
+
+
+def read_transposed(walk: Walk, node: OnnxNode) -> Read:
+    """ConvTranspose: a kernel channels×filters/groups×rows×columns. What its pads cut off, `output_padding` gives back at the end;
+    with `output_shape`, the odd cell is cut at the end for SAME_UPPER only (onnx/defs/nn/defs.cc, ConvTranspose).
+    """
+    kernel, value = walk.flow.tensor(node.inputs[1]), walk.value(node.inputs[0])
+    if kernel is None or len(kernel.shape) != 4 or value.shape is None or not value.is_map:
+        return None
+    tensors = {"kernel": Stored(kernel.name, "OIHW")}
+    if not _with_bias(walk, node, tensors):
+        return "ConvTranspose with a bias that is no stored vector"
+    window, groups, rule = _window(node, kernel.shape[2:]), node.integer("group", 1), node.text("auto_pad", "NOTSET")
+    more = node.integers("output_padding") or (0, 0)
+    wanted = node.integers("output_shape")[-2:]
+    cut: list[int] = []
+    for axis, size in enumerate(value.shape[1:]):
+        if wanted or rule in ("SAME_UPPER", "SAME_LOWER"):
+            if wanted and size is None:
+                return "ConvTranspose to a size that does not follow from its input's"
+            # Without an output shape, the output is the input's size times the stride.
+            left = window.extent(axis) + more[axis] - window.stride[axis]
+            left += size * window.stride[axis] - wanted[axis] if wanted and size else 0
+            less, rest = left // 2, left - left // 2
+            first, last = (less, rest) if rule == "SAME_UPPER" else (rest, less)
+            cut += [first, last - more[axis]]
+        else:
+            pads = node.integers("pads") or (0, 0, 0, 0)
+            cut += [pads[axis], pads[axis + 2] - more[axis]]
+    expect_known(cut)
+    op = ConvTranspose(kernel.shape[1] * groups, window, (cut[0], cut[1], cut[2], cut[3]), groups, "bias" in tensors)
+    return walk.builder.add(node.name, op, value, tensors=tensors, tap=node.name)
+
+
+def _with_bias(walk: Walk, node: OnnxNode, tensors: dict[str, Stored]) -> bool:
+    """Adds the bias of a convolution, if it has one; False where porter cannot say it."""
+    source = node.input(2)
+    bias = None if source is None else walk.flow.tensor(source)
+    if bias is not None and len(bias.shape) == 1:
+        tensors["bias"] = Stored(bias.name)
+    return source is None or "bias" in tensors
+
+
+def read_pool(walk: Walk, node: OnnxNode) -> Read:
+    """MaxPool, whose pads take no part, and AveragePool, which divides by the real cells unless `count_include_pad`.
+
+    A last window that starts past the input and its first pads is dropped (onnx/defs/nn/defs.cc since opset 19; onnxruntime drops
+    it in every opset).
+    """
+    value, kernel = walk.value(node.inputs[0]), node.integers("kernel_shape")
+    if not value.is_map or len(kernel) != 2 or node.integer("storage_order"):
+        return None
+    window = _window(node, kernel)
+    if node.op == "MaxPool":
+        return walk.builder.pool(node.name, value, "max", window, _convention(node, LOWEST), tap=node.name)
+    average: Average = "real_cells"
+    if node.integer("count_include_pad"):
+        average = "clipped_window" if node.integer("ceil_mode") else "full_window"
+    return walk.builder.pool(node.name, value, "mean", window, _convention(node, average=average), tap=node.name)
+
+
+def _window(node: OnnxNode, kernel: tuple[int, ...]) -> Window:
+    stride, dilation = node.integers("strides") or (1, 1), node.integers("dilations") or (1, 1)
+    return Window((kernel[0], kernel[1]), (stride[0], stride[1]), (dilation[0], dilation[1]))
+
+
+def _convention(node: OnnxNode, fill: float = 0.0, average: Average = "real_cells") -> Convention:
+    rule = node.text("auto_pad", "NOTSET")
+    if rule in _RULES and (rule != "VALID" or not node.integer("ceil_mode")):
+        return Convention(_RULES[rule], fill=fill, average=average)
+    top, left, bottom, right = (node.integers("pads") if rule == "NOTSET" else ()) or (0, 0, 0, 0)
+    pads: Pads = (top, bottom, left, right)
+    rounding: Rounding = "ceil" if node.integer("ceil_mode") else "floor"
+    return Convention("explicit" if any(pads) else "valid", pads, fill, average, rounding)
+
+
+def read_pad(walk: Walk, node: OnnxNode) -> Read:
+    """Pad with one number: of rows and columns, and with zeros of channels."""
+    view = walk.kept(node.inputs[0])
+    order, mode = walk.views.order(view), node.text("mode", "constant")
+    if mode != "constant":
+        return f"Pad ({mode})"
+    flow = walk.flow
+    numbers, axes = node.stated(flow, "pads", 1), node.stated(flow, "axes", 3)
+    fill = node.bound(flow, "value", 2, 0.0)
+    if order is None or numbers is None:
+        return None
+    places = range(len(order)) if axes is None else axes
+    pads = [(0, 0)] * 4
+    half = len(numbers) // 2
+    for place, before, after in zip(places, numbers[:half], numbers[half:], strict=True):
+        pads[order[place]] = before, after
+    batch, channels, (top, bottom), (left, right) = pads
+    if any(batch) or (any(channels) and (fill or min(channels) < 0)):
+        return f"Pad of channels with {fill:g}" if not any(batch) else "Pad of the batch"
+    value, last = view.value, None if any(channels) else node.name
+    if len(order) == 4:
+        value = walk.builder.pad(f"{node.name}:map" if any(channels) else node.name, value, (top, bottom, left, right), fill, last)
+    if any(channels):
+        value = walk.builder.add(node.name, PadChannels(*channels), value, tap=node.name)
+    return walk.views.of(value).transposed(order)
+
+
+def read_resize(walk: Walk, node: OnnxNode) -> Read:
+    """Resize and Upsample: the nearest cell, by whole factors, where every cell is repeated."""
+    view = walk.kept(node.inputs[0])
+    order, sizes = walk.views.order(view), view.sizes
+    if node.text("mode", "nearest") != "nearest":
+        return f"{node.op} ({node.text('mode', '')})"
+    if order is None or sizes is None or not view.value.is_map:
+        return None
+    factors = _factors(walk, node, sizes)
+    if factors is None:
+        return f"{node.op} by no whole factor"
+    by_axis = dict(zip(order, factors, strict=True))
+    if by_axis[0] != 1 or by_axis[1] != 1:
+        return f"{node.op} of channels"
+    value = walk.builder.add(node.name, Upsample(by_axis[2], by_axis[3]), view.value, tap=node.name)
+    return walk.views.of(value).transposed(order)
+
+
+def _factors(walk: Walk, node: OnnxNode, sizes: tuple[int, ...]) -> list[int] | None:
+    """How often each axis is repeated; None where the nearest cells are no repetition."""
+    place = {"Upsample": 1}.get(node.op, 1 if node.opset < 11 else 2)
+    source, wanted = node.input(place), node.input(3)
+    scales = [*node.attributes["scales"].floats] if "scales" in node.attributes else None
+    found = None if source is None else walk.flow.value(source)
+    if found is not None and found.size:
+        scales = found.ravel().tolist()
+    if not scales and wanted is not None:
+        asked = walk.flow.integers(wanted) or []
+        scales = [new / old if new % old == 0 else 0 for new, old in zip(asked, sizes, strict=True)]
+    if not scales or len(scales) != len(sizes) or any(scale != round(scale) or scale < 1 for scale in scales):
+        return None
+    factors = [round(scale) for scale in scales]
+    expect_known(factors)
+    old = node.op == "Upsample" or node.opset < 11
+    rule = "asymmetric" if old else node.text("coordinate_transformation_mode", "half_pixel")
+    nearest = "floor" if old else node.text("nearest_mode", "round_prefer_floor")
+    repeats = (rule == "asymmetric" and nearest == "floor") or (
+        rule in ("half_pixel", "pytorch_half_pixel") and nearest.startswith("round")
+    )
+    # A size of one cell is repeated under every rule; a half is never reached, because a half pixel of a whole factor is none.
+    asymmetric = rule == "asymmetric" and nearest == "round_prefer_floor" and max(factors) <= 2
+    return factors if repeats or asymmetric else None

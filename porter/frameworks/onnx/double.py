@@ -1,0 +1,141 @@
+"""ONNX's reference implementation in double precision, with ops of porter's own where its are wrong or compute in float32.
+
+Of onnx 1.23: pools give windows that `ceil_mode` does not have (18 cells of 16 in GoogLeNet), LRN normalises as many channels as
+there are images, a grouped ConvTranspose fails; Erf, a hard sigmoid's sixth and a SELU's numbers are float32; Sigmoid calls Python
+for each number. Every value is compared with onnxruntime's float32 too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.dtypes import Array
+from porter.errors import MissingFramework
+from porter.formats.onnx.ops import SELU_ALPHA, SELU_GAMMA, hard_slope
+
+Numbers = NDArray[np.float64]
+
+
+def make_evaluator(model: Any) -> Any:
+    """A ReferenceEvaluator of a ModelProto.
+
+    Raises:
+        MissingFramework: it lacks an op of the model.
+    """
+    try:
+        return import_module("onnx.reference").ReferenceEvaluator(model, new_ops=_ops())
+    except (NotImplementedError, RuntimeError) as error:
+        raise MissingFramework(f"ONNX's reference implementation cannot run this model: {error}") from None
+
+
+def _ops() -> list[type[Any]]:
+    op_run: Any = import_module("onnx.reference.op_run").OpRun
+
+    class ConvTranspose(op_run):  # type: ignore[misc]
+        def _run(self, x: Numbers, kernel: Numbers, bias: Numbers | None = None, group: int = 1, **stated: Any) -> tuple[Array]:
+            parts = zip(np.split(x, group, 1), np.split(kernel, group), strict=True)
+            found = np.concatenate([_spread(part, each, stated) for part, each in parts], 1)
+            return (found if bias is None else found + bias[:, None, None],)
+
+    class Erf(op_run):  # type: ignore[misc]
+        def _run(self, x: Numbers) -> tuple[Array]:
+            return (np.vectorize(math.erf, otypes="d")(x),)
+
+    class LRN(op_run):  # type: ignore[misc]
+        def _run(self, x: Numbers, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int = 1) -> tuple[Array]:
+            around = [(0, 0), ((size - 1) // 2, size // 2), (0, 0), (0, 0)]
+            squares = np.lib.stride_tricks.sliding_window_view(np.pad(x**2, around), size, 1).sum(-1)
+            return (x / (bias + float(alpha) / size * squares) ** beta,)
+
+    class Sigmoid(op_run):  # type: ignore[misc]
+        def _run(self, x: Numbers) -> tuple[Array]:
+            return (0.5 * np.tanh(0.5 * x) + 0.5,)
+
+    class HardSigmoid(op_run):  # type: ignore[misc]
+        def _run(self, x: Numbers, alpha: float = 0.2, beta: float = 0.5) -> tuple[Array]:
+            return (np.clip(hard_slope(alpha) * x + beta, 0, 1),)
+
+    class HardSwish(op_run):  # type: ignore[misc]
+        def _run(self, x: Numbers) -> tuple[Array]:
+            return (x * np.clip(x / 6 + 0.5, 0, 1),)
+
+    class Selu(op_run):  # type: ignore[misc]
+        def _run(self, x: Numbers, alpha: float = SELU_ALPHA, gamma: float = SELU_GAMMA) -> tuple[Array]:
+            exact = np.allclose((alpha, gamma), (SELU_ALPHA, SELU_GAMMA), rtol=1e-6)
+            alpha, gamma = (SELU_ALPHA, SELU_GAMMA) if exact else (alpha, gamma)
+            return (gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),)
+
+    class MaxPool(op_run):  # type: ignore[misc]
+        def _run(self, x: Numbers, **stated: Any) -> tuple[Array]:
+            return (_windows(x, stated, -np.inf).max((-2, -1)),)
+
+    class AveragePool(op_run):  # type: ignore[misc]
+        def _run(self, x: Numbers, count_include_pad: int = 0, **stated: Any) -> tuple[Array]:
+            counted = _windows(np.ones((1, 1, *x.shape[2:])), stated, 0.0, 1.0 if count_include_pad else 0.0).sum((-2, -1))
+            return (_windows(x, stated, 0.0).sum((-2, -1)) / counted,)
+
+    return [ConvTranspose, Erf, LRN, Sigmoid, HardSigmoid, HardSwish, Selu, MaxPool, AveragePool]
+
+
+def _windows(x: Numbers, stated: dict[str, Any], beyond: float, pad: float | None = None) -> Numbers:
+    """The windows of a pool over N×C×H×W, as N×C×H'×W'×rows×columns. Cells of pads are `pad`, those that `ceil_mode` adds after
+    them `beyond`; without `pad` both are.
+    """
+    kernel = stated["kernel_shape"]
+    strides, dilations = stated.get("strides") or [1, 1], stated.get("dilations") or [1, 1]
+    around, after, steps = [(0, 0), (0, 0)], [(0, 0), (0, 0)], []
+    for axis, size in enumerate(x.shape[2:]):
+        extent, stride = (kernel[axis] - 1) * dilations[axis] + 1, strides[axis]
+        first, last = _pads(stated, axis, size, extent, stride)
+        left = size + first + last - extent
+        count = (-(-left // stride) if stated.get("ceil_mode") else left // stride) + 1
+        if (count - 1) * stride >= size + first:  # a last window that starts in the pads behind
+            count -= 1
+        around.append((first, last))
+        after.append((0, max(0, (count - 1) * stride + extent - size - first - last)))
+        steps.append((count, stride, extent))
+    padded = np.pad(np.pad(x, around, constant_values=beyond if pad is None else pad), after, constant_values=beyond)
+    (rows, down, high), (columns, across, wide) = steps
+    found = np.lib.stride_tricks.sliding_window_view(padded, (high, wide), (2, 3))
+    return found[:, :, ::down, ::across, :: dilations[0], :: dilations[1]][:, :, :rows, :columns]
+
+
+def _spread(x: Numbers, kernel: Numbers, stated: dict[str, Any]) -> Numbers:
+    """A transposed convolution of one group: every cell adds its value times the kernel, `strides` cells apart."""
+    strides, dilations = stated.get("strides") or [1, 1], stated.get("dilations") or [1, 1]
+    more, wanted = stated.get("output_padding") or [0, 0], (stated.get("output_shape") or [])[-2:]
+    counts, spans, keeps = x.shape[2:], [], []
+    for axis, count in enumerate(counts):
+        whole = (count - 1) * strides[axis] + (kernel.shape[2 + axis] - 1) * dilations[axis] + 1 + more[axis]
+        rule, first, last = stated.get("auto_pad") or "NOTSET", 0, 0
+        if wanted or rule.startswith("SAME"):
+            total = whole - (wanted[axis] if wanted else count * strides[axis])
+            first, last = (total // 2, total - total // 2)[:: 1 if rule == "SAME_UPPER" else -1]
+        elif stated.get("pads"):
+            first, last = stated["pads"][axis], stated["pads"][axis + 2]
+        spans.append(whole)
+        keeps.append(slice(first, whole - last))
+    found = np.zeros((x.shape[0], kernel.shape[1], *spans))
+    for row, column in np.ndindex(*kernel.shape[2:]):
+        down, across = row * dilations[0], column * dilations[1]
+        places = found[
+            :, :, down : down + counts[0] * strides[0] : strides[0], across : across + counts[1] * strides[1] : strides[1]
+        ]
+        places[:, :, : counts[0], : counts[1]] += np.einsum("ncij,cf->nfij", x, kernel[:, :, row, column])
+    return found[:, :, keeps[0], keeps[1]]
+
+
+def _pads(stated: dict[str, Any], axis: int, size: int, extent: int, stride: int) -> Sequence[int]:
+    rule = stated.get("auto_pad") or "NOTSET"
+    if rule in ("SAME_UPPER", "SAME_LOWER"):
+        total = max(0, (-(-size // stride) - 1) * stride + extent - size)
+        less, more = total // 2, total - total // 2
+        return (less, more) if rule == "SAME_UPPER" else (more, less)
+    pads = stated.get("pads") if rule == "NOTSET" else None
+    return (pads[axis], pads[axis + 2]) if pads else (0, 0)

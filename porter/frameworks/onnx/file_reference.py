@@ -1,0 +1,162 @@
+"""An ONNX model as what a port is compared with: run by onnxruntime in float32, by ONNX's own reference implementation in float64.
+
+onnxruntime has no convolution in double precision. Its optimisations are off: one of them takes the zeros of a Pad for the pads of
+the max pool behind it, which is another function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.data.preprocess import Preprocess
+from porter.dtypes import Array, Dtype, Precision, is_floating
+from porter.errors import MissingFramework, UsageError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.onnx.constants import FLOATS
+from porter.formats.onnx.read import CHANNELS_LAST
+from porter.frameworks import Classifier
+from porter.frameworks.onnx.double import make_evaluator
+from porter.package import install
+from porter.padding import Size
+
+_FLOAT, _DOUBLE = 1, 11
+"""TensorProto.DataType."""
+Session = Callable[[Array], list[Array]]
+
+
+def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> OnnxRunner:
+    """See porter.frameworks.Runner.build_file.
+
+    Raises:
+        MissingFramework: onnx or onnxruntime is not installed, or does not run this model.
+        UsageError: it is not run in this type.
+    """
+    if dtype not in ("float32", "float64"):
+        raise UsageError(f"porter runs ONNX models in float32 and float64, not in {dtype}")
+    graph = checkpoint.graph
+    if graph is None:
+        raise MissingFramework("this file carries no graph", where=str(checkpoint.path))
+    return OnnxRunner(_import("onnx").ModelProto.FromString(graph.definition), checkpoint.tensors, dtype)
+
+
+def run_reference(model: OnnxRunner, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+    """See porter.frameworks.Runner.run_reference."""
+    values = model(batch, tuple(dict.fromkeys(taps.values())))
+    return {path: values[tap] for path, tap in taps.items()}
+
+
+def classifier(model: OnnxRunner, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
+    """See porter.frameworks.Runner.classifier. ONNX models run on the CPU.
+
+    Raises:
+        UsageError: the precision is another than fp32, or no tap is given.
+    """
+    from porter.data.pipeline import normalise
+
+    if precision != "fp32" or tap is None:
+        raise UsageError("porter runs ONNX models in fp32, up to a named value", where="--precision")
+
+    def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
+        images = normalise(pixels, protocol)
+        value = model(images.reshape(-1, *images.shape[2:]).transpose(0, 3, 1, 2), (tap,))[tap]
+        return lambda: value.reshape(len(value), -1)
+
+    return classify
+
+
+@dataclass
+class OnnxRunner:
+    """A model and its tensors; each set of values to give is a session of its own.
+
+    Attributes:
+        definition: ModelProto of porter.formats.onnx, whose tensors have no content where `tensors` has it.
+    """
+
+    definition: Any
+    tensors: Mapping[str, Array]
+    dtype: Dtype
+    _sessions: dict[tuple[str, ...], Session] = field(default_factory=dict)
+
+    def __call__(self, batch: Array, taps: tuple[str, ...]) -> dict[str, Array]:
+        """Values by tap for a batch N×C×H×W, as the model gives them. Images go through one by one if the model takes one only."""
+        if taps not in self._sessions:
+            make = _onnxruntime if self.dtype == "float32" else _reference
+            self._sessions[taps] = make(self._whole(taps))
+        images = batch.transpose(0, 2, 3, 1) if CHANNELS_LAST in self._stated else batch
+        one = self.definition.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 1
+        parts = np.split(images, len(images)) if one else [images]
+        found = [self._sessions[taps](np.ascontiguousarray(part, self.dtype)) for part in parts]
+        return {tap: np.concatenate([values[place] for values in found]) for place, tap in enumerate(taps)}
+
+    @cached_property
+    def _stated(self) -> Mapping[str, str]:
+        return {entry.key: entry.value for entry in self.definition.metadata_props}
+
+    def _whole(self, taps: tuple[str, ...]) -> Any:
+        """The model with its tensors in this number type, which gives `taps`."""
+        onnx = _import("onnx")
+        model = onnx.ModelProto()
+        model.CopyFrom(self.definition)
+        graph = model.graph
+        exact = {name: float(number) for name, number in self._stated.items() if name != CHANNELS_LAST}
+        for tensor in graph.initializer:
+            array = self.tensors.get(tensor.name)
+            array = onnx.numpy_helper.to_array(tensor) if array is None else array
+            if self.dtype == "float64" and tensor.name in exact:
+                array = np.full(array.shape, exact[tensor.name])
+            array = np.asarray(array).astype(self.dtype) if is_floating(array) else np.asarray(array)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+        kind = _FLOAT if self.dtype == "float32" else _DOUBLE
+        for node in graph.node:
+            for attribute in node.attribute:
+                if node.op_type == "Cast" and attribute.name == "to" and attribute.i in FLOATS:
+                    attribute.i = kind
+                elif attribute.HasField("t") and attribute.t.data_type in FLOATS:
+                    array = onnx.numpy_helper.to_array(attribute.t).astype(self.dtype)
+                    attribute.t.CopyFrom(onnx.numpy_helper.from_array(array))
+        graph.input[0].type.tensor_type.elem_type = kind
+        del graph.output[:], graph.value_info[:]
+        graph.output.extend(onnx.helper.make_tensor_value_info(tap, kind, None) for tap in taps)
+        return model
+
+
+def _onnxruntime(model: Any) -> Session:
+    runtime = _import("onnxruntime")
+    options = runtime.SessionOptions()
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    try:
+        session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors have no common base
+        raise MissingFramework(f"onnxruntime cannot run this model: {str(error).splitlines()[0]}") from None
+    name = model.graph.input[0].name
+
+    def run(batch: Array) -> list[Array]:
+        found: list[Array] = session.run(None, {name: batch})
+        return found
+
+    return run
+
+
+def _reference(model: Any) -> Session:
+    evaluator, name = make_evaluator(model), model.graph.input[0].name
+
+    def run(batch: Array) -> list[Array]:
+        found: list[Array] = evaluator.run(None, {name: batch})
+        return found
+
+    return run
+
+
+def _import(package: str) -> Any:
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise MissingFramework(f"{package} cannot be imported: {error}", next=install("onnx")) from None

@@ -1,0 +1,124 @@
+"""ONNX's own tests of single operators: what porter reads gives their outputs in torch and in Keras, or is refused by name."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from porter.dtypes import Array
+from porter.errors import FileError, GraphError, PaddingError
+from porter.filegraph.file_graph import Foreign
+from porter.formats.reading import read_checkpoint
+from porter.frameworks import get_framework
+from porter.graph.plan import make_plan
+from tests.filegraph.values import translated
+
+onnx = pytest.importorskip("onnx")
+
+OF_MAPS = frozenset(
+    {
+        *("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool", "BatchNormalization", "LRN"),
+        *("DepthToSpace", "Pad", "Concat", "Flatten"),
+    }
+)
+OF_EACH = frozenset(
+    {
+        *("Relu", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "HardSigmoid", "HardSwish", "Gelu", "Mish", "Celu"),
+        *("ThresholdedRelu", "Softsign", "Clip", "Swish", "Neg"),
+    }
+)
+REFUSED = {
+    "Flatten": "of the batch, or of some axes only",
+    "Gemm": "with transA, or a bias for each image",
+    "MaxPool": "the places of the largest values",
+    "Clip": "between a bound and a lower one",
+    "Softsign": "no op",
+    "ThresholdedRelu": "no op",
+    "Pad": "with the edge's or mirrored values",
+}
+
+
+def cases() -> Iterator[tuple[str, Any, list[Array], Array]]:
+    """Name, model whose weights are initialisers, images, and the first output. An op of each number takes an image."""
+    from onnx.backend.test.case.node import collect_testcases
+
+    with warnings.catch_warnings():  # tests of other operators overflow on purpose
+        warnings.simplefilter("ignore")
+        collected = collect_testcases(None)
+    for case in collected:
+        (inputs, outputs), graph = case.data_sets[0], case.model.graph
+        kinds = {node.op_type for node in graph.node} - {"Constant", "Identity"}
+        if (
+            len(kinds) != 1
+            or "training" in case.name
+            or not inputs
+            or not isinstance(inputs[0], np.ndarray)
+            or inputs[0].dtype != np.float32
+        ):
+            continue
+        (kind,) = kinds
+        x, y = inputs[0], outputs[0]
+        if kind in OF_EACH and x.ndim:
+            shape = (1, x.size, 1, 1) if x.ndim < 4 else x.shape
+            x, y = x.reshape(shape), y.reshape(shape)
+        elif kind == "Gemm":
+            reshape = onnx.helper.make_node("Flatten", ["image"], [graph.input[0].name])
+            graph.node.insert(0, reshape)
+            graph.input[0].name = "image"
+            x = x.reshape(*x.shape, 1, 1)
+        elif kind not in OF_MAPS or x.ndim != 4:
+            continue
+        stored = [
+            onnx.numpy_helper.from_array(np.asarray(array), value.name)
+            for value, array in zip(graph.input[1:], inputs[1:], strict=False)
+        ]
+        graph.initializer.extend(stored)
+        image = onnx.helper.make_tensor_value_info(graph.input[0].name, 1, list(x.shape))
+        del graph.input[:]
+        graph.input.append(image)
+        yield case.name, case.model, x, y
+
+
+def refusal(model: Any, path: Path) -> Any:
+    """The checkpoint, or why porter refuses it."""
+    path.write_bytes(model.SerializeToString())
+    try:
+        checkpoint = read_checkpoint(path)
+    except FileError as error:
+        return error.message
+    assert checkpoint.graph is not None
+    foreign = [node.op.kind for node in checkpoint.graph.nodes if isinstance(node.op, Foreign)]
+    return foreign[0] if foreign else checkpoint
+
+
+@pytest.mark.full
+def test_every_operator_is_exact_or_refused_by_name(tmp_path: Path) -> None:
+    found: Counter[str] = Counter()
+    for name, model, x, y in cases():
+        kind = model.graph.node[-1].op_type
+        checkpoint = refusal(model, tmp_path / "model.onnx")
+        if isinstance(checkpoint, str):
+            assert kind in REFUSED and (kind in checkpoint or "reshape" in checkpoint or "clip" in checkpoint), (name, checkpoint)
+            found["refused"] += 1
+            continue
+        graph, tensors = translated(checkpoint.graph, checkpoint.tensors)
+        for framework in map(get_framework, ("torch", "tf")):
+            try:
+                plan = make_plan(graph.graph, x.shape[2:], framework.CAPABILITIES)
+            except (PaddingError, GraphError) as error:
+                found[f"refused by {framework.NAME}: {error.message}"] += 1
+                continue
+            value = framework.run(framework.build(plan, tensors, {}, "float32", "cpu"), x, [graph.graph.output])[graph.graph.output]
+            rounding = 1e-5 if (y != y.round(4)).any() else 1e-4  # some outputs are written with four digits
+            assert value.size == y.size and np.allclose(value.reshape(y.shape), y, rtol=rounding, atol=rounding), (
+                name,
+                framework.NAME,
+            )
+            found[f"exact in {framework.NAME}"] += 1
+    assert found["exact in torch"] >= 99 and found["exact in tf"] >= 98, found

@@ -1,0 +1,230 @@
+"""What porter reads of an ONNX model is what onnxruntime computes, and what ONNX's own reference computes in double precision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porter
+from porter.errors import FileError
+from porter.filegraph.file_graph import Foreign
+from porter.formats.reading import read_checkpoint
+from porter.frameworks.onnx import build_file, run_reference
+from porter.padding import ANY
+from tests.filegraph.values import values_of
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+IMAGE = (2, 6, 9, 11)
+WEIGHTS = {
+    **{"k3": (8, 6, 3, 3), "k2": (6, 3, 2, 2), "k1": (4, 6, 1, 1), "t3": (6, 2, 3, 3), "b8": (8,), "b6": (6,), "b4": (4,)},
+    **{"gamma": (6,), "beta": (6,), "mean": (6,), "variance": (6,), "along": (6, 1, 1), "slopes": (6, 1, 1), "one": (1,)},
+    **{"dense": (5, 6), "matrix": (6, 5), "b5": (5,), "wide": (594, 3), "k6": (6, 6, 1, 1), "logits": (8, 7)},
+}
+CASES = {
+    "conv": "y = Conv <pads=[0, 1, 2, 1], strides=[2, 1], dilations=[1, 2]> (x, k3, b8)",
+    "conv same upper": 'y = Conv <auto_pad="SAME_UPPER", strides=[2, 2]> (x, k3)',
+    "conv same lower": 'y = Conv <auto_pad="SAME_LOWER", strides=[2, 2], group=2> (x, k2)',
+    "transposed": "y = ConvTranspose <strides=[2, 3], pads=[1, 0, 0, 1], output_padding=[1, 1]> (x, t3)",
+    "transposed same": 'y = ConvTranspose <auto_pad="SAME_UPPER", strides=[2, 2], group=2> (x, t3)',
+    "pad before a pool": "p = Pad (x, pads, fill) y = MaxPool <kernel_shape=[3, 3], strides=[2, 2]> (p)",
+    "pool, ceil": "y = MaxPool <kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1> (x)",
+    "average, counted": "y = AveragePool <kernel_shape=[3, 2], strides=[2, 2], pads=[1, 1, 1, 0], count_include_pad=1> (x)",
+    "average, ceil": "y = AveragePool <kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1, "
+    "count_include_pad=1> (x)",
+    "average, same": 'y = AveragePool <kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_LOWER"> (x)',
+    "norm and its activation": "n = BatchNormalization <epsilon=0.01> (x, gamma, beta, mean, variance) y = Clip (n, zero, six)",
+    "constants": "a = Mul (x, along) b = Sub (a, half) c = Div (b, half) y = Max (c, zero)",
+    "activations": "a = LeakyRelu <alpha=0.3> (x) b = Elu (a) c = HardSigmoid <alpha=0.16666667, beta=0.5> (b) "
+    "d = HardSwish (c) y = Softplus (d)",
+    "selu and others": "a = Selu (x) b = Mish (a) c = Celu <alpha=0.7> (b) d = PRelu (c, slopes) y = Tanh (d)",
+    "swish in parts": "s = Sigmoid (x) y = Mul (s, x)",
+    "gelu in parts": "a = Div (x, root2) b = Erf (a) c = Add (b, unit) d = Mul (x, c) y = Mul (d, half)",
+    "head": "p = GlobalAveragePool (x) f = Flatten (p) g = Gemm <transB=1> (f, dense, b5) y = Softmax (g)",
+    "head of a matrix": "p = ReduceMean <axes=[2, 3], keepdims=0> (x) m = MatMul (p, matrix) y = Add (m, b5)",
+    "head of a convolution": "c = Conv (x, k1, b4) r = ReduceMax <axes=[2, 3]> (c) y = Squeeze (r, places)",
+    "flattened map": "f = Reshape (x, flat) y = MatMul (f, wide)",
+    "squeeze and excite": "p = GlobalAveragePool (x) c = Conv (p, k6) s = Sigmoid (c) y = Mul (x, s)",
+    "channels last": "t = Transpose <perm=[0, 2, 3, 1]> (x) a = Add (t, b6) m = MatMul (a, matrix) r = Relu (m) "
+    "y = Transpose <perm=[0, 3, 1, 2]> (r)",
+    "norm of the channels": "t = Transpose <perm=[0, 2, 3, 1]> (x) n = LayerNormalization <epsilon=0.001> (t, gamma, beta) "
+    "y = Transpose <perm=[0, 3, 1, 2]> (n)",
+    "channels shuffled": "a = Reshape (x, grouped) b = Transpose <perm=[0, 2, 1, 3, 4]> (a) y = Reshape (b, image)",
+    "split and joined": "a, b = Split <axis=1, num_outputs=2> (x) y = Concat <axis=1> (b, a, x)",
+    "sizes at run time": "s = Shape (x) n = Gather (s, first) u = Unsqueeze (n, first0) c = Concat <axis=0> (u, minus) "
+    "y = Reshape (x, c)",
+    "slices": "y = Slice (x, starts, ends, axes, steps)",
+    "resized": 'y = Resize <mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"> (x, , scales)',
+    "cells to channels": 'c = Concat <axis=1> (x, x) y = DepthToSpace <blocksize=2, mode="CRD"> (c)',
+    "response norm": "y = LRN <size=3, alpha=0.3, beta=0.6, bias=2.0> (x)",
+    "products of sums": "a = Sum (x, x, x) b = Neg (a) c = Sub (x, b) d = Mean (c, x) y = Pow (d, two)",
+    "two outputs": "y = Relu (x) z = GlobalMaxPool (y)",
+}
+NUMBERS: dict[str, Any] = {
+    **{"zero": np.float32(0), "six": np.float32(6), "half": np.float32(0.5), "unit": np.float32(1), "two": np.float32(2)},
+    **{"root2": np.float32(np.sqrt(2)), "fill": np.float32(0), "pads": [0, 0, 1, 0, 0, 0, 0, 2], "places": [2, 3], "flat": [0, -1]},
+    **{
+        "grouped": [0, 3, 2, 9, 11],
+        "image": [0, 6, 9, 11],
+        "first": 0,
+        "first0": [0],
+        "minus": [-1],
+        "starts": [1, 1],
+        "ends": [9, 6],
+    },
+    **{"axes": [2, 1], "steps": [2, 2], "scales": np.float32([1, 1, 2, 3])},
+}
+
+
+def model(text: str, opset: int = 20, image: tuple[int | str, ...] = ("N", *IMAGE[1:])) -> Any:
+    """A model of nodes in ONNX's text, with its stored tensors; the values that nothing reads are its outputs."""
+    graph = onnx.parser.parse_graph(f"g (float[{','.join(map(str, image))}] x) => () {{ {text} }}")
+    rng = np.random.default_rng(0)
+    stored = {name: rng.uniform(0.2, 1, shape) * rng.choice([-1, 1], shape) for name, shape in WEIGHTS.items()}
+    stored["variance"] = np.abs(stored["variance"])
+    given = [value for node in graph.node for value in node.output]
+    read = [value for node in graph.node for value in node.input]
+    for name in dict.fromkeys(read):
+        if name and name not in given and name != "x":
+            array = stored[name].astype(np.float32) if name in stored else np.asarray(NUMBERS[name])
+            graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    ends = [value for value in given if value not in read or value == "y"]
+    graph.output.extend(onnx.helper.make_tensor_value_info(value, 1, None) for value in ends)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=9)
+
+
+def written(model: Any, folder: Path) -> Path:
+    path = folder / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_model_computes_what_onnxruntime_computes(name: str, tmp_path: Path) -> None:
+    opset = 17 if "axes=" in CASES[name] else 20
+    checkpoint = read_checkpoint(written(model(CASES[name], opset), tmp_path))
+    graph, batch = checkpoint.graph, np.random.default_rng(1).standard_normal(IMAGE)
+    assert graph is not None
+    assert not [node.op for node in graph.nodes if isinstance(node.op, Foreign)]
+    values = values_of(graph, checkpoint.tensors, batch)
+    taps = {node.name: node.tap for node in graph.nodes if node.tap}
+    assert set(graph.outputs) & set(taps), "an output can be compared"
+    for dtype, limit in (("float32", 2e-6), ("float64", 1e-13)):
+        theirs = run_reference(build_file(checkpoint, dtype, ANY), batch.astype(dtype), taps)  # type: ignore[arg-type]
+        for node, value in theirs.items():
+            assert values[node].shape == value.shape and np.abs(values[node] - value).max() <= limit * np.abs(value).max(), node
+
+
+def test_an_image_with_its_channels_last_is_turned(tmp_path: Path) -> None:
+    text = "t = Transpose <perm=[0, 3, 1, 2]> (x) y = Conv (t, k3)"
+    checkpoint = read_checkpoint(written(model(text, image=(1, "H", "W", 6)), tmp_path))
+    assert checkpoint.graph is not None and (checkpoint.graph.channels, checkpoint.graph.size) == (6, ANY)
+    batch = np.random.default_rng(1).standard_normal(IMAGE)
+    theirs = run_reference(build_file(checkpoint, "float64", ANY), batch, {"y": "y"})["y"]
+    assert np.allclose(values_of(checkpoint.graph, checkpoint.tensors, batch)[checkpoint.graph.outputs[0]], theirs, rtol=1e-12)
+
+
+def test_nodes_have_the_names_of_their_tensors_or_their_own(tmp_path: Path) -> None:
+    made = model("a = Conv (x, k3) b = Relu (a) y = Add (a, b)")
+    made.graph.node[0].input[1] = made.graph.initializer[0].name = "layer1.0.conv1.weight"
+    made.graph.node[1].name = "/layer1/layer1.0/relu/Relu"
+    made.graph.node[2].name = "/layer1/layer1.0/Add"
+    graph = read_checkpoint(written(made, tmp_path)).graph
+    assert graph is not None and [node.name for node in graph.nodes] == ["layer1/0/conv1", "layer1/0/relu", "layer1/0/Add"]
+
+
+HALVES = {10: np.float16, 16: "bfloat16", 11: np.float64}
+
+
+@pytest.mark.parametrize("kind", HALVES)
+def test_tensors_of_every_width_are_read(kind: int, tmp_path: Path) -> None:
+    made = model("y = Conv (x, k3)")
+    array = onnx.numpy_helper.to_array(made.graph.initializer[0])
+    made.graph.initializer[0].CopyFrom(onnx.helper.make_tensor("k3", kind, array.shape, array.ravel().tolist()))
+    found = read_checkpoint(written(made, tmp_path)).tensors["k3"]
+    assert found.dtype == onnx.helper.tensor_dtype_to_np_dtype(kind) and np.allclose(found.astype(np.float32), array, rtol=0.01)
+
+
+def external(folder: Path, **entries: str) -> Path:
+    made = model("y = Conv (x, k3)")
+    tensor = made.graph.initializer[0]
+    (folder / "weights.bin").write_bytes(b"\0" * 8 + tensor.raw_data)
+    tensor.ClearField("raw_data")
+    tensor.data_location = 1
+    for key, value in ({"location": "weights.bin", "offset": "8"} | entries).items():
+        tensor.external_data.add(key=key, value=value)
+    return written(made, folder)
+
+
+def test_tensors_stand_in_files_beside_the_model(tmp_path: Path) -> None:
+    checkpoint = read_checkpoint(external(tmp_path))
+    expected = onnx.numpy_helper.to_array(model("y = Conv (x, k3)").graph.initializer[0])
+    assert np.array_equal(checkpoint.tensors["k3"], expected)
+    assert [file.name for file in checkpoint.files] == ["model.onnx", "weights.bin"]
+
+
+def test_no_file_outside_the_folder_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "secret").write_bytes(b"\0" * 4000)
+    (folder / "link").symlink_to(tmp_path / "secret")
+    for location in ("../secret", str(tmp_path / "secret"), "link", "..", ""):
+        with pytest.raises(FileError, match=r"stands outside the model's folder|is missing"):
+            read_checkpoint(external(folder, location=location))
+
+
+def broken(folder: Path) -> dict[str, tuple[Any, str]]:
+    """By what is wrong: a model, and what the message says."""
+    old, loop, short, large, twice = (model("a = Conv (x, k3) y = Relu (a)") for _ in range(5))
+    old.opset_import[0].version = 6
+    loop.graph.node[0].input[0] = "y"
+    short.graph.initializer[0].raw_data = b"\0" * 12
+    large.graph.initializer[0].dims[0] = 1 << 40
+    twice.graph.node[1].output[0] = "a"
+    functions = model("y = Relu (x)")
+    functions.functions.add(name="Mine", domain="mine")
+    return {
+        "opset 6": (old, "opset 6, and porter reads opset 7"),
+        "a loop": (loop, "reads 'y', which nothing before it gives"),
+        "too few numbers": (short, "tensor 'k3' does not hold"),
+        "too many numbers": (large, "tensor 'k3' does not hold"),
+        "a value given twice": (twice, "two nodes give 'a'"),
+        "functions": (functions, "functions of its own, such as 'Mine'"),
+    }
+
+
+def test_broken_models_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    for made, words in broken(tmp_path).values():
+        with pytest.raises(FileError, match=words) as caught:
+            read_checkpoint(written(made, tmp_path))
+        assert caught.value.next
+    path = written(model("y = Conv (x, k3)"), tmp_path)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(FileError, match="cut short or damaged"):
+        read_checkpoint(path)
+
+
+def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
+    texts = {
+        "InstanceNormalization": "y = InstanceNormalization (x, gamma, beta)",
+        "Pad (reflect)": 'y = Pad <mode="reflect"> (x, pads)',
+        "BatchNormalization in training mode": "y = BatchNormalization <training_mode=1> (x, gamma, beta, mean, variance)",
+        "Resize (linear)": 'y = Resize <mode="linear"> (x, , scales)',
+    }
+    for kind, text in texts.items():
+        graph = read_checkpoint(written(model(text), tmp_path)).graph
+        assert graph is not None and [node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)] == [kind]
+
+
+@pytest.mark.parametrize("destination", ["torch", "tf"])
+def test_a_model_is_ported_and_proved(destination: str, tmp_path: Path) -> None:
+    text = 'c = Conv <auto_pad="SAME_UPPER", strides=[2, 2]> (x, k3, b8) p = Pad (c, pads, fill) '
+    text += "m = MaxPool <kernel_shape=[3, 3]> (p) g = GlobalAveragePool (m) f = Flatten (g) d = Gemm (f, logits) y = Softmax (d)"
+    result = porter.convert(written(model(text, image=("N", 6, 17, 20)), tmp_path), destination=destination, out=tmp_path / "port")
+    assert result.port.record.activation == "softmax" and result.port.record.classes == 7
+    assert result.verdict is not None and result.verdict.ok and all(parity.proves for parity in result.verdict.parities)
+    assert porter.verify(tmp_path / "port", weights=tmp_path / "model.onnx", float64=True).ok
