@@ -38,6 +38,7 @@ def inverted_residuals() -> keras.Model:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    keras.utils.clear_session()  # other tests may have numbered layers before
     keras.utils.set_random_seed(0)
     path = tmp_path_factory.mktemp("drafting") / "mine.keras"
     inverted_residuals().save(path)
