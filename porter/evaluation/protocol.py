@@ -17,7 +17,7 @@ _IMPLEMENTATIONS = {
 
 NO_PROTOCOL = "nothing says how a photo becomes this model's input, and what its classes are called"
 GIVE_PROTOCOL = (
-    "write a recipe with `preprocess` and `labels` and convert with it (--recipes DIR), or prepare the input yourself and call "
+    "write a recipe with `protocol` and `labels` and convert with it (--recipes DIR), or prepare the input yourself and call "
     "porter.load(DIR)"
 )
 

@@ -21,8 +21,8 @@ from porter.recipe.transforms import apply_transforms
 LIKELY = 0.5
 """A file looks like a variant if its score is at least this."""
 NO_RECIPE = (
-    "no recipe fits this file: porter recipe list shows the networks that porter knows; for another network write a recipe, a YAML "
-    "file like those in recipes/, and give its folder with --recipes DIR"
+    "no recipe fits this file: porter recipe list shows the networks that porter knows; for another network write a recipe "
+    "(docs/recipes.md) and give its folder with --recipes DIR"
 )
 
 
