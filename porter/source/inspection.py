@@ -30,7 +30,7 @@ class Inspection:
 
     Attributes:
         checkpoint: the file as read.
-        matches: every variant and zoo that has at least one tensor or layer of the file, best first.
+        matches: see porter.source.matching.rank.
         match: the match that the file is; None if no recipe fits.
         classes: of the port; 0 if the file gives features, None if the file cannot be ported as it is.
         source_classes: of the file's head.

@@ -14,9 +14,10 @@ from porter.fitting.by_names import Located, locate
 from porter.fitting.heads import head_rows
 from porter.fitting.naming import name_layers
 from porter.frameworks.dialects import Dialect, get_dialect
-from porter.graph import Graph, head_of, tensor_shapes
+from porter.graph import Graph, channels_of, head_of, tensor_shapes
 from porter.recipe import LayerName, Recipe, Zoo, expand, known_variants
 from porter.recipe.transforms import apply_transforms
+from porter.source.screening import screen
 
 LIKELY = 0.5
 """A file looks like a variant if its score is at least this."""
@@ -53,17 +54,18 @@ class Match:
 
 
 def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> tuple[Match, ...]:
-    """Every variant and zoo that has at least one tensor or layer of the file, best first. Wrong recipes are left out."""
+    """Every variant and zoo that could have named the file and has a part of it, best first. Wrong recipes are left out."""
     return rank_variants(checkpoint, known_variants(recipes)[0])
 
 
 def rank_variants(checkpoint: Checkpoint, variants: Iterable[tuple[Recipe, str]]) -> tuple[Match, ...]:
-    """As `rank`, of these variants only."""
+    """As `rank`, of these variants only. Variants of zoos whose names are not the file's are not expanded."""
+    could_name = screen(checkpoint)
     matches = [
         _match(recipe, variant, zoo, checkpoint)
         for recipe, variant in variants
         for zoo in recipe.zoos_of(variant).values()
-        if checkpoint.dialect in (None, zoo.framework)
+        if checkpoint.dialect in (None, zoo.framework) and could_name(zoo)
     ]
     return tuple(sorted((match for match in matches if match.score > 0), key=lambda match: -match.score))
 
@@ -75,7 +77,7 @@ def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Ma
         naming = name_layers(recipe, variant, zoo, draft, checkpoint)
         layers = naming.layers
         rows = head_rows(draft, dialect, checkpoint, layers[head_of(draft).path].name)
-        graph = draft if rows is None else expand(recipe, variant, zoo, {"classes": rows})
+        graph = draft if rows in (None, channels_of(draft)[draft.output]) else expand(recipe, variant, zoo, {"classes": rows})
         located = locate(graph, dialect, layers, zoo, checkpoint)
         # The ops of a file's graph count as much as its names.
         aligned = None if checkpoint.graph is None else align(draft, checkpoint.graph, recipe.native_size())

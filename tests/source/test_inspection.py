@@ -15,6 +15,7 @@ from porter.frameworks.dialects import get_dialect
 from porter.graph import tensor_shapes
 from porter.recipe import all_recipes, expand, find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
+from porter.source import matching
 from porter.source.matching import rank
 
 CASES = [
@@ -66,6 +67,13 @@ def test_the_right_one_comes_first(variant: str, zoo: str, generation: str | Non
 @pytest.mark.parametrize(("variant", "zoo", "generation"), [case for case in CASES if case not in QUICK])
 def test_the_right_one_always_comes_first(variant: str, zoo: str, generation: str | None) -> None:
     check_first(variant, zoo, generation)
+
+
+def test_only_variants_whose_names_could_be_the_files_are_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(matching, "expand", lambda recipe, *rest: seen.append(recipe.architecture) or expand(recipe, *rest))
+    rank(named("mobilenet_v2", "torchvision", None))
+    assert "mobilenet_v2" in seen and not {"resnet_v1", "densenet", "vgg", "squeezenet"} & set(seen)
 
 
 @pytest.mark.parametrize("prefix", ["module.", "model.", "backbone.net."])
