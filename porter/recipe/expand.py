@@ -17,7 +17,7 @@ from porter.recipe.operations import make_op
 from porter.recipe.paddings import PadRule, site_convention
 from porter.recipe.patterns import match_path
 from porter.recipe.source import Location, Mark
-from porter.recipe.spelling import hint, nearest
+from porter.recipe.spelling import hint
 from porter.recipe.steps import OPERATIONS, Block, Step, cycle
 
 MAX_REPEAT = 1000
@@ -293,19 +293,9 @@ class _Expansion:
                 given |= step.overrides[end]
         found = {}
         for key, value in given.items():
-            location, written = step.written(key, place)
-            if written is None and is_expression(value) and value[1:] not in variables:
-                raise self._no_option(step, key, value[1:])
+            location, _ = step.written(key, place)
             found[key] = self._value(value, location, variables)
         return found
-
-    def _no_option(self, step: Step, key: str, option: str) -> RecipeError:
-        message = f"'{step.kind}' takes its '{key}' from the option '{option}', and this recipe has none"
-        misspelt = nearest(option, self.recipe.options)
-        if misspelt is None:
-            return RecipeError(message, where=self.source.where(step.location), next=f"add {option} to 'options'")
-        where = self.source.where(("options", misspelt), key=True)
-        return RecipeError(message, where=where, next=f"did you mean '{option}'?")
 
     def _value(self, value: Any, location: Location, variables: Variables) -> Any:
         """A value with its expressions computed."""

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from porter.errors import RecipeError
-from porter.recipe.expressions import FUNCTIONS
+from porter.recipe.expressions import FUNCTIONS, is_expression
 from porter.recipe.faults import Faults
 from porter.recipe.model import RESERVED, STANDARD_OPTIONS, Recipe, Zoo
 from porter.recipe.schema import BlockSection, Document, InputSection, parse_section
 from porter.recipe.source import Location, Source, read_source
-from porter.recipe.steps import COMMON, OPERATIONS, Block, parse_steps
+from porter.recipe.spelling import nearest
+from porter.recipe.steps import COMMON, OPERATIONS, Block, Step, nested, parse_steps
 from porter.recipe.zoos import ZOOS, Zoos
 
 Stamp = tuple[tuple[Path, int, int], ...]
@@ -79,6 +80,9 @@ def _open(path: Path, stamp: Stamp) -> Recipe:
         for name, section in sections.items()
     }
     faults.expect_none()
+    for step in nested((*graph, *(step for listed in steps.values() for step in listed))):
+        faults.tried(_check_defaults, source, step, {**STANDARD_OPTIONS, **document.options})
+    faults.expect_none()
     zoos = Zoos(source, document, recipes_folder())
     return Recipe(
         architecture=document.architecture,
@@ -94,6 +98,17 @@ def _open(path: Path, stamp: Stamp) -> Recipe:
         roots={name: zoos.root(name) for name in zoos},
         source=replace(source, parts=(zoos,)),
     )
+
+
+def _check_defaults(source: Source, step: Step, options: Mapping[str, Any]) -> None:
+    """Refuses a step that takes an attribute from an option that the recipe lacks."""
+    for key, default in OPERATIONS.get(step.kind, {}).items():
+        if is_expression(default) and key not in step.arguments and default[1:] not in options:
+            option, misspelt = default[1:], nearest(default[1:], options)
+            message = f"'{step.kind}' takes its '{key}' from the option '{option}', and this recipe has none"
+            if misspelt is None:
+                raise RecipeError(message, where=source.where(step.location), next=f"add {option} to 'options'")
+            raise RecipeError(message, where=source.where(("options", misspelt), key=True), next=f"did you mean '{option}'?")
 
 
 def _check_variables(source: Source, location: Location, values: Mapping[str, Any], taken: Any) -> None:

@@ -10,6 +10,7 @@ own name, and `{input}` its input's. A name that begins with one of both is whol
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -23,10 +24,11 @@ from porter.recipe.model import OWN, LayerName, NameRule, Placed, Recipe, Zoo
 from porter.recipe.patterns import match_path
 from porter.recipe.schema import NameSection, one_of, parse_section
 from porter.recipe.source import Location, Source
-from porter.recipe.spelling import hint
+from porter.recipe.spelling import hint, nearest
 from porter.recipe.transforms import TRANSFORMS
 
 PREFIX = "prefix"
+_CAPTURE = re.compile(r"\{\w+\}")
 WHOLE = (f"{{{INPUT}}}", f"{{{OWN}}}")
 """Words of a name that are whole names."""
 
@@ -119,6 +121,7 @@ def _named(
     found: dict[str, LayerName] = {}
     owners: dict[str, str] = {}
     counts: Counter[NameRule] = Counter()
+    _expect_matches(recipe, variant, zoo, graph, rules)
     for node in graph.nodes:
         matches = ((rule, match_path(rule.pattern, node.path)) for rule in rules)
         rule, captured = next(((rule, captured) for rule, captured in matches if captured is not None), (None, None))
@@ -132,7 +135,6 @@ def _named(
         owners[name] = node.path
         counts[rule] += 1
         found[node.path] = LayerName(name, rule.transforms, (*rule.location, "name"))
-    _expect_matches(recipe, variant, zoo, graph, rules)
     return found
 
 
@@ -143,15 +145,29 @@ def _place(node: Node, found: Mapping[str, LayerName], layers: Mapping[str, Laye
 
 
 def _expect_matches(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence[NameRule]) -> None:
-    unmatched = _unmatched(rules, graph)
+    unmatched, paths, faults = _unmatched(rules, graph), [node.path for node in graph.nodes], Faults()
     if unmatched:
         for other in graphs_of_others(recipe, variant, zoo):
             unmatched = _unmatched(unmatched, other)
-    faults, paths = Faults(), [node.path for node in graph.nodes]
+            paths += [node.path for node in other.nodes]
     for rule in unmatched:
-        with faults.kept(), recipe.source.at(rule.location, key=True):
-            raise RecipeError(f"'{rule.pattern}' matches no node", next=hint(rule.pattern, paths))
+        here, pattern = _lost(rule, paths)
+        likely = PREFIX if nearest(str(here[-1]), [PREFIX]) else None
+        with faults.kept(), recipe.source.at(here, key=True):
+            next = f"did you mean '{likely}'?" if likely else hint(_CAPTURE.sub("1", rule.pattern), paths)
+            raise RecipeError(f"'{pattern}' matches no node", next=next)
     faults.expect_none()
+
+
+def _lost(rule: NameRule, paths: Sequence[str]) -> tuple[Location, str]:
+    """The key and the pattern of the outermost scope in which there is no node, otherwise the rule's own."""
+    pattern = ""
+    for end, part in enumerate(rule.location, 1):
+        if str(part).endswith("/"):
+            pattern += str(part)
+            if not any(match_path(f"{pattern}**", path) is not None for path in paths):
+                return rule.location[:end], pattern
+    return rule.location, rule.pattern
 
 
 def _unmatched(rules: Sequence[NameRule], graph: Graph) -> list[NameRule]:

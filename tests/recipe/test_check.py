@@ -74,7 +74,7 @@ def test_errors_that_do_not_follow_from_each_other_come_together(tmp_path: Path)
 
 def test_a_zoos_file_is_no_recipe(tmp_path: Path) -> None:
     (error,) = check_recipe(recipes_folder() / "zoos" / "keras.yaml").errors
-    assert "a zoo's file" in error.message and str(error.where).endswith("keras.yaml:1:1")
+    assert "a zoo's file" in error.message and str(error.where).endswith("keras.yaml:2:1")
 
 
 def test_the_command_prints_what_was_checked_and_says_it_as_json(cli: Cli, tmp_path: Path) -> None:

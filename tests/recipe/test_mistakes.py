@@ -170,6 +170,18 @@ OF_TWO_FILES = {
     "a scope's pattern": Mistake(
         NAMES, NAMES + '      "stage{s}/":\n        ¶"unt{u}/conv": a\n', "'stage{s}/unt{u}/conv' matches no node", "did you mean"
     ),
+    "a scope": Mistake(
+        NAMES,
+        '      ¶"satge{s}/unit{u}/":\n        conv: "layer{s}.{u-1}.conv"\n        relu: "layer{s}.{u-1}.relu"\n',
+        "'satge{s}/unit{u}/' matches no node",
+        "'stage1/unit1/conv'",
+    ),
+    "a scope's prefix": Mistake(
+        NAMES,
+        '      "stage{s}/unit{u}/":\n        ¶prfeix: "layer{s}.{u-1}."\n        conv: conv\n',
+        "'stage{s}/unit{u}/prfeix' matches no node",
+        "'prefix'",
+    ),
     "a scope that is no table": Mistake("      stem/norm: bn1\n", "      stem/: ¶bn1\n", "a scope is a table of names", ""),
 }
 
