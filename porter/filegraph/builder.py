@@ -310,10 +310,10 @@ class Builder:
         """The value as an output: a node gives it also where the model gives its own input."""
         return self.add("output", Identity(), value) if value.node == INPUT else value
 
-    def finish(self, outputs: Iterable[Value], definition: bytes = b"", resizable: bool = False) -> FileGraph:
+    def finish(self, outputs: Iterable[Value]) -> FileGraph:
         """The graph of the nodes that lead to `outputs`."""
         ends = tuple(self.output(value).node for value in outputs)
-        graph = FileGraph(tuple(self.nodes.values()), ends, self.channels, self.size, resizable, definition)
+        graph = FileGraph(tuple(self.nodes.values()), ends, self.channels, self.size)
         leading = graph.leading_to(ends)
         return replace(graph, nodes=tuple(node for node in graph.nodes if node.name in leading))
 

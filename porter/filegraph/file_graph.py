@@ -70,7 +70,8 @@ class FileGraph:
         channels: of the input.
         size: rows and columns that the model was built for; None where they are free.
         resizable: the framework can build the same layers, with the same pads, for another size.
-        definition: the graph as the file states it (a Keras config as JSON, a serialised GraphDef), for its framework to run.
+        definition: the graph as the file states it, for its framework to run.
+        language: of the definition: `keras` is a config as JSON, `tensorflow` a serialised GraphDef.
     """
 
     nodes: tuple[FileNode, ...]
@@ -79,6 +80,7 @@ class FileGraph:
     size: Size
     resizable: bool = False
     definition: bytes = field(default=b"", repr=False)
+    language: str = ""
 
     @cached_property
     def by_name(self) -> Mapping[str, FileNode]:

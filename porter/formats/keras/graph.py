@@ -52,14 +52,12 @@ def read_graph(text: str | bytes, tensors: Mapping[str, Array], where: str, vers
         return None
     definition = text.encode() if isinstance(text, str) else text
     calls = name_calls(flow, tensors)
-    graph, anywhere = (_graph(flow, calls, channels, size, tensors, definition, where) for size in ((rows, columns), (None, None)))
+    graph, anywhere = (_graph(flow, calls, channels, size, tensors, where) for size in ((rows, columns), (None, None)))
     # A graph that is right only at this size, as with a Flatten of a map, differs where the size is unknown.
-    return replace(graph, resizable=graph.nodes == anywhere.nodes)
+    return replace(graph, resizable=graph.nodes == anywhere.nodes, definition=definition, language="keras")
 
 
-def _graph(
-    flow: Flow, calls: list[Named], channels: int, size: Size, tensors: Mapping[str, Array], definition: bytes, where: str
-) -> FileGraph:
+def _graph(flow: Flow, calls: list[Named], channels: int, size: Size, tensors: Mapping[str, Array], where: str) -> FileGraph:
     """The graph for an input of `size`."""
     builder, current = Builder(channels, size), ""
     values = {SOURCE.call: builder.input}
@@ -67,7 +65,7 @@ def _graph(
         for place, named in enumerate(calls):
             current = named.name
             values[place] = _value(named, builder, values, tensors, flow.keras)
-        return builder.finish([values[result.call] for result in flow.outputs], definition)
+        return builder.finish([values[result.call] for result in flow.outputs])
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
         message = f"the file's description of layer '{current}' cannot be read: {type(error).__name__} {error}"
         raise FileError(message.splitlines()[0][:300], where=where, next="save the model again") from None

@@ -86,7 +86,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     used = [stored.name for node in found.nodes for stored in node.tensors.values()]
     big = [node.name for node in nodes.values() if node.name in graph.variables or constants.is_big(node)]
     tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}
-    return replace(found, definition=_definition(nodes, tensors, walk.exact)), tensors
+    return replace(found, definition=_definition(nodes, tensors, walk.exact), language="tensorflow"), tensors
 
 
 def _given(builder: Builder, ends: Sequence[Value]) -> list[Value]:

@@ -12,8 +12,6 @@ from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.layout import expect_cover
 from porter.padding import Size
 
-_KERAS = "keras"
-
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     """The graph that a file carries for an input of `size` (rows, columns; None where free), with the tensors of
@@ -28,7 +26,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     graph = checkpoint.graph
     if graph is None:
         raise MissingFramework("this file carries no graph", where=str(checkpoint.path))
-    if checkpoint.format.startswith(_KERAS):
+    if graph.language == "keras":
         from porter.frameworks.tf.keras_file import build_keras_file
 
         return build_keras_file(checkpoint, dtype, size)
