@@ -7,7 +7,7 @@ from pathlib import Path
 
 from porter.errors import FileError
 from porter.formats import keras, npz, onnx, safetensors, tf_checkpoint, tf_graph, torch, unreadable
-from porter.formats.format import Format, look_at
+from porter.formats.format import Content, Format, look_at
 
 # A checkpoint's shards may begin with any bytes, so its formats, which know them by name, come first.
 READABLE: tuple[Format, ...] = (
@@ -21,6 +21,15 @@ READABLE: tuple[Format, ...] = (
 )
 FORMATS: Mapping[str, Format] = {format.name: format for format in (*READABLE, *unreadable.FORMATS)}
 """Every format that porter tells apart, by its name; a file is of the first one that matches."""
+
+
+def is_there(path: Path) -> bool:
+    """Whether a path names a file, a folder, or a checkpoint by its prefix.
+
+    Raises:
+        FileError: the checkpoint is incomplete.
+    """
+    return path.exists() or any(format.matches(Content(path)) for format in tf_checkpoint.FORMATS)
 
 
 def recognise(path: Path) -> Format:

@@ -13,6 +13,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.to_graph import Translated, to_graph
 from porter.files import Digests
 from porter.fitting.fit import Fit, read_tensors, some
+from porter.formats.recognition import is_there
 from porter.frameworks import runner_of
 from porter.graph import Conv, Dense, Graph, shapes, tensor_shapes
 from porter.padding import ANY, Size
@@ -77,7 +78,7 @@ def expect_file(subject: str, recipes: Path | None, needing: Sequence[str] = ())
         UsageError: there is no such file, or such options were given.
     """
     file = Path(subject)
-    if not file.exists():
+    if not is_there(file):
         variant = any(subject in recipe.variants for recipe in declared_recipes(recipes))
         expected = "porter convert VARIANT --from ZOO --to FRAMEWORK, or porter convert FILE --to FRAMEWORK"
         next = f"add --from ZOO: porter recipe show {subject} lists its zoos" if variant else expected

@@ -132,7 +132,7 @@ def _by_itself(checkpoint: Checkpoint, files: Digests) -> Inspection:
     try:
         opened = translated(checkpoint, files, ANY if free else None)
     except PorterError as error:
-        return Inspection(checkpoint, (), None, problem=f"{error.message}: {error.next}" if error.next else error.message)
+        return Inspection(checkpoint, (), None, problem=f"{error.message} ({error.next})" if error.next else error.message)
     return Inspection(
         checkpoint,
         (),

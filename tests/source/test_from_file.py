@@ -111,6 +111,16 @@ def test_a_file_without_a_size_is_asked_for_one(saved: Callable[[str], Path], tm
     assert json.loads(ran.out)["check"] == "passed" and read_port(tmp_path / "any").record.input.size is None
 
 
+def test_a_checkpoints_prefix_names_a_file(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "model.ckpt.index").write_bytes(b"")
+    refused(cli("convert", "model.ckpt", "--to", "torch"), "the checkpoint's index is cut short")
+
+
+def test_inspect_says_why_a_file_cannot_be_ported(saved: Callable[[str], Path]) -> None:
+    problem = porter.inspect(saved("grouped.keras")).problem or ""
+    assert "'groups'" in problem and "GroupNormalization" in problem and problem.count(":") <= 1, problem
+
+
 def test_a_wrong_recipe_spoils_itself_only(saved: Callable[[str], Path], tmp_path: Path, cli: Cli) -> None:
     recipes = tmp_path / "own"
     recipes.mkdir()
