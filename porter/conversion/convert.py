@@ -21,7 +21,7 @@ from porter.package import __version__
 from porter.padding.sizes import parse_size
 from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, read_port, write_record
 from porter.port.meaning import meaning_of
-from porter.recipe import Recipe, Zoo, assumed_size, choose_options, find_recipe, recipes_option
+from porter.recipe import assumed_size, choose_options, find_recipe, recipes_option
 from porter.recipe.expressions import Value
 from porter.source.opened import Member, Opened, open_source
 from porter.source.trained import parse_padding, with_padding
@@ -107,6 +107,7 @@ def convert(
         if checked is False:
             raise UsageError("a reference is compared with the port", where="--no-check", next="leave out one of the two")
     chosen: dict[str, Value] = {}
+    pads: Padding | None = None
     if source is None:
         needing = {"--weights": weights, "--map": mapped, "--option": options, "--padding": padding != "shipped"}
         from porter.source.from_file import expect_file, open_file
@@ -120,12 +121,12 @@ def convert(
         recipe = find_recipe(subject, recipes)
         zoo = recipe.zoo(source, subject)
         chosen = choose_options(recipe, options or {})
-        wanted = parse_padding(padding, recipe, subject, zoo)
-        opening = partial(_open_padded, recipe, subject, zoo, weights, keep_background, mapped, chosen, wanted)
+        pads = parse_padding(padding, recipe, subject, zoo)
+        opening = partial(open_source, recipe, subject, zoo, weights, keep_background, mapped, chosen)
         name = f"{subject}-{zoo.name}"
     folder = out or Path(f"{name}-{framework.NAME}")
     with new_folder(folder, overwrite) as building:
-        opened = opening()
+        opened = opening() if pads is None else with_padding(opening(), pads)
         assumed = opened.assumed
         if size is None and not opened.sized and opened.member is not None:
             assumed += assumed_size(opened.member.zoo, opened.native_size)
@@ -152,19 +153,6 @@ def write_trial(folder: Path, opened: Opened) -> Port:
     written = write_plain(folder, opened, framework, opened.native_size, "float32", False, False)
     write_record(folder, _record(framework, opened, written, "float32", (), {}, None, ()))
     return read_port(folder, held=False)
-
-
-def _open_padded(
-    recipe: Recipe,
-    variant: str,
-    zoo: Zoo,
-    weights: Path | None,
-    keep_background: bool,
-    mapped: tuple[str, ...],
-    chosen: Mapping[str, Value],
-    padding: Padding,
-) -> Opened:
-    return with_padding(open_source(recipe, variant, zoo, weights, keep_background, mapped, chosen), recipe, padding)
 
 
 def parse_dtype(text: str) -> Dtype:

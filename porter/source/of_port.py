@@ -68,7 +68,7 @@ def _weights_again(port: Port, recipe: Recipe, variant: str, zoo: Zoo, weights: 
     except DownloadError as error:
         given = f"give --weights the {record.source.file} that the port was made from"
         raise DownloadError(error.message, where=error.where, next=f"{given}, or {error.next}") from None
-    return with_padding(opened, recipe, record.padding)
+    return with_padding(opened, record.padding)
 
 
 def _made_from(record: Record) -> tuple[str, str]:

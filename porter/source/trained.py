@@ -68,7 +68,7 @@ def _expect_stated(recipe: Recipe, variant: str, zoo: Zoo) -> dict[str, Conventi
     return found
 
 
-def with_padding(opened: Opened, recipe: Recipe, padding: Padding) -> Opened:
+def with_padding(opened: Opened, padding: Padding) -> Opened:
     """An opened source with the pads asked for: those of its own graph, or those of training at the sites that the recipe lists.
 
     A file that carries its graph keeps its other pads; a port that already has the pads of training is left as it is.
@@ -85,5 +85,5 @@ def with_padding(opened: Opened, recipe: Recipe, padding: Padding) -> Opened:
             next="add --padding trained, or give the weights file that it was made from",
         )
     assert opened.member is not None, "only a recipe states pads of training"
-    conventions = _expect_stated(recipe, opened.member.variant, opened.member.zoo)
+    conventions = _expect_stated(opened.member.recipe, opened.member.variant, opened.member.zoo)
     return replace(opened, padding=padding, graph=with_conventions(opened.graph, conventions), shipped=opened.graph)

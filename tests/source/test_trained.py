@@ -111,7 +111,7 @@ def test_the_check_proves_the_shipped_pads_first_and_then_the_port(made: Convers
 
 
 def test_the_difference_is_that_of_the_two_functions(made: Conversion, recipe: Recipe, weights: Path) -> None:
-    opened = with_padding(open_source(recipe, VARIANT, recipe.zoo(ZOO, VARIANT), weights), recipe, "trained")
+    opened = with_padding(open_source(recipe, VARIANT, recipe.zoo(ZOO, VARIANT), weights), "trained")
     assert opened.shipped is not None
     batch, torch = make_batch(SIZE, 2, 3, opened.preprocess), get_framework("torch")
     shipped, trained = (
@@ -148,7 +148,7 @@ def test_verify_does_the_same_and_sees_shipped_pads_in_a_port_that_says_trained(
 
 
 def test_a_reference_that_computes_otherwise_fails_the_first_step(made: Conversion, recipe: Recipe, weights: Path) -> None:
-    opened = with_padding(open_source(recipe, VARIANT, recipe.zoo(ZOO, VARIANT), weights), recipe, "trained")
+    opened = with_padding(open_source(recipe, VARIANT, recipe.zoo(ZOO, VARIANT), weights), "trained")
     assert opened.shipped is not None
     torch = get_framework("torch")
     other = OwnBuild(torch, with_conventions(opened.shipped, {OTHER: SAME}), opened.tensors, "another")
