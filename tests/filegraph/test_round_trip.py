@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from porter.errors import MappingError
-from porter.frameworks import get_framework
-from porter.graph import INPUT, OPS, ChannelScale, Node
+from porter.frameworks import Tensors, get_framework
+from porter.graph import INPUT, OPS, ChannelScale, ChannelShuffle, Gelu, Graph, LocalResponseNorm, Node
 from porter.graph.plan import make_plan
 from porter.source.from_file import translated
 from porter.source.opened import Opened, read_weights
@@ -20,7 +20,7 @@ from tests.oracle import evaluate
 from tests.random_graphs import UNSHRUNK, Sample, difference, samples
 
 KERAS = get_framework("tf")
-IN_PARTS = ("channel_shuffle", "gelu", "local_response_norm")
+IN_PARTS = {"channel_shuffle": ChannelShuffle(2), "gelu": Gelu(), "local_response_norm": LocalResponseNorm(3, 1e-2, 0.75, 1.0)}
 """Ops that Keras has no layer for, or none that is exact in float64, so porter writes them in parts that it does not read."""
 READ = tuple(name for name in OPS if name not in IN_PARTS)
 LIMIT = 1e-12
@@ -34,17 +34,16 @@ def with_a_tensor(sample: Sample) -> Sample:
     return replace(sample, graph=graph, tensors={**sample.tensors, "first": {"gamma": np.ones(graph.channels)}})
 
 
-def read_back(sample: Sample, folder: Path) -> Opened:
-    plan = make_plan(sample.graph, sample.size, KERAS.CAPABILITIES)
-    KERAS.write(folder, plan, sample.tensors, {}, "float64")
-    return translated(*read_weights(folder / KERAS.MODEL_FILE, with_md5=False), sample.size, keep_activation=True)
+def read_back(graph: Graph, tensors: Tensors, size: tuple[int, int], folder: Path) -> Opened:
+    KERAS.write(folder, make_plan(graph, size, KERAS.CAPABILITIES), tensors, {}, "float64")
+    return translated(*read_weights(folder / KERAS.MODEL_FILE, with_md5=False), size, keep_activation=True)
 
 
 def expect_same(sample: Sample, folder: Path) -> bool:
     """Whether porter reads what it wrote; it must then compute the same."""
     sample = with_a_tensor(sample)
     try:
-        opened = read_back(sample, folder)
+        opened = read_back(sample.graph, sample.tensors, sample.size, folder)
     except MappingError as error:
         assert "porter has no op for" in error.message
         return False
@@ -65,6 +64,13 @@ def test_what_porter_writes_for_keras_it_reads(tmp_path: Path) -> None:
 
     check()
     assert outcomes[True] > outcomes[False], outcomes
+
+
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_what_is_written_in_parts_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    graph = Graph((Node("scale", ChannelScale(), (INPUT,)), Node("parts", IN_PARTS[name], ("scale",))), 4, "parts")
+    with pytest.raises(MappingError, match="porter has no op for"):
+        read_back(graph, {"scale": {"gamma": np.ones(4)}}, (6, 6), tmp_path)
 
 
 @pytest.mark.full
