@@ -91,15 +91,20 @@ def _with_head(model: Any, *heads: str) -> Any:
     return model
 
 
-def tutorial(keras: Any) -> Any:
+def tutorial(keras: Any, variant: str = V2) -> Any:
     """tensorflow.org, "Transfer learning and fine-tuning": augmentation, preprocess_input, a nested backbone, one sigmoid."""
     layers = keras.layers
     augmentation = keras.Sequential([layers.RandomFlip("horizontal"), layers.RandomRotation(0.2)])
     image = keras.Input((*SIZE, 3))
     x = keras.applications.mobilenet_v2.preprocess_input(augmentation(image))
-    x = _base(keras, V2)(x, training=False)
+    x = _base(keras, variant)(x, training=False)
     x = layers.Dropout(0.2)(layers.GlobalAveragePooling2D()(x))
     return _with_head(keras.Model(image, layers.Dense(1, activation="sigmoid", name="cat_or_dog")(x)), "cat_or_dog")
+
+
+def smaller_tutorial(keras: Any) -> Any:
+    """The same on MobileNet v1, which has half as many layers."""
+    return tutorial(keras, V1)
 
 
 def sequential(keras: Any) -> Any:
@@ -185,8 +190,8 @@ def own_classes_v1(keras: Any) -> Any:
 
 KINDS: Mapping[str, Kind] = {
     "tutorial-keras": Kind(tutorial, V2, 1, ".keras", True),
-    "tutorial-h5": Kind(tutorial, V2, 1, ".h5", True),
-    "tutorial-old-h5": Kind(tutorial, V2, 1, ".h5", True, old=True),
+    "tutorial-h5": Kind(smaller_tutorial, V1, 1, ".h5", True),
+    "tutorial-old-h5": Kind(smaller_tutorial, V1, 1, ".h5", True, old=True),
     "sequential-keras": Kind(sequential, V1, 5, ".keras", False),
     "sequential-old-h5": Kind(sequential, V1, 5, ".h5", False, old=True),
     "sequential-weights": Kind(sequential, V1, 5, ".weights.h5", False),
@@ -198,7 +203,7 @@ KINDS: Mapping[str, Kind] = {
     "several-dense-old-h5": Kind(several_dense, V1, 6, ".h5", False, old=True),
     "features-keras": Kind(features, V1, 0, ".keras", False),
     "own-classes-weights": Kind(own_classes, V2, 7, ".weights.h5", False),
-    "tutorial-old-folder": Kind(tutorial, V2, 1, "", True, old=True),
+    "tutorial-old-folder": Kind(smaller_tutorial, V1, 1, "", True, old=True),
     "several-dense-folder": Kind(several_dense, V1, 6, "", False),
     "own-classes-v1-h5": Kind(own_classes_v1, V1, 7, ".h5", False),
 }
