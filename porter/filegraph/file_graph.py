@@ -71,7 +71,7 @@ class FileGraph:
         size: rows and columns that the model was built for; None where they are free.
         resizable: the framework can build the same layers, with the same pads, for another size.
         definition: the graph as the file states it, for its framework to run.
-        language: of the definition: `keras` is a config as JSON, `tensorflow` a serialised GraphDef.
+        language: of the definition: `keras` is a config as JSON, `tensorflow` a serialised GraphDef, `onnx` a ModelProto.
     """
 
     nodes: tuple[FileNode, ...]
