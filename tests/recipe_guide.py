@@ -27,6 +27,7 @@ from porter.recipe.model import STANDARD_OPTIONS
 from porter.recipe.schema import (
     BlockSection,
     Document,
+    Extension,
     GenerationSection,
     GroupSection,
     IgnoreSection,
@@ -188,6 +189,7 @@ def keys() -> Rows:
 
 PLACES: Mapping[type[Any], str] = {
     Document: "recipe",
+    Extension: "recipe that extends another",
     InputSection: "`input`",
     BlockSection: "block",
     ZooSection: "zoo",

@@ -12,6 +12,7 @@ from porter.graph import site_of
 from porter.recipe.expand import expand, expand_steps, expect_head
 from porter.recipe.expressions import UnknownVariable
 from porter.recipe.faults import Faults
+from porter.recipe.find import recipe_files
 from porter.recipe.load import load_recipe
 from porter.recipe.model import Recipe, Zoo
 from porter.recipe.names import layer_names, tap_names
@@ -55,7 +56,7 @@ def check_recipe(path: Path) -> Checked:
     """
     faults = Faults()
     with faults.kept():
-        recipe = load_recipe(path)
+        recipe = load_recipe(*recipe_files(path))
     if faults.found:
         return Checked(None, faults.found)
     with faults.kept():

@@ -17,17 +17,37 @@ class Declared:
     """What a recipe declares.
 
     Attributes:
+        files: the recipe's, and those of the recipes that it extends, one after another.
+        architecture: its own, otherwise the one that it extends.
         names: the architecture and the variants that can be found in this recipe, each with its place.
+        own: those of the names that no recipe has that this one extends.
         zoos: empty if only the names were asked for.
+        extends: the place of the word; None if it extends no recipe.
         fault: why none of its names can be used: it is no valid YAML, or one of its names is another recipe's.
     """
 
-    path: Path
+    files: tuple[Path, ...]
     architecture: str
     names: Mapping[str, Mark]
+    own: Mapping[str, Mark]
     variants: tuple[str, ...]
     zoos: tuple[str, ...]
+    extends: Mark | None
     fault: RecipeError | None
+
+    @property
+    def path(self) -> Path:
+        return self.files[0]
+
+    def upon(self, base: Declared) -> Declared:
+        """This recipe, which extends `base`: the names of both."""
+        return replace(
+            self,
+            files=(*self.files, *base.files),
+            names={**base.names, **self.names},
+            variants=(*base.variants, *self.variants),
+            zoos=(*base.zoos, *self.zoos),
+        )
 
     def without(self, names: Set[str]) -> Declared:
         """This recipe without names that another has."""
@@ -40,25 +60,28 @@ class Declared:
 
 def declared(path: Path, with_zoos: bool = False) -> Declared:
     """The names of the recipe at `path`. Without its zoos, the text after its variants is not read."""
-    found: dict[str, dict[str, Mark]] = {"architecture": {}, "variants": {}, "zoos": {}}
+    found: dict[str, dict[str, Mark]] = {"architecture": {}, "extends": {}, "variants": {}, "zoos": {}}
     fault = None
     try:
         for section, word, mark in _words(path):
             if section in found:
                 found[section][word] = mark
-            elif found["architecture"] and found["variants"] and not with_zoos:
+            elif (found["architecture"] or found["extends"]) and found["variants"] and not with_zoos:
                 break
-        if not found["architecture"]:
+        if not found["architecture"] and not found["extends"]:
             fault = RecipeError("the key 'architecture' is missing", where=str(Mark(path, 1, 1)))
     except RecipeError as error:
         fault = error
+    names = {**found["architecture"], **found["variants"]}
     return Declared(
-        path,
-        next(iter(found["architecture"]), ""),
-        {**found["architecture"], **found["variants"]},
-        tuple(found["variants"]),
-        tuple(found["zoos"]),
-        fault,
+        files=(path,),
+        architecture=next(iter({**found["architecture"], **found["extends"]}), ""),
+        names=names,
+        own=names,
+        variants=tuple(found["variants"]),
+        zoos=tuple(found["zoos"]),
+        extends=next(iter(found["extends"].values()), None),
+        fault=fault,
     )
 
 

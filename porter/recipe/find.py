@@ -13,6 +13,7 @@ from porter.errors import RecipeError, UsageError
 from porter.recipe.declared import Declared, declared
 from porter.recipe.load import load_recipe, open_recipe, recipes_folder
 from porter.recipe.model import Recipe
+from porter.recipe.source import Mark
 from porter.recipe.spelling import hint
 
 VARIABLE = "PORTER_RECIPES"
@@ -63,28 +64,59 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
     """
     own = recipes_folder()
     shipped = _in_folder(own, with_zoos)
-    found: list[Declared] = []
-    for folder in recipe_folders(given):
+    listed: list[Declared] = []
+    for folder in reversed(recipe_folders(given)):
         recipes = shipped if folder.samefile(own) else _in_folder(folder, with_zoos)
         if recipes is not shipped and folder is not given:
             next = f"give it another name, or add --recipes {shlex.quote(str(folder))}"
             recipes = [_apart(recipe, shipped, "porter's own ", next) for recipe in recipes]
-        earlier = {name for recipe in found if recipe.fault is None for name in recipe.names}
-        found += [recipe.without(earlier) for recipe in recipes]
+        for recipe in reversed(recipes):
+            listed.insert(0, recipe if recipe.extends is None else _extended(recipe, recipe.extends, listed))
+    found: list[Declared] = []
+    for recipe in listed:
+        before = [other for other in found if other.path.parent != recipe.path.parent or recipe.path in other.files]
+        found.append(recipe.without({name for other in before if other.fault is None for name in other.names}))
     return tuple(found)
 
 
 def _in_folder(folder: Path, with_zoos: bool) -> list[Declared]:
+    """Those that extend others come first."""
     found: list[Declared] = []
     for path in sorted(folder.glob("*.yaml")):
         found.append(_apart(declared(path, with_zoos), found, "", "give one of them another name"))
-    return found
+    return sorted(found, key=lambda recipe: recipe.extends is None)
+
+
+def _extended(recipe: Declared, place: Mark, later: Sequence[Declared]) -> Declared:
+    """The recipe with what it extends: the first of `later` that has this architecture."""
+    for base in later:
+        if base.architecture == recipe.architecture and base.fault is None:
+            return recipe.upon(base)
+    known = hint(recipe.architecture, (base.architecture for base in later))
+    fault = RecipeError(f"there is no architecture '{recipe.architecture}' to extend", where=str(place), next=known)
+    return replace(recipe, fault=recipe.fault or fault)
+
+
+def recipe_files(path: Path) -> tuple[Path, ...]:
+    """The file of a recipe, and those of the recipes that it extends, one after another: in its folder, or where recipes are found.
+
+    Raises:
+        RecipeError: it extends a recipe that is not there.
+    """
+    if declared(path).extends is None:
+        return (path,)
+    for recipe in declared_recipes(path.parent):
+        if recipe.path.name == path.name and recipe.path.parent.samefile(path.parent):
+            if len(recipe.files) == 1 and recipe.fault is not None:
+                raise recipe.fault
+            return (path, *recipe.files[1:])
+    return (path,)
 
 
 def _apart(recipe: Declared, others: Sequence[Declared], whose: str, next: str) -> Declared:
-    """The recipe; with a fault if one of its names is another's."""
-    owners = {name: other.path.name for other in others for name in other.names}
-    for name, mark in recipe.names.items():
+    """The recipe; with a fault if one of its own names is another's."""
+    owners = {name: other.path.name for other in others for name in other.own}
+    for name, mark in recipe.own.items():
         if name in owners and recipe.fault is None:
             fault = RecipeError(f"'{name}' is in {whose}{owners[name]} too", where=str(mark), next=next)
             return replace(recipe, fault=fault)
@@ -104,7 +136,7 @@ def find_recipe(name: str, given: Path | None = None) -> Recipe:
         if recipe.path.parent == declaring[0].path.parent and recipe.fault is not None:
             raise recipe.fault
     if declaring:
-        return open_recipe(declaring[0].path)
+        return open_recipe(*declaring[0].files)
     known = hint(name, (word for recipe in recipes for word in recipe.names))
     unread = [f"; {recipe.fault}" for recipe in recipes if recipe.fault is not None]
     raise UsageError(f"there is no variant '{name}'", next=known + "".join(unread))
@@ -119,7 +151,7 @@ def all_recipes(folder: Path | None = None) -> tuple[Recipe, ...]:
     recipes = _in_folder(folder or recipes_folder(), with_zoos=False)
     for fault in (recipe.fault for recipe in recipes if recipe.fault is not None):
         raise fault
-    return tuple(load_recipe(recipe.path) for recipe in recipes)
+    return tuple(load_recipe(*recipe_files(recipe.path)) for recipe in recipes)
 
 
 def known_variants(given: Path | None = None) -> tuple[tuple[tuple[Recipe, str], ...], tuple[RecipeError, ...]]:
@@ -135,7 +167,7 @@ def known_variants(given: Path | None = None) -> tuple[tuple[tuple[Recipe, str],
         try:
             if declaring.fault is not None:
                 raise declaring.fault
-            recipe = load_recipe(declaring.path)
+            recipe = load_recipe(*declaring.files)
             variants += [(recipe, variant) for variant in declaring.variants]
         except RecipeError as error:
             faults.append(error)

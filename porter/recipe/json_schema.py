@@ -28,6 +28,7 @@ from porter.recipe.paddings import MAX_PAD
 from porter.recipe.schema import (
     BlockSection,
     Document,
+    Extension,
     GenerationSection,
     GroupSection,
     IgnoreSection,
@@ -57,7 +58,7 @@ def schema_text() -> str:
 
 
 def json_schema() -> Schema:
-    """The schema of both kinds of files: a zoo's file is the one with the key `zoo`."""
+    """The schema of all kinds of files: a zoo's file has the key `zoo`, a recipe that adds to another one the key `extends`."""
     sections = {_name(kind): _section(kind) for kind in SECTIONS}
     steps = {"step": _step(), "operation": _either(*({"required": [name]} for name in ATTRIBUTES))}
     return {
@@ -65,7 +66,11 @@ def json_schema() -> Schema:
         "type": "object",
         "if": {"required": ["zoo"]},
         "then": _ref(_name(ZooDocument)),
-        "else": {"allOf": [_ref(_name(Document)), _WITHOUT_BLOCKS]},
+        "else": {
+            "if": {"required": ["extends"]},
+            "then": _ref(_name(Extension)),
+            "else": {"allOf": [_ref(_name(Document)), _WITHOUT_BLOCKS]},
+        },
         "$defs": {**sections, **_VALUES, **steps, **_ATTRIBUTES, **{f"step_{name}": _operation(name) for name in ATTRIBUTES}},
     }
 
@@ -119,6 +124,7 @@ SECTIONS: Mapping[type[Any], Mapping[str, Schema]] = {
         "blocks": _table_of(_ref(_name(BlockSection))),
         "zoos": _table_of(_ref(_name(ZooSection))),
     },
+    Extension: {"variants": _table_of(_OPTIONS), "options": _OPTIONS, "zoos": _table_of(_ref(_name(ZooSection)))},
     InputSection: {},
     BlockSection: {"parameters": _OPTIONS, "steps": _STEPS},
     ZooSection: {

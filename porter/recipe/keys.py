@@ -7,7 +7,7 @@ from collections.abc import Mapping
 KEYS: Mapping[str, str] = {
     "architecture": "the name of the architecture",
     "paper": "where it was published, such as arXiv:1512.03385",
-    "extends": "the recipe, or the zoo, whose text this one continues",
+    "extends": "the recipe that this one adds to, or the zoo whose section this one continues",
     "variants": "the variants by name; in a recipe with their parameters, in a zoo with what it does differently for one",
     "options": "switches and numbers, visible to every expression; a zoo sets those that differ there",
     "input": "the input that the architecture was designed for",

@@ -12,8 +12,8 @@ from porter.errors import RecipeError
 from porter.recipe.expressions import FUNCTIONS, is_expression
 from porter.recipe.faults import Faults
 from porter.recipe.model import RESERVED, STANDARD_OPTIONS, Recipe, Zoo
-from porter.recipe.schema import BlockSection, Document, InputSection, parse_section
-from porter.recipe.source import Location, Source, read_source
+from porter.recipe.schema import BlockSection, Document, Extension, InputSection, parse_section
+from porter.recipe.source import Location, Part, Source, assemble, read_source
 from porter.recipe.spelling import nearest
 from porter.recipe.steps import COMMON, OPERATIONS, Block, Step, nested, parse_steps
 from porter.recipe.zoos import ZOOS, Zoos
@@ -29,43 +29,51 @@ def recipes_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "recipes"
 
 
-def load_recipe(path: Path) -> Recipe:
+def load_recipe(*files: Path) -> Recipe:
     """Reads a recipe with all its zoos.
+
+    Args:
+        files: the recipe's, then that of the recipe which it extends, and so on.
 
     Raises:
         RecipeError: what is wrong, with file, line and column.
     """
-    recipe, zoos, faults = open_recipe(path), list[Zoo](), Faults()
+    recipe, zoos, faults = open_recipe(*files), list[Zoo](), Faults()
     for name in recipe.zoos:
         with faults.kept():
             zoos.append(recipe.zoos[name])
     faults.expect_none()
     for variant in recipe.variants:
         if not any(zoo.has(variant) for zoo in zoos):
-            raise RecipeError(f"no zoo has '{variant}'", where=recipe.source.where(("variants", variant), key=True))
+            where = recipe.source.where(("variants", variant), key=True)
+            raise RecipeError(f"no zoo has '{variant}'", where=where, next="list it in the 'only' of a zoo that has it")
     return recipe
 
 
-def open_recipe(path: Path) -> Recipe:
+def open_recipe(*files: Path) -> Recipe:
     """Reads a recipe, and each of its zoos when it is first asked for. Files that have not changed are read once.
 
     Raises:
         RecipeError: as `load_recipe`, now or when a zoo is asked for.
     """
-    files = (path, *sorted((path.parent / ZOOS).glob("*.yaml")))
-    try:
-        stamps = [(file, file.stat()) for file in files]
-    except OSError:
-        raise RecipeError("there is no such recipe file", where=str(path)) from None
-    return _open(path, tuple((file, status.st_mtime_ns, status.st_size) for file, status in stamps))
+    stamps = []
+    for file in files:
+        try:
+            stamps += [(one, one.stat()) for one in (file, *sorted((file.parent / ZOOS).glob("*.yaml")))]
+        except OSError:
+            raise RecipeError("there is no such recipe file", where=str(file)) from None
+    return _open(files, tuple((file, status.st_mtime_ns, status.st_size) for file, status in stamps))
 
 
 @lru_cache(maxsize=64)
-def _open(path: Path, stamp: Stamp) -> Recipe:
+def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
+    path, *bases = files
     source = read_source(path)
     if "zoo" in source.data and "architecture" not in source.data:
         advice = f"porter recipe check {path.parent.parent / 'ARCHITECTURE.yaml'} reads it too"
         raise RecipeError("this is a zoo's file, expected a recipe", where=source.where(("zoo",), key=True), next=advice)
+    if bases:
+        source = _extended(source, open_recipe(*bases))
     document, faults = parse_section(Document, source, (), source.data), Faults()
     for variant, given in document.variants.items():
         faults.tried(_check_variables, source, ("variants", variant), given, {*STANDARD_OPTIONS, *document.options})
@@ -96,7 +104,7 @@ def _open(path: Path, stamp: Stamp) -> Recipe:
         blocks={name: Block(name, parameters[name], steps[name], ("blocks", name)) for name in sections},
         zoos=zoos,
         roots={name: zoos.root(name) for name in zoos},
-        source=replace(source, parts=(zoos,)),
+        source=replace(source, parts=(*source.parts, zoos)),
     )
 
 
@@ -109,6 +117,21 @@ def _check_defaults(source: Source, step: Step, options: Mapping[str, Any]) -> N
             if misspelt is None:
                 raise RecipeError(message, where=source.where(step.location), next=f"add {option} to 'options'")
             raise RecipeError(message, where=source.where(("options", misspelt), key=True), next=f"did you mean '{option}'?")
+
+
+def _extended(source: Source, base: Recipe) -> Source:
+    """The recipe `base` and what `source` adds to it. The zoos of `base` stay as they are: they lack the new variants."""
+    parse_section(Extension, source, (), source.data)
+    parts = [Part((), base.source, ())]
+    for key, known in (("variants", base.variants), ("options", base.options), (ZOOS, base.zoos)):
+        for name in source.data.get(key, {}):
+            if name in known:
+                where = source.where((key, name), key=True)
+                raise RecipeError(f"'{name}' is in {base.path.name} too", where=where, next="give it another name")
+        parts += [Part((key,), source, (key,))] if key in source.data else []
+    whole = [name for name, zoo in base.source.data[ZOOS].items() if not {"only", "extends"} & zoo.keys()]
+    kept = {ZOOS: {name: {"only": tuple(base.variants)} for name in whole}}
+    return assemble(source.path, (*parts, Part((), Source(source.path, kept, {}, {}), ())))
 
 
 def _check_variables(source: Source, location: Location, values: Mapping[str, Any], taken: Any) -> None:

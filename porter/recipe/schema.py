@@ -46,6 +46,15 @@ class Document(Section):
     zoos: Annotated[dict[Word, Values], Field(min_length=1)]
 
 
+class Extension(Section):
+    """A recipe that adds variants, options and zoos to another one."""
+
+    extends: Word
+    variants: dict[Word, Values] = {}
+    options: Values = {}
+    zoos: dict[Word, Values] = {}
+
+
 class InputSection(Section):
     """The input that the network was designed for: a side or [rows, columns], and channels."""
 

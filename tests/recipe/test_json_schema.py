@@ -19,6 +19,7 @@ from porter.recipe.source import read_source
 from porter.recipe.steps import ATTRIBUTES
 from tests.conftest import Cli
 from tests.recipe.recipes import VALID, write
+from tests.recipe.test_extends import MORE
 
 FILES = sorted(recipes_folder().rglob("*.yaml"))
 ZOO = """\
@@ -70,7 +71,7 @@ def test_everything_in_the_schema_is_explained() -> None:
 
 
 def test_a_recipe_of_ones_own_is_accepted(tmp_path: Path) -> None:
-    assert wrong(write(tmp_path, VALID)) == wrong(write(tmp_path, ZOO)) == []
+    assert wrong(write(tmp_path, VALID)) == wrong(write(tmp_path, ZOO)) == wrong(write(tmp_path, MORE)) == []
 
 
 WITHOUT_BLOCKS = VALID.replace('  - {unit: stage1/unit, repeat: "=depths[0]", filters: =width}\n', "")
@@ -88,6 +89,7 @@ REFUSED = [
     (VALID, "[conv1x1_to_dense]", "[conv1x1_to_dens]", "$.zoos.home.names['head/logits']"),
     (VALID, "architecture: tiny", "architekture: tiny", "$"),
     (WITHOUT_BLOCKS, "conv: stem/conv", "cnv: stem/conv", "$.graph[0]"),
+    (MORE, "only: [resnet50", "graph: [resnet50", "$.zoos.mine"),
     (ZOO, "size: 40", "size: a", "$.protocols.small.size"),
     (ZOO, "top1: 50.0", "top1: 500", "$.architectures.tiny.weights.tiny.top1"),
     (ZOO, "md5: abc", "md6: abc", "$.architectures.tiny.weights.tiny"),
