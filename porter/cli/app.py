@@ -389,15 +389,20 @@ def recipe_check(
 @recipe_app.command("new")
 def recipe_new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="of the variant, and of its architecture")],
-    model: Annotated[Path, typer.Option("--from-model", metavar="FILE", help="a file that carries its own graph")],
-    weights: Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="try the recipe on this file too")] = None,
+    model: Annotated[Path | None, typer.Option("--from-model", metavar="FILE", help="a file that carries its own graph")] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            "--weights", metavar="FILE", help="try the recipe on this file; without --from-model, draft it from this file"
+        ),
+    ] = None,
     zoo: Annotated[str | None, typer.Option("--zoo", metavar="ZOO", help="the name of the recipe's zoo; default: own")] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="default: ./NAME.yaml")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an existing file")] = False,
     input_size: InputSize = None,
     as_json: Json = False,
 ) -> None:
-    """Draft a recipe from a file that carries its own graph: its blocks, pads and names."""
+    """Draft a recipe from a file that carries its own graph, whole, or from a file of weights, with # TODO where it is a guess."""
     from porter.padding.sizes import parse_size
     from porter.source.drafting import new_recipe
 

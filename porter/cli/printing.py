@@ -163,6 +163,10 @@ def new_recipe(drafted: NewRecipe) -> list[str]:
     ]
     if drafted.tensors is not None:
         lines.append(f"  tensors  {'; '.join((f'{len(drafted.tensors.used)} used', *_ignored(drafted.tensors)))}")
+    if drafted.problem is not None:
+        lines.append(f"  problem  {drafted.problem}")
+    if drafted.to_do:
+        lines.append(f"  to do    {drafted.to_do} lines are marked # TODO")
     return [*lines, f"  next     {drafted.command}"]
 
 

@@ -11,6 +11,7 @@ from porter.recipe.model import STANDARD_OPTIONS, Recipe, Zoo
 from porter.recipe.patterns import match_path
 from porter.recipe.source import Location
 from porter.recipe.steps import Step, nested
+from porter.recipe.todo import TO_DO, to_do
 from porter.recipe.uses import Use, uses_in_graph, uses_in_zoo
 
 
@@ -31,6 +32,7 @@ def suspicions(recipe: Recipe, members: Sequence[Member]) -> Iterator[RecipeErro
     Args:
         members: every variant in every zoo.
     """
+    yield from _to_do(recipe)
     yield from _undecided_pads(recipe, members)
     yield from _unused(recipe)
     yield from _doubled(recipe, recipe.graph)
@@ -38,6 +40,12 @@ def suspicions(recipe: Recipe, members: Sequence[Member]) -> Iterator[RecipeErro
         yield from _doubled(recipe, block.steps)
     for name in recipe.zoos:
         yield from _hidden_rules(recipe, [member for member in members if member.zoo.name == name])
+
+
+def _to_do(recipe: Recipe) -> Iterator[RecipeError]:
+    """What a draft left to decide."""
+    for line, column, said in to_do(recipe.path.read_text(encoding="utf-8")):
+        yield RecipeError(f"to decide: {said}", where=f"{recipe.path}:{line}:{column}", next=f"then remove the {TO_DO}")
 
 
 def _undecided_pads(recipe: Recipe, members: Sequence[Member]) -> Iterator[RecipeError]:

@@ -1,4 +1,4 @@
-"""A recipe drafted from a file that carries its graph."""
+"""A recipe drafted from a file that carries its graph, or from a file of weights only."""
 
 from __future__ import annotations
 
@@ -8,19 +8,26 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from porter.errors import UsageError
+from porter.errors import MappingError, UsageError
+from porter.filegraph.checkpoint import Checkpoint
 from porter.files import write_whole
 from porter.frameworks import runner_of
 from porter.graph import Graph, Op
 from porter.graph.difference import site_differences
 from porter.padding import ANY, Convention, Size
 from porter.port import TensorLists
-from porter.recipe import expand, layer_names, load_recipe, recipes_option
+from porter.recipe import Recipe, Zoo, expand, layer_names, load_recipe, recipes_option
 from porter.recipe.draft.draft import Draft, Facts, draft_recipe
+from porter.recipe.draft.from_weights import draft_from_weights
+from porter.recipe.draft.layers import list_layers
+from porter.recipe.todo import to_do
 from porter.source.from_file import classes_of, no_graph, translation
-from porter.source.opened import open_source
+from porter.source.matching import rank
+from porter.source.opened import open_checkpoint, open_source
 from porter.source.weights import read_weights
 
+NEAR = 0.3
+"""A recipe is worth a look if so many of the tensors fit it."""
 OWN = "own"
 """The zoo of a drafted recipe, if the caller names none."""
 
@@ -31,8 +38,9 @@ class NewRecipe:
 
     Attributes:
         path: where it was written.
-        command: the line that ports the file with it.
+        command: the line to type next.
         tensors: of the weights that it was tried on; None without weights.
+        problem: why it does not fit the weights that it was drafted from, if it does not.
     """
 
     path: Path
@@ -41,10 +49,16 @@ class NewRecipe:
     draft: Draft
     command: str
     tensors: TensorLists | None = None
+    problem: str | None = None
 
     @property
     def lines(self) -> int:
         return len(self.draft.text.splitlines())
+
+    @property
+    def to_do(self) -> int:
+        """Lines that say what is not known."""
+        return sum(1 for _ in to_do(self.draft.text))
 
     def record(self) -> dict[str, Any]:
         """As JSON."""
@@ -58,24 +72,28 @@ class NewRecipe:
             "nodes": len(self.draft.graph.nodes),
             "blocks": dict(self.draft.blocks),
             "tensors": tensors,
-            "convert": self.command,
+            "to_do": self.to_do,
+            "problem": self.problem,
+            "next": self.command,
         }
 
 
 def new_recipe(
     variant: str,
-    model: Path,
+    model: Path | None,
     weights: Path | None = None,
     zoo: str | None = None,
     out: Path | None = None,
     size: Size | None = None,
     overwrite: bool = False,
 ) -> NewRecipe:
-    """Drafts a recipe from the graph of a file, and writes it if it loads and expands to the same function.
+    """Drafts a recipe from the graph of a file, and writes it if it loads and expands to the same function. Without such a file it
+    is drafted from weights: their names and shapes, and guesses of the rest, marked as such.
 
     Args:
         variant: the name of the only variant, and of the architecture.
-        weights: a file on which the recipe is tried too.
+        model: a file that carries its graph.
+        weights: a file on which the recipe is tried too; without `model`, the file that it is drafted from.
         zoo: the name of the only zoo.
         out: the recipe's file; None for ./VARIANT.yaml.
         size: the input size, for a file that states none.
@@ -88,7 +106,13 @@ def new_recipe(
     path, zoo = out or Path(f"{variant}.yaml"), zoo or OWN
     if path.exists() and not overwrite:
         raise UsageError("this file exists", where=str(path), next="add --overwrite to replace it, or --out FILE")
-    checkpoint, _ = read_weights(model, with_md5=False)
+    given = model or weights
+    if given is None:
+        next = "add --from-model FILE, which carries a graph, or --weights FILE, which does not"
+        raise UsageError("a recipe is drafted from a file", where="--from-model", next=next)
+    checkpoint, _ = read_weights(given, with_md5=False)
+    if model is None and checkpoint.graph is None:
+        return _from_weights(checkpoint, variant, zoo, path)
     runner = runner_of(checkpoint)
     if checkpoint.graph is None or runner is None:
         raise no_graph(checkpoint, None)
@@ -96,19 +120,55 @@ def new_recipe(
     facts = Facts(variant, zoo, runner.NAME, built, classes_of(found.graph, built, found.activation), found.activation)
     draft = draft_recipe(found.graph, found.names, facts)
     with TemporaryDirectory() as folder:
-        trial = Path(folder) / path.name
-        trial.write_text(draft.text, encoding="utf-8")
-        recipe = load_recipe(trial)
-        member = recipe.zoo(zoo, variant)
-        expanded = expand(recipe, variant, member)
-        layer_names(recipe, variant, member, expanded)
-        assert same_function(draft.graph, expanded), "a draft expands to the graph that it is drafted from"
+        recipe, member = _tried(draft, Path(folder) / path.name, variant, zoo)
         tried = None if weights is None else open_source(recipe, variant, member, weights).lists
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, draft.text)
-    words = ["porter", "convert", variant, "--from", zoo, "--to", _destination(runner.NAME), "--weights", str(weights or model)]
+    words = ["porter", "convert", variant, "--from", zoo, "--to", _destination(runner.NAME), "--weights", str(weights or given)]
     words += recipes_option(load_recipe(path), path.parent)
     return NewRecipe(path, variant, zoo, draft, shlex.join(words), tried)
+
+
+def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) -> NewRecipe:
+    listed = list_layers(checkpoint)
+    if not listed.layers:
+        message = "no tensor's name says what its layer is, such as conv1.weight or conv1/kernel"
+        raise UsageError(message, where=str(checkpoint.path), next="porter inspect FILE --tensors lists the names")
+    file, fitting = shlex.quote(str(checkpoint.path)), rank(checkpoint)[:1]
+    said = [
+        f"Drafted from the {len(listed.layers)} layers of {checkpoint.path.name}: their names, shapes and order.",
+        "A file of weights says no strides, pads, activations, pools and joins. What stands here for them is usual:",
+        "decide at each TODO, and add what leaves no tensors, such as a pool where the maps become smaller.",
+    ]
+    if not listed.ordered:
+        said.append("TODO: the order of the layers, because the file does not keep it: they stand in the order of their names")
+    for match in fitting:
+        if match.score >= NEAR:
+            line = f"porter convert {match.variant} --from {match.zoo} --to {_destination(listed.framework)} --weights {file}"
+            said.append(f"{match.score:.0%} of the tensors fit {match.variant} from {match.zoo}, of a recipe that exists: {line}")
+    draft = draft_from_weights(listed, variant, zoo, said)
+    with TemporaryDirectory() as folder:
+        recipe, member = _tried(draft, Path(folder) / path.name, variant, zoo)
+        tensors, problem = None, None
+        try:
+            tensors = open_checkpoint(recipe, variant, member, checkpoint, {checkpoint.path: {"sha256": ""}}).lists
+        except MappingError as error:
+            problem = error.message
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, draft.text)
+    command = f"porter recipe check {shlex.quote(str(path))} --weights {file}"
+    return NewRecipe(path, variant, zoo, draft, command, tensors, problem)
+
+
+def _tried(draft: Draft, trial: Path, variant: str, zoo: str) -> tuple[Recipe, Zoo]:
+    """The draft as a recipe that loads, expands to the drafted graph and names its nodes."""
+    trial.write_text(draft.text, encoding="utf-8")
+    recipe = load_recipe(trial)
+    member = recipe.zoo(zoo, variant)
+    expanded = expand(recipe, variant, member)
+    layer_names(recipe, variant, member, expanded)
+    assert same_function(draft.graph, expanded), "a draft expands to the graph that it is drafted from"
+    return recipe, member
 
 
 def same_function(one: Graph, other: Graph) -> bool:

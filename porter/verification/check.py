@@ -92,7 +92,8 @@ class Verdict:
         if bad is None:
             place = f"the logits' largest value is at another place in {proof.dtype} (relative L2 {proof.logits.rel_l2:.1e})"
             return f"{what} is not {whose}: {place}{notes}" if notes else place
-        decision = "" if bad.site is None else f"; padding at {bad.site}: {bad.source} in the source, {bad.realised} in {what}"
+        source = "" if notes else f"{bad.source} in the source, "
+        decision = "" if bad.site is None else f"; padding at {bad.site}: {source}{bad.realised} in {what}"
         return (
             f"{what} is not {whose}: {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e} "
             f"in {proof.dtype}{decision}{notes}"

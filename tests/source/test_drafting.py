@@ -7,8 +7,10 @@ import shlex
 from pathlib import Path
 
 import keras
+import numpy as np
 import pytest
 
+from porter.source.own_code import maker
 from tests.conftest import Cli, refused
 
 LAYERS = keras.layers
@@ -53,8 +55,67 @@ def test_a_draft_ports_the_file_that_it_is_of(saved: Path, cli: Cli, tmp_path: P
     assert made["blocks"] == {"block": 4} and made["tensors"] == {"used": 35, "ignored": 0} and made["lines"] < 45
     text = (tmp_path / "recipes" / "mine.yaml").read_text()
     assert "pad: [0, 1, 0, 1]" in text and '"block{b}/expand": "block_{b}_expand"' in text and "activation: softmax" in text
-    ported = json.loads(cli(*shlex.split(made["convert"])[1:], "--check", "--json").out)
+    ported = json.loads(cli(*shlex.split(made["next"])[1:], "--check", "--json").out)
     assert ported["parity"]["ok"] and ported["variant"] == "mine" and ported["zoo"] == "own"
     refused(cli("recipe", "new", "mine", "--from-model", str(saved), "--out", "recipes/mine.yaml"), "this file exists")
     again = cli("recipe", "new", "mine", "--from-model", str(saved), "--out", "recipes/mine.yaml", "--zoo", "ours", "--overwrite")
     assert "mine from ours" in again.out and "porter convert mine --from ours --to torch" in again.out
+
+
+NETWORK = """\
+from torch import nn
+
+
+class Unit(nn.Module):
+    def __init__(self, reads, width):
+        super().__init__()
+        self.conv1 = nn.Conv2d(reads, width, 3, stride=width // reads, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.downsample = nn.Sequential()
+        if reads != width:
+            self.downsample = nn.Sequential(nn.Conv2d(reads, width, 1, stride=2, bias=False), nn.BatchNorm2d(width))
+
+    def forward(self, x):
+        return (self.bn2(self.conv2(self.bn1(self.conv1(x)).relu())) + self.downsample(x)).relu()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(8)
+        self.layer1 = nn.Sequential(Unit(8, 8), Unit(8, 8))
+        self.layer2 = nn.Sequential(Unit(8, 16), Unit(16, 16))
+        self.fc = nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.fc(self.layer2(self.layer1(self.bn1(self.conv1(x)).relu())).mean((2, 3)))
+"""
+
+
+def test_weights_alone_give_a_draft_that_the_authors_code_proves(cli: Cli, tmp_path: Path) -> None:
+    """Nothing in the draft needs a change here: the network is as usual as the guesses."""
+    import torch
+
+    (tmp_path / "network.py").write_text(NETWORK)
+    torch.manual_seed(0)
+    net = maker(tmp_path / "network.py", "Net")()
+    net(torch.rand(8, 3, 32, 32))  # calibrates the norms
+    torch.save(net.state_dict(), tmp_path / "mine.pth")
+    ran = cli("recipe", "new", "mine", "--weights", "mine.pth", "--out", "own/mine.yaml", "--json")
+    made = json.loads(ran.out)
+    assert made["blocks"] == {"unit": 4} and made["tensors"] == {"used": 62, "ignored": 0} and made["lines"] < 50
+    checked = cli(*shlex.split(made["next"])[1:])
+    assert checked.status == 0 and checked.out.count("to decide: ") == made["to_do"] > 5
+    assert "own/mine.yaml:9:" in checked.out and "the size that the network was trained at" in checked.out
+    given = ("--weights", "mine.pth", "--recipes", "own", "--reference", "network.py:Net", "--input-size", "32")
+    ported = cli("convert", "mine", "--from", "own", "--to", "torch", *given)
+    assert "float64: same function as the given network.py:Net" in ported.out, ported.err
+
+
+def test_a_draft_needs_a_file_whose_names_say_something(cli: Cli, tmp_path: Path) -> None:
+    np.savez(tmp_path / "numbers.npz", first=np.zeros((3, 3), np.float32))
+    refused(cli("recipe", "new", "mine"), "drafted from a file", "--weights FILE")
+    refused(cli("recipe", "new", "mine", "--weights", "numbers.npz"), "no tensor's name says what its layer is", "--tensors")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,11 +46,13 @@ class Draft:
     blocks: Mapping[str, int]
 
 
-def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts) -> Draft:
+def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts, made_up: Collection[str] = (), container: str = "") -> Draft:
     """A recipe that expands to `graph`, under paths that show its blocks.
 
     Args:
         names: what the file's layers are called, by path.
+        made_up: names of no layer of the file, which the recipe does not state.
+        container: what most names begin with, which no path has.
 
     Raises:
         UsageError: the graph has several outputs, which recipes cannot say.
@@ -59,18 +61,21 @@ def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts) -> Draft:
         problem = f"the graph has {len(graph.outputs)} outputs, and a recipe's graph has one"
         raise UsageError(problem, next="porter convert FILE --to FRAMEWORK needs no recipe")
     graph, convolution = with_dense_head(graph)
-    found = find_blocks(graph, {node.path: names[node.path] for node in graph.nodes})
+    spoken = {names[node.path].removeprefix(container): names[node.path] for node in graph.nodes}
+    found = find_blocks(graph, {node.path: names[node.path].removeprefix(container) for node in graph.nodes})
+    named = {path: spoken[name] for path, name in found.names.items()}
     options: dict[str, Value] = {"classes": facts.classes or STANDARD_OPTIONS["classes"], **_norm_options(found.graph)}
     drafted = draft_steps(found.graph, {**STANDARD_OPTIONS, "bn_epsilon": 0.0, **options})
-    needed = {*tensor_shapes(found.graph), *(node.path for node in found.graph.nodes if site_of(node.op))}
+    sites = (node.path for node in found.graph.nodes if site_of(node.op) and named[node.path] not in made_up)
+    needed = {*tensor_shapes(found.graph), *sites}
     head = found.graph.by_path[found.graph.output]
     steps = [dict(step) for step in drafted.graph]
     if isinstance(head.op, Dense):
         next(step for step in steps if step.get("dense") == head.path)["units"] = "=classes"
     rows, columns = facts.size
-    table: dict[str, Any] = dict(draft_names(found.names, needed, [node.path for node in found.graph.nodes]))
+    table: dict[str, Any] = dict(draft_names(named, needed, [node.path for node in found.graph.nodes]))
     if convolution:
-        table[head.path] = {"name": found.names[head.path], "transforms": ["conv1x1_to_dense"]}
+        table[head.path] = {"name": named[head.path], "transforms": ["conv1x1_to_dense"]}
     zoo: dict[str, Any] = {"framework": facts.framework, "names": table}
     if facts.activation:
         zoo["activation"] = facts.activation

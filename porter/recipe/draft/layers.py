@@ -1,0 +1,224 @@
+"""The layers of a file of weights, told by the roles and the shapes of their tensors, in the order of the network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from porter.filegraph.checkpoint import Checkpoint
+
+Kind = Literal["conv", "dense", "batch_norm", "layer_norm", "prelu"]
+Framework = Literal["tf", "torch"]
+
+ORDERED = frozenset({"torch", "keras-h5", "keras", "npz"})
+"""Formats that keep the order in which the layers were made; others sort names or keep any order."""
+
+_ROLES: Mapping[Framework, Mapping[str, str]] = {
+    "torch": {
+        "weight": "weight",
+        "bias": "bias",
+        "running_mean": "mean",
+        "running_var": "variance",
+        "num_batches_tracked": "batches",
+    },
+    "tf": {
+        **dict.fromkeys(("kernel", "weights"), "weight"),
+        **dict.fromkeys(("depthwise_kernel", "depthwise_weights"), "depthwise"),
+        **dict.fromkeys(("bias", "biases"), "bias"),
+        "gamma": "gamma",
+        "beta": "beta",
+        "moving_mean": "mean",
+        "moving_variance": "variance",
+        "alpha": "alpha",
+    },
+}
+_SEPARATORS: Mapping[Framework, str] = {"torch": ".", "tf": "/"}
+_HEADS = re.compile(r"(?i)^(fc|classifier|logits|predictions?|head|dense|linear|output|out|top)(?![a-z])")
+_NORM_WORDS = re.compile(r"(?i)batch_?norm(alization)?|norm|bn")
+_NUMBER = re.compile(r"(\d+)")
+_AUXILIARY = re.compile(r"(?i)(^|[./_])aux")
+_MOST_COLOURS = 4
+"""Channels that an image has at most."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer that holds tensors.
+
+    Attributes:
+        name: in the file.
+        reads: channels or features that it reads; of a convolution those of one group, of a depthwise one all.
+        gives: channels or features that it gives.
+        kernel: rows and columns.
+        roles: of its tensors.
+    """
+
+    name: str
+    kind: Kind
+    reads: int
+    gives: int
+    kernel: tuple[int, int] = (1, 1)
+    depthwise: bool = False
+    roles: frozenset[str] = frozenset()
+
+    @property
+    def bias(self) -> bool:
+        return "bias" in self.roles
+
+    @property
+    def is_norm(self) -> bool:
+        return self.kind in ("batch_norm", "layer_norm")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What a file of weights holds.
+
+    Attributes:
+        framework: whose names the tensors have.
+        layers: in the order of the network, as far as the file and the names tell it.
+        others: names of tensors of auxiliary heads, and of no layer that porter knows.
+        ordered: the order is the file's own.
+    """
+
+    framework: Framework
+    layers: tuple[Layer, ...]
+    others: tuple[str, ...]
+    ordered: bool
+
+    @property
+    def separator(self) -> str:
+        return _SEPARATORS[self.framework]
+
+
+def list_layers(checkpoint: Checkpoint) -> Listed:
+    """The layers of a file of weights."""
+    framework = _framework(checkpoint)
+    roles, separator = _ROLES[framework], _SEPARATORS[framework]
+    held: dict[str, dict[str, tuple[int, ...]]] = {}
+    others = []
+    for name, array in checkpoint.tensors.items():
+        layer, _, variable = name.rpartition(separator)
+        if layer and variable in roles and not _AUXILIARY.search(layer):
+            held.setdefault(layer, {})[roles[variable]] = array.shape
+        else:
+            others.append(name)
+    layers = []
+    for name, tensors in held.items():
+        found = _torch_layer(name, tensors) if framework == "torch" else _tf_layer(name, tensors)
+        if found is None:
+            others += [tensor for tensor in checkpoint.tensors if tensor.rpartition(separator)[0] == name]
+        else:
+            layers.append(found)
+    ordered = checkpoint.format in ORDERED and not checkpoint.counted
+    if not ordered:
+        layers = _sorted(layers, separator)
+    return Listed(framework, tuple(_beside_their_layers(layers, ordered)), tuple(others), ordered)
+
+
+def _framework(checkpoint: Checkpoint) -> Framework:
+    if checkpoint.dialect is not None:
+        return "torch" if checkpoint.dialect == "torch" else "tf"
+    return "torch" if any(name.endswith((".weight", ".running_mean")) for name in checkpoint.tensors) else "tf"
+
+
+def _torch_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> Layer | None:
+    weight, roles = tensors.get("weight"), frozenset(tensors)
+    if "mean" in roles and "variance" in roles:
+        return _norm(name, "batch_norm", tensors["mean"], {"weight": "gamma", "bias": "beta"}, roles)
+    match weight:
+        case (filters, reads, rows, columns):
+            return Layer(name, "conv", reads, filters, (rows, columns), reads == 1, roles)
+        case (units, features):
+            return Layer(name, "dense", features, units, roles=roles)
+        case (_,) if "bias" in roles:
+            return _norm(name, "layer_norm", weight, {"weight": "gamma", "bias": "beta"}, roles)
+        case (alpha,):
+            return Layer(name, "prelu", alpha, alpha, roles=roles)
+    return None
+
+
+def _tf_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> Layer | None:
+    roles = frozenset(tensors)
+    if "mean" in roles and "variance" in roles:
+        return _norm(name, "batch_norm", tensors["mean"], {}, roles)
+    if "gamma" in roles and "beta" in roles:
+        return _norm(name, "layer_norm", tensors["gamma"], {}, roles)
+    if "alpha" in roles:
+        return Layer(name, "prelu", tensors["alpha"][-1], tensors["alpha"][-1], roles=roles)
+    match tensors.get("weight"), tensors.get("depthwise"):
+        case _, (rows, columns, channels, multiplier):
+            return Layer(name, "conv", channels, channels * multiplier, (rows, columns), True, roles)
+        case (rows, columns, channels, 1), _ if max(rows, columns) > 1 and channels > 1:  # Keras 3 calls it `kernel`
+            return Layer(name, "conv", channels, channels, (rows, columns), True, roles)
+        case (rows, columns, reads, filters), _:
+            return Layer(name, "conv", reads, filters, (rows, columns), reads == 1, roles)
+        case (features, units), _:
+            return Layer(name, "dense", features, units, roles=roles)
+    return None
+
+
+def _norm(name: str, kind: Kind, shape: tuple[int, ...], spelled: Mapping[str, str], roles: frozenset[str]) -> Layer | None:
+    own = frozenset(spelled.get(role, role) for role in roles)
+    return Layer(name, kind, shape[0], shape[0], roles=own) if len(shape) == 1 else None
+
+
+def _sorted(layers: Sequence[Layer], separator: str) -> list[Layer]:
+    """By names, numbers by their size: what reads the image and fits behind it, groups, what stands by itself, and heads."""
+    alone, groups, heads = list[Layer](), list[Layer](), list[Layer]()
+    for layer in sorted(layers, key=lambda layer: [_natural(part) for part in layer.name.split(separator)]):
+        first, *rest = layer.name.split(separator)
+        ends = _HEADS.match(first) or (len(rest) == 1 and _HEADS.match(rest[0]))
+        (heads if ends else alone if len(rest) < 2 else groups).append(layer)
+    stem: list[Layer] = []
+    for layer in sorted(alone, key=lambda layer: layer.kind != "conv" or layer.reads > _MOST_COLOURS):
+        reads = layer.gives if layer.is_norm or layer.depthwise else layer.reads
+        if reads == stem[-1].gives if stem else layer.reads <= _MOST_COLOURS:
+            stem.append(layer)
+    return [*stem, *groups, *(layer for layer in alone if layer not in stem), *heads]
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in _NUMBER.split(name)]
+
+
+def _beside_their_layers(layers: Sequence[Layer], ordered: bool) -> Iterator[Layer]:
+    """The layers, each norm beside the layer that its name says, after it or, where the channels say so, before it. In a file that
+    keeps its order a norm only moves up to a layer before it: code may list convolutions first and their norms then.
+    """
+    named = {layer.name: layer for layer in layers if not layer.is_norm}
+    places = {layer.name: place for place, layer in enumerate(layers)}
+    owners = {layer.name: owner for layer in layers if layer.is_norm and (owner := _owner(layer.name, named.keys()))}
+    leading = {
+        _NUMBER.sub("", layer.name) for layer in layers if layer.name in owners and layer.gives != named[owners[layer.name]].gives
+    }
+    before: dict[str, list[Layer]] = {}
+    after: dict[str, list[Layer]] = {}
+    moved = set()
+    for norm in layers:
+        owner = owners.get(norm.name)
+        if owner is None or (ordered and places[owner] > places[norm.name]):
+            continue
+        reads = named[owner].gives if named[owner].depthwise else named[owner].reads
+        if norm.gives == reads and not ordered and _NUMBER.sub("", norm.name) in leading:
+            before.setdefault(owner, []).append(norm)
+            moved.add(norm.name)
+        elif norm.gives == named[owner].gives:
+            after.setdefault(owner, []).append(norm)
+            moved.add(norm.name)
+    for layer in layers:
+        if layer.name not in moved:
+            yield from (*before.get(layer.name, ()), layer, *after.get(layer.name, ()))
+
+
+def _owner(norm: str, names: Collection[str]) -> str | None:
+    """The layer that a norm follows by its name: `bn1` conv1, `conv1_bn` conv1 or conv1_conv, `conv1/BatchNorm` conv1."""
+    found = {norm.rpartition("/")[0], norm.rpartition(".")[0], re.sub(r"(?i)[_./]?(batch_?norm(alization)?|norm|bn)$", "", norm)}
+    for match in _NORM_WORDS.finditer(norm):
+        for word in ("conv", "fc", "dense"):
+            found.add(norm[: match.start()] + word + norm[match.end() :])
+        bare = norm[: match.start()].rstrip("_") + norm[match.end() :]
+        found |= {bare, bare.lstrip("_")}
+    return next((name for name in sorted(found - {norm, ""}, key=len, reverse=True) if name in names), None)

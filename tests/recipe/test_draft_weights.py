@@ -1,0 +1,156 @@
+"""Recipes drafted from weights alone: what the tensors say, and TODOs for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from porter.filegraph.checkpoint import Checkpoint
+from porter.graph import Graph, MaxPool, PadChannels, SliceChannels
+from porter.recipe import expand, load_recipe
+from porter.recipe.draft.from_weights import draft_from_weights
+from porter.recipe.draft.guess import guess_graph
+from porter.recipe.draft.layers import list_layers
+from porter.recipe.todo import to_do
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def torch_norm(name: str, channels: int) -> Shapes:
+    return {f"{name}.{variable}": (channels,) for variable in ("weight", "bias", "running_mean", "running_var")}
+
+
+def keras_norm(name: str, channels: int) -> Shapes:
+    return {f"{name}/{variable}": (channels,) for variable in ("gamma", "beta", "moving_mean", "moving_variance")}
+
+
+def checkpoint(shapes: Shapes, format: str = "torch", dialect: str | None = "torch") -> Checkpoint:
+    """A file of tensors that take no memory."""
+    tensors = {name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()}
+    return Checkpoint(Path("weights"), format, dialect, tensors)
+
+
+def residual() -> dict[str, tuple[int, ...]]:
+    """A residual network's, whose second stage has a shortcut."""
+    shapes = {"conv1.weight": (8, 3, 3, 3), **torch_norm("bn1", 8)}
+    for stage, (reads, width) in enumerate([(8, 8), (8, 16)], 1):
+        for unit in range(2):
+            name, own = f"layer{stage}.{unit}", reads if unit == 0 else width
+            shapes |= {f"{name}.conv1.weight": (width, own, 3, 3), **torch_norm(f"{name}.bn1", width)}
+            shapes |= {f"{name}.conv2.weight": (width, width, 3, 3), **torch_norm(f"{name}.bn2", width)}
+            if own != width:
+                shapes |= {f"{name}.downsample.0.weight": (width, own, 1, 1), **torch_norm(f"{name}.downsample.1", width)}
+    return {**shapes, "fc.weight": (5, 16), "fc.bias": (5,)}
+
+
+def dense() -> dict[str, tuple[int, ...]]:
+    """Layers that read all before them, after their norms."""
+    shapes = {"features.conv0.weight": (16, 3, 7, 7), **torch_norm("features.norm0", 16)}
+    for place in range(3):
+        name, reads = f"features.denseblock1.denselayer{place + 1}", 16 + 8 * place
+        shapes |= {**torch_norm(f"{name}.norm1", reads), f"{name}.conv1.weight": (32, reads, 1, 1)}
+        shapes |= {**torch_norm(f"{name}.norm2", 32), f"{name}.conv2.weight": (8, 32, 3, 3)}
+    return {**shapes, **torch_norm("features.norm5", 40), "classifier.weight": (5, 40), "classifier.bias": (5,)}
+
+
+def fire() -> dict[str, tuple[int, ...]]:
+    """Two convolutions of one value, joined."""
+    shapes: dict[str, tuple[int, ...]] = {"features.0.weight": (8, 3, 3, 3), "features.0.bias": (8,)}
+    for place, reads in ((3, 8), (4, 16), (5, 16)):
+        shapes |= {f"features.{place}.squeeze.weight": (4, reads, 1, 1), f"features.{place}.squeeze.bias": (4,)}
+        for side in (1, 3):
+            name = f"features.{place}.expand{side}x{side}"
+            shapes |= {f"{name}.weight": (8, 4, side, side), f"{name}.bias": (8,)}
+    return shapes
+
+
+def plain() -> dict[str, tuple[int, ...]]:
+    """A Sequential whose numbers leave room for activations and pools, and a head of a flattened map."""
+    shapes = {f"features.{place}.weight": (8, 3 if place == 0 else 8, 3, 3) for place in (0, 3, 6, 8)}
+    shapes |= {f"{name.removesuffix('weight')}bias": (8,) for name in list(shapes)}
+    return {**shapes, "classifier.0.weight": (10, 8 * 4 * 4), "classifier.0.bias": (10,), "classifier.3.weight": (5, 10)}
+
+
+def inverted() -> dict[str, tuple[int, ...]]:
+    """Keras's blocks of a depthwise convolution between two others."""
+    shapes: dict[str, tuple[int, ...]] = {"Conv1/kernel": (3, 3, 3, 8), **keras_norm("bn_Conv1", 8)}
+    for place in (1, 2):
+        name = f"block_{place}"
+        shapes |= {f"{name}_expand/kernel": (1, 1, 8, 48), **keras_norm(f"{name}_expand_BN", 48)}
+        shapes |= {f"{name}_depthwise/depthwise_kernel": (3, 3, 48, 1), **keras_norm(f"{name}_depthwise_BN", 48)}
+        shapes |= {f"{name}_project/kernel": (1, 1, 48, 8), **keras_norm(f"{name}_project_BN", 8)}
+    return {**shapes, "logits/kernel": (8, 5), "logits/bias": (5,)}
+
+
+def excited() -> dict[str, tuple[int, ...]]:
+    """Squeeze and excite."""
+    shapes: dict[str, tuple[int, ...]] = {"stem.weight": (8, 3, 3, 3)}
+    for place in (1, 2):
+        shapes |= {f"blocks.{place}.conv.weight": (8, 8, 3, 3), f"blocks.{place}.se.fc1.weight": (2, 8, 1, 1)}
+        shapes |= {
+            f"blocks.{place}.se.fc1.bias": (2,),
+            f"blocks.{place}.se.fc2.weight": (8, 2, 1, 1),
+            f"blocks.{place}.se.fc2.bias": (8,),
+        }
+    return {**shapes, "head.weight": (5, 8), "head.bias": (5,)}
+
+
+def counts(graph: Graph) -> dict[str, int]:
+    found = ("add", "concat", "multiply", "max_pool")
+    return {name: count for name in found if (count := sum(node.op_name == name for node in graph.nodes))}
+
+
+CASES = {
+    "residual": (residual(), "torch", {"add": 4}, "unit"),
+    "dense": (dense(), "torch", {"concat": 3, "max_pool": 1}, "denselayer"),
+    "fire": (fire(), "torch", {"concat": 3}, "features"),
+    "plain": (plain(), "torch", {"max_pool": 3}, None),
+    "inverted": (inverted(), "keras-h5", {"add": 2}, "block"),
+    "excited": (excited(), "torch", {"multiply": 2}, None),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_draft_loads_and_has_the_joins_that_the_channels_say(name: str, tmp_path: Path) -> None:
+    shapes, format, joins, block = CASES[name]
+    listed = list_layers(checkpoint(shapes, format, "torch" if format == "torch" else "tf"))
+    assert not listed.others and listed.ordered
+    draft = draft_from_weights(listed, "mine", "own", ["Drafted."])
+    (tmp_path / "mine.yaml").write_text(draft.text)
+    recipe = load_recipe(tmp_path / "mine.yaml")
+    graph = expand(recipe, "mine", recipe.zoo("own", "mine"))
+    assert counts(graph) == joins and not any(isinstance(node.op, PadChannels | SliceChannels) for node in graph.nodes)
+    assert block is None or block in draft.blocks
+    said = [text for _, _, text in to_do(draft.text)]
+    assert "the size that the network was trained at" in said and "stride and pad" in said
+
+
+def test_a_block_that_doubles_the_channels_has_a_stride(tmp_path: Path) -> None:
+    draft = draft_from_weights(list_layers(checkpoint(residual())), "mine", "own", [])
+    assert "first: {stride: 2}" in draft.text
+    assert '"layer{l}/unit{u}/conv{c}": "layer{l}.{u}.conv{c}"' in draft.text
+
+
+def test_names_tell_the_order_where_the_file_does_not() -> None:
+    in_order = list_layers(checkpoint(residual()))
+    by_name = list_layers(checkpoint(dict(sorted(residual().items())), "safetensors", None))
+    assert not by_name.ordered and by_name.framework == "torch"
+    assert [layer.name for layer in by_name.layers] == [layer.name for layer in in_order.layers]
+
+
+def test_a_flattened_map_fixes_the_input_with_the_pools_that_the_numbers_leave_room_for() -> None:
+    guess = guess_graph(list_layers(checkpoint(plain())))
+    assert guess.side == 32 and sum(isinstance(node.op, MaxPool) for node in guess.graph.nodes) == 3
+
+
+def test_what_nothing_explains_is_marked(tmp_path: Path) -> None:
+    shapes = {"a.weight": (8, 3, 3, 3), "b.weight": (4, 21, 3, 3), "c.weight": (4, 3, 1, 1), "scale": (7,), "c.strange": (2, 2, 2)}
+    listed = list_layers(checkpoint(shapes))
+    assert listed.others == ("scale", "c.strange")
+    draft = draft_from_weights(listed, "mine", "own", [])
+    assert "pad_channels" in draft.text and "TODO: unknown" in draft.text
+    (tmp_path / "mine.yaml").write_text(draft.text)
+    assert {rule.pattern for rule in load_recipe(tmp_path / "mine.yaml").zoo("own", "mine").ignore} == {"scale", "c.strange"}
