@@ -30,7 +30,7 @@ def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
     variable = os.environ.get(VARIABLE)
     named = Path(variable) if variable else None
     for folder, what in ((given, "--recipes"), (named, VARIABLE)):
-        if folder is not None and not any(any(folder.glob(files)) for files in ("*.yaml", "zoos/*.yaml")):
+        if folder is not None and not any(folder.glob("*.yaml")):
             raise UsageError("there are no recipes (*.yaml) here", where=str(folder), next=f"give {what} a folder of recipes")
     found: dict[Path, Path] = {}
     for folder in (given, named, _of_user(), Path("recipes"), recipes_folder()):
