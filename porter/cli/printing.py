@@ -251,11 +251,12 @@ def recipe(found: Recipe, variant: str, graph: Graph) -> list[str]:
 
     known = shapes(graph, found.native_size())
     steps = [(node.path, node.op_name, _window(node), "x".join(map(str, known[node.path]))) for node in graph.nodes]
-    zoos = [(zoo.name, zoo.framework, *_published(zoo, variant)) for zoo in found.zoos_of(variant).values()]
+    having = found.zoos_of(variant).values()
+    zoos = [(zoo.name, zoo.framework, *_published(zoo, variant), _written(found, variant, zoo)) for zoo in having]
     lines = [f"{found.architecture} ({found.paper}), {found.path}", f"variants: {', '.join(found.variants)}", ""]
     return [
         *lines,
-        *table(("zoo", "framework", "top-1", "top-5", "licence", "file"), zoos),
+        *table(("zoo", "framework", "top-1", "top-5", "licence", "file", "written in"), zoos),
         "",
         f"{variant}:",
         *table(("node", "op", "window", "output"), steps),
@@ -266,6 +267,16 @@ def _published(zoo: Zoo, variant: str) -> tuple[str, ...]:
     figures, file = zoo.published.get(variant), zoo.files.get(variant)
     accuracy = (f"{figures.top1:.3f}", f"{figures.top5:.3f}") if figures else ("", "")
     return (*accuracy, zoo.licence_of(variant) or "", file.name if file else "none")
+
+
+def _written(found: Recipe, variant: str, zoo: Zoo) -> str:
+    """The line of a variant's weights in the zoo's file, otherwise that of the zoo in the recipe."""
+    here = ("zoos", zoo.name)
+    mark = found.source.mark((*here, "weights", variant), key=True) or found.source.mark(here, key=True)
+    if mark is None:
+        return ""
+    folder, path = found.path.parent, mark.path
+    return f"{path.relative_to(folder) if path.is_relative_to(folder) else path}:{mark.line}"
 
 
 def _window(node: Node) -> str:

@@ -472,6 +472,8 @@ def test_inspect_names_what_the_best_match_lacks_and_has_besides(cli: Cli, state
 
 def test_recipe_show_says_what_the_weights_are_licensed_as(cli: Cli) -> None:
     lines = cli("recipe", "show", "resnext50_32x4d").out.splitlines()
+    zoos = {line.split()[0]: line.split()[-1].partition(":")[0] for line in lines[4:8]}
+    assert zoos == {zoo: f"zoos/{zoo}.yaml" for zoo in ("keras", "tensornets", "torchvision", "torchvision_v2")}
     assert any(line.startswith("keras ") and "CC BY-NC 4.0" in line for line in lines)
     assert any(line.startswith("torchvision ") and "BSD-3-Clause" in line for line in lines)
 
