@@ -33,6 +33,15 @@ def torchvision_preset(variant: str, weights: str) -> Callable[[Image.Image], Va
     return lambda image: preset(image).numpy()
 
 
+def akamaster_preset(image: Image.Image) -> Values:
+    """trainer.py of akamaster/pytorch_resnet_cifar10, after torchvision's resizing to CIFAR's size; gives 3 x 32 x 32."""
+    transforms = torchvision_transforms()
+    normalize = transforms.Normalize(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225])
+    steps = [transforms.Resize(32), transforms.CenterCrop(32), transforms.ToTensor(), normalize]
+    values: Values = transforms.Compose(steps)(image).numpy()
+    return values
+
+
 def timm_preset(model: str) -> Callable[[Image.Image], Values]:
     """timm's transform for a pretrained model; gives 3 x rows x columns."""
     import_timm()

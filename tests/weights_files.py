@@ -29,6 +29,12 @@ def published_like(
         return write_checkpoint(folder / variant, slim_checkpoint(variant, int(zoo.options.get("classes", 1000)), recipes).tensors)
     if zoo.reference == "tensornets":
         return write_tensornets(folder / f"{variant}.npz", variant, recipes, size)
+    if zoo.framework == "torch" and zoo.reference is None:
+        import torch
+
+        tensors = source_checkpoint(variant, zoo_name, int(str(recipe.options["classes"])), recipes).tensors
+        torch.save({name: torch.from_numpy(array) for name, array in tensors.items()}, folder / f"{variant}.pth")
+        return folder / f"{variant}.pth"
     if zoo.framework == "torch":
         return write_weights(folder / f"{variant}.pth", variant, zoo_name, recipes=recipes)
     if zoo.reference == "keras":

@@ -60,6 +60,8 @@ def original(use: Use, image: Image.Image) -> np.ndarray:
     if use.zoo in ("torchvision", "torchvision_v2"):
         variant = use.variants[0]
         return originals.torchvision_preset(variant, "IMAGENET1K_V2" if use.zoo.endswith("v2") else "IMAGENET1K_V1")(image)
+    if use.zoo == "akamaster":
+        return originals.akamaster_preset(image)
     if (use.architecture, use.zoo) in TIMM:
         return originals.timm_preset(TIMM[use.architecture, use.zoo])(image)
     if protocol.resize == "squash":
