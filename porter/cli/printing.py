@@ -225,11 +225,12 @@ def recipe_list(found: Sequence[Declared], own: Path) -> list[str]:
     files = ["" if recipe.path.parent == own else str(recipe.path) for recipe in found]
     columns = {
         "architecture": [recipe.architecture for recipe in found],
+        "file": files,
         "variants": [", ".join(recipe.variants) for recipe in found],
         "zoos": [", ".join(recipe.zoos) for recipe in found],
     }
-    if any(files):
-        columns["file"] = files
+    if not any(files):
+        del columns["file"]
     return table(list(columns), list(zip(*columns.values(), strict=True)))
 
 
