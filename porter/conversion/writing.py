@@ -15,7 +15,7 @@ from porter.graph.folding import Folding, fold_norms
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, Size
 from porter.recipe import expand, layer_names
-from porter.source.opened import Member, Opened
+from porter.source.opened import Opened
 from porter.zoos.implementation import StockClass, stock_library
 from porter.zoos.tables import DEFAULT_ZOOS
 
@@ -61,7 +61,7 @@ def write_plain(
     """
     folding = fold_norms(opened.graph, opened.tensors) if fold_bn else Folding(opened.graph, opened.tensors)
     plan = make_plan(folding.graph, size, framework.CAPABILITIES)
-    layers = _default_layers(opened.member, framework, folding.graph)
+    layers = _default_layers(opened, framework, folding.graph)
     model = framework.write(folder, plan, _cast_all(folding.tensors, dtype, allow_overflow), layers, dtype)
     filled = framework.fillings(plan.graph, folding.tensors)
     return Written(plan, model, folding.tensors, layers, filled, folded=folding.folded if fold_bn else None)
@@ -94,10 +94,15 @@ def write_stock(folder: Path, opened: Opened, framework: Framework, size: Size, 
     return Written(plan, model, stock.tensors, layers, filled, absorbed=stock.absorbed, stock=stock.builder, warnings=warnings)
 
 
-def _default_layers(member: Member | None, framework: Framework, graph: Graph) -> dict[str, str]:
-    """Layer names by path from the destination framework's default zoo, for destinations whose layers carry names."""
-    if member is None or not framework.NAMES_LAYERS:
+def _default_layers(opened: Opened, framework: Framework, graph: Graph) -> dict[str, str]:
+    """Layer names by path, for destinations whose layers carry names: the file's own without a recipe, otherwise those of the
+    destination framework's default zoo.
+    """
+    member = opened.member
+    if not framework.NAMES_LAYERS:
         return {}
+    if member is None:
+        return {path: name for path, name in opened.names.items() if path in graph.by_path}
     recipe, variant = member.recipe, member.variant
     zoo = recipe.zoos.get(DEFAULT_ZOOS[framework.NAME])
     if zoo is None or not zoo.has(variant):

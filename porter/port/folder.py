@@ -102,6 +102,8 @@ class Record(_Strict):
         chosen: the options that `--option` set.
         recipes: the folder that `--recipes` named, as it was typed, if only that folder has the recipe; otherwise None.
         assumed: one line for each fact that neither the file nor the user states and the recipe does.
+        names: by path, what the file calls its layers, if no recipe has its graph; empty in ports of older porters, whose paths
+            are these names.
         licence: of the zoo's published file; None for any other file.
         folded: path of each layer that took in the batch norm after it (porter.graph.folding), to that norm's path; None without
             `--fold-bn`.
@@ -129,6 +131,7 @@ class Record(_Strict):
     recipes: str | None = None
     assumed: tuple[str, ...] = ()
     layers: dict[str, str]
+    names: dict[str, str] = {}
     batches: dict[str, Count]
     tensors: TensorLists
     mapped: tuple[str, ...]

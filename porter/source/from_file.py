@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from porter.padding import ANY, Size
 from porter.port import SourceFile, TensorLists, port_at
 from porter.port.recipe import recipe_of
 from porter.recipe import declared_recipes, known_variants, recipes_option
+from porter.source.blocks import under_paths, with_blocks
 from porter.source.matching import LIKELY, Match, rank
 from porter.source.opened import Member, Opened, open_checkpoint, open_port
 from porter.source.weights import digest_of, read_weights
@@ -135,13 +136,23 @@ def translation(checkpoint: Checkpoint, size: Size | None, keep_activation: bool
     return found, (rows, columns)
 
 
-def translated(checkpoint: Checkpoint, files: Digests, size: Size | None, keep_activation: bool = False) -> Opened:
-    """A file opened with its own graph and names.
+def translated(
+    checkpoint: Checkpoint,
+    files: Digests,
+    size: Size | None,
+    keep_activation: bool = False,
+    names: Mapping[str, str] | None = None,
+) -> Opened:
+    """A file opened with its own graph.
+
+    Args:
+        names: by path, the file's own names, for the paths of a port; None for paths that show the graph's blocks.
 
     Raises:
         UsageError, MappingError: as `open_file`.
     """
     found, (rows, columns) = translation(checkpoint, size, keep_activation)
+    found, names = with_blocks(found) if names is None else (under_paths(found, names), names)
     file = checkpoint.graph
     assert file is not None
     fit, framework = _fit(checkpoint, found, (rows, columns)), runner_of(checkpoint)
@@ -175,6 +186,7 @@ def translated(checkpoint: Checkpoint, files: Digests, size: Size | None, keep_a
         size=(rows, columns) if None not in file.size else None,
         checkpoint=checkpoint,
         fit=fit,
+        names=names,
     )
 
 
@@ -204,7 +216,7 @@ def _fit(checkpoint: Checkpoint, found: Translated, size: tuple[int, int]) -> Fi
         background=False,
         activation=found.activation,
         taps={path: tap for path, name in found.names.items() if (tap := file.by_name[name].tap)},
-        notes=("the graph and the names are the file's own",),
+        notes=("the graph is the file's own",),
     )
 
 

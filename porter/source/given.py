@@ -173,7 +173,8 @@ def _of_code(given: Given, opened: Opened, stored: Dtype, image: Array) -> Given
 def _names(opened: Opened) -> dict[str, tuple[str, ...]]:
     """By path, the names that a layer may have in somebody's own implementation, likeliest first."""
     fit = opened.fit
-    names = {node.path: [node.path, node.path.replace("/", ".")] for node in opened.graph.nodes}
+    own = {node.path: opened.names.get(node.path, node.path) for node in opened.graph.nodes}
+    names = {path: [name, name.replace("/", ".")] for path, name in own.items()}
     if fit is not None:
         for (path, _), tensor in fit.found.items():
             names[path][:0] = [tensor.rpartition(sign)[0] for sign in "./" if sign in tensor]
@@ -231,7 +232,8 @@ def _pairs(opened: Opened, found: Translated, file: FileGraph) -> dict[str, str]
     except MappingError:
         pass
     others = found.graph.by_path
-    return {node.path: node.path for node in graph.nodes if node.path in others and type(others[node.path].op) is type(node.op)}
+    own = {node.path: opened.names.get(node.path, node.path) for node in graph.nodes}
+    return {path: name for path, name in own.items() if name in others and type(others[name].op) is type(graph.by_path[path].op)}
 
 
 def _expect_outputs(given: Given, opened: Opened, outputs: Sequence[Array]) -> str | None:

@@ -49,7 +49,7 @@ def _file_again(port: Port, weights: Path | None) -> Opened:
     checkpoint, files = read_weights(weights, with_md5=False)
     if checkpoint.graph is None:
         raise UsageError("this file carries no graph, and the port was made from one", where=str(weights))
-    return translated(checkpoint, files, record.input.native_size, keep_activation=isinstance(last, Softmax | Sigmoid))
+    return translated(checkpoint, files, record.input.native_size, isinstance(last, Softmax | Sigmoid), record.names)
 
 
 def _weights_again(port: Port, recipe: Recipe, variant: str, zoo: Zoo, weights: Path | None) -> Opened:

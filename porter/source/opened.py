@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,6 +62,7 @@ class Opened(Meaning):
         padding: whether `graph` has the shipped or the training pads; with training pads, `shipped` is the graph with the source's
             own.
         checkpoint: the file as read, and `fit` its fit to the recipe; None if the source is a port.
+        names: by path, what the file calls its layers, if no recipe has its graph.
     """
 
     member: Member | None
@@ -80,6 +81,7 @@ class Opened(Meaning):
     shipped: Graph | None = None
     checkpoint: Checkpoint | None = None
     fit: Fit | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def references(self, dtype: Dtype) -> Iterator[FileGraphSource | Reference]:
         """Implementations of the source's function that porter did not write, with the file's tensors rounded to the port's type:

@@ -81,8 +81,7 @@ def residual_blocks() -> tuple[Graph, dict[str, str]]:
 DRAFTED = """\
 # yaml-language-server: $schema=schema.json
 architecture: drafted
-variants:
-  drafted: {}
+variants: {drafted: {}}
 options: {classes: 10, bn_epsilon: 1.001e-5, bn_momentum: 0.01}
 input: {size: 32, channels: 3}
 
@@ -90,7 +89,7 @@ graph:
   - {conv: conv1_conv, filters: 8, kernel: 3, pad: same, bias: true}
   - {block: conv2/block, filters: 8, repeat: 3}
   - {block: conv3/block, filters: 16, repeat: 3, first: {stride: 2}}
-  - {global_avg_pool: pool}
+  - {global_avg_pool: avg_pool}
   - {dense: predictions, units: =classes}
 
 blocks:

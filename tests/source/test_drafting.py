@@ -9,9 +9,15 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
+import porter
+from porter.source.from_file import translated
 from porter.source.own_code import maker
+from porter.source.weights import read_weights
 from tests.conftest import Cli, refused
+from tests.frameworks.torch.test_code import loaded_from
 
 LAYERS = keras.layers
 
@@ -109,7 +115,7 @@ def test_weights_alone_give_a_draft_that_the_authors_code_proves(cli: Cli, tmp_p
     assert made["blocks"] == {"unit": 4} and made["tensors"] == {"used": 62, "ignored": 0} and made["lines"] < 50
     checked = cli(*shlex.split(made["next"])[1:])
     assert checked.status == 0 and checked.out.count("to decide: ") == made["to_do"] > 5
-    assert "own/mine.yaml:9:" in checked.out and "the size that the network was trained at" in checked.out
+    assert "own/mine.yaml:8:" in checked.out and "the size that the network was trained at" in checked.out
     given = ("--weights", "mine.pth", "--recipes", "own", "--reference", "network.py:Net", "--input-size", "32")
     ported = cli("convert", "mine", "--from", "own", "--to", "torch", *given)
     assert "float64: same function as the given network.py:Net" in ported.out, ported.err
@@ -119,3 +125,32 @@ def test_a_draft_needs_a_file_whose_names_say_something(cli: Cli, tmp_path: Path
     np.savez(tmp_path / "numbers.npz", first=np.zeros((3, 3), np.float32))
     refused(cli("recipe", "new", "mine"), "drafted from a file", "--weights FILE")
     refused(cli("recipe", "new", "mine", "--weights", "numbers.npz"), "no tensor's name says what its layer is", "--tensors")
+
+
+def test_a_port_without_a_recipe_has_blocks(saved: Path, tmp_path: Path) -> None:
+    """model.py has a class for them, the paths show them, and port.json says what the file calls its layers."""
+    made = porter.convert(saved, destination="torch", out=tmp_path / "port", check=True)
+    assert made.verdict is not None and made.verdict.ok
+    text = (tmp_path / "port" / "model.py").read_text()
+    assert text.count("class Block") == 1 and len(text.splitlines()) < 75
+    record = made.port.record
+    assert record.names["block3/expand"] == "block_3_expand" and record.names["Conv1"] == "Conv1"
+    assert "block4.project.weight" in load_file(tmp_path / "port" / "model.safetensors")
+    image = torch.rand(2, 3, 32, 32, dtype=torch.float64)
+    models = loaded_from(tmp_path / "port").load().double(), porter.load(tmp_path / "port").double()
+    with torch.no_grad():
+        torch.testing.assert_close(models[0](image), models[1](image), rtol=1e-12, atol=1e-12)
+    assert porter.verify(tmp_path / "port", weights=saved).ok
+
+
+def test_a_port_of_an_older_porter_has_the_names_of_its_file(saved: Path) -> None:
+    """It records no names, and its paths are the file's."""
+    checkpoint, files = read_weights(saved, with_md5=False)
+    opened = translated(checkpoint, files, None, names={})
+    assert "block_3_expand" in opened.graph.by_path and not opened.graph.scopes
+
+
+def test_a_keras_port_has_the_layers_of_its_file(saved: Path, tmp_path: Path) -> None:
+    porter.convert(saved, destination="tf", out=tmp_path / "port", check=False)
+    model = keras.models.load_model(tmp_path / "port" / "model.keras")
+    assert {"block_3_expand", "block_3_expand_BN", "logits"} <= {layer.name for layer in model.layers}

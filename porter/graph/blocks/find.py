@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from porter.graph.blocks.kinds import with_blocks
-from porter.graph.blocks.outline import Group, outline
+from porter.graph.blocks.outline import Group, Leaf, distinct, outline
 from porter.graph.blocks.rows import paired, renumbered
 from porter.graph.graph import Graph, Node, Scope
 
@@ -17,11 +17,11 @@ class Found:
 
     Attributes:
         graph: the same function; its scopes are the uses of blocks that are used twice or more.
-        names: what the layers were called, by path.
+        paths: by path, the node's path in the graph that was given.
     """
 
     graph: Graph
-    names: Mapping[str, str]
+    paths: Mapping[str, str]
 
 
 def find_blocks(graph: Graph, names: Mapping[str, str]) -> Found:
@@ -30,15 +30,32 @@ def find_blocks(graph: Graph, names: Mapping[str, str]) -> Found:
     Args:
         names: what the layers are called, by path.
     """
-    root = renumbered(with_blocks(paired(outline(graph, names))))
+    root = _without_parts(renumbered(with_blocks(paired(outline(graph, names)))))
     placed = list(_placed(root, ""))
-    paths = {node.path: path for path, node in placed}
-    nodes = tuple(
-        replace(node, path=path, inputs=tuple(paths.get(source, source) for source in node.inputs)) for path, node in placed
-    )
-    output, *further = (paths[path] for path in graph.outputs)
-    found = Graph(nodes, graph.channels, output, tuple(_scopes(root, "")), tuple(further))
-    return Found(found, {paths[path]: name for path, name in names.items() if path in paths})
+    ordered = replace(graph, nodes=tuple(node for _, node in placed))
+    found = renamed(ordered, {node.path: path for path, node in placed})
+    return Found(replace(found, scopes=tuple(_scopes(root, ""))), {path: node.path for path, node in placed})
+
+
+def renamed(graph: Graph, paths: Mapping[str, str]) -> Graph:
+    """The graph with other paths, by those that it has; it has no scopes then."""
+
+    def new(path: str) -> str:
+        return paths.get(path, path)
+
+    nodes = tuple(replace(node, path=new(node.path), inputs=tuple(map(new, node.inputs))) for node in graph.nodes)
+    return Graph(nodes, graph.channels, new(graph.output), further=tuple(map(new, graph.further)))
+
+
+def _without_parts(root: Group) -> Group:
+    """The outermost groups that are no blocks and have none, as their nodes under the paths that they had."""
+    members: list[Leaf | Group] = []
+    for member in root.members:
+        if isinstance(member, Group) and member.block is None and not any(_scopes(member, "")):
+            members += [Leaf(node.path.replace("/", "_"), node) for node in member.nodes()]
+        else:
+            members.append(member)
+    return replace(root, members=distinct(members))
 
 
 def _placed(group: Group, prefix: str) -> Iterator[tuple[str, Node]]:

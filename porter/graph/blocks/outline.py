@@ -182,9 +182,9 @@ class _Outline:
 
     def _local(self, node: Node, depth: int, before: str | None) -> str:
         word = words.short_word(node.op_name)
+        if depth <= 0 and not self.around:
+            return node.path.replace("/", "_")
         if node.path in self.labels:
-            if depth <= 0 and not self.around:
-                return node.path.replace("/", "_")
             rest = words.rest(self.names[node.path], self.around + depth)
             return word if not rest or rest.isdigit() else words.local_name(rest)
         if before is not None and word == "act" and node.inputs[0] in self.labels:

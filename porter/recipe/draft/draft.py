@@ -61,9 +61,8 @@ def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts, made_up: 
         problem = f"the graph has {len(graph.outputs)} outputs, and a recipe's graph has one"
         raise UsageError(problem, next="porter convert FILE --to FRAMEWORK needs no recipe")
     graph, convolution = with_dense_head(graph)
-    spoken = {names[node.path].removeprefix(container): names[node.path] for node in graph.nodes}
     found = find_blocks(graph, {node.path: names[node.path].removeprefix(container) for node in graph.nodes})
-    named = {path: spoken[name] for path, name in found.names.items()}
+    named = {path: names[before] for path, before in found.paths.items()}
     options: dict[str, Value] = {"classes": facts.classes or STANDARD_OPTIONS["classes"], **_norm_options(found.graph)}
     drafted = draft_steps(found.graph, {**STANDARD_OPTIONS, "bn_epsilon": 0.0, **options})
     sites = (node.path for node in found.graph.nodes if site_of(node.op) and named[node.path] not in made_up)

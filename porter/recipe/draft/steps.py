@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from porter.graph import INPUT, Graph, channels_of
+from porter.graph import INPUT, Graph, Scope, channels_of
 from porter.graph.blocks.arguments import Value as Plain
 from porter.recipe.draft.operations import spelled, usual_padding
 from porter.recipe.draft.rows import with_rows
@@ -41,6 +41,14 @@ def draft_steps(graph: Graph, options: Mapping[str, Value]) -> Drafted:
     steps = Template([drafting.use("")]).steps
     parameters = {name: block.parameters for name, block in drafting.blocks.items()}
     return Drafted(tuple(with_rows(steps, parameters)), drafting.blocks)
+
+
+def with_arguments(graph: Graph) -> Graph:
+    """The graph, whose scopes have what its blocks' uses are given."""
+    drafting = _Drafting(graph, dict.fromkeys((f"bn_{name}" for name in OPERATIONS["batch_norm"]), None))
+    drafting.use("")
+    scopes = (Scope(path, *drafting.given[path]) for path in drafting.scopes)
+    return replace(graph, scopes=tuple(scopes))
 
 
 class _Drafting:

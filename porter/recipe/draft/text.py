@@ -32,7 +32,7 @@ def section(values: Mapping[str, Any], depth: int = 0) -> list[str]:
 
 def _is_table(value: Mapping[str, Any]) -> bool:
     """Whether a mapping takes a line for each key: it has mappings or steps in it, or is long."""
-    inner = any(isinstance(item, Mapping) or _is_listing(item) for item in value.values())
+    inner = any((isinstance(item, Mapping) and item) or _is_listing(item) for item in value.values())
     return inner or len(value) > 6 or len(flow(value)) > WIDTH - 16
 
 
