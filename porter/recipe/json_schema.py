@@ -71,7 +71,7 @@ def json_schema() -> Schema:
             "then": _ref(_name(Extension)),
             "else": {"allOf": [_ref(_name(Document)), _WITHOUT_BLOCKS]},
         },
-        "$defs": {**sections, **_VALUES, **steps, **_ATTRIBUTES, **{f"step_{name}": _operation(name) for name in ATTRIBUTES}},
+        "$defs": {**sections, **_VALUES, **steps, **_OR_EXPRESSIONS, **{f"step_{name}": _operation(name) for name in ATTRIBUTES}},
     }
 
 
@@ -225,7 +225,7 @@ def _counted(most: int) -> Schema:
 
 
 _SIDE = _counted(MAX_SIDE)
-ATTRIBUTES_BY_KIND: Mapping[str, Schema] = {
+KIND_SCHEMAS: Mapping[str, Schema] = {
     "Count": _counted(MAX_CHANNELS),
     "Multiplier": _counted(MAX_MULTIPLIER),
     "Pair": _either(_SIDE, {**_list_of(_either(_SIDE, _EXPRESSION)), "minItems": 2, "maxItems": 2}),
@@ -241,14 +241,14 @@ ATTRIBUTES_BY_KIND: Mapping[str, Schema] = {
     **{name: _one_of(get_args(getattr(words, name))) for name in ("Order", "Blocks", "Function", "Axis")},
 }
 """What an attribute of each kind may be besides an expression."""
-_ATTRIBUTES: Mapping[str, Schema] = {kind: _either(value, _EXPRESSION) for kind, value in ATTRIBUTES_BY_KIND.items()}
+_OR_EXPRESSIONS: Mapping[str, Schema] = {kind: _either(value, _EXPRESSION) for kind, value in KIND_SCHEMAS.items()}
 
 
 def words_of(kind: str) -> str:
     """What an attribute of this kind may be, in words."""
     if kind in KINDS:
         return KINDS[kind].words
-    return _WORDS.get(kind) or f"one of {', '.join(ATTRIBUTES_BY_KIND[kind]['enum'])}"
+    return _WORDS.get(kind) or f"one of {', '.join(KIND_SCHEMAS[kind]['enum'])}"
 
 
 _WORDS: Mapping[str, str] = {
