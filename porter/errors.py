@@ -66,23 +66,17 @@ class RecipeError(PorterError):
 
     Args:
         key: of the section whose value is wrong, where `where` is not known yet.
+
+    Attributes:
         others: further errors of the recipe, none of which follows from this one.
     """
 
     code = "recipe"
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        where: str | None = None,
-        next: str | None = None,
-        key: str | None = None,
-        others: Sequence[RecipeError] = (),
-    ) -> None:
+    def __init__(self, message: str, *, where: str | None = None, next: str | None = None, key: str | None = None) -> None:
         super().__init__(message, where=where, next=next)
         self.key = key
-        self.others = tuple(others)
+        self.others: tuple[RecipeError, ...] = ()
 
 
 class FileError(PorterError):

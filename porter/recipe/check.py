@@ -9,6 +9,7 @@ from typing import Any
 
 from porter.errors import RecipeError
 from porter.graph import site_of
+from porter.recipe.causes import by_cause
 from porter.recipe.expand import expand, expand_steps, expect_head
 from porter.recipe.expressions import UnknownVariable
 from porter.recipe.faults import Faults
@@ -16,6 +17,7 @@ from porter.recipe.find import recipe_files
 from porter.recipe.load import load_recipe
 from porter.recipe.model import Recipe, Zoo
 from porter.recipe.names import layer_names, tap_names
+from porter.recipe.source import read_source
 from porter.recipe.suspicions import Member, suspicions
 from porter.recipe.uses import Use, uses_in_graph, uses_in_zoo
 
@@ -58,7 +60,7 @@ def check_recipe(path: Path) -> Checked:
     with faults.kept():
         recipe = load_recipe(*recipe_files(path))
     if faults.found:
-        return Checked(None, faults.found)
+        return Checked(None, _apart(faults, path))
     with faults.kept():
         _expect_known(recipe, uses_in_graph(recipe))
     if faults.found:
@@ -66,13 +68,21 @@ def check_recipe(path: Path) -> Checked:
     members = [member for name in recipe.zoos for member in _of_zoo(recipe, recipe.zoos[name], faults)]
     return Checked(
         recipe,
-        faults.found,
+        _apart(faults, path),
         () if faults.found else tuple(suspicions(recipe, members)),
         len(recipe.variants),
         len(recipe.zoos),
         sum(member.named for member in members),
         sum(site_of(node.op) is not None for member in members for node in member.graph.nodes),
     )
+
+
+def _apart(faults: Faults, path: Path) -> tuple[RecipeError, ...]:
+    """One error for each cause."""
+    try:
+        return by_cause(faults.found, read_source(path))
+    except RecipeError:
+        return faults.found
 
 
 def _of_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[Member]:

@@ -19,6 +19,7 @@ from porter.recipe.patterns import match_path
 from porter.recipe.source import Location, Mark
 from porter.recipe.spelling import hint
 from porter.recipe.steps import OPERATIONS, Block, Step, cycle
+from porter.recipe.unknown import unmatched
 
 MAX_REPEAT = 1000
 MAX_USES = 20_000
@@ -30,7 +31,7 @@ Variables = Mapping[str, Value]
 
 
 class Expanded(NamedTuple):
-    """A graph, and the step in the recipe that each of its nodes is from."""
+    """A graph, and the step in the recipe that each of its nodes and each use of a block is from."""
 
     graph: Graph
     steps: Mapping[str, Location]
@@ -62,7 +63,7 @@ def expand_steps(
         if name not in recipe.options:
             raise UsageError(f"'{recipe.architecture}' has no option '{name}'", next=hint(name, recipe.options))
     expanded = _expanded(recipe, variant, zoo, chosen, as_trained)
-    _expect_sites(recipe, variant, zoo, expanded.graph)
+    _expect_sites(recipe, variant, zoo, *expanded)
     return expanded
 
 
@@ -136,20 +137,22 @@ def _origins(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value
     return {("", name): mark for name, mark in marks.items() if mark}
 
 
-def _expect_sites(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> None:
+def _expect_sites(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, steps: Mapping[str, Location]) -> None:
     zoo = zoo.of(variant)
-    unmatched = _unmatched((*zoo.padding_as_trained, *zoo.padding), graph)
-    if unmatched:
+    lost = _unmatched((*zoo.padding_as_trained, *zoo.padding), graph)
+    if lost:
         for other in graphs_of_others(recipe, variant, zoo):
-            unmatched = _unmatched(unmatched, other)
-    faults, sites = Faults(), [node.path for node in graph.nodes if site_of(node.op)]
-    for rule in unmatched:
+            lost = _unmatched(lost, other)
+    faults, sites = Faults(), {node.path: steps[node.path] for node in graph.nodes if site_of(node.op)}
+    for rule in lost:
         with faults.kept(), recipe.source.at(rule.location, key=True):
             padless = next((node for node in graph.nodes if match_path(rule.pattern, node.path) is not None), None)
             if padless is not None and site_of(padless.op) is None:
                 message = f"'{rule.pattern}' is no padding site: '{padless.path}' is a {padless.op_name}"
                 raise RecipeError(message, next="only convolutions and pools have a padding")
-            raise RecipeError(f"'{rule.pattern}' matches no padding site", next=hint(rule.pattern, sites))
+            raise unmatched(
+                f"'{rule.pattern}' matches no padding site", rule.pattern, sites, [other.pattern for other in zoo.padding]
+            )
     faults.expect_none()
 
 
@@ -165,7 +168,7 @@ class _Expansion:
         nodes: by path, in the order of the steps.
         outputs: by the step's path, the node that gives its value: the node itself, or the last node of a block.
         shapes: of every node's output, at the native size.
-        locations: of each node's step.
+        locations: of each node's step, and of each use of a block.
         origins: where the value of a variable is written: of a parameter by its block's prefix, of the others by "".
         left_out: the paths of steps whose conditions do not hold.
     """
@@ -351,6 +354,7 @@ class _Expansion:
             if origin := self._origin(prefix, *given):
                 self.origins[f"{path}/", name] = origin
         self.scopes.append(Scope(path, block.name, parameters))
+        self.locations[path] = step.location
         return self.run(block.steps, f"{path}/", entry, {**variables, **parameters}, depth + 1)
 
     def _parameters(self, step: Step, block: Block, arguments: Mapping[str, Any], variables: Variables) -> dict[str, Any]:

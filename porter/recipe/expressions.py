@@ -56,6 +56,8 @@ _SCOPES = {
     "channels": "in the steps of a block",
     "count": "in paths and in names",
     "variant": "in a zoo's names",
+    "input": "in the names of nodes whose input has a name",
+    "own": "in the taps of nodes that have names",
 }
 """Where the variables are known that no recipe declares."""
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")

@@ -49,4 +49,5 @@ class Faults:
         """
         if self.found:
             first, *others = self.found
-            raise RecipeError(first.message, where=first.where, next=first.next, others=others)
+            first.others = tuple(others)
+            raise first

@@ -10,14 +10,13 @@ own name, and `{input}` its input's. A name that begins with one of both is whol
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from porter.errors import RecipeError, UsageError
 from porter.graph import INPUT, Graph, Node, tensor_shapes
-from porter.recipe.expand import graphs_of_others
+from porter.recipe.expand import expand_steps, graphs_of_others
 from porter.recipe.expressions import fill_in, placeholders
 from porter.recipe.faults import Faults
 from porter.recipe.model import OWN, LayerName, NameRule, Placed, Recipe, Zoo
@@ -26,9 +25,9 @@ from porter.recipe.schema import NameSection, one_of, parse_section
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint, nearest
 from porter.recipe.transforms import TRANSFORMS
+from porter.recipe.unknown import unmatched, unnamed
 
 PREFIX = "prefix"
-_CAPTURE = re.compile(r"\{\w+\}")
 WHOLE = (f"{{{INPUT}}}", f"{{{OWN}}}")
 """Words of a name that are whole names."""
 
@@ -48,12 +47,16 @@ def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation
         raise UsageError(f"zoo '{zoo.name}' has no generation '{generation}' of names", next=hint(generation, zoo.generations))
     older = () if generation is None else zoo.generations[generation].names
     found = _named(recipe, variant, zoo, graph, (*older, *zoo.names))
-    unnamed = [path for path in tensor_shapes(graph) if path not in found]
-    if unnamed:
-        where, rest = recipe.source.where(("zoos", zoo.name, "names"), key=True), len(unnamed) - 1
-        message = f"zoo '{zoo.name}' does not name '{unnamed[0]}'{f', and {rest} more' if rest else ''}, in {variant}"
-        raise RecipeError(message, where=where, next=f"add a line, such as {unnamed[0]}: NAME")
+    lacking = [path for path in tensor_shapes(graph) if path not in found]
+    if lacking:
+        rest = f", and {len(lacking) - 1} more" if lacking[1:] else ""
+        with recipe.source.at(("zoos", zoo.name, "names"), key=True):
+            raise _unnamed(recipe, variant, zoo, lacking[0], f"zoo '{zoo.name}' does not name '{lacking[0]}'{rest}, in {variant}")
     return found
+
+
+def _unnamed(recipe: Recipe, variant: str, zoo: Zoo, path: str, message: str) -> RecipeError:
+    return unnamed(message, path, [rule.pattern for rule in zoo.names], expand_steps(recipe, variant, zoo).steps)
 
 
 def tap_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> Mapping[str, str]:
@@ -127,8 +130,14 @@ def _named(
         rule, captured = next(((rule, captured) for rule, captured in matches if captured is not None), (None, None))
         if rule is None or captured is None:
             continue
+        place = _place(node, found, layers)
         with recipe.source.at(rule.location):
-            name = fill_in(rule.name, {**variables, **_place(node, found, layers), "count": counts[rule], **captured})
+            if layers is None and INPUT not in place and INPUT in placeholders(rule.name):
+                message = f"zoo '{zoo.name}' does not name '{node.inputs[0]}', after which '{node.path}' is named, in {variant}"
+                if node.inputs[0] == INPUT:
+                    raise RecipeError(f"'{node.path}' reads the graph's input, which has no name", next="write the whole name")
+                raise _unnamed(recipe, variant, zoo, node.inputs[0], message)
+            name = fill_in(rule.name, {**variables, **place, "count": counts[rule], **captured})
             if name in owners:
                 message = f"'{owners[name]}' and '{node.path}' both have the name '{name}', in {variant}"
                 raise RecipeError(message, next="write what tells them apart into the name, such as a capture of the pattern")
@@ -145,17 +154,18 @@ def _place(node: Node, found: Mapping[str, LayerName], layers: Mapping[str, Laye
 
 
 def _expect_matches(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence[NameRule]) -> None:
-    unmatched, paths, faults = _unmatched(rules, graph), [node.path for node in graph.nodes], Faults()
-    if unmatched:
+    lost, paths, faults = _unmatched(rules, graph), [node.path for node in graph.nodes], Faults()
+    if lost:
         for other in graphs_of_others(recipe, variant, zoo):
-            unmatched = _unmatched(unmatched, other)
+            lost = _unmatched(lost, other)
             paths += [node.path for node in other.nodes]
-    for rule in unmatched:
+    steps = expand_steps(recipe, variant, zoo).steps if lost else {}
+    for rule in lost:
         here, pattern = _lost(rule, paths)
-        likely = PREFIX if nearest(str(here[-1]), [PREFIX]) else None
         with faults.kept(), recipe.source.at(here, key=True):
-            next = f"did you mean '{likely}'?" if likely else hint(_CAPTURE.sub("1", rule.pattern), paths)
-            raise RecipeError(f"'{pattern}' matches no node", next=next)
+            if nearest(str(here[-1]), [PREFIX]):
+                raise RecipeError(f"'{pattern}' matches no node", next=f"did you mean '{PREFIX}'?")
+            raise unmatched(f"'{pattern}' matches no node", rule.pattern, steps, [other.pattern for other in rules])
     faults.expect_none()
 
 

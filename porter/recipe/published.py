@@ -49,7 +49,7 @@ def read_weights(
     for variant, values in section.weights.items():
         here = (*zoo, "weights", variant)
         with faults.kept():
-            one_of(source, here, "variant", variant, variants, key=True)
+            one_of(source, here, "variant", variant, variants, key=True, table=("variants",))
             row = parse_section(WeightsSection, source, here, values)
             preprocess = read_protocol(source, (*here, "protocol"), row.protocol, protocols)
             labels = None if row.labels is None else one_of(source, (*here, "labels"), "label map", row.labels, LABEL_MAPS)

@@ -76,6 +76,13 @@ class Source:
     keys: Mapping[Location, Mark]
     parts: tuple[Places, ...] = ()
 
+    def value(self, location: Location) -> Any:
+        """The value at a location that exists."""
+        value: Any = self.data
+        for step in location:
+            value = value[step]
+        return value
+
     def mark(self, location: Location, *, key: bool = False) -> Mark | None:
         """The place of a value, or of its key; None if the recipe lacks it."""
         marks = (part.mark(location, key) for part in self.parts)
@@ -108,9 +115,7 @@ class Part(NamedTuple):
     location: Location
 
     def value(self) -> Any:
-        value: Any = self.source.data
-        for step in self.location:
-            value = value[step]
+        value = self.source.value(self.location)
         for key in reversed(self.place):
             value = {key: value}
         return value

@@ -13,7 +13,8 @@ from porter.graph.record import attributes, defaults
 from porter.recipe.expressions import is_expression, parse, placeholders
 from porter.recipe.faults import Faults
 from porter.recipe.source import Location, Source
-from porter.recipe.spelling import hint
+from porter.recipe.spelling import nearest
+from porter.recipe.unknown import unknown
 
 REQUIRED = object()
 
@@ -181,11 +182,9 @@ def _step(source: Source, location: Location, values: Any, blocks: Mapping[str, 
     kinds = [key for key in values if key in known]
     if not kinds:
         word = next(iter(values), "")
-        raise RecipeError(
-            f"'{word}' is neither an operation nor a block of this recipe",
-            where=source.where((*location, word), key=True),
-            next=hint(word, known),
-        )
+        with source.at((*location, word), key=True):
+            table = ("blocks",) if nearest(word, known) in blocks else ()
+            raise unknown(f"'{word}' is neither an operation nor a block of this recipe", word, known, table)
     kind = kinds[0]
     allowed = {*known[kind], *COMMON, *(("branches",) if kind == "concat" else ())}
     _expect_known(source, location, kind, [key for key in values if key != kind], allowed)
@@ -233,7 +232,8 @@ def _expect_known(source: Source, location: Location, kind: str, keys: Iterable[
     for key in keys:
         with faults.kept(), source.at((*location, key), key=True):
             if key not in known:
-                raise RecipeError(f"'{kind}' has no '{key}'", next=hint(key, known))
+                table = () if kind in OPERATIONS else ("blocks", kind, "parameters")
+                raise unknown(f"'{kind}' has no '{key}'", key, known, table)
     faults.expect_none()
 
 

@@ -44,11 +44,14 @@ def test_a_name_may_follow_that_of_the_node_before(tmp_path: Path) -> None:
     assert layer_names(recipe, "tiny", zoo, expand(recipe, "tiny", zoo))["stem/norm"].name == "conv1/BatchNorm"
 
 
-@pytest.mark.parametrize("line", ["      stem/pool: pool1", "      stem/conv: conv1"])
-def test_a_node_whose_input_has_no_name_cannot_be_called_after_it(tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("      stem/pool: pool1", "does not name 'stem/relu', after which"), ("      stem/conv: conv1", "graph's input")],
+)
+def test_a_node_whose_input_has_no_name_cannot_be_called_after_it(tmp_path: Path, line: str, message: str) -> None:
     path, _, name = line.partition(": ")
     text = VALID.replace(f"{line}\n", "").replace("    names:\n", f"    names:\n{path}: '{{input}}/{name}'\n")
-    with pytest.raises(RecipeError, match="'input' is no variable here"):
+    with pytest.raises(RecipeError, match=message):
         use(load_recipe(write(tmp_path, text)))
 
 
