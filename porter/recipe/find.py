@@ -57,7 +57,8 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
     """What the recipes in `recipe_folders` declare, each without the names that a recipe of an earlier folder has.
 
     A recipe has a fault if its text is no valid YAML; if it has a name of another recipe in its folder; or if it has a name of
-    porter's own recipes, unless it is in `given`.
+    porter's own recipes, unless it is in `given`. An exact copy of one of porter's own is left out: a checkout has all of them in
+    ./recipes, beside those of an installed porter.
 
     Raises:
         UsageError: as `recipe_folders`.
@@ -69,7 +70,7 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
         recipes = shipped if folder.samefile(own) else _in_folder(folder, with_zoos)
         if recipes is not shipped and folder is not given:
             next = f"give it another name, or add --recipes {shlex.quote(str(folder))}"
-            recipes = [_apart(recipe, shipped, "porter's own ", next) for recipe in recipes]
+            recipes = [_apart(recipe, shipped, "porter's own ", next) for recipe in recipes if not _copied(recipe.path, own)]
         for recipe in reversed(recipes):
             listed.insert(0, recipe if recipe.extends is None else _extended(recipe, recipe.extends, listed))
     found: list[Declared] = []
@@ -77,6 +78,12 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
         before = [other for other in found if other.path.parent != recipe.path.parent or recipe.path in other.files]
         found.append(recipe.without({name for other in before if other.fault is None for name in other.names}))
     return tuple(found)
+
+
+def _copied(path: Path, own: Path) -> bool:
+    """Whether a file is an exact copy of one of porter's own."""
+    original = own / path.name
+    return original.is_file() and original.read_bytes() == path.read_bytes()
 
 
 def _in_folder(folder: Path, with_zoos: bool) -> list[Declared]:

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,17 @@ def test_a_folder_counts_once(monkeypatch: pytest.MonkeyPatch, places: dict[str,
     assert recipe_folders() == (Path("recipes"),)
     assert [recipe.fault for recipe in declared_recipes() if recipe.fault] == []
     assert len(declared_recipes()) == len(all_recipes())
+
+
+def test_a_copy_of_one_of_porters_own_is_that_one(places: dict[str, Path]) -> None:
+    """Where porter is installed from a checkout, the checkout's ./recipes is another folder with the same recipes."""
+    folder = places["work/recipes"]
+    folder.mkdir()
+    shutil.copy(recipes_folder() / "resnet_v2.yaml", folder)
+    assert find_recipe("resnet50v2").path.parent == recipes_folder() and known_variants()[1] == ()
+    (folder / "resnet_v2.yaml").write_bytes((folder / "resnet_v2.yaml").read_bytes() + b"# changed\n")
+    with pytest.raises(RecipeError, match="is in porter's own"):
+        find_recipe("resnet50v2")
 
 
 @pytest.mark.parametrize(("text", "mark"), [(named("resnet50"), "3:3"), (named("resnet_v1").replace("resnet_v1:", "own:"), "1:15")])
