@@ -189,6 +189,7 @@ def inspection(found: Inspection, tensors: bool = False) -> list[str]:
     lines += [f"  assumed    {line}" for line in found.assumed]
     if found.problem is not None:
         lines.append(f"  problem    {found.problem}")
+    lines += [f"  left out   {fault}" for fault in found.left_out]
     if match is not None and not found.commands:
         lines += [f"  missing    {name}, or it has another shape" for name in match.missing[:SHOWN]]
         lines += [f"  unexpected {name}" for name in match.unexpected[:SHOWN]]

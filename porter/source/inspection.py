@@ -17,7 +17,7 @@ from porter.frameworks import FRAMEWORK_NAMES
 from porter.graph import head_of
 from porter.padding import ANY
 from porter.port import Port, port_at
-from porter.recipe import recipes_option
+from porter.recipe import known_variants, recipes_option
 from porter.source.from_file import CLOSE, likeliest, open_as, translated
 from porter.source.matching import LIKELY, NO_RECIPE, Match, rank
 from porter.source.opened import Opened
@@ -40,6 +40,7 @@ class Inspection:
         differs: the file's differences from the zoo's own, one line each.
         assumed: one line for each fact that the file does not record and porter takes from the recipe.
         problem: the reason why the file cannot be ported as it is.
+        left_out: the errors of recipes that cannot be used.
         commands: commands that port the file, each tested: one, or one for each layer that could be the head.
     """
 
@@ -54,6 +55,7 @@ class Inspection:
     differs: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     problem: str | None = None
+    left_out: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
 
     @property
@@ -82,6 +84,7 @@ class Inspection:
             "convert": next(iter(self.commands), None),
             "assumed": list(self.assumed),
             "problem": self.problem,
+            "left_out": list(self.left_out),
             "notes": list(self.checkpoint.notes),
             "tensors": tensors,
             "matches": [match.record() for match in (self.match, *self.close) if match is not None],
@@ -93,6 +96,11 @@ def inspect(file: Path, recipes: Path | None = None) -> Inspection:
     port = port_at(file)
     if port is not None:
         return _of_port(port)
+    faults = known_variants(recipes)[1]
+    return replace(_of_file(file, recipes), left_out=tuple(map(str, faults)))
+
+
+def _of_file(file: Path, recipes: Path | None) -> Inspection:
     checkpoint, files = read_weights(file, with_md5=True)
     matches = rank(checkpoint, recipes)
     problems: list[tuple[Match, PorterError]] = []
