@@ -16,11 +16,11 @@ def by_cause(errors: Sequence[RecipeError], source: Source) -> tuple[RecipeError
     """The errors; those of several words that one declaration is like are one error there, if nothing else says that as it does.
 
     Args:
-        source: the recipe's file.
+        source: the recipe's file. What it extends is right.
     """
     groups: dict[Location, list[Unknown]] = {}
     for error in errors:
-        if isinstance(error, Unknown) and error.declared is not None:
+        if isinstance(error, Unknown) and error.declared is not None and source.mark(error.declared):
             groups.setdefault(error.declared, []).append(error)
     found: dict[str | None, RecipeError] = {error.where: error for error in errors}
     for declared, group in groups.items():

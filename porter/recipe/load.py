@@ -15,7 +15,7 @@ from porter.recipe.model import RESERVED, STANDARD_OPTIONS, Recipe, Zoo
 from porter.recipe.schema import BlockSection, Document, Extension, InputSection, parse_section
 from porter.recipe.source import Location, Part, Source, assemble, read_source
 from porter.recipe.spelling import nearest
-from porter.recipe.steps import COMMON, OPERATIONS, Block, Step, nested, parse_steps
+from porter.recipe.steps import COMMON, OPERATIONS, Block, Step, check_expressions, expressions, nested, parse_steps
 from porter.recipe.zoos import ZOOS, Zoos
 
 Stamp = tuple[tuple[Path, int, int], ...]
@@ -78,6 +78,9 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
     for variant, given in document.variants.items():
         faults.tried(_check_variables, source, ("variants", variant), given, {*STANDARD_OPTIONS, *document.options})
     faults.tried(_check_variables, source, ("options",), document.options, ())
+    for here, _ in expressions((), {"variants": document.variants, "options": document.options}):
+        with faults.kept(), source.at(here):
+            raise RecipeError("a variable's value is no expression", next="write the expression in the step that needs it")
     sizes = faults.tried(parse_section, InputSection, source, ("input",), document.input)
     sections = {name: faults.tried(_read_block, source, name, values) for name, values in document.blocks.items()}
     faults.expect_none()  # a step may use any block
@@ -155,6 +158,7 @@ def _read_block(source: Source, name: str, values: Any) -> BlockSection:
         raise RecipeError(f"'{name}' is an operation and cannot be a block", where=where, next=other)
     section = parse_section(BlockSection, source, here, values)
     _check_variables(source, (*here, "parameters"), section.parameters, ())
+    check_expressions(source, (*here, "parameters"), section.parameters)
     for parameter in section.parameters:
         if parameter in (*COMMON, *OPERATIONS):
             where = source.where((*here, "parameters", parameter), key=True)

@@ -102,6 +102,16 @@ def test_one_misspelt_declaration_is_one_error_there(tmp_path: Path, name: str) 
     assert [(error.where, message in error.message, error.next) for error in errors] == [(where, True, fix)], errors
 
 
+def test_what_a_recipe_extends_is_right(tmp_path: Path) -> None:
+    names = "names: {stem/cnv: a}"
+    text = f"extends: resnet_v1\nzoos:\n  one: {{extends: torchvision, {names}}}\n  two: {{extends: torchvision, {names}}}\n"
+    errors = check_recipe(write(tmp_path, text)).errors
+    assert [(str(error.where)[-5:], error.next) for error in errors] == [
+        (":3:39", "did you mean 'stem/conv'?"),
+        (":4:39", "did you mean 'stem/conv'?"),
+    ]
+
+
 def test_a_zoos_file_is_no_recipe(tmp_path: Path) -> None:
     (error,) = check_recipe(recipes_folder() / "zoos" / "keras.yaml").errors
     assert "a zoo's file" in error.message and str(error.where).endswith("keras.yaml:2:1")

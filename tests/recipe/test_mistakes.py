@@ -83,6 +83,10 @@ MISTAKES = {
         "{relu: stem/relu}", "{relu: stem/relu, when: ¶=first}", "'first' is no variable", "with 'repeat'"
     ),
     "no expression": Mistake("filters: =width, k", "filters: ¶'=4 *', k", "'4 *' is no expression", "=4*width"),
+    "no expression as a default": Mistake("kernel: 3}\n    steps", "kernel: ¶=3+}\n    steps", "'3+' is no expression", "=4*width"),
+    "an expression as a variable": Mistake(
+        "{width: 8, ", '{width: ¶"=2*4", ', "value is no expression", "in the step that needs it"
+    ),
     "a division by zero": Mistake("filters: =width, k", "filters: ¶=width//0, k", "'width // 0' divides by zero", "if b > 0"),
     "an index too large": Mistake('"=depths[0]"', '¶"=depths[2]"', "index 2 is outside a list of 2", "first index is 0"),
     "an unknown function": Mistake("filters: =width, k", "filters: ¶=floor(width), k", "no function 'floor'", "int"),
