@@ -17,8 +17,9 @@ from porter.cli import printing
 from porter.errors import RecipeError, UsageError
 from porter.files import digest
 from porter.port import read_port
-from porter.recipe import load_recipe
+from porter.recipe import find_recipe, load_recipe
 from porter.source.of_port import source_of
+from porter.source.opened import open_checkpoint
 from porter.verification.check import check
 from porter.verification.sizes import Sizes
 from tests.conftest import WeightsMaker
@@ -71,17 +72,26 @@ def test_what_the_file_does_not_say_is_said(case: Case, weights_file: WeightsMak
         assert again.port.record.assumed == said
 
 
-def test_what_is_assumed_can_be_set_and_is_proved(weights_file: WeightsMaker, tmp_path: Path) -> None:
-    weights = weights_file("inception_v3", "torchvision", ".pth")
-    assert [line.startswith(TRANSFORM) for line in porter.inspect(weights).record()["assumed"]] == [True]
-    options = {"transform_input": "false"}
-    made = porter.convert(
-        "inception_v3", "torchvision", "torch", weights=weights, out=tmp_path / "port", options=options, check=False
-    )
-    assert "transform_input" not in made.port.graph.by_path and made.port.record.chosen == {"transform_input": False}
+@pytest.mark.parametrize(
+    ("variant", "zoo", "suffix", "said", "path"),
+    [
+        ("inception_v3", "torchvision", ".pth", TRANSFORM, "transform_input"),
+        pytest.param(
+            *("mobilenet_v3_small_0.5", "keras", ".h5", "include_preprocessing is true: ", "rescaling"), marks=pytest.mark.full
+        ),
+    ],
+)
+def test_what_is_assumed_can_be_set_and_is_proved(
+    variant: str, zoo: str, suffix: str, said: str, path: str, weights_file: WeightsMaker, tmp_path: Path
+) -> None:
+    weights, option = weights_file(variant, zoo, suffix), said.partition(" ")[0]
+    assert [line.startswith(said) for line in porter.inspect(weights).record()["assumed"]] == [True]
+    settings = {"weights": weights, "options": {option: "false"}, "input_size": "any", "check": False}
+    made = porter.convert(variant, zoo, "torch", out=tmp_path / "port", **settings)  # type: ignore[arg-type]
+    assert path not in made.port.graph.by_path and made.port.record.chosen == {option: False}
     (reference,) = source_of(made.port, weights, None).references("float32")
     verdict = check(made.port, reference, Sizes(((96, 76),), ()), ("float64",))
-    assert verdict.ok and verdict.proof.reference == "torchvision"
+    assert verdict.ok and verdict.proof.reference == zoo
 
 
 @pytest.mark.parametrize("suffix", [".h5", ".weights.h5"])
@@ -107,6 +117,17 @@ def test_layers_that_scale_the_input_are_left_out_and_said(suffix: str, weights_
     assert said.startswith("the input is what the zoo's own model takes: ") and "give the whole model" in said
     assert "'rescaling_1'" in said and "'normalization'" in said
     assert set(record.tensors.ignored) == {f"normalization/{name}" for name in numbers}
+
+
+def test_layers_that_scale_in_the_zoos_own_model_are_not_left_out() -> None:
+    """Of several that Keras numbers, the last is the zoo's own."""
+    variant, recipe = "mobilenet_v3_small_0.5", find_recipe("mobilenet_v3_small_0.5")
+    scaling = ("rescaling_3", "normalization", "rescaling_4", "expanded_conv_squeeze_excite_mul")
+    checkpoint = replace(source_checkpoint(variant, "keras"), dialect="tf", scaling=scaling)
+    opened = open_checkpoint(recipe, variant, recipe.zoo("keras", variant), checkpoint, {})
+    said, preprocessing = opened.assumed
+    assert "model takes: 'rescaling_3', 'normalization' in the file is left out" in said
+    assert preprocessing.startswith("include_preprocessing is true: ") and "rescaling" in opened.graph.by_path
 
 
 def test_an_assumption_of_no_option_is_no_recipe(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -290,7 +291,9 @@ def open_checkpoint(
         labels=zoo.labels if fit.own_head else None,
         background=fit.background,
         licence=publisher.licence_of(variant) if publisher else None,
-        assumed=() if recorded else (*_assumed_scaling(checkpoint), *assumed_options(zoo, fit.options), *_assumed_activation(fit)),
+        assumed=()
+        if recorded
+        else (*_assumed_scaling(checkpoint, fit), *assumed_options(zoo, fit.options), *_assumed_activation(fit)),
         sized=recorded,
         size=built,
         warnings=(*other_zoo, *placed, *fit.warnings, *scaling),
@@ -299,11 +302,17 @@ def open_checkpoint(
     )
 
 
-def _assumed_scaling(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """One line for the layers that scale the input inside the model, because a file of weights does not say what they compute."""
-    if not checkpoint.scaling:
+def _assumed_scaling(checkpoint: Checkpoint, fit: Fit) -> tuple[str, ...]:
+    """One line for the layers that scale the input inside the model, because a file of weights does not say what they compute; none
+    for those that the zoo's own model has, one of each that Keras numbers.
+    """
+    own, scaling = set(fit.reference_taps.values()), checkpoint.scaling
+    stems = {name: re.sub(r"_\d+$", "", name) for name in scaling}
+    again = {stem: name for name, stem in stems.items() if stem in own and stem not in scaling}
+    foreign = [name for name in scaling if name not in own and again.get(stems[name]) != name]
+    if not foreign:
         return ()
-    named = ", ".join(f"'{name}'" for name in checkpoint.scaling)
+    named = ", ".join(f"'{name}'" for name in foreign)
     return (f"the input is what the zoo's own model takes: {named} in the file is left out; to keep it, give the whole model",)
 
 

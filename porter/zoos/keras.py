@@ -57,10 +57,25 @@ def _runs_at_any_size(variant: str) -> bool:
     return KERAS.get(variant, ("", {}))[0] not in _PADDED_FOR_ONE_SIZE
 
 
-def _construct(variant: str, classes: int, size: tuple[int, int]) -> Any:
+def _build(
+    variant: str,
+    classes: int,
+    size: tuple[int, int],
+    checkpoint: Checkpoint,
+    dtype: Dtype,
+    options: Mapping[str, Any] = {},
+) -> Any:
+    """`build_layers` of keras.applications; its constructors have some options as arguments."""
+    own = {name: value for name, value in options.items() if name in KERAS.get(variant, ("", {}))[1]}
+    foreign = {name: value for name, value in options.items() if name not in own}
+    construct = partial(_construct, options=own)
+    return build_layers("keras", construct, _runs_at_any_size, variant, classes, size, checkpoint, dtype, foreign)
+
+
+def _construct(variant: str, classes: int, size: tuple[int, int], options: Mapping[str, Any] = {}) -> Any:
     if variant not in KERAS:
         raise UsageError(f"reference 'keras' has no variant '{variant}'", next=f"it has {', '.join(KERAS)}")
-    name, arguments = KERAS[variant][0], _arguments(variant, classes, size)
+    name, arguments = KERAS[variant][0], {**_arguments(variant, classes, size), **options}
     try:
         return getattr(import_keras().applications, name)(**arguments)
     except ValueError as error:
@@ -154,7 +169,7 @@ def _assign(layers: Mapping[str, Any], checkpoint: Checkpoint) -> None:
 
 
 IMPLEMENTATION = Implementation(
-    partial(build_layers, "keras", _construct, _runs_at_any_size),
+    _build,
     _runs_at_any_size,
     stock=StockLibrary(stock_class, write_stock, takes_any_size=False),
 )
