@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from porter.errors import RecipeError
-from porter.recipe import find_recipe, load_recipe, zoos
+from porter.recipe import declared_recipes, find_recipe, load_recipe, recipes_folder, zoos
 from porter.recipe.load import open_recipe
 from porter.recipe.source import read_source
 from tests.recipe.recipes import VALID, line_of, use, write
@@ -144,3 +144,16 @@ def test_a_file_has_the_name_of_its_zoo(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="this is the file of zoo 'home', got 'house'") as caught:
         load_recipe(path)
     assert caught.value.where == f"{file}:1:6"
+
+
+def test_porters_own_zoos_have_no_group_and_no_protocol_that_nobody_uses() -> None:
+    having = {(recipe.architecture, zoo) for recipe in declared_recipes(with_zoos=True) for zoo in recipe.zoos}
+    protocols, used = set(), set()
+    for path in (recipes_folder() / "zoos").glob("*.yaml"):
+        file = read_source(path).data
+        assert {(architecture, path.stem) for architecture in file["architectures"]} <= having
+        groups = file["architectures"].values()
+        rows = [row for group in groups for row in group.get("weights", {}).values()]
+        protocols |= set(file.get("protocols", ()))
+        used |= {str(one.get("protocol")) for one in (file, *groups, *rows)}
+    assert protocols <= used
