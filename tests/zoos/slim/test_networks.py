@@ -30,8 +30,11 @@ from tests.frameworks.tf.models import explicit
 from tests.slim_files import SMALL, slim_checkpoint
 from tests.standin import smooth_images
 from tests.support import standin_graph, standin_tensors, strided_sites, with_convention
+from tests.tensornets_files import tensornets_installed, write_tensornets
 
 VARIANTS = [*find_recipe("mobilenet_v1").variants, *find_recipe("mobilenet_v2").variants]
+IN_CI = ("mobilenet_v1", "mobilenet_v1_0.25", "mobilenet_v2_0.35", "mobilenet_v2_1.4")
+"""The narrowest and the widest of each network."""
 CLASSES = 1001
 tf = get_framework("tf")
 
@@ -98,7 +101,7 @@ def slims_graph(variant: str) -> tuple[Any, dict[str, tuple[int, ...]]]:
         return {node.name: node for node in graph.as_graph_def().node}, dict(variables)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", [pytest.param(name, marks=() if name in IN_CI else pytest.mark.full) for name in VARIANTS])
 def test_every_width_has_slims_variables_strides_pads_and_epsilons(variant: str) -> None:
     recipe = find_recipe(variant)
     zoo = recipe.zoo("slim", variant)
@@ -190,34 +193,6 @@ def test_packages_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPat
     assert sys.modules["tensorflow"] is import_tensorflow()
 
 
-_SCRIPT = """
-import sys
-from pathlib import Path
-import numpy as np
-from porter.frameworks import get_framework
-from porter.filegraph.checkpoint import Checkpoint
-from porter.zoos.implementation import get_implementation
-tf = get_framework("tf")
-assert "tensorflow" not in sys.modules
-for variant, file in zip(sys.argv[1::2], sys.argv[2::2]):
-    checkpoint = Checkpoint(Path(file), "memory", "tf", np.load(file))
-    model = get_implementation("tf_slim").build(variant, 1001, (32, 32), checkpoint, "float64")
-    tf.run_reference(model, np.zeros((1, 3, 32, 32)), {"logits": "Logits"})
-import tensorflow
-assert tensorflow.__version__ and not hasattr(tensorflow, "contrib")
-assert not any(name.split(".")[0] == "mmdnn" or name == "tf_keras.legacy_tf_layers.normalization" for name in sys.modules)
-"""
-
-
-def test_nothing_is_left_behind_and_nothing_said(tmp_path: Path) -> None:
-    arguments: list[str] = []
-    for variant in SMALL:
-        np.savez(tmp_path / f"{variant}.npz", **slim_checkpoint(variant).tensors)
-        arguments += [variant, str(tmp_path / f"{variant}.npz")]
-    done = subprocess.run([sys.executable, "-c", _SCRIPT, *arguments], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
 def test_the_graph_is_of_its_own() -> None:
     """Two builds in one process do not see each other's variables."""
     checkpoint = replace(slim_checkpoint(SMALL[0]), path=Path("model.ckpt"))
@@ -225,3 +200,41 @@ def test_the_graph_is_of_its_own() -> None:
     batch = smooth_images(3, (32, 32), seed=1, count=1)
     first, second = (tf.run_reference(model, batch, {"logits": "Logits"})["logits"] for model in models)
     assert np.array_equal(first, second)
+
+
+_SCRIPT = """
+import sys
+from pathlib import Path
+import numpy as np
+from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.reading import read_checkpoint
+from porter.frameworks import get_framework
+from porter.zoos.implementation import get_implementation
+tf, runs = get_framework("tf"), []
+for zoo, variant, file in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):
+    if zoo == "tensornets":
+        runs.append((zoo, variant, 1000, "mobilenet25/logits", read_checkpoint(Path(file))))
+    else:
+        runs.append((zoo, variant, 1001, "Logits", Checkpoint(Path(file), "memory", "tf", np.load(file))))
+assert "tensorflow" not in sys.modules
+for zoo, variant, classes, tap, checkpoint in runs:
+    model = get_implementation(zoo).build(variant, classes, (32, 32), checkpoint, "float64")
+    tf.run_reference(model, np.zeros((1, 3, 32, 32)), {"logits": tap})
+import tensorflow
+assert tensorflow.__version__ and not hasattr(tensorflow, "contrib")
+assert not {"tensornets", "tensorflow.python.keras.applications.imagenet_utils"} & sys.modules.keys()
+assert not any(name.split(".")[0] == "mmdnn" or name == "tf_keras.legacy_tf_layers.normalization" for name in sys.modules)
+"""
+
+
+def test_nothing_is_left_behind_and_nothing_said(tmp_path: Path) -> None:
+    """By slim's code and by TensorNets', in one process."""
+    arguments: list[str] = []
+    for variant in SMALL:
+        np.savez(tmp_path / f"{variant}.npz", **slim_checkpoint(variant).tensors)
+        arguments += ["tf_slim", variant, str(tmp_path / f"{variant}.npz")]
+    if tensornets_installed():
+        variant = "mobilenet_v1_0.25"
+        arguments += ["tensornets", variant, str(write_tensornets(tmp_path / "tensornets.npz", variant))]
+    done = subprocess.run([sys.executable, "-c", _SCRIPT, *arguments], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -47,32 +46,6 @@ def test_a_release_that_has_other_code(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(MissingFramework, match="tensornets 9 cannot be imported: No module named 'porter_tensornets_9"):
         tensornets._import.__wrapped__("resnets")
     monkeypatch.delitem(sys.modules, "porter_tensornets_9")
-
-
-_SCRIPT = """
-import sys, warnings
-from pathlib import Path
-import numpy as np
-from porter.frameworks import get_framework
-from porter.formats.reading import read_checkpoint
-from porter.zoos.implementation import get_implementation
-tf = get_framework("tf")
-assert "tensorflow" not in sys.modules
-checkpoint = read_checkpoint(Path(sys.argv[1]))
-assert "tensorflow" not in sys.modules
-model = get_implementation("tensornets").build(sys.argv[2], 1000, (32, 32), checkpoint, "float64")
-tf.run_reference(model, np.zeros((1, 3, 32, 32)), {"logits": "mobilenet25/logits"})
-import tensorflow
-assert tensorflow.__version__ and not hasattr(tensorflow, "contrib")
-assert not {"tensornets", "tensorflow.python.keras.applications.imagenet_utils"} & sys.modules.keys()
-"""
-
-
-@needs_tensornets
-def test_nothing_is_left_behind_and_nothing_said(tmp_path: Path) -> None:
-    path = write_tensornets(tmp_path / "net.npz", VARIANT)
-    done = subprocess.run([sys.executable, "-c", _SCRIPT, str(path), VARIANT], capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @needs_tensornets
