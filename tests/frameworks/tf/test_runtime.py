@@ -38,6 +38,13 @@ def test_an_absent_package_is_named_with_the_way_to_get_it(absent: str, monkeypa
         tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
 
 
+def test_another_backend_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_keras().config, "backend", lambda: "torch")
+    with pytest.raises(MissingFramework, match="its 'torch' backend in this process"):
+        import_keras()
+
+
+@pytest.mark.full
 def test_keras_on_another_backend_is_refused() -> None:
     done = subprocess.run([sys.executable, "-c", OTHER_BACKEND], capture_output=True, text=True, check=True)
     assert done.stdout == "Keras runs on its 'torch' backend in this process (set KERAS_BACKEND=tensorflow)\n"

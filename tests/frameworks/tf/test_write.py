@@ -20,22 +20,16 @@ from tests.frameworks.tf.models import every_op, random_tensors
 
 LAYERS = {"stem/conv": "conv1_conv", "logits": "predictions"}
 
-LOAD = """
+ELSEWHERE = """
 import sys
 import keras, numpy as np
 model = keras.models.load_model(sys.argv[1])
 np.save(sys.argv[3], model.predict_on_batch(np.load(sys.argv[2])))
-"""
+assert not any(name.startswith("porter") for name in sys.modules)
 
-WRITE = """
-import sys
 from pathlib import Path
-from porter.frameworks import tf
-from porter.graph.plan import make_plan
-from porter.padding import ANY
-from tests.frameworks.tf.models import every_op, random_tensors
-graph = every_op()
-tf.write(Path(sys.argv[1]), make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32")
+from tests.frameworks.tf.test_write import _write, every_op
+_write(Path(sys.argv[4]), every_op(), sys.argv[5])
 """
 
 
@@ -44,14 +38,16 @@ def _write(folder: Path, graph: Graph, dtype: Dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.full)])
-def test_plain_keras_opens_the_port_in_a_process_without_porter_and_computes_the_same(tmp_path: Path, dtype: Dtype) -> None:
-    graph = every_op()
+def test_in_another_process_plain_keras_computes_the_same_and_porter_writes_the_same_bytes(tmp_path: Path, dtype: Dtype) -> None:
+    graph, again = every_op(), tmp_path / "again"
     _write(tmp_path, graph, dtype)
     assert [path.name for path in tmp_path.iterdir()] == ["model.keras"]
+    again.mkdir()
     batch = np.random.default_rng(3).normal(size=(2, 3, 15, 18)).astype(dtype)
     np.save(tmp_path / "batch.npy", batch.transpose(0, 2, 3, 1))
-    arguments = [str(tmp_path / name) for name in ("model.keras", "batch.npy", "logits.npy")]
-    subprocess.run([sys.executable, "-c", LOAD, *arguments], check=True, cwd=tmp_path, capture_output=True)
+    arguments = [str(tmp_path / name) for name in ("model.keras", "batch.npy", "logits.npy", "again")]
+    subprocess.run([sys.executable, "-c", ELSEWHERE, *arguments, dtype], check=True, capture_output=True)
+    assert (again / "model.keras").read_bytes() == (tmp_path / "model.keras").read_bytes()
     model = tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), LAYERS, dtype, "cpu")
     found, wanted = np.load(tmp_path / "logits.npy"), tf.run(model, batch, ["logits"])["logits"]
     assert found.dtype == dtype
@@ -106,12 +102,3 @@ def test_only_built_in_layers_and_operations_stand_in_the_file(tmp_path: Path) -
     modules = {layer["module"] for layer in layers}
     assert modules <= {"keras.layers", "keras.src.ops.numpy", "keras.src.ops.nn"}
     assert not any(layer["class_name"] == "Lambda" for layer in layers)
-
-
-def test_the_same_port_has_the_same_bytes_in_another_process(tmp_path: Path) -> None:
-    files = []
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        subprocess.run([sys.executable, "-c", WRITE, str(tmp_path / name)], check=True, capture_output=True)
-        files.append((tmp_path / name / "model.keras").read_bytes())
-    assert files[0] == files[1]
