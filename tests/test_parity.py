@@ -88,9 +88,11 @@ CASES = {
 }
 FULL = {
     ("efficientnet_lite0", "timm"),
+    ("inception_v3", "tensornets"),
     ("mobilenet_v3_small", "torchvision"),
     ("mobilenet_v3_small_0.5", "timm"),
     ("resnet200v2", "slim"),
+    ("wide_resnet50_2", "tensornets"),
     ("xception", "keras"),
     ("xception", "timm"),
 }
@@ -103,6 +105,7 @@ LATER = {
     ("resnet50", "slim"),
     ("resnet50v2", "slim"),
     ("resnet50v2", "tensornets"),
+    ("resnet200v2", "tensornets"),
     ("resnext50_32x4d", "keras"),
     ("shufflenet_v2_x0_5", "torchvision"),
 }

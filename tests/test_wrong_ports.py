@@ -83,7 +83,7 @@ def blue_first(_: Path, tensors: Tensors) -> Tensors:
 TRAPS = {
     "symmetric for same": Trap(SLIM.variant, "slim", "stem/conv", padded("stem/conv", SYMMETRIC)),
     "symmetric for Keras's (0,1)": Trap(
-        "mobilenet_v2_0.35", "keras", "block3/depthwise/conv", padded("block3/depthwise/conv", SYMMETRIC)
+        "mobilenet_v1_0.25", "keras", "block3/depthwise/conv", padded("block3/depthwise/conv", SYMMETRIC)
     ),
     "same for Keras's (0,1), which even maps do not tell": Trap(
         "mobilenet_v1_0.25", "keras", "block3/depthwise/conv", padded("block3/depthwise/conv", Convention("same")), size="any"
