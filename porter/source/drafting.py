@@ -11,7 +11,7 @@ from typing import Any
 from porter.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import write_whole
-from porter.frameworks import runner_of
+from porter.frameworks import FRAMEWORK_NAMES, runner_of
 from porter.graph import Graph, Op
 from porter.graph.difference import site_differences
 from porter.padding import ANY, Convention, Size
@@ -117,14 +117,16 @@ def new_recipe(
     if checkpoint.graph is None or runner is None:
         raise no_graph(checkpoint, None)
     found, built = translation(checkpoint, size)
-    facts = Facts(variant, zoo, runner.NAME, built, classes_of(found.graph, built, found.activation), found.activation)
+    # Names of tensors that are in no framework's own form, as in ONNX, mostly come from torch.
+    framework = runner.NAME if runner.NAME in FRAMEWORK_NAMES else "torch"
+    facts = Facts(variant, zoo, framework, built, classes_of(found.graph, built, found.activation), found.activation)
     draft = draft_recipe(found.graph, found.names, facts)
     with TemporaryDirectory() as folder:
         recipe, member = _tried(draft, Path(folder) / path.name, variant, zoo)
         tried = None if weights is None else open_source(recipe, variant, member, weights).lists
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, draft.text)
-    words = ["porter", "convert", variant, "--from", zoo, "--to", _destination(runner.NAME), "--weights", str(weights or given)]
+    words = ["porter", "convert", variant, "--from", zoo, "--to", _destination(framework), "--weights", str(weights or given)]
     words += recipes_option(load_recipe(path), path.parent)
     return NewRecipe(path, variant, zoo, draft, shlex.join(words), tried)
 

@@ -65,7 +65,7 @@ def outline(graph: Graph, names: Mapping[str, str]) -> Group:
     Args:
         names: what the layers are called, by path.
     """
-    return _Outline(graph, names).root()
+    return _Outline(graph, words.spoken(names)).root()
 
 
 class _Outline:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from keyword import iskeyword
 
 _PART = re.compile(r"[A-Za-z]+_?\d+|[A-Za-z]+|\d+")
@@ -15,6 +15,7 @@ _NUMBERED_BY_FRAMEWORKS = (
     "leakyrelu linear matmul maximum maxpool maxpool2d maxpooling2d mean minimum mul multiply pad prelu relu relu6 reshape "
     "selu separableconv2d sigmoid silu softmax softplus squeeze sub subtract swish tanh upsampling2d zeropadding2d"
 )
+_STEPS = ("convolution", "depthwise", "readvariableop")
 _SHORT = {
     "batch_norm": "norm",
     "layer_norm": "norm",
@@ -28,6 +29,25 @@ _SHORT = {
 _ACTIVATIONS = "relu relu6 clip leaky_relu prelu elu selu sigmoid tanh softplus hard_sigmoid swish hard_swish gelu softmax"
 
 
+def spoken(names: Mapping[str, str]) -> dict[str, str]:
+    """Layers' names as a person chose them, by path: without the scope of the model, the names of single ops, and the number of the
+    call, which TensorFlow's graphs add: `resnet_1/conv1_bn_1/FusedBatchNormV3` is conv1_bn.
+    """
+    parts = {path: name.split("/") for path, name in names.items()}
+    if len({found[0] for found in parts.values() if len(found) > 1}) != 1:
+        return dict(names)
+    found: dict[str, str] = {}
+    for path, words in parts.items():
+        kept = words[1:] or words
+        while len(kept) > 1 and kept[-1].replace("_", "").lower() in (*_NUMBERED_BY_FRAMEWORKS.split(), *_STEPS):
+            kept = kept[:-1]
+        found[path] = "/".join(kept)
+    called = [name for path, name in found.items() if len(parts[path]) > 1]
+    if sum(name.endswith("_1") for name in called) > 0.9 * len(called):
+        found = {path: name.removesuffix("_1") if len(parts[path]) > 1 else name for path, name in found.items()}
+    return found if len({*found.values()}) == len(found) else dict(names)
+
+
 def chosen(names: Iterable[str]) -> set[str]:
     """The layers' names that say more than what a layer computes and how many there were before: `block1_conv`, not `conv2d_7`.
 
@@ -39,7 +59,7 @@ def chosen(names: Iterable[str]) -> set[str]:
 
 
 def _is_counted(name: str) -> bool:
-    base = re.sub(r"_?\d+$", "", name.partition(":")[0])
+    base = re.sub(r"(_?\d+)+$", "", name.partition(":")[0])
     return base.replace("_", "").lower() in _NUMBERED_BY_FRAMEWORKS.split()
 
 

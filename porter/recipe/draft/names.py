@@ -36,7 +36,8 @@ def draft_names(names: Mapping[str, str], needed: Collection[str], paths: Sequen
         names: of the file's layers, by path.
         paths: of all nodes, in the graph's order.
     """
-    rules = list(_with_parts([rule for group in _of_one_form(paths) for rule in _patterns(group, names)], needed, names))
+    patterns = [rule for group in _of_one_form(paths) for rule in _patterns(group, names) or _by_last_part(group, names)]
+    rules = list(_with_parts(patterns, needed, names))
     rules += _in_order(_left(rules, needed, paths), names)
     while True:
         plain = [_Rule(path, names[path], (path,)) for path in _left(rules, needed, paths)]
@@ -100,7 +101,15 @@ def _of_one_form(paths: Sequence[str]) -> Iterator[list[str]]:
     yield from forms.values()
 
 
-def _patterns(group: Sequence[str], names: Mapping[str, str]) -> Iterator[_Rule]:
+def _by_last_part(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
+    """The patterns of those paths of one form that have one last part too."""
+    parts: dict[str, list[str]] = {}
+    for path in group:
+        parts.setdefault(path.rpartition("/")[2], []).append(path)
+    return [rule for own in parts.values() for rule in _patterns(own, names)] if len(parts) > 1 else []
+
+
+def _patterns(group: Sequence[str], names: Mapping[str, str]) -> list[_Rule]:
     """The pattern of most of the paths of one form, if there is one."""
     forms = Counter(_COUNTED.sub("#", names[path]) for path in group)
     form = max(forms, key=lambda form: forms[form])
@@ -110,17 +119,20 @@ def _patterns(group: Sequence[str], names: Mapping[str, str]) -> Iterator[_Rule]
     variables = _variables(own, numbers)
     texts: list[str] = []
     for place, _ in enumerate(named[own[0]]):
+        if len({named[path][place] for path in own}) == 1:
+            texts.append(named[own[0]][place])
+            continue
         values = {path: _value(named[path][place]) for path in own}
         found = _expression(values, numbers, variables, letter=named[own[0]][place].isalpha())
         if found is None:
-            return
+            return []
         text, own = found
         texts.append(text)
     if len(own) < 2 or len(own) < len(group) - _FEW:
-        return
+        return []
     pattern, name = _filled(_NUMBER, own[0], variables), _filled(_COUNTED, names[own[0]], texts)
-    if all(len(re.findall(r"\{", part)) <= MAX_IN_PART for part in pattern.split("/")):
-        yield _Rule(pattern, name, tuple(own))
+    fits = all(part.count("{") <= MAX_IN_PART for part in pattern.split("/"))
+    return [_Rule(pattern, name, tuple(own))] if fits else []
 
 
 def _variables(paths: Sequence[str], numbers: Mapping[str, Sequence[int]]) -> list[str]:
@@ -143,9 +155,6 @@ def _expression(
     values: Mapping[str, int], numbers: Mapping[str, Sequence[int]], variables: Sequence[str], letter: bool
 ) -> tuple[str, list[str]] | None:
     """A number of the names, from those of the paths, and the paths for which it is right."""
-    if len(set(values.values())) == 1:
-        value = next(iter(values.values()))
-        return _LETTERS[value - 1] if letter else str(value), list(values)
     best: tuple[str, list[str]] | None = None
     for place, variable in enumerate(variables):
         if not variable.startswith("{"):

@@ -14,6 +14,7 @@ from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.onnx import build_file, run_reference
 from porter.padding import ANY
+from porter.source.drafting import new_recipe
 from tests.filegraph.values import values_of
 
 onnx = pytest.importorskip("onnx")
@@ -228,3 +229,9 @@ def test_a_model_is_ported_and_proved(destination: str, tmp_path: Path) -> None:
     assert result.port.record.activation == "softmax" and result.port.record.classes == 7
     assert result.verdict is not None and result.verdict.ok and all(parity.proves for parity in result.verdict.parities)
     assert porter.verify(tmp_path / "port", weights=tmp_path / "model.onnx", float64=True).ok
+
+
+def test_a_recipe_is_drafted_from_a_model(tmp_path: Path) -> None:
+    text = "c = Conv (x, k3, b8) g = GlobalAveragePool (c) f = Flatten (g) y = Gemm (f, logits)"
+    drafted = new_recipe("mine", written(model(text, image=("N", 6, 17, 20)), tmp_path), out=tmp_path / "mine.yaml")
+    assert 'names: {c: c, "y": "y"}' in drafted.draft.text and "framework: torch" in drafted.draft.text
