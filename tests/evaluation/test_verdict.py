@@ -13,6 +13,7 @@ from porter.evaluation.verdict import judge, notes_on_weights, obstacles, publis
 from porter.files import WeightsFile
 from porter.port import Record, SourceFile
 from porter.recipe import Published, find_recipe
+from porter.recipe.model import Weights
 
 PUBLISHED = Published(top1=71.878, top5=90.286, size=224, source="torchvision")
 RECIPE = find_recipe("mobilenet_v2")
@@ -115,7 +116,7 @@ def test_a_record_that_does_not_say_whether_its_file_is_published(published: Any
 
 def test_a_record_that_cannot_be_compared_with_a_published_digest_is_said() -> None:
     zoo = RECIPE.zoo("torchvision", "mobilenet_v2")
-    unpinned = replace(zoo, files={"mobilenet_v2": WeightsFile("a.pth", md5="0" * 32)})
+    unpinned = replace(zoo, weights={"mobilenet_v2": Weights(WeightsFile("a.pth", md5="0" * 32), None, None, None)})
     recipe = replace(RECIPE, zoos={**RECIPE.zoos, "torchvision": unpinned})
     (note,) = notes_on_weights(record(source=SourceFile(file="a.pth", format="torch", sha256="f" * 64)), recipe)
     assert "does not record" in note and "convert again" in note
