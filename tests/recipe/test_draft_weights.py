@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from porter.filegraph.checkpoint import Checkpoint
-from porter.graph import Graph, MaxPool, PadChannels, SliceChannels
+from porter.graph import Dense, GlobalAvgPool, Graph, MaxPool, PadChannels, SliceChannels
 from porter.recipe import expand, load_recipe
 from porter.recipe.draft.from_weights import draft_from_weights
 from porter.recipe.draft.guess import guess_graph
@@ -85,6 +85,20 @@ def inverted() -> dict[str, tuple[int, ...]]:
     return {**shapes, "logits/kernel": (8, 5), "logits/bias": (5,)}
 
 
+def preactivated() -> dict[str, tuple[int, ...]]:
+    """TF-slim's, whose checkpoints sort names, with a head that is a convolution."""
+    shapes: dict[str, tuple[int, ...]] = {"net/conv1/weights": (3, 3, 3, 8), "net/conv1/biases": (8,)}
+    for block, (reads, width) in enumerate([(8, 8), (8, 16)], 1):
+        for unit in (1, 2):
+            name, own = f"net/block{block}/unit_{unit}", reads if unit == 1 else width
+            shapes |= {**keras_norm(f"{name}/preact", own), f"{name}/conv1/weights": (3, 3, own, width)}
+            shapes |= {**keras_norm(f"{name}/conv1/BatchNorm", width), f"{name}/conv2/weights": (3, 3, width, width)}
+            if own != width:
+                shapes |= {f"{name}/shortcut/weights": (1, 1, own, width), f"{name}/shortcut/biases": (width,)}
+    shapes |= {**keras_norm("net/postnorm", 16), "net/logits/weights": (1, 1, 16, 5), "net/logits/biases": (5,)}
+    return dict(sorted(shapes.items()))
+
+
 def excited() -> dict[str, tuple[int, ...]]:
     """Squeeze and excite."""
     shapes: dict[str, tuple[int, ...]] = {"stem.weight": (8, 3, 3, 3)}
@@ -109,6 +123,7 @@ CASES = {
     "fire": (fire(), "torch", {"concat": 3}, "features"),
     "plain": (plain(), "torch", {"max_pool": 3}, None),
     "inverted": (inverted(), "keras-h5", {"add": 2}, "block"),
+    "preactivated": (preactivated(), "tf-checkpoint", {"add": 4}, None),
     "excited": (excited(), "torch", {"multiply": 2}, None),
 }
 
@@ -117,11 +132,12 @@ CASES = {
 def test_a_draft_loads_and_has_the_joins_that_the_channels_say(name: str, tmp_path: Path) -> None:
     shapes, format, joins, block = CASES[name]
     listed = list_layers(checkpoint(shapes, format, "torch" if format == "torch" else "tf"))
-    assert not listed.others and listed.ordered
+    assert not listed.others and listed.ordered == (format != "tf-checkpoint")
     draft = draft_from_weights(listed, "mine", "own", ["Drafted."])
     (tmp_path / "mine.yaml").write_text(draft.text)
     recipe = load_recipe(tmp_path / "mine.yaml")
     graph = expand(recipe, "mine", recipe.zoo("own", "mine"))
+    assert isinstance(graph.by_path[graph.output].op, GlobalAvgPool if name == "fire" else Dense)
     assert counts(graph) == joins and not any(isinstance(node.op, PadChannels | SliceChannels) for node in graph.nodes)
     assert block is None or block in draft.blocks
     said = [text for _, _, text in to_do(draft.text)]

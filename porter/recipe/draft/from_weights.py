@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from porter.graph import GlobalAvgPool
 from porter.recipe.draft.draft import Draft, Facts, draft_recipe
 from porter.recipe.draft.guess import guess_graph
 from porter.recipe.draft.layers import Listed
 from porter.recipe.draft.text import scalar
 from porter.recipe.todo import TO_DO
 
-_MOST = 0.8
-"""A part of a file's layers that counts as nearly all."""
 _STEP = re.compile(r"\s*- \{(?P<kind>\w+): ")
 _MEANT: Mapping[str, str] = {
     "relu": "the activation, or none",
@@ -37,21 +36,13 @@ def draft_from_weights(listed: Listed, variant: str, zoo: str, said: Sequence[st
         said: lines about the file, for the top of the recipe.
     """
     guess = guess_graph(listed)
-    last = listed.layers[-1]
-    classes = last.gives if last.kind == "dense" else 0
+    classes = 0 if isinstance(guess.graph.by_path[guess.graph.output].op, GlobalAvgPool) else listed.layers[-1].gives
     facts = Facts(variant, zoo, listed.framework, (guess.side, guess.side), classes)
     made_up = set(guess.names.values()) - {layer.name for layer in listed.layers}
-    draft = draft_recipe(guess.graph, guess.names, facts, made_up, _container(listed))
+    draft = draft_recipe(guess.graph, guess.names, facts, made_up, listed.container)
     modeline, *lines = draft.text.splitlines()
     lines = [modeline, *(f"# {line}" for line in said), *_marked(lines), *_ignored(listed)]
     return replace(draft, text="\n".join(lines) + "\n")
-
-
-def _container(listed: Listed) -> str:
-    """The module that holds all layers but the head, if its members have names of their own: `features.` of `features.conv0`."""
-    first, sign, _ = listed.layers[0].name.partition(listed.separator)
-    inside = [layer.name.removeprefix(first + sign) for layer in listed.layers if layer.name.startswith(first + sign)]
-    return first + sign if len(inside) > _MOST * len(listed.layers) and not any(name[:1].isdigit() for name in inside) else ""
 
 
 def _marked(lines: Sequence[str]) -> Iterator[str]:

@@ -38,12 +38,13 @@ from porter.graph import (
     shapes,
 )
 from porter.padding import Convention, Window
+from porter.recipe.draft.grouping import groups_of, parent
 from porter.recipe.draft.layers import Layer, Listed
 
 EPSILONS, MOMENTA = {"torch": 1e-5, "tf": 1e-3}, {"torch": 0.1, "tf": 0.01}
 """Of the batch norms that each framework makes if nothing else is said."""
 _SHORTCUT = re.compile(r"(?i)downsample|shortcut|skip|residual|_0_conv$")
-_NORM = re.compile(r"(?i)batch_?norm|norm|bn")
+_NAMED = re.compile(r"(?i)batch_?norm|norm|bn|relu")
 _EXCITE = re.compile(r"(?i)(^|[._/])(se|squeeze|excit|fc[12]|attention)")
 _SIZES = (224, 32, 28, 64, 96, 128, 256)
 """Sides of inputs that are usual."""
@@ -98,6 +99,7 @@ class _Wiring:
     Attributes:
         current: what the next layer reads if nothing says otherwise.
         entered: by group of layers whose names begin alike, the value before the first of them.
+        led: the same after the norm that a group may begin with, which a shortcut reads too.
         ends: of branches that are not joined yet.
         joins: the names of the ops that joined branches so far.
         interrupted: the end of a branch that goes on after a shortcut.
@@ -112,12 +114,13 @@ class _Wiring:
 
     def __init__(self, listed: Listed, joining: bool = True, pooling: bool = False) -> None:
         self.listed, self.layers, self.joining, self.pooling = listed, listed.layers, joining, pooling
-        self.groups = _groups(listed)
+        self.groups, self.container = groups_of(listed), listed.container
         self.nodes: dict[str, Node] = {}
         self.names: dict[str, str] = {}
         self.values: list[_Value] = [_Value(INPUT, self.layers[0].reads, True)]
         self.current = self.values[0]
         self.entered: dict[str, _Value] = {}
+        self.led: dict[str, _Value] = {}
         self.ends: list[_Value] = []
         self.joins: set[str] = set()
         self.interrupted: _Value | None = None
@@ -154,7 +157,9 @@ class _Wiring:
                 self._activate()
                 self.entered[group] = self.current
         if layer.is_norm:
+            leads = [group for group in own if self.entered[group] == self.current]
             self._norm(layer)
+            self.led |= dict.fromkeys(leads, self.current)
         elif layer.kind == "prelu":
             self._append(layer.name, PRelu(), self.current.channels, is_map=self.current.is_map)
         else:
@@ -168,6 +173,8 @@ class _Wiring:
                 self.excited = self.current
                 self._append(f"{layer.name}_pool", GlobalAvgPool(keep=True), self.current.channels)
                 self._conv(layer)
+            elif place + 1 == len(self.layers) and _is_head(self.listed, layer):
+                self._head(layer)
             else:
                 self._conv(layer)
             self.current = replace(self.current, bare=place + 1 < len(self.layers))
@@ -202,7 +209,8 @@ class _Wiring:
         if not self.current.is_map:
             self._append("unknown", AsMap(), self.current.channels)
         channels, groups = self.current.channels, 1
-        start = self.entered.get(next(reversed(self.groups[layer.name]), ""), self.current)
+        group = next(reversed(self.groups[layer.name]), "")
+        start = self.led.get(group) or self.entered.get(group, self.current)
         if self.joining and _SHORTCUT.search(layer.name) and start.channels == layer.reads and start != self.current:
             self.interrupted = self.current
             self._branch(start)
@@ -220,6 +228,13 @@ class _Wiring:
         window = Window(layer.kernel, (2, 2) if stem else (1, 1))
         op = Conv(layer.gives, window, _usual_pads(self.listed, layer.kernel), groups, layer.bias)
         self._append(layer.name, op, layer.gives)
+
+    def _head(self, layer: Layer) -> None:
+        """The dense layer that a convolution of one cell is."""
+        self._activate()
+        self._append("pool", GlobalAvgPool(keep=True), self.current.channels)
+        self._conv(layer)
+        self._append("flatten", Flatten(), layer.gives, is_map=False)
 
     def _begins_excitation(self, place: int) -> bool:
         """Whether this layer and the next are those of squeeze and excite: of one cell, to fewer channels and back."""
@@ -240,9 +255,9 @@ class _Wiring:
         """A max pool where a numbered row of layers has room for one, or after a first convolution of 7x7."""
         if place == 0 or not self.current.is_map or not self.joining:
             return
-        (one, first), (other, number) = (_parent(self.layers[at].name) for at in (place - 1, place))
+        (one, first), (other, number) = (parent(self.layers[at].name) for at in (place - 1, place))
         rowed = one == other and first.isdigit() and number.isdigit() and self.listed.separator == "."
-        stem = self.layers[0].kernel == (7, 7) and self.stride == 2 and other != _parent(self.layers[0].name)[0]
+        stem = self.layers[0].kernel == (7, 7) and self.stride == 2 and other != parent(self.layers[0].name)[0]
         if (rowed and int(number) - int(first) > 2 and self.layers[place].kind == "conv") or (
             stem and self.current.path in self.nodes
         ):
@@ -258,7 +273,7 @@ class _Wiring:
 
     def _append(self, name: str, op: Op, channels: int, *sources: _Value, is_map: bool = True, bare: bool = False) -> None:
         """Adds a node that reads `sources`, or the current value, and makes its value the current one."""
-        path = unused_name(path_word(re.sub(r"[./]", "_", name)), {INPUT, *self.nodes})
+        path = unused_name(path_word(re.sub(r"[./]", "_", name.removeprefix(self.container))), {INPUT, *self.nodes})
         inputs = tuple(source.path for source in sources or (self.current,))
         self.nodes[path] = Node(path, op, inputs)
         self.names[path] = unused_name(name, self.names.values())
@@ -267,7 +282,9 @@ class _Wiring:
 
     def _activate(self) -> None:
         if self.current.bare:
-            self._append(self._after("relu"), Relu(), self.current.channels, is_map=self.current.is_map)
+            before = self.current
+            self._append(self._after("relu"), Relu(), before.channels, is_map=before.is_map)
+            self.led = {group: self.current if value == before else value for group, value in self.led.items()}
 
     def _earlier(self, channels: int) -> _Value | None:
         """The value of so many channels that a layer most likely reads, if the current one has others."""
@@ -297,10 +314,10 @@ class _Wiring:
             self._append("unknown", PadChannels(0, channels - here.channels), channels, is_map=here.is_map)
 
     def _after(self, word: str) -> str:
-        """A name for what follows the current value: `relu1` after bn1, `conv1_relu` after conv1."""
+        """A name for what follows the current value: `relu1` after bn1, `pool1` after that, `conv1_relu` after conv1."""
         name = self.names[self.current.path]
-        last = _parent(name)[1]
-        return name.removesuffix(last) + _NORM.sub(word, last, count=1) if _NORM.search(last) else f"{name}_{word}"
+        last = parent(name)[1]
+        return name.removesuffix(last) + _NAMED.sub(word, last, count=1) if _NAMED.search(last) else f"{name}_{word}"
 
     def _branch(self, start: _Value) -> None:
         self.ends.append(self.current)
@@ -351,7 +368,8 @@ class _Wiring:
         """Gives a block that doubles the channels a stride of 2, in its shortcut and in its first window."""
         paths = {name: path for path, name in self.names.items()}
         own = [self.nodes[paths[layer.name]] for layer in convs]
-        shortcuts = [node for node in own if node.path != own[0].path and node.inputs == (start.path,)]
+        starts = {(start.path,), *((value.path,) for value in self.led.values())}
+        shortcuts = [node for node in own if node.path != own[0].path and node.inputs in starts]
         shortcuts = shortcuts or [node for node in own if _SHORTCUT.search(self.names[node.path])]
         wide = [layer for layer in convs if layer.kernel != (1, 1) and paths[layer.name] not in {node.path for node in shortcuts}]
         if len(shortcuts) != 1 or not wide or values[0].channels != 2 * start.channels:
@@ -362,29 +380,9 @@ class _Wiring:
         self.stride *= 2
 
 
-def _groups(listed: Listed) -> dict[str, tuple[str, ...]]:
-    """By layer, the beginnings of its name that it shares with all layers between the first and the last that have it, two or more
-    that are no norms; the shortest first.
-    """
-    found = {layer.name: [layer.name[:end] for end in _ends(layer.name)] for layer in listed.layers}
-    places: dict[str, list[int]] = {}
-    holding = [layer for layer in listed.layers if not layer.is_norm]
-    for place, layer in enumerate(holding):
-        for group in found[layer.name]:
-            places.setdefault(group, []).append(place)
-    kept = {group for group, own in places.items() if 1 < len(own) == own[-1] - own[0] + 1}
-    return {name: tuple(group for group in groups if group in kept) for name, groups in found.items()}
-
-
-def _ends(name: str) -> list[int]:
-    """Where the parts of a name end, without the last."""
-    return [match.start() for match in re.finditer(r"[./]", name)] or [match.start() for match in re.finditer("_", name)]
-
-
-def _parent(name: str) -> tuple[str, str]:
-    """What a layer's name begins with, and its last part."""
-    ends = _ends(name)
-    return (name[: ends[-1]], name[ends[-1] + 1 :]) if ends else ("", name)
+def _is_head(listed: Listed, layer: Layer) -> bool:
+    """Whether a last convolution is a dense layer, as in TF-slim; torch's models pool after theirs."""
+    return listed.framework == "tf" and layer.kind == "conv" and layer.kernel == (1, 1) and layer.bias
 
 
 def _usual_pads(listed: Listed, kernel: tuple[int, int]) -> Convention:

@@ -39,6 +39,8 @@ _HEADS = re.compile(r"(?i)^(fc|classifier|logits|predictions?|head|dense|linear|
 _NORM_WORDS = re.compile(r"(?i)batch_?norm(alization)?|norm|bn")
 _NUMBER = re.compile(r"(\d+)")
 _AUXILIARY = re.compile(r"(?i)(^|[./_])aux")
+_MOST = 0.8
+"""A part of a file's layers that counts as nearly all."""
 _MOST_COLOURS = 4
 """Channels that an image has at most."""
 
@@ -91,6 +93,14 @@ class Listed:
     @property
     def separator(self) -> str:
         return _SEPARATORS[self.framework]
+
+    @property
+    def container(self) -> str:
+        """The module that holds nearly all layers, if its members have names of their own: `features.` of `features.conv0`."""
+        first, sign, _ = self.layers[0].name.partition(self.separator)
+        inside = [layer.name.removeprefix(first + sign) for layer in self.layers if layer.name.startswith(first + sign)]
+        numbered = any(name[:1].isdigit() for name in inside)
+        return first + sign if sign and len(inside) > _MOST * len(self.layers) and not numbered else ""
 
 
 def list_layers(checkpoint: Checkpoint) -> Listed:
@@ -181,7 +191,12 @@ def _sorted(layers: Sequence[Layer], separator: str) -> list[Layer]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in _NUMBER.split(name)]
+    """A key that compares numbers by their size, and has `preact` first."""
+    return (
+        [(-2, name)]
+        if name.startswith("pre")
+        else [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in _NUMBER.split(name)]
+    )
 
 
 def _beside_their_layers(layers: Sequence[Layer], ordered: bool) -> Iterator[Layer]:
