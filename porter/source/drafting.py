@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from porter.errors import MappingError, UsageError
+from porter.errors import GraphError, MappingError, RecipeError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import write_whole
 from porter.frameworks import FRAMEWORK_NAMES, runner_of
@@ -149,12 +149,12 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
             line = f"porter convert {match.variant} --from {match.zoo} --to {_destination(listed.framework)} --weights {file}"
             said.append(f"{match.score:.0%} of the tensors fit {match.variant} from {match.zoo}, of a recipe that exists: {line}")
     draft = draft_from_weights(listed, variant, zoo, said)
+    tensors, problem = None, None
     with TemporaryDirectory() as folder:
-        recipe, member = _tried(draft, Path(folder) / path.name, variant, zoo)
-        tensors, problem = None, None
         try:
+            recipe, member = _tried(draft, Path(folder) / path.name, variant, zoo)
             tensors = open_checkpoint(recipe, variant, member, checkpoint, {checkpoint.path: {"sha256": ""}}).lists
-        except MappingError as error:
+        except (RecipeError, GraphError, MappingError) as error:  # what is not known has to be decided first
             problem = error.message
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, draft.text)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from porter.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph import Dense, GlobalAvgPool, Graph, MaxPool, PadChannels, SliceChannels
 from porter.recipe import expand, load_recipe
@@ -160,6 +161,11 @@ def test_names_tell_the_order_where_the_file_does_not() -> None:
 def test_a_flattened_map_fixes_the_input_with_the_pools_that_the_numbers_leave_room_for() -> None:
     guess = guess_graph(list_layers(checkpoint(plain())))
     assert guess.side == 32 and sum(isinstance(node.op, MaxPool) for node in guess.graph.nodes) == 3
+
+
+def test_a_name_that_would_be_an_expression_is_refused() -> None:
+    with pytest.raises(UsageError, match="cannot say the name"):
+        draft_from_weights(list_layers(checkpoint({"a{b}.weight": (8, 3, 3, 3), "fc.weight": (5, 8)})), "mine", "own", [])
 
 
 def test_what_nothing_explains_is_marked(tmp_path: Path) -> None:

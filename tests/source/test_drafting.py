@@ -124,7 +124,14 @@ def test_weights_alone_give_a_draft_that_the_authors_code_proves(cli: Cli, tmp_p
 def test_a_draft_needs_a_file_whose_names_say_something(cli: Cli, tmp_path: Path) -> None:
     np.savez(tmp_path / "numbers.npz", first=np.zeros((3, 3), np.float32))
     refused(cli("recipe", "new", "mine"), "drafted from a file", "--weights FILE")
-    refused(cli("recipe", "new", "mine", "--weights", "numbers.npz"), "no tensor's name says what its layer is", "--tensors")
+    np.savez(tmp_path / "headless.npz", **{"conv.weight": np.zeros((4, 3, 3, 3), np.float32), "conv.bias": np.zeros(4, np.float32)})
+    ran = cli("recipe", "new", "mine", "--weights", "headless.npz")
+    assert ran.status == 0 and "  problem  the graph ends in" in ran.out and (tmp_path / "mine.yaml").is_file()
+    refused(
+        cli("recipe", "new", "mine", "--weights", "numbers.npz", "--overwrite"),
+        "no tensor's name says what its layer is",
+        "--tensors",
+    )
 
 
 def test_a_port_without_a_recipe_has_blocks(saved: Path, tmp_path: Path) -> None:

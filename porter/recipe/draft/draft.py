@@ -60,6 +60,9 @@ def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts, made_up: 
     if graph.further:
         problem = f"the graph has {len(graph.outputs)} outputs, and a recipe's graph has one"
         raise UsageError(problem, next="porter convert FILE --to FRAMEWORK needs no recipe")
+    unsaid = next((name for name in names.values() if name.startswith("=") or "{" in name or "}" in name), None)
+    if unsaid is not None:
+        raise UsageError(f"a recipe cannot say the name '{unsaid}': it would be an expression", next="rename the layer")
     graph, convolution = with_dense_head(_with_momenta(graph))
     found = find_blocks(graph, {node.path: names[node.path].removeprefix(container) for node in graph.nodes})
     named = {path: names[before] for path, before in found.paths.items()}

@@ -6,6 +6,8 @@ import re
 
 from porter.recipe.draft.layers import Listed
 
+_HALF = re.compile(r"/(depthwise|pointwise)_(kernel|weights)$")
+
 
 def groups_of(listed: Listed) -> dict[str, tuple[str, ...]]:
     """By layer, the beginnings of its name that it shares with all layers between the first and the last that have it, two or more
@@ -22,7 +24,8 @@ def groups_of(listed: Listed) -> dict[str, tuple[str, ...]]:
 
 
 def _ends(name: str) -> list[int]:
-    """Where the parts of a name end, without the last."""
+    """Where the parts of a name end, without the last. A kernel of a separable convolution is no part."""
+    name = _HALF.sub("", name)
     return [match.start() for match in re.finditer(r"[./]", name)] or [match.start() for match in re.finditer("_", name)]
 
 

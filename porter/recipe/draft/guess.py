@@ -177,7 +177,7 @@ class _Wiring:
                 self._head(layer)
             else:
                 self._conv(layer)
-            self.current = replace(self.current, bare=place + 1 < len(self.layers))
+            self.current = replace(self.current, bare=place + 1 < len(self.layers) and not layer.linear)
 
     # Layers
 

@@ -26,6 +26,7 @@ _ROLES: Mapping[Framework, Mapping[str, str]] = {
     "tf": {
         **dict.fromkeys(("kernel", "weights"), "weight"),
         **dict.fromkeys(("depthwise_kernel", "depthwise_weights"), "depthwise"),
+        **dict.fromkeys(("pointwise_kernel", "pointwise_weights"), "pointwise"),
         **dict.fromkeys(("bias", "biases"), "bias"),
         "gamma": "gamma",
         "beta": "beta",
@@ -54,6 +55,7 @@ class Layer:
         reads: channels or features that it reads; of a convolution those of one group, of a depthwise one all.
         gives: channels or features that it gives.
         kernel: rows and columns.
+        linear: no activation follows it.
         roles: of its tensors.
     """
 
@@ -63,6 +65,7 @@ class Layer:
     gives: int
     kernel: tuple[int, int] = (1, 1)
     depthwise: bool = False
+    linear: bool = False
     roles: frozenset[str] = frozenset()
 
     @property
@@ -115,13 +118,13 @@ def list_layers(checkpoint: Checkpoint) -> Listed:
             held.setdefault(layer, {})[roles[variable]] = array.shape
         else:
             others.append(name)
-    layers = []
+    layers: list[Layer] = []
     for name, tensors in held.items():
-        found = _torch_layer(name, tensors) if framework == "torch" else _tf_layer(name, tensors)
-        if found is None:
+        plain = all(0 not in shape for shape in tensors.values())
+        found = tuple(_layers(framework, name, tensors, checkpoint)) if plain else ()
+        layers += found
+        if not found:
             others += [tensor for tensor in checkpoint.tensors if tensor.rpartition(separator)[0] == name]
-        else:
-            layers.append(found)
     ordered = checkpoint.format in ORDERED and not checkpoint.counted
     if not ordered:
         layers = _sorted(layers, separator)
@@ -134,13 +137,23 @@ def _framework(checkpoint: Checkpoint) -> Framework:
     return "torch" if any(name.endswith((".weight", ".running_mean")) for name in checkpoint.tensors) else "tf"
 
 
+def _layers(framework: Framework, name: str, tensors: Mapping[str, tuple[int, ...]], checkpoint: Checkpoint) -> Iterator[Layer]:
+    """A layer, or the two of a separable convolution; none if its tensors are of no layer that porter knows."""
+    if len(tensors.get("depthwise", ())) == len(tensors.get("pointwise", ())) == 4:
+        yield from _separable(name, tensors, checkpoint)
+    elif "pointwise" not in tensors:
+        found = _torch_layer(name, tensors) if framework == "torch" else _tf_layer(name, tensors)
+        if found is not None:
+            yield found
+
+
 def _torch_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> Layer | None:
     weight, roles = tensors.get("weight"), frozenset(tensors)
     if "mean" in roles and "variance" in roles:
         return _norm(name, "batch_norm", tensors["mean"], {"weight": "gamma", "bias": "beta"}, roles)
     match weight:
         case (filters, reads, rows, columns):
-            return Layer(name, "conv", reads, filters, (rows, columns), reads == 1, roles)
+            return Layer(name, "conv", reads, filters, (rows, columns), reads == 1, roles=roles)
         case (units, features):
             return Layer(name, "dense", features, units, roles=roles)
         case (_,) if "bias" in roles:
@@ -156,18 +169,28 @@ def _tf_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> Layer | None
         return _norm(name, "batch_norm", tensors["mean"], {}, roles)
     if "gamma" in roles and "beta" in roles:
         return _norm(name, "layer_norm", tensors["gamma"], {}, roles)
-    if "alpha" in roles:
+    if tensors.get("alpha"):
         return Layer(name, "prelu", tensors["alpha"][-1], tensors["alpha"][-1], roles=roles)
     match tensors.get("weight"), tensors.get("depthwise"):
         case _, (rows, columns, channels, multiplier):
-            return Layer(name, "conv", channels, channels * multiplier, (rows, columns), True, roles)
+            return Layer(name, "conv", channels, channels * multiplier, (rows, columns), True, roles=roles)
         case (rows, columns, channels, 1), _ if max(rows, columns) > 1 and channels > 1:  # Keras 3 calls it `kernel`
-            return Layer(name, "conv", channels, channels, (rows, columns), True, roles)
+            return Layer(name, "conv", channels, channels, (rows, columns), True, roles=roles)
         case (rows, columns, reads, filters), _:
-            return Layer(name, "conv", reads, filters, (rows, columns), reads == 1, roles)
+            return Layer(name, "conv", reads, filters, (rows, columns), reads == 1, roles=roles)
         case (features, units), _:
             return Layer(name, "dense", features, units, roles=roles)
     return None
+
+
+def _separable(name: str, tensors: Mapping[str, tuple[int, ...]], checkpoint: Checkpoint) -> Iterator[Layer]:
+    """The two convolutions of a layer, named after their kernels."""
+    ending = "kernel" if f"{name}/pointwise_kernel" in checkpoint.tensors else "weights"
+    rows, columns, channels, multiplier = tensors["depthwise"]
+    filters, bias = tensors["pointwise"][-1], frozenset({"bias"} & tensors.keys())
+    halves = (f"{name}/{half}_{ending}" for half in ("depthwise", "pointwise"))
+    yield Layer(next(halves), "conv", channels, channels * multiplier, (rows, columns), depthwise=True, linear=True)
+    yield Layer(next(halves), "conv", channels * multiplier, filters, roles=bias)
 
 
 def _norm(name: str, kind: Kind, shape: tuple[int, ...], spelled: Mapping[str, str], roles: frozenset[str]) -> Layer | None:
