@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from porter.dtypes import Array
 from porter.frameworks.torch.graph_module import build_model
 from porter.frameworks.torch.layout import CAPABILITIES, module_name
-from porter.graph import BatchNorm, Graph, tensor_shapes
+from porter.graph import INPUT, Affine, BatchNorm, Graph, tensor_shapes
 from porter.graph.plan import make_plan
 
 IMAGES = 8
@@ -54,7 +54,7 @@ def calibrated_tensors(
     convolutions = {path: model.get_submodule(module_name(path)) for path in lowered}
     for convolution in convolutions.values():
         convolution.register_forward_hook(_lower)
-    images = torch.from_numpy(smooth_images(graph.channels, size, seed)).double()
+    images = torch.from_numpy(_before_scaling(graph, smooth_images(graph.channels, size, seed).astype(np.float64)))
     with torch.no_grad():
         logits = model(images).numpy()
     for path, norm in norms.items():
@@ -64,6 +64,15 @@ def calibrated_tensors(
         tensors[path]["bias"] = convolution.bias.detach().numpy().astype(np.float32)
     assert logits.std(axis=0).mean() >= 0.01 * np.abs(logits).mean(), "the logits hardly depend on the image"
     return tensors
+
+
+def _before_scaling(graph: Graph, images: Array) -> Array:
+    """What a graph that scales pixels itself makes `images` of, so that its norms do not see them 127 times as weak."""
+    for node in graph.nodes:
+        if node.inputs == (INPUT,) and isinstance(node.op, Affine):
+            scale, offset = (np.array(values).reshape(1, -1, 1, 1) for values in (node.op.scale, node.op.offset))
+            return (images - offset) / scale
+    return images
 
 
 def _initial(random: np.random.Generator, role: str, shape: tuple[int, ...], bias: float) -> Array:
