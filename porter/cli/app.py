@@ -13,7 +13,32 @@ import typer
 
 import porter
 from porter.cli import printing
-from porter.cli.terminal import INTERRUPTED, end_with, noted_interrupts, say, show, write
+from porter.cli.arguments import (
+    BatchSize,
+    Cache,
+    Crops,
+    Data,
+    Device,
+    From,
+    GivenReference,
+    InputSize,
+    Json,
+    Labels,
+    Limit,
+    Mapped,
+    MaybeFrom,
+    Options,
+    PortFolder,
+    Recipes,
+    Subject,
+    To,
+    Variant,
+    Weights,
+    Workers,
+    help_without_command,
+)
+from porter.cli.recipes import recipe_app
+from porter.cli.terminal import INTERRUPTED, end_with, noted_interrupts, say, show
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """With Python's own 700, a short command spends a fifth of its time looking for garbage among imported modules."""
@@ -25,63 +50,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-recipe_app = typer.Typer(help="The recipes: one YAML file per architecture.", invoke_without_command=True, rich_markup_mode=None)
 app.add_typer(recipe_app, name="recipe")
 study_app = typer.Typer(help="Studies of trained weights.", invoke_without_command=True, rich_markup_mode=None)
+study_app.callback()(help_without_command)
 app.add_typer(study_app, name="study")
-
-Variant = Annotated[str, typer.Argument(metavar="VARIANT", help="such as mobilenet_v2; see porter recipe list")]
-Subject = Annotated[str, typer.Argument(metavar="VARIANT|FILE", help="a variant, or a file that carries its own graph")]
-From = Annotated[str, typer.Option("--from", metavar="ZOO|FRAMEWORK", help="where the weights come from")]
-MaybeFrom = Annotated[
-    str | None, typer.Option("--from", metavar="ZOO|FRAMEWORK", help="where a variant's weights come from; a file needs none")
-]
-To = Annotated[str, typer.Option("--to", metavar="FRAMEWORK", help="the framework of the port: tf or torch")]
-Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="a file to use instead of the zoo's published one")]
-InputSize = Annotated[
-    str | None, typer.Option("--input-size", metavar="N|HxW|any", help="default: the file's own, otherwise the recipe's")
-]
-Recipes = Annotated[
-    Path | None, typer.Option("--recipes", metavar="DIR", help="a folder of recipes to use beside porter's; they come first")
-]
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
-PortFolder = Annotated[Path, typer.Argument(metavar="DIR", help="a port's folder")]
-Mapped = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--map",
-        metavar="SRC=NODE",
-        help="which layer of the file is which node; for dense layers in a row: FIRST,relu,LAST=head/logits",
-    ),
-]
-Options = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="set an option of the recipe that a file of weights does not record"),
-]
-GivenReference = Annotated[
-    str | None,
-    typer.Option(
-        "--reference",
-        metavar="FILE|FILE.py:CALLABLE",
-        help="compare the port with this too: another file that carries its graph, or your own code, which porter then RUNS",
-    ),
-]
-Data = Annotated[Path, typer.Option("--data", metavar="PATH", help="labelled photos: class folders, a tar, Parquet shards, ...")]
-Device = Annotated[str, typer.Option(metavar="cpu|cuda", help="where the models run")]
-Crops = Annotated[int, typer.Option(metavar="1|10", help="ten crops: the mean of their probabilities")]
-BatchSize = Annotated[int, typer.Option(metavar="N", help="photos at a time")]
-Workers = Annotated[int | None, typer.Option(metavar="N", help="processes that decode; default: one per core")]
-Limit = Annotated[int | None, typer.Option(metavar="N", help="score at most N photos")]
-Cache = Annotated[Path | None, typer.Option(metavar="DIR", help="keep prepared photos for the next run")]
-Labels = Annotated[Path | None, typer.Option(metavar="FILE", help="ReaL's real.json, or ImageNet's development kit")]
-
-
-@recipe_app.callback()
-@study_app.callback()
-def help_without_command(context: typer.Context) -> None:
-    """Prints the help if no command is given, as --help does."""
-    if context.invoked_subcommand is None:
-        write(context.get_help())
 
 
 @app.callback()
@@ -335,88 +307,6 @@ def report(
     """Write everything that is recorded about a port as one HTML page."""
     written = porter.report(folder, out)
     show(written.record() if as_json else printing.report(written))
-
-
-@recipe_app.command("list")
-def recipe_list(recipes: Recipes = None, as_json: Json = False) -> None:
-    """List architectures, their variants and zoos."""
-    from porter.recipe import declared_recipes, recipes_folder
-
-    found = declared_recipes(recipes, with_zoos=True)
-    listed = [recipe for recipe in found if recipe.fault is None and recipe.names]
-    faults = [str(recipe.fault) for recipe in found if recipe.fault is not None]
-    if as_json:
-        show({"recipes": [printing.recipe_record(recipe) for recipe in listed], "left_out": faults})
-    else:
-        show(printing.recipe_list(listed, recipes_folder()))
-        say((f"left out: {fault}" for fault in faults), err=True)
-
-
-@recipe_app.command("show")
-def recipe_show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="an architecture or a variant")],
-    recipes: Recipes = None,
-    as_json: Json = False,
-) -> None:
-    """Print a recipe; for a variant, its graph and zoos."""
-    from porter.recipe import expand, find_recipe
-
-    recipe = find_recipe(name, recipes)
-    variant = name if name in recipe.variants else next(iter(recipe.variants))
-    graph = expand(recipe, variant, next(iter(recipe.zoos_of(variant).values())), {})
-    show(printing.recipe_record(recipe) if as_json else printing.recipe(recipe, variant, graph))
-
-
-@recipe_app.command("check")
-def recipe_check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="a recipe")],
-    weights: Annotated[Path | None, typer.Option(metavar="FILE", help="try the recipe on this file: mapping and numbers")] = None,
-    as_json: Json = False,
-) -> None:
-    """Check every variant of a recipe in every zoo: graph, shapes, names, pads, expressions, figures."""
-    from porter.recipe.check import check_recipe
-
-    found, trial = check_recipe(file), None
-    if weights is not None and found.recipe is not None and not found.errors:
-        from porter.conversion.trial import try_weights
-
-        trial = try_weights(found.recipe, weights)
-    show({**found.record(), "weights": trial and trial.record()} if as_json else printing.recipe_check(found, trial))
-    if problem := next(iter(found.errors), trial and trial.error):
-        raise typer.Exit(problem.status)
-
-
-@recipe_app.command("new")
-def recipe_new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="of the variant, and of its architecture")],
-    model: Annotated[Path | None, typer.Option("--from-model", metavar="FILE", help="a file that carries its own graph")] = None,
-    weights: Annotated[
-        Path | None,
-        typer.Option(
-            "--weights", metavar="FILE", help="try the recipe on this file; without --from-model, draft it from this file"
-        ),
-    ] = None,
-    zoo: Annotated[str | None, typer.Option("--zoo", metavar="ZOO", help="the name of the recipe's zoo; default: own")] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="default: ./NAME.yaml")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an existing file")] = False,
-    input_size: InputSize = None,
-    as_json: Json = False,
-) -> None:
-    """Draft a recipe from a file that carries its own graph, whole, or from a file of weights, with # TODO where it is a guess."""
-    from porter.padding.sizes import parse_size
-    from porter.source.drafting import new_recipe
-
-    size = None if input_size is None else parse_size(input_size)
-    drafted = new_recipe(name, model, weights, zoo, out, size, overwrite)
-    show(drafted.record() if as_json else printing.new_recipe(drafted))
-
-
-@recipe_app.command("schema")
-def recipe_schema(as_json: Json = False) -> None:
-    """Print the JSON Schema of recipes and of zoos' files, for editors."""
-    from porter.recipe.json_schema import schema_text
-
-    write(schema_text().rstrip())
 
 
 def _options(settings: list[str] | None) -> dict[str, str]:

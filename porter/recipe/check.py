@@ -79,9 +79,11 @@ def check_recipe(path: Path) -> Checked:
 
 def _apart(faults: Faults, path: Path) -> tuple[RecipeError, ...]:
     """One error for each cause."""
+    if len(faults.found) < 2:
+        return faults.found
     try:
         return by_cause(faults.found, read_source(path))
-    except RecipeError:
+    except RecipeError:  # the file cannot be read at all
         return faults.found
 
 

@@ -1,0 +1,61 @@
+"""The arguments and options that several commands have, and the help of a group of commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from porter.cli.terminal import write
+
+Variant = Annotated[str, typer.Argument(metavar="VARIANT", help="such as mobilenet_v2; see porter recipe list")]
+Subject = Annotated[str, typer.Argument(metavar="VARIANT|FILE", help="a variant, or a file that carries its own graph")]
+From = Annotated[str, typer.Option("--from", metavar="ZOO|FRAMEWORK", help="where the weights come from")]
+MaybeFrom = Annotated[
+    str | None, typer.Option("--from", metavar="ZOO|FRAMEWORK", help="where a variant's weights come from; a file needs none")
+]
+To = Annotated[str, typer.Option("--to", metavar="FRAMEWORK", help="the framework of the port: tf or torch")]
+Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="a file to use instead of the zoo's published one")]
+InputSize = Annotated[
+    str | None, typer.Option("--input-size", metavar="N|HxW|any", help="default: the file's own, otherwise the recipe's")
+]
+Recipes = Annotated[
+    Path | None, typer.Option("--recipes", metavar="DIR", help="a folder of recipes to use beside porter's; they come first")
+]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
+PortFolder = Annotated[Path, typer.Argument(metavar="DIR", help="a port's folder")]
+Mapped = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="SRC=NODE",
+        help="which layer of the file is which node; for dense layers in a row: FIRST,relu,LAST=head/logits",
+    ),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="set an option of the recipe that a file of weights does not record"),
+]
+GivenReference = Annotated[
+    str | None,
+    typer.Option(
+        "--reference",
+        metavar="FILE|FILE.py:CALLABLE",
+        help="compare the port with this too: another file that carries its graph, or your own code, which porter then RUNS",
+    ),
+]
+Data = Annotated[Path, typer.Option("--data", metavar="PATH", help="labelled photos: class folders, a tar, Parquet shards, ...")]
+Device = Annotated[str, typer.Option(metavar="cpu|cuda", help="where the models run")]
+Crops = Annotated[int, typer.Option(metavar="1|10", help="ten crops: the mean of their probabilities")]
+BatchSize = Annotated[int, typer.Option(metavar="N", help="photos at a time")]
+Workers = Annotated[int | None, typer.Option(metavar="N", help="processes that decode; default: one per core")]
+Limit = Annotated[int | None, typer.Option(metavar="N", help="score at most N photos")]
+Cache = Annotated[Path | None, typer.Option(metavar="DIR", help="keep prepared photos for the next run")]
+Labels = Annotated[Path | None, typer.Option(metavar="FILE", help="ReaL's real.json, or ImageNet's development kit")]
+
+
+def help_without_command(context: typer.Context) -> None:
+    """Prints the help if no command is given, as --help does."""
+    if context.invoked_subcommand is None:
+        write(context.get_help())

@@ -1,0 +1,97 @@
+"""The commands of `porter recipe`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from porter.cli import printing
+from porter.cli.arguments import InputSize, Json, Recipes, help_without_command
+from porter.cli.terminal import say, show, write
+
+recipe_app = typer.Typer(help="The recipes: one YAML file per architecture.", invoke_without_command=True, rich_markup_mode=None)
+recipe_app.callback()(help_without_command)
+
+
+@recipe_app.command("list")
+def recipe_list(recipes: Recipes = None, as_json: Json = False) -> None:
+    """List architectures, their variants and zoos."""
+    from porter.recipe import declared_recipes, recipes_folder
+
+    found = declared_recipes(recipes, with_zoos=True)
+    listed = [recipe for recipe in found if recipe.fault is None and recipe.names]
+    faults = [str(recipe.fault) for recipe in found if recipe.fault is not None]
+    if as_json:
+        show({"recipes": [printing.recipe_record(recipe) for recipe in listed], "left_out": faults})
+    else:
+        show(printing.recipe_list(listed, recipes_folder()))
+        say((f"left out: {fault}" for fault in faults), err=True)
+
+
+@recipe_app.command("show")
+def recipe_show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="an architecture or a variant")],
+    recipes: Recipes = None,
+    as_json: Json = False,
+) -> None:
+    """Print a recipe; for a variant, its graph and zoos."""
+    from porter.recipe import expand, find_recipe
+
+    recipe = find_recipe(name, recipes)
+    variant = name if name in recipe.variants else next(iter(recipe.variants))
+    graph = expand(recipe, variant, next(iter(recipe.zoos_of(variant).values())), {})
+    show(printing.recipe_record(recipe) if as_json else printing.recipe(recipe, variant, graph))
+
+
+@recipe_app.command("check")
+def recipe_check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="a recipe")],
+    weights: Annotated[Path | None, typer.Option(metavar="FILE", help="try the recipe on this file: mapping and numbers")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check every variant of a recipe in every zoo: graph, shapes, names, pads, expressions, figures."""
+    from porter.recipe.check import check_recipe
+
+    found, trial = check_recipe(file), None
+    if weights is not None and found.recipe is not None and not found.errors:
+        from porter.conversion.trial import try_weights
+
+        trial = try_weights(found.recipe, weights)
+    show({**found.record(), "weights": trial and trial.record()} if as_json else printing.recipe_check(found, trial))
+    if problem := next(iter(found.errors), trial and trial.error):
+        raise typer.Exit(problem.status)
+
+
+@recipe_app.command("new")
+def recipe_new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="of the variant, and of its architecture")],
+    model: Annotated[Path | None, typer.Option("--from-model", metavar="FILE", help="a file that carries its own graph")] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            "--weights", metavar="FILE", help="try the recipe on this file; without --from-model, draft it from this file"
+        ),
+    ] = None,
+    zoo: Annotated[str | None, typer.Option("--zoo", metavar="ZOO", help="the name of the recipe's zoo; default: own")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="default: ./NAME.yaml")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an existing file")] = False,
+    input_size: InputSize = None,
+    as_json: Json = False,
+) -> None:
+    """Draft a recipe from a file that carries its own graph, whole, or from a file of weights, with # TODO where it is a guess."""
+    from porter.padding.sizes import parse_size
+    from porter.source.drafting import new_recipe
+
+    size = None if input_size is None else parse_size(input_size)
+    drafted = new_recipe(name, model, weights, zoo, out, size, overwrite)
+    show(drafted.record() if as_json else printing.new_recipe(drafted))
+
+
+@recipe_app.command("schema")
+def recipe_schema(as_json: Json = False) -> None:
+    """Print the JSON Schema of recipes and of zoos' files, for editors."""
+    from porter.recipe.json_schema import schema_text
+
+    write(schema_text().rstrip())
