@@ -85,6 +85,7 @@ class GivenReference:
         ending: makes a port's logits comparable with its outputs.
         shown: runs it on a batch, in a type.
         dropped: path of the head whose row 0 the port lacks.
+        fixed: it runs at its native size only.
         with_nodes: its layers' values are shown too, not only its outputs.
     """
 
@@ -97,11 +98,12 @@ class GivenReference:
     exact: bool = True
     ending: Ending | None = None
     dropped: str | None = None
+    fixed: bool = False
     with_nodes: bool = True
 
     def takes(self, size: tuple[int, int]) -> bool:
-        if size == self.native:
-            return True
+        if size == self.native or self.fixed:
+            return size == self.native
         try:
             self.shown(np.zeros((1, self.graph.channels, *size), np.float32), "float32")
         except PorterError:
@@ -127,22 +129,26 @@ def open_given(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
         MissingFramework: a framework that it needs is not installed, or does not run it.
         FileError, MappingError: the file cannot be read, or carries no graph that porter knows.
     """
-    image = np.random.default_rng(0).standard_normal((IMAGES, opened.graph.channels, *opened.native_size))
-    code = given.maker is not None
-    reference = _of_code(given, opened, stored, image) if code else _of_file(given, opened, stored)
+    reference = _of_code(given, opened, stored) if given.maker is not None else _of_file(given, opened, stored)
+    image = _image(opened.graph, reference.native)
     try:
         outputs = reference.shown(image, "float64").outputs
         exact = all(value.dtype == np.float64 for value in outputs)
     except UsageError:
         outputs, exact = reference.shown(image, "float32").outputs, False
     notes = reference.notes if exact else (*reference.notes, f"{given.name} runs in float32 only, so it is compared in float32")
-    dropped = _expect_outputs(given, opened, outputs)
+    dropped = _expect_outputs(given, opened, outputs, reference.native)
     ending, said = _ending(given, opened, outputs)
     return replace(reference, exact=exact, dropped=dropped, ending=ending, notes=(*notes, *said))
 
 
-def _of_code(given: Given, opened: Opened, stored: Dtype, image: Array) -> GivenReference:
+def _image(graph: Graph, size: tuple[int, int]) -> Array:
+    return np.random.default_rng(0).standard_normal((IMAGES, graph.channels, *size))
+
+
+def _of_code(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     make, notes = maker(given.file, str(given.maker)), dict[str, None]()
+    image = _image(opened.graph, opened.native_size)
 
     def made() -> Any:
         model = make()
@@ -195,8 +201,10 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     if file.channels != opened.graph.channels:
         raise UsageError(f"its input has {file.channels} channels, the source's {opened.graph.channels}", where=where)
     last = opened.graph.by_path[opened.graph.output].op
+    rows, columns = file.size
+    built = opened.native_size if rows is None or columns is None else (rows, columns)
     try:
-        sized = replace(file, size=opened.native_size) if None in file.size else file
+        sized = replace(file, size=built)
         found = to_graph(sized, keep_activation=isinstance(last, Softmax | Sigmoid))
     except MappingError as error:
         raise MappingError(error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next) from None
@@ -218,7 +226,8 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
         return Shown(tuple(values.pop(f"output {place}") for place in range(len(found.graph.outputs))), values)
 
     record = GivenFile(file=given.file.name, sha256=digest_of(files), maker=None)
-    return GivenReference(given.name, record, opened.graph, opened.native_size, shown)
+    fixed = not file.resizable and None not in file.size
+    return GivenReference(given.name, record, opened.graph, built, shown, fixed=fixed)
 
 
 def _pairs(opened: Opened, found: Translated, file: FileGraph) -> dict[str, str]:
@@ -236,12 +245,12 @@ def _pairs(opened: Opened, found: Translated, file: FileGraph) -> dict[str, str]
     return {path: name for path, name in own.items() if name in others and type(others[name].op) is type(graph.by_path[path].op)}
 
 
-def _expect_outputs(given: Given, opened: Opened, outputs: Sequence[Array]) -> str | None:
+def _expect_outputs(given: Given, opened: Opened, outputs: Sequence[Array], size: tuple[int, int]) -> str | None:
     """Refuses a reference whose outputs are not as many or as large as the source's; path of the head whose row 0 it has and the
     port lacks.
     """
     graph = opened.graph
-    known = shapes(graph, opened.native_size)
+    known = shapes(graph, size)
     if len(outputs) != len(graph.outputs):
         next = "let the callable give a model that returns the same" if given.maker else "give a model with the same outputs"
         raise UsageError(
@@ -253,7 +262,7 @@ def _expect_outputs(given: Given, opened: Opened, outputs: Sequence[Array]) -> s
         if got == (wanted[0] + 1,) and opened.fit is not None and drops_background(opened.fit):
             dropped = path
         elif len(value) != IMAGES or math.prod(got) != math.prod(wanted):
-            shown = f"{_text(value.shape)} for {IMAGES} images of {_text(opened.native_size)}"
+            shown = f"{_text(value.shape)} for {IMAGES} images of {_text(size)}"
             next = "a reference computes the source's function, without resizing or cropping"
             raise UsageError(f"{given.name} gives {shown}, the source {_text((IMAGES, *wanted))}", where=str(given.file), next=next)
     return dropped

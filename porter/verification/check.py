@@ -84,15 +84,16 @@ class Verdict:
     def failure(self) -> str:
         """One line on the failure, with the first node that differs and its padding decision."""
         proof, bad = self.proof, self.proof.first_bad
-        if self.given is not None and proof in self.given.parities:
+        given = self.given is not None and proof in self.given.parities
+        if self.given is not None and given:
             what, whose, notes = "the port", f"the function of {proof.reference}", "".join(f"; {note}" for note in self.given.notes)
         else:
             what = "the port" if proof in self.parities else "porter's own build with the shipped pads"
             whose, notes = "the source's function", ""
         if bad is None:
             place = f"the logits' largest value is at another place in {proof.dtype} (relative L2 {proof.logits.rel_l2:.1e})"
-            return f"{what} is not {whose}: {place}{notes}" if notes else place
-        source = "" if notes else f"{bad.source} in the source, "
+            return f"{what} is not {whose}: {place}{notes}" if given else place
+        source = "" if given else f"{bad.source} in the source, "
         decision = "" if bad.site is None else f"; padding at {bad.site}: {source}{bad.realised} in {what}"
         return (
             f"{what} is not {whose}: {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e} "

@@ -111,7 +111,7 @@ def _given_proof(
 ) -> GivenProof:
     """The comparison with the user's own reference, in float32 only if it cannot run in float64."""
     types: tuple[Dtype, ...] = tuple(dtypes) if reference.exact else ("float32",)
-    sizes = check_sizes(port.plan, port.record.input.native_size, reference, None, types)
+    sizes = check_sizes(port.plan, port.record.input.native_size, reference, reference.native, types)
     if sizes is None:
         size = "{}x{}".format(*port.plan.size or reference.native)
         raise UsageError(f"{reference.name} cannot be run at the port's size, {size}", next="give one that takes it")
