@@ -6,15 +6,16 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
 import porter
 from porter.errors import PorterError
 from porter.files import digest
-from porter.port import Port, read_port
+from porter.port import GivenFile, Port, read_port
 from porter.recipe import find_recipe
-from porter.source.given import parse_reference
+from porter.source.given import GivenReference, parse_reference
 from porter.source.of_port import source_of
 from porter.source.opened import Opened, open_source
 from porter.source.own_code import maker
@@ -244,6 +245,15 @@ def test_a_reference_of_another_form_is_compared_and_that_is_said(reference: str
 def test_it_is_compared_at_the_sizes_that_it_takes(mine: Mine) -> None:
     assert len(mine.verdict("network.py:Net").proof.sizes) > 1
     assert mine.verdict("model.py:fixed").proof.sizes == ((32, 32),)
+
+
+def test_a_file_of_one_size_is_not_tried_at_another(mine: Mine) -> None:
+    def shown(batch: Any, dtype: Any) -> NoReturn:
+        raise AssertionError("it ran, and runtimes fail in ways of their own")
+
+    file = GivenFile(file="mine.onnx", sha256="0" * 64, maker=None)
+    reference = GivenReference("the given mine.onnx", file, mine.opened.graph, (32, 32), shown, fixed=True)
+    assert reference.takes((32, 32)) and not reference.takes((97, 128))
 
 
 def test_code_whose_names_are_not_the_files_keeps_its_own_weights(mine: Mine) -> None:
