@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 import h5py
@@ -68,7 +69,9 @@ def read_h5(path: Path) -> Checkpoint:
             notes.append("ignored the optimiser's state")
     checkpoint = Checkpoint(path, "keras-h5", "tf", tensors, tuple(notes))
     if config is None:
-        return replace(checkpoint, scaling=tuple(filter(is_scaling, names)))
+        held = {name.rpartition("/")[0] for name in tensors}
+        first = takewhile(lambda name: name not in held or is_scaling(name), names)  # layers stand in the order of the data
+        return replace(checkpoint, scaling=tuple(filter(is_scaling, first)))
     from porter.formats.keras.graph import read_graph
 
     return replace(checkpoint, graph=read_graph(config, tensors, str(path), version))
