@@ -129,9 +129,11 @@ class _Classes:
                 alike.setdefault((name, run.kind, run.pattern, run.start), {})[part.name] = run
         taken = frozenset(_TAKEN)
         found = [
-            write_stages(name, runs, taken, lambda kind, texts: use_of(self.by_name[kind], texts))
+            write_stages(
+                f"make_{name}" if name in _TAKEN else name, runs, taken, lambda kind, texts: use_of(self.by_name[kind], texts)
+            )
             for (name, *_), runs in alike.items()
-            if len(runs) > 1 and name.isidentifier() and name not in _TAKEN and not iskeyword(name)
+            if len(runs) > 1 and name.isidentifier() and not iskeyword(name)
         ]
         return [stages for stages in found if stages is not None]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from porter.frameworks.torch.code.runs import Run, added
 from porter.frameworks.torch.code.text import INDENT, Call, Choice, Expression, Item, expressed, lines, literal
@@ -64,7 +65,7 @@ def write_stages(
 def _argument(
     key: str, rows: Sequence[Sequence[Mapping[str, Value]]], arguments: Arguments, first: str, last: str
 ) -> Expression | None:
-    """An argument of the class: one value for each row, or one for its first or its last part and one for the others."""
+    """An argument of the class: one value for each row, one for its first or last part and one for the others, or a progression."""
     values = [[use[key] for use in row] for row in rows]
     if all(len(set(row)) == 1 for row in values):
         return expressed(arguments, key, {row: found[0] for row, found in enumerate(values)}, key)
@@ -73,7 +74,20 @@ def _argument(
             usual = expressed(arguments, key, {row: found[others][0] for row, found in enumerate(values) if found[others]}, "other")
             special = expressed(arguments, key, {row: found[place] for row, found in enumerate(values)}, which)
             return Choice(_enclosed(special), f"index == {number}", _enclosed(usual))
-    return None
+    step = _step(values)
+    if step is None:
+        return None
+    begin = expressed(arguments, key, {row: found[0] for row, found in enumerate(values)}, key)
+    return f"{begin} + {step} * {'index' if first == '0' else f'(index - {first})'}"
+
+
+def _step(rows: Sequence[Sequence[Value]]) -> int | None:
+    """How much more each value is than the one before it, in every row: DenseNet's layers read what all before them give."""
+    steps = {
+        after - before for row in rows for before, after in pairwise(row) if isinstance(before, int) and isinstance(after, int)
+    }
+    whole = all(type(value) is int for row in rows for value in row)
+    return steps.pop() if whole and len(steps) == 1 else None
 
 
 def _enclosed(expression: Expression) -> Expression:
