@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from porter.errors import GraphError, RecipeError, UsageError
 from porter.graph import INPUT, Argument, Conv, Dense, Graph, Node, Scope, Shape, head_of, shapes, site_of
+from porter.graph.ops import LARGER
 from porter.padding import Convention, SiteKind
 from porter.recipe.expressions import UnknownVariable, Value, evaluate, fill_in, is_expression
 from porter.recipe.faults import Faults
@@ -338,7 +339,8 @@ class _Expansion:
         try:
             self.shapes[path] = op.shape(*(self.shapes[name] for name in inputs))
         except GraphError as error:
-            advice = f"make {' and '.join(inputs)} alike" if len(inputs) > 1 else "pad its input, or give a smaller kernel"
+            advice = "pad its input, or give a smaller kernel" if error.next == LARGER else error.next
+            advice = f"make {' and '.join(inputs)} alike" if len(inputs) > 1 else advice
             raise RecipeError(f"{path}: {error.message}", where=self.source.where(step.location), next=advice) from None
         self.locations[path] = step.location
         return path

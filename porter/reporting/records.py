@@ -70,6 +70,8 @@ class FirstBad:
     site: str | None
     source: str | None
     realised: str | None
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    unseen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

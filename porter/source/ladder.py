@@ -50,5 +50,6 @@ def on_ladder(opened: Opened, destination: str, dtype: Dtype, use: Callable[[For
         failures = (OF_A_PORT, *failures)
     if destination == opened.framework.NAME:
         only = f"only porter's own build of the source in {destination} is left, and that is the port itself"
-        raise MissingFramework("; ".join([*failures, only]))
+        instead = "give another implementation to porter convert: --reference FILE.py:CALLABLE, or a file with its graph"
+        raise MissingFramework("; ".join([*failures, only]), next=instead)
     return use(opened.own(dtype)), failures

@@ -23,7 +23,7 @@ LIKELY = 0.5
 """A file looks like a variant if its score is at least this."""
 NO_RECIPE = (
     "no recipe fits this file: porter recipe list shows the networks that porter knows; for another network, "
-    "porter recipe new NAME --weights FILE drafts a recipe to complete (docs/recipes.md), and --recipes DIR names its folder"
+    "porter recipe new NAME --weights FILE drafts a recipe to complete (docs/authoring.md), and --recipes DIR names its folder"
 )
 
 

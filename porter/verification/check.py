@@ -94,11 +94,15 @@ class Verdict:
             place = f"the logits' largest value is at another place in {proof.dtype} (relative L2 {proof.logits.rel_l2:.1e})"
             return f"{what} is not {whose}: {place}{notes}" if given else place
         source = "" if given else f"{bad.source} in the source, "
-        decision = "" if bad.site is None else f"; padding at {bad.site}: {source}{bad.realised} in {what}"
-        return (
-            f"{what} is not {whose}: {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e} "
-            f"in {proof.dtype}{decision}{notes}"
-        )
+        said = f"relative L2 {bad.rel_l2:.1e} in {proof.dtype}"
+        if bad.shapes is not None:
+            theirs, ours = ("x".join(map(str, shape)) for shape in bad.shapes)
+            said = f"{ours} in {what} and {theirs} in {proof.reference}"
+        if bad.unseen:
+            said += f"; before it {', '.join(bad.unseen[:5])} could not be compared"
+        if bad.site is not None:
+            said += f"; padding at {bad.site}: {source}{bad.realised} in {what}"
+        return f"{what} is not {whose}: {bad.path} is the first node that differs, {said}{notes}"
 
     def record(self) -> dict[str, Any]:
         """As `porter verify --json` prints it: the proof, and every comparison's logits by number type."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import numpy as np
 
 from porter.dtypes import Array, Dtype
 from porter.errors import CheckFailed, UsageError
-from porter.graph import Graph, Node, site_of
+from porter.graph import Graph, site_of
 from porter.graph.plan import Plan
 from porter.port import OWN_BUILD
 from porter.source.references import Source
@@ -49,8 +49,9 @@ class NodeDistance:
 class FirstBad:
     """The first node, in the order of computation, at which the port differs from its source.
 
-    `site` is the likeliest padding site, with its decision: the node itself or the nearest of its inputs that the source does not
-    show, if the window is larger than 1x1; otherwise the nearest site before the node.
+    `site` is the padding site that it may come from, with its decision: the node itself or the nearest of `unseen`, if the window
+    is larger than 1x1. `shapes` are the source's and the port's, where they differ. `unseen` are the nodes between this one and the
+    nearest ones before it that the source shows, whose values are equal.
     """
 
     path: str
@@ -58,6 +59,8 @@ class FirstBad:
     site: str | None
     source: str | None
     realised: str | None
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    unseen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,7 @@ class _Sums:
     """
 
     nodes: dict[str, Norms] = field(default_factory=dict)
+    shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     own: dict[str, Norms] = field(default_factory=dict)
     logits: list[tuple[Array, Array]] = field(default_factory=list)
 
@@ -159,8 +163,10 @@ class _Sums:
     def add(self, graph: Graph, wanted: dict[str, Array], got: dict[str, Array]) -> None:
         """Adds the port's distance from its source. Values of both are released after they are compared."""
         for path in (node.path for node in graph.nodes if node.path in wanted and node.path in got):
-            value = got.pop(path)
-            reference = _flattened(wanted.pop(path), value)
+            value, theirs = got.pop(path), wanted.pop(path)
+            if theirs.size != value.size:
+                self.shapes[path] = theirs.shape[1:], value.shape[1:]
+            reference = _flattened(theirs, value)
             _add(self.nodes, path, norms(reference, value))
             if path == graph.output:
                 self.logits.append((reference, value))
@@ -175,11 +181,13 @@ class _Worst:
     """The worst over the sizes so far."""
 
     nodes: dict[str, NodeDistance] = field(default_factory=dict)
+    shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     logits: Distance | None = None
     limit: float = 0.0
     rounding: float = 0.0
 
     def add(self, graph: Graph, sums: _Sums, dtype: Dtype, tolerance: float | None) -> None:
+        self.shapes |= sums.shapes
         for path, found in sums.nodes.items():
             rounding = sums.own[path].rel_l2 if path in sums.own else 0.0
             node = NodeDistance(path, found.rel_l2, found.max_abs, _limit(dtype, rounding, tolerance))
@@ -207,7 +215,7 @@ def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, 
         limit=seen.limit,
         source_rounding=seen.rounding,
         logits=seen.logits,
-        first_bad=_blame(plan, bad, seen.nodes.keys()) if bad else None,
+        first_bad=_blame(plan, bad, seen) if bad else None,
         nodes=nodes,
         uncompared=tuple(node.path for node in plan.graph.nodes if node.path not in seen.nodes),
     )
@@ -229,27 +237,21 @@ def _limit(dtype: Dtype, own: float, tolerance: float | None) -> float:
     return max(FLOAT32_LIMIT, OWN_ROUNDING * own)
 
 
-def _blame(plan: Plan, bad: NodeDistance, shown: Set[str]) -> FirstBad:
-    node = plan.graph.by_path[bad.path]
-    node = next(_suspects(plan.graph, node, shown), node)
-    while node.path not in plan.realisations and node.inputs[0] in plan.graph.by_path:
-        node = plan.graph.by_path[node.inputs[0]]
-    site = site_of(node.op)
-    if site is None:
-        return FirstBad(bad.path, bad.rel_l2, None, None, None)
-    return FirstBad(bad.path, bad.rel_l2, node.path, str(site), str(plan.realisations[node.path]))
+def _blame(plan: Plan, bad: NodeDistance, seen: _Worst) -> FirstBad:
+    unseen = _unseen(plan.graph, bad.path, seen.nodes.keys())
+    windows = {path: site for path in (bad.path, *unseen) if (site := site_of(plan.graph.by_path[path].op))}
+    sites = {path: site for path, site in windows.items() if site.window.kernel != (1, 1)}
+    found, path = FirstBad(bad.path, bad.rel_l2, None, None, None, seen.shapes.get(bad.path), unseen), next(iter(sites), None)
+    return found if path is None else replace(found, site=path, source=str(sites[path]), realised=str(plan.realisations[path]))
 
 
-def _suspects(graph: Graph, bad: Node, shown: Set[str]) -> Iterator[Node]:
-    """Sites that can pad, nearest first: the bad node, and its inputs through nodes that the source does not show.
+def _unseen(graph: Graph, bad: str, shown: Set[str]) -> tuple[str, ...]:
+    """The nodes between a node and the nearest ones before it that the source shows, nearest first.
 
-    torchvision's Inception has no module for its averages: the first node that it shows after one is a 1x1 convolution, which
-    pads nothing.
+    torchvision's Inception has no module for its averages: the first node that it shows after one is a 1x1 convolution.
     """
-    paths = [bad.path]
+    paths = [bad]
     for path in paths:
-        site = site_of(graph.by_path[path].op)
-        if site is not None and site.window.kernel != (1, 1):
-            yield graph.by_path[path]
         unseen = graph.by_path.keys() - shown - set(paths)
         paths += [source for source in dict.fromkeys(graph.by_path[path].inputs) if source in unseen]
+    return tuple(paths[1:])

@@ -49,10 +49,13 @@ def test_equal_models_pass_at_the_double_limit() -> None:
 
 
 def test_the_first_node_that_stands_out_is_named_with_its_padding_decision() -> None:
-    found = compare(plan(), Fake(lambda dtype: values()), lambda b, d: values(stem_relu=1e-6, pool=1e-3), {"float64": [BATCH]})[0]
+    found = compare(plan(), Fake(lambda dtype: values()), lambda b, d: values(stem_conv=1e-6, pool=1e-3), {"float64": [BATCH]})[0]
     assert not found.ok and found.first_bad is not None
-    assert (found.first_bad.path, found.first_bad.site) == ("stem/relu", "stem/conv")
+    assert (found.first_bad.path, found.first_bad.site) == ("stem/conv", "stem/conv")
     assert (found.first_bad.source, found.first_bad.realised) == ("same", "same")
+    # Where the convolution's value is equal, its pads are too.
+    found = compare(plan(), Fake(lambda dtype: values()), lambda b, d: values(stem_relu=1e-6), {"float64": [BATCH]})[0]
+    assert found.first_bad is not None and (found.first_bad.path, found.first_bad.site) == ("stem/relu", None)
 
 
 def test_a_site_that_the_source_does_not_show_is_named_by_what_stands_behind_it() -> None:
@@ -65,10 +68,11 @@ def test_a_site_that_the_source_does_not_show_is_named_by_what_stands_behind_it(
     )
     whole = make_plan(Graph(nodes, 3, "logits"), (8, 8), NATIVE)
     right = {path: np.arange(1.0, 9.0).reshape(1, 8) for path in ("stem", "conv", "logits")}
-    for moved, wanted in (("conv", "average"), ("logits", "logits"), ("stem", "stem")):
+    for moved, wanted in (("conv", "average"), ("logits", None), ("stem", "stem")):
         wrong = {**right, moved: right[moved] + 1e-3}
         found = compare(whole, Fake(lambda dtype: right), lambda b, d, wrong=wrong: wrong, {"float64": [BATCH]})[0]
         assert found.first_bad is not None and (found.first_bad.path, found.first_bad.site) == (moved, wanted)
+        assert found.first_bad.unseen == (("average",) if moved == "conv" else ())
 
 
 def test_in_single_precision_the_sources_own_rounding_sets_the_limit() -> None:

@@ -125,7 +125,7 @@ def test_a_library_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch, modu
 
 
 def test_every_builder_exists() -> None:
-    libraries = {"torchvision": reference.import_models(), "timm": timm.import_timm()}
+    libraries = {"torchvision": reference.import_models(), **dict.fromkeys(("timm", "timm_tf"), timm.import_timm())}
     assert set(libraries) == set(REFERENCES["torch"])
     for library, builders in REFERENCES["torch"].items():
         assert all(hasattr(libraries[library], name) for name, _ in builders.values())

@@ -40,10 +40,11 @@ from porter.graph.ops.maps import (
     SliceChannels,
     Upsample,
 )
-from porter.graph.ops.op import MOST_CONSTANTS, Axis, Function, Op, Order, Shape, Tensors, shape_text
+from porter.graph.ops.op import LARGER, MOST_CONSTANTS, Axis, Function, Op, Order, Shape, Tensors, shape_text
 from porter.graph.ops.windows import AvgPool, Conv, ConvTranspose, GlobalAvgPool, GlobalMaxPool, MaxPool, Reduce, expect_groups
 
 __all__ = [
+    "LARGER",
     "MOST_CONSTANTS",
     "OPS",
     "Add",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.errors import GraphError
-from porter.graph.ops.op import Blocks, Count, Fill, KeepsSign, Op, Order, Shape, Whole, expect_map, expect_rank, shape_text
+from porter.graph.ops.op import LARGER, Blocks, Count, Fill, KeepsSign, Op, Order, Shape, Whole, expect_map, expect_rank, shape_text
 from porter.padding import Pads
 
 
@@ -158,5 +158,5 @@ def _resized(shape: Shape, pads: Pads) -> Shape:
     top, bottom, left, right = pads
     found = [None if n is None else n + more for n, more in zip(size, (top + bottom, left + right), strict=True)]
     if any(n is not None and n < 1 for n in found):
-        raise GraphError(f"nothing is left of {shape_text(shape)}", next="give a larger input size")
+        raise GraphError(f"nothing is left of {shape_text(shape)}", next=LARGER)
     return (channels, *found)

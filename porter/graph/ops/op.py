@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from porter.errors import GraphError
 from porter.padding import Site
 
+LARGER = "give a larger input size"
 MOST_CONSTANTS = 4096
 """The most constants that an op may have: more than the channels of any model. A larger array is weights."""
 Shape = tuple[int | None, ...]

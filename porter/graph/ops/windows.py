@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.errors import GraphError
-from porter.graph.ops.op import Axis, Count, Function, KeepsSign, Op, Shape, Tensors, bias, expect_map, shape_text
+from porter.graph.ops.op import LARGER, Axis, Count, Function, KeepsSign, Op, Shape, Tensors, bias, expect_map, shape_text
 from porter.padding import LOWEST, Convention, Pads, Site, Window, output_size
 
 
@@ -61,7 +61,7 @@ class ConvTranspose(Op):
             total = None if n is None else (n - 1) * self.window.stride[axis] + self.window.extent(axis)
             cut = self.cut[2 * axis : 2 * axis + 2]
             if total is not None and total <= sum(max(cells, 0) for cells in cut):
-                raise GraphError(f"nothing is left of {shape_text(inputs[0])} after the cut", next="give a larger input size")
+                raise GraphError(f"nothing is left of {shape_text(inputs[0])} after the cut", next=LARGER)
             sizes.append(None if total is None else total - sum(cut))
         return (self.filters, *sizes)
 
@@ -166,7 +166,10 @@ def expect_groups(filters: int, groups: int, shape: Shape) -> None:
     """
     channels = expect_map(shape)[0] or 0
     if groups < 1 or channels % groups or filters % groups:
-        raise GraphError(f"{groups} groups divide neither {channels} channels nor {filters} filters")
+        raise GraphError(
+            f"{groups} groups divide neither {channels} channels nor {filters} filters",
+            next="the groups of a convolution divide its channels and its filters",
+        )
 
 
 def _windows(site: Site, shape: Shape) -> tuple[int | None, int | None]:
@@ -175,7 +178,7 @@ def _windows(site: Site, shape: Shape) -> tuple[int | None, int | None]:
     found = output_size(site.convention, site.window, (rows, columns))
     if 0 in found:
         kernel = "{}x{}".format(*site.window.kernel)
-        raise GraphError(f"no {kernel} window fits into {shape_text(shape)}", next="give a larger input size")
+        raise GraphError(f"no {kernel} window fits into {shape_text(shape)}", next=LARGER)
     return found
 
 

@@ -64,7 +64,10 @@ def _unknown(line: str) -> str | None:
         return _MEANT[step["kind"]]
     if step["kind"] in ("conv", "depthwise_conv") and re.search(r"kernel: (?!1[,}])", line):
         return "stride and pad"
-    return "stride" if "stride" in line else None
+    if "from: =" in line:
+        return "what it reads, by a guess: the channels fit"
+    beside = step["kind"] == "conv" and ("when: " in line or "from: " in line)
+    return "stride" if "stride" in line or beside else None
 
 
 def _ignored(listed: Listed) -> Iterator[str]:

@@ -43,11 +43,13 @@ from porter.recipe.draft.layers import Layer, Listed
 
 EPSILONS, MOMENTA = {"torch": 1e-5, "tf": 1e-3}, {"torch": 0.1, "tf": 0.01}
 """Of the batch norms that each framework makes if nothing else is said."""
-_SHORTCUT = re.compile(r"(?i)downsample|shortcut|skip|residual|_0_conv$")
+_SHORTCUT = re.compile(r"(?i)downsample|shortcut|skip|residual|proj[._/]|_0_conv$")
 _NAMED = re.compile(r"(?i)batch_?norm|norm|bn|relu")
 _EXCITE = re.compile(r"(?i)(^|[._/])(se|squeeze|excit|fc[12]|attention)")
 _SIZES = (224, 32, 28, 64, 96, 128, 256)
 """Sides of inputs that are usual."""
+_UNSTRIDED = 64
+"""The side where no strides could be guessed: maps that never become smaller take gigabytes at 224."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,8 @@ class _Wiring:
             self._activate()
             self._append("pool", GlobalAvgPool(), self.current.channels, is_map=False)
         graph = Graph(tuple(self.nodes.values()), self.values[0].channels, self.current.path)
-        return Guess(graph, self.names, self.side * self.stride or _SIZES[0])
+        usual = _SIZES[0] if self.stride >= 8 else _UNSTRIDED
+        return Guess(graph, self.names, self.side * self.stride or usual)
 
     def _add(self, place: int) -> None:
         """Adds a layer, and what stands before it."""
