@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic
 
@@ -12,7 +12,7 @@ from porter.filegraph.dataflow import Dataflow, N, Reference
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.filegraph.names import unused_name
 from porter.filegraph.views import View, Views
-from porter.graph import INPUT
+from porter.graph import INPUT, Op
 
 Read = View | Value | str | None
 """What a reader makes of a node: its value; what porter lacks, in words; or None, if that is the op itself."""
@@ -86,6 +86,16 @@ class Walk(Generic[N]):
         tensors = {(role if roles[role := name.rpartition("/")[2]] == 1 else name): Stored(name) for name in names}
         values = self.values(source for source in node.inputs if self.flow.is_value(source))
         return self.builder.foreign(node.name, kind, *values, tensors=tensors, tap=node.name)
+
+
+def unary(make: Callable[[N], Op]) -> Callable[[Walk[N], N], Read]:
+    """Reads an op of each number, in whatever axes the tensor has them."""
+
+    def read(walk: Walk[N], node: N) -> Read:
+        view = walk.kept(node.inputs[0])
+        return walk.views.like(view, walk.builder.add(node.name, make(node), view.value, tap=node.name))
+
+    return read
 
 
 def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGraph:

@@ -9,7 +9,7 @@ import numpy as np
 
 from porter.errors import GraphError, PaddingError
 from porter.filegraph.views import LARGE, expect_known
-from porter.filegraph.walk import Read
+from porter.filegraph.walk import Read, unary
 from porter.formats.onnx.arithmetic import (
     merged,
     read_batch_norm,
@@ -78,16 +78,6 @@ def _read_sizes(walk: Walk, node: OnnxNode) -> bool:
         part = sizes[slice(node.integer("start"), node.attributes["end"].i if "end" in node.attributes else None)]
         walk.flow.computed[node.name, 0] = np.asarray(np.prod(sizes) if node.op == "Size" else part, np.int64)
     return sizes is not None
-
-
-def _unary(make: Callable[[OnnxNode], Op]) -> Callable[[Walk, OnnxNode], Read]:
-    """An op of each number, in whatever axes the tensor has them."""
-
-    def read(walk: Walk, node: OnnxNode) -> Read:
-        view = walk.kept(node.inputs[0])
-        return walk.views.like(view, walk.builder.add(node.name, make(node), view.value, tap=node.name))
-
-    return read
 
 
 def _softmax(walk: Walk, node: OnnxNode) -> Read:
@@ -332,32 +322,32 @@ _READERS: Mapping[str, Callable[[Walk, OnnxNode], Any]] = {
     "Conv": read_convolution,
     "ConvTranspose": read_transposed,
     "DepthToSpace": _depth_to_space,
-    "Elu": _unary(lambda node: Elu(node.real("alpha", 1.0))),
+    "Elu": unary(lambda node: Elu(node.real("alpha", 1.0))),
     "Expand": _expand,
     "Flatten": _flatten,
-    "Gelu": _unary(_gelu),
+    "Gelu": unary(_gelu),
     "Gemm": read_gemm,
-    "HardSigmoid": _unary(_hard_sigmoid),
-    "HardSwish": _unary(lambda node: HardSwish()),
+    "HardSigmoid": unary(_hard_sigmoid),
+    "HardSwish": unary(lambda node: HardSwish()),
     "LRN": _response_norm,
     "LayerNormalization": read_layer_norm,
-    "LeakyRelu": _unary(lambda node: LeakyRelu(node.real("alpha", 0.01))),
+    "LeakyRelu": unary(lambda node: LeakyRelu(node.real("alpha", 0.01))),
     "MatMul": read_matrix,
     "Mish": _mish,
     "Neg": read_negative,
     "PRelu": read_slope,
     "Pad": read_pad,
-    "Relu": _unary(lambda node: Relu()),
+    "Relu": unary(lambda node: Relu()),
     "Reshape": _reshape,
     "Selu": _selu,
-    "Sigmoid": _unary(lambda node: Sigmoid()),
+    "Sigmoid": unary(lambda node: Sigmoid()),
     "Slice": _slice,
     "Softmax": _softmax,
-    "Softplus": _unary(lambda node: Softplus()),
+    "Softplus": unary(lambda node: Softplus()),
     "Split": _split,
     "Squeeze": _squeeze,
     "Swish": _swish,
-    "Tanh": _unary(lambda node: Tanh()),
+    "Tanh": unary(lambda node: Tanh()),
     "Tile": _tile,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,

@@ -12,7 +12,7 @@ from porter.errors import GraphError, PaddingError
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.views import LARGE, View
-from porter.filegraph.walk import Read
+from porter.filegraph.walk import Read, unary
 from porter.formats.tf_graph.arithmetic import (
     read_binary,
     read_clip,
@@ -88,16 +88,6 @@ def _read_sizes(walk: Walk, node: GraphNode) -> bool:
             number = {"Size": int(np.prod(sizes)), "Rank": len(sizes)}.get(node.op, sizes)
             walk.flow.computed[node.name, index] = np.asarray(number, np.int64)
     return None not in known
-
-
-def _unary(make: Callable[[GraphNode], Op]) -> Callable[[Walk, GraphNode], Read]:
-    """An op of each number, in whatever axes the tensor has them."""
-
-    def read(walk: Walk, node: GraphNode) -> Read:
-        view = walk.kept(node.inputs[0])
-        return walk.views.like(view, walk.builder.add(node.name, make(node), view.value, tap=node.name))
-
-    return read
 
 
 def _softmax(walk: Walk, node: GraphNode) -> Read:
@@ -285,23 +275,23 @@ _READERS: Mapping[str, Callable[[Walk, GraphNode], Any]] = {
     "ConcatV2": _concat,
     "Conv2DBackpropInput": read_transposed,
     "DepthToSpace": _depth_to_space,
-    "Elu": _unary(lambda node: Elu()),
+    "Elu": unary(lambda node: Elu()),
     "ExpandDims": _expand,
     "LRN": _local_response_norm,
-    "LeakyRelu": _unary(lambda node: LeakyRelu(node.real("alpha", 0.2))),
+    "LeakyRelu": unary(lambda node: LeakyRelu(node.real("alpha", 0.2))),
     "MirrorPad": read_mirror,
     "Neg": read_negative,
-    "Relu": _unary(lambda node: Relu()),
-    "Relu6": _unary(lambda node: Relu6()),
+    "Relu": unary(lambda node: Relu()),
+    "Relu6": unary(lambda node: Relu6()),
     "Reshape": _reshape,
     "ResizeNearestNeighbor": read_resize,
-    "Selu": _unary(lambda node: Selu()),
-    "Sigmoid": _unary(lambda node: Sigmoid()),
+    "Selu": unary(lambda node: Selu()),
+    "Sigmoid": unary(lambda node: Sigmoid()),
     "Softmax": _softmax,
-    "Softplus": _unary(lambda node: Softplus()),
+    "Softplus": unary(lambda node: Softplus()),
     "Square": read_square,
     "Squeeze": _squeeze,
-    "Tanh": _unary(lambda node: Tanh()),
+    "Tanh": unary(lambda node: Tanh()),
     "Tile": _tile,
     "Transpose": _transpose,
 }
