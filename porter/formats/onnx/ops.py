@@ -134,10 +134,10 @@ def _concat(walk: Walk, node: OnnxNode) -> Read:
 
 def _reshape(walk: Walk, node: OnnxNode) -> Read:
     view = walk.view(node.inputs[0])
-    stated = node.integers("shape") if node.opset < 5 else walk.flow.integers(node.inputs[1])
+    stated = walk.flow.integers(node.inputs[1])
     if stated is None or view.sizes is None:
         return None
-    return _moved(walk, node, wanted_sizes(node, view.sizes, list(stated)))
+    return _moved(walk, node, wanted_sizes(node, view.sizes, stated))
 
 
 def _flatten(walk: Walk, node: OnnxNode) -> Read:
@@ -219,8 +219,9 @@ def _slice(walk: Walk, node: OnnxNode) -> Read:
 def _part(part: slice, size: int) -> slice:
     """Of an axis of `size` cells; counted from the end where it ends near there, because the size may be open."""
     start, stop = part.start, part.stop
-    stop = None if stop is None or stop == size or (stop >= LARGE // 2 > 0 and size < LARGE) or stop > 2 * LARGE * LARGE else stop
-    if stop is not None and size >= LARGE and stop > LARGE // 2:
+    if stop is not None and size < LARGE:
+        stop = None if stop >= size else stop
+    elif stop is not None and stop > LARGE // 2:  # near the end, or any number that no map reaches
         stop = stop - size or None if abs(stop - size) < LARGE // 2 else None
     return slice(start or None, stop, None if part.step in (1, None) else part.step)
 

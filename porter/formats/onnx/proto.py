@@ -157,7 +157,7 @@ class _Stored:
         onnx, shape = import_onnx(), tuple(tensor.dims)
         try:
             kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
-            if kind.kind not in "iufbV" or kind.itemsize * 8 < 8 or min(shape, default=1) < 0:
+            if kind.kind not in "iufbV" or min(shape, default=1) < 0:
                 raise ValueError
             if tensor.data_location == _EXTERNAL:
                 return self._external(tensor, name, kind, shape)

@@ -20,6 +20,7 @@ from porter.dtypes import Array, Dtype, Precision, is_floating
 from porter.errors import MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.onnx.constants import FLOATS
+from porter.formats.onnx.proto import import_onnx
 from porter.formats.onnx.read import CHANNELS_LAST
 from porter.frameworks import Classifier
 from porter.frameworks.onnx.double import make_evaluator
@@ -43,7 +44,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> OnnxRunner:
     graph = checkpoint.graph
     if graph is None:
         raise MissingFramework("this file carries no graph", where=str(checkpoint.path))
-    return OnnxRunner(_import("onnx").ModelProto.FromString(graph.definition), checkpoint.tensors, dtype)
+    return OnnxRunner(import_onnx().ModelProto.FromString(graph.definition), checkpoint.tensors, dtype)
 
 
 def run_reference(model: OnnxRunner, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
@@ -101,7 +102,7 @@ class OnnxRunner:
 
     def _whole(self, taps: tuple[str, ...]) -> Any:
         """The model with its tensors in this number type, which gives `taps`."""
-        onnx = _import("onnx")
+        onnx = import_onnx()
         model = onnx.ModelProto()
         model.CopyFrom(self.definition)
         graph = model.graph
@@ -128,7 +129,10 @@ class OnnxRunner:
 
 
 def _onnxruntime(model: Any) -> Session:
-    runtime = _import("onnxruntime")
+    try:
+        runtime = import_module("onnxruntime")
+    except ImportError as error:
+        raise MissingFramework(f"onnxruntime cannot be imported: {error}", next=install("onnx")) from None
     options = runtime.SessionOptions()
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
@@ -153,10 +157,3 @@ def _reference(model: Any) -> Session:
         return found
 
     return run
-
-
-def _import(package: str) -> Any:
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise MissingFramework(f"{package} cannot be imported: {error}", next=install("onnx")) from None
