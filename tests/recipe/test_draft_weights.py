@@ -1,4 +1,4 @@
-"""Recipes drafted from weights alone: what the tensors say, and TODOs for the rest."""
+"""Recipes drafted from weights only: what the tensors say, and TODOs for the rest."""
 
 from __future__ import annotations
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from porter.graph.blocks import words
 from porter.graph.blocks.outline import Group, Leaf
@@ -18,6 +19,7 @@ ALIKE_BY_NAME = 0.6
 LEAST_SHARE = 0.4
 """The least size of a group compared with its block's."""
 
+T = TypeVar("T")
 Part = tuple[str, str]
 """A member's name and what it is."""
 
@@ -83,7 +85,7 @@ def _add(group: Group, kinds: list[_Kind]) -> None:
             fits = fits and all(part in kind.parts or part[0] not in names for part in parts)
         if fits:
             kind.uses.append(group)
-            _merge(parts, kind.parts)
+            merge(parts, kind.parts)
             return
     kinds.append(_Kind(parts, flow, [group]))
 
@@ -94,9 +96,10 @@ def _shortens(kind: _Kind) -> bool:
     return len(kind.uses) > 1 and steps > len(kind.uses) + len(kind.parts) + 3
 
 
-def _merge(parts: list[Part], into: list[Part]) -> None:
+def merge(order: Iterable[T], into: list[T]) -> None:
+    """Inserts what `into` lacks of `order`, each behind the one before it."""
     place = 0
-    for part in parts:
+    for part in order:
         if part in into:
             place = into.index(part) + 1
         else:

@@ -1,4 +1,4 @@
-"""A recipe drafted from weights alone: what the tensors say, and guesses of the rest, each marked `# TODO` at its line."""
+"""A recipe drafted from weights only: what the tensors say, and guesses of the rest, each marked `# TODO` at its line."""
 
 from __future__ import annotations
 

@@ -200,17 +200,17 @@ def _norm(name: str, kind: Kind, shape: tuple[int, ...], spelled: Mapping[str, s
 
 def _sorted(layers: Sequence[Layer], separator: str) -> list[Layer]:
     """By names, numbers by their size: what reads the image and fits behind it, groups, what stands by itself, and heads."""
-    alone, groups, heads = list[Layer](), list[Layer](), list[Layer]()
+    single, groups, heads = list[Layer](), list[Layer](), list[Layer]()
     for layer in sorted(layers, key=lambda layer: [_natural(part) for part in layer.name.split(separator)]):
         first, *rest = layer.name.split(separator)
         ends = _HEADS.match(first) or (len(rest) == 1 and _HEADS.match(rest[0]))
-        (heads if ends else alone if len(rest) < 2 else groups).append(layer)
+        (heads if ends else single if len(rest) < 2 else groups).append(layer)
     stem: list[Layer] = []
-    for layer in sorted(alone, key=lambda layer: layer.kind != "conv" or layer.reads > _MOST_COLOURS):
+    for layer in sorted(single, key=lambda layer: layer.kind != "conv" or layer.reads > _MOST_COLOURS):
         reads = layer.gives if layer.is_norm or layer.depthwise else layer.reads
         if reads == stem[-1].gives if stem else layer.reads <= _MOST_COLOURS:
             stem.append(layer)
-    return [*stem, *groups, *(layer for layer in alone if layer not in stem), *heads]
+    return [*stem, *groups, *(layer for layer in single if layer not in stem), *heads]
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

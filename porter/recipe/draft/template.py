@@ -9,6 +9,7 @@ from typing import Any
 
 from porter.graph import INPUT
 from porter.graph.blocks.arguments import Arguments, Value
+from porter.graph.blocks.kinds import merge
 from porter.recipe.expressions import FUNCTIONS
 from porter.recipe.model import RESERVED
 from porter.recipe.steps import COMMON, OPERATIONS
@@ -180,13 +181,7 @@ def _merged(orders: Sequence[Sequence[str]]) -> list[str]:
     """One order that has each of `orders`."""
     merged = [*max(orders, key=lambda order: len(order))]
     for order in orders:
-        place = 0
-        for name in order:
-            if name in merged:
-                place = merged.index(name) + 1
-            else:
-                merged.insert(place, name)
-                place += 1
+        merge(order, merged)
     for order in orders:
         if [name for name in merged if name in set(order)] != list(order):
             raise Unlike

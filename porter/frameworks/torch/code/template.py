@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from porter.frameworks.torch.code.tree import ENTRY, Body, Part
 from porter.frameworks.torch.spellings import FUNCTIONS, Layer
 from porter.graph.blocks.arguments import Value
+from porter.graph.blocks.kinds import merge
 
 CHAIN = "chain"
 
@@ -123,13 +124,7 @@ def _merged_order(orders: Sequence[Sequence[str]]) -> list[str]:
     longest: Sequence[str] = max(orders, key=len)
     merged = list(longest)
     for order in orders:
-        place = 0
-        for name in order:
-            if name in merged:
-                place = merged.index(name) + 1
-            else:
-                merged.insert(place, name)
-                place += 1
+        merge(order, merged)
     for inner in merged:
         # A container may not be a module in one use and none in another.
         around = {outer for outer in merged if inner.startswith(f"{outer}.")}
