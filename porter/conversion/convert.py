@@ -181,7 +181,9 @@ def _record(
         zoo=member.zoo.name if member else None,
         framework=framework.NAME,
         graph=to_record(plan.graph),
-        input=Input(layout=framework.INPUT_LAYOUT, size=plan.size, native_size=opened.native_size, channels=plan.graph.channels),
+        input=Input(
+            layout=framework.INPUT_LAYOUT, size=plan.only_size, native_size=opened.native_size, channels=plan.graph.channels
+        ),
         source=opened.file,
         model=dict(sorted(written.model.items())),
         pads=pads_of(plan),

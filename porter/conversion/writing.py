@@ -77,13 +77,13 @@ def write_stock(folder: Path, opened: Opened, framework: Framework, size: Size, 
     if opened.member is None:
         raise UsageError("a stock class is a variant's, and no recipe has this graph", where="--stock", next="leave it out")
     recipe, variant = opened.member.recipe, opened.member.variant
-    right_at = make_plan(opened.graph, size, framework.CAPABILITIES).size or ANY
+    right_at = make_plan(opened.graph, size, framework.CAPABILITIES).only_size or ANY
     library = stock_library(framework.NAME)
     taken = right_at if library.takes_any_size else size
     stock = as_stock(recipe, variant, framework, opened.graph, opened.tensors, opened.classes, taken)
     rows, columns = taken
     fixed = None if rows is None or columns is None else (rows, columns)
-    plan = replace(make_plan(stock.graph, size, framework.CAPABILITIES), size=fixed)
+    plan = replace(make_plan(stock.graph, size, framework.CAPABILITIES), only_size=fixed)
     arrays, filled = stock_arrays(framework, stock, _cast_all(stock.tensors, dtype, allow_overflow), dtype)
     held = tensor_shapes(stock.graph)
     layers = {path: layer.name for path, layer in stock.layers.items() if framework.NAMES_LAYERS or path in held}

@@ -17,16 +17,16 @@ class Plan:
 
     Attributes:
         realisations: by the path of each windowed node, its layers in the destination.
-        size: the only input size (rows, columns) at which the graph and every pad are right; None if they are at every size.
+        only_size: the only input size (rows, columns) at which the graph and every pad are right; None if they are at every size.
     """
 
     graph: Graph
     realisations: Mapping[str, Realisation]
-    size: tuple[int, int] | None
+    only_size: tuple[int, int] | None
 
     @property
     def fixed_by_pads(self) -> bool:
-        """Whether a pad is right at one size only. If `size` is set and none is, the layers take maps of that size only."""
+        """Whether a pad is right at one size only. If none is, an `only_size` is that of the maps that the layers take."""
         return not all(found.every_size for found in self.realisations.values())
 
 

@@ -249,7 +249,7 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
         raise FileError(f"'classes' is {record.classes}, but the graph's head has {head[0]} rows", where=str(path))
     plan = make_plan(graph, record.input.size or ANY, framework.CAPABILITIES)
     # A class of keras.applications takes only the size that it was built for, even if its pads are right at every size.
-    return Port(folder, record, graph, replace(plan, size=record.input.size), framework)
+    return Port(folder, record, graph, replace(plan, only_size=record.input.size), framework)
 
 
 def _hold(path: Path, sha256: str) -> None:

@@ -209,7 +209,7 @@ class OwnBuild:
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         rows, columns = batch.shape[2:]
         plan, model = self._built.get(dtype, (None, None))
-        if plan is None or plan.size not in (None, (rows, columns)):
+        if plan is None or plan.only_size not in (None, (rows, columns)):
             plan = make_plan(self.graph, (rows, columns), self.framework.CAPABILITIES)
             model = self.framework.build(plan, self.tensors, {}, dtype, "cpu")
             self._built[dtype] = plan, model

@@ -113,7 +113,7 @@ def _given_proof(
     types: tuple[Dtype, ...] = tuple(dtypes) if reference.exact else ("float32",)
     sizes = check_sizes(port.plan, port.record.input.native_size, reference, reference.native, types)
     if sizes is None:
-        size = "{}x{}".format(*port.plan.size or reference.native)
+        size = "{}x{}".format(*port.plan.only_size or reference.native)
         raise UsageError(f"{reference.name} cannot be run at the port's size, {size}", next="give one that takes it")
 
     def compared(shown: GivenReference) -> tuple[Parity, ...]:

@@ -34,8 +34,8 @@ def check_sizes(plan: Plan, native: Pair, source: Source, built: Pair | None, dt
     If float64 is not among `dtypes`, the other types are compared at the native size and at `small_sizes`. Only sizes that the
     source can run are used; if it can run none of them, the size that it was `built` for. None if there is no such size.
     """
-    if plan.size is not None:
-        return Sizes((plan.size,), (plan.size,)) if source.takes(plan.size) else None
+    if plan.only_size is not None:
+        return Sizes((plan.only_size,), (plan.only_size,)) if source.takes(plan.only_size) else None
     if not source.takes(native):
         return None if built is None else Sizes((built,), (built,))
     exact = tuple(size for size in small_sizes(plan.graph, native) if source.takes(size)) or (native,)

@@ -120,14 +120,14 @@ def build_stock(variant: str, classes: int, size: tuple[int, int], checkpoint: C
 def write_stock(
     folder: Path, plan: Plan, variant: str, classes: int, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
 ) -> dict[str, str]:
-    """Writes `model.keras` as keras.applications' own class of `variant`, built for `plan.size`.
+    """Writes `model.keras` as keras.applications' own class of `variant`, built for `plan.only_size`.
 
     Raises:
         MappingError: `arrays` and the class do not cover each other, or a shape differs.
         MissingFramework: TensorFlow or Keras is not installed.
     """
-    assert plan.size is not None, "a class of keras.applications is built for one size"
-    return save(build_stock(variant, classes, plan.size, Checkpoint(folder, "memory", "tf", arrays), dtype), folder)
+    assert plan.only_size is not None, "a class of keras.applications is built for one size"
+    return save(build_stock(variant, classes, plan.only_size, Checkpoint(folder, "memory", "tf", arrays), dtype), folder)
 
 
 def _keep_constants(model: Any) -> None:

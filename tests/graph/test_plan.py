@@ -28,7 +28,7 @@ def test_pads_that_are_right_everywhere_leave_the_size_open() -> None:
 
 def test_pads_that_are_right_at_one_size_bind_the_plan_to_it() -> None:
     plan = make_plan(two_convolutions(ONE, SAME), (64, 33), TORCH)
-    assert plan.size == (64, 33)
+    assert plan.only_size == (64, 33)
     assert set(plan.realisations) == {"a", "b"}
     # The second sees 32x17: SAME adds (0,1) to an even map and (1,1) to an odd one.
     assert plan.realisations["b"].front is not None
@@ -38,7 +38,7 @@ def test_pads_that_are_right_at_one_size_bind_the_plan_to_it() -> None:
 @pytest.mark.parametrize("size", [ANY, (None, 64), (64, None)])
 def test_an_unknown_side_means_every_size(size: tuple[int | None, int | None]) -> None:
     plan = make_plan(two_convolutions(ONE, SAME), size, TORCH)
-    assert plan.size is None
+    assert plan.only_size is None
     assert all(realisation.every_size for realisation in plan.realisations.values())
     assert plan.realisations["b"].kind == "dynamic pad layer"
 

@@ -59,7 +59,7 @@ def write_port(folder: Path, **changes: Any) -> Path:
     record = {
         **{"format": 1, "architecture": "resnet_v2", "variant": "resnet50v2", "zoo": "keras", "framework": "torch"},
         "graph": to_record(GRAPH),
-        "input": {"layout": "NCHW", "size": plan.size, "native_size": [224, 224], "channels": 3},
+        "input": {"layout": "NCHW", "size": plan.only_size, "native_size": [224, 224], "channels": 3},
         "source": {"file": "weights.h5", "format": "keras-h5", "sha256": "ab" * 32, "notes": ["averaged weights"]},
         "model": {"model.safetensors": digest(folder / "model.safetensors")},
         "pads": [pad.model_dump() for pad in pads_of(plan)],

@@ -26,8 +26,8 @@ POOLS = {MaxPool: "MaxPooling2D", AvgPool: "AveragePooling2D"}
 def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str) -> Any:
     """A `keras.Model` from N×H×W×C to the graph's outputs, maps N×H×W×C too; several are a list. It has only built-in layers.
 
-    With a `plan.size` its input has that size and Keras refuses any other; without it, rows and columns are free. Weights are cast
-    to `dtype`; the caller checks whether they fit its range. `batches` is left out, because Keras keeps no such count.
+    With a `plan.only_size` its input has that size and Keras refuses any other; without it, rows and columns are free. Weights are
+    cast to `dtype`; the caller checks whether they fit its range. `batches` is left out, because Keras keeps no such count.
 
     Raises:
         MappingError: `tensors` and the graph do not cover each other, or a shape differs.
@@ -63,7 +63,7 @@ def _connect(plan: Plan, layers: Mapping[str, str], dtype: Dtype) -> tuple[Any, 
     keras, graph = import_keras(), plan.graph
     names = layer_names(graph, layers)
     maker = LayerMaker(dtype, frozenset(names.values()))
-    rows, columns = plan.size or ANY
+    rows, columns = plan.only_size or ANY
     source = keras.Input((rows, columns, graph.channels), dtype=dtype, name=maker.name(INPUT))
     values = {INPUT: source}
     for node in graph.nodes:

@@ -60,7 +60,7 @@ class GraphModule(nn.Module):
         for step in sorted(steps, key=lambda step: step.path):  # each node before those below its path
             _add_module(self, step.path, _make_module(step.layer))
         last_use = {path: index for index, step in enumerate(steps) for path in step.inputs}
-        self.size, self.fixed_by_pads = plan.size, plan.fixed_by_pads
+        self.only_size, self.fixed_by_pads = plan.only_size, plan.fixed_by_pads
         self.outputs = plan.graph.outputs
         # Module name, path, inputs, and the values that nothing reads afterwards.
         self.steps = tuple(
@@ -83,14 +83,14 @@ class GraphModule(nn.Module):
         return found if len(found) > 1 else found[0]
 
     def _checked(self, x: torch.Tensor) -> torch.Tensor:
-        if self.size is None:
+        if self.only_size is None:
             return x
-        rows, columns = self.size
+        rows, columns = self.only_size
         if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             # A trace would drop the `if` below. It keeps these no-ops, which fail at any other size.
             checked: torch.Tensor = x.unflatten(2, (rows,)).unflatten(3, (columns,))  # type: ignore[no-untyped-call]
             return checked
-        if (x.shape[2], x.shape[3]) != self.size:
+        if (x.shape[2], x.shape[3]) != self.only_size:
             right = "the pads of this model are right for" if self.fixed_by_pads else "the layers of this model fit"
             raise UsageError(
                 f"{right} an input of {rows}x{columns} only, got {x.shape[2]}x{x.shape[3]}",

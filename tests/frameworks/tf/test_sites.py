@@ -83,7 +83,7 @@ def _differences(plan: Plan, size: tuple[int, int]) -> dict[str, float]:
 @pytest.mark.parametrize("size", [(9, 12), (12, 7)])
 def test_sites_that_are_right_at_every_size(size: tuple[int, int]) -> None:
     plan = make_plan(_beside(EVERYWHERE), ANY, tf.CAPABILITIES)
-    assert plan.size is None
+    assert plan.only_size is None
     wrong = {path: difference for path, difference in _differences(plan, size).items() if difference > 1e-13}
     assert not wrong
 

@@ -72,7 +72,7 @@ def test_traced_exported_and_compiled_at_every_size(make):
 
 def test_a_fixed_size_is_refused_elsewhere_and_in_a_trace():
     model = built(small_mobilenet, (32, 32))
-    assert model.size == (32, 32)
+    assert model.only_size == (32, 32)
     with pytest.raises(UsageError, match="32x32 only, got 33x31"):
         model(images((33, 31)))
     with pytest.warns(DeprecationWarning, match=r"torch\.jit") as caught:

@@ -129,7 +129,7 @@ def test_the_same_keys_and_the_same_bits_as_the_built_module(tmp_path, make, siz
     loaded, built = module.load(), framework.build(plan, tensors_of(make), {}, "float32")
     assert set(loaded.state_dict()) == set(built.state_dict())
     assert not loaded.training
-    for rows, columns in [SIZE] if plan.size else [SIZE, (32, 32), (47, 34)]:
+    for rows, columns in [SIZE] if plan.only_size else [SIZE, (32, 32), (47, 34)]:
         x = torch.from_numpy(smooth_images(3, (rows, columns), 3, 2))
         with torch.inference_mode():
             found = loaded(x)
@@ -371,7 +371,7 @@ def test_a_damaged_file_is_refused(tmp_path):
 
 def test_a_fixed_size_is_refused_elsewhere_and_in_a_trace(tmp_path):
     module, plan = written(tmp_path, small_mobilenet, (32, 32))
-    assert plan.size == (32, 32)
+    assert plan.only_size == (32, 32)
     model, x = module.load(), torch.ones(1, 3, 32, 32)
     with pytest.raises(ValueError, match="32x32 only, got"):
         model(torch.ones(1, 3, 33, 31))

@@ -67,7 +67,7 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     norms = recurring_norms(tree)
     body = "\n\n\n".join("\n".join(lines) for lines in _Classes(tree, {**channels, **pads}, norms).written(fixed_size(plan)))
     own = own_layers(body)
-    size = "any size" if plan.size is None else f"{plan.size[0]}x{plan.size[1]}"
+    size = "any size" if plan.only_size is None else f"{plan.only_size[0]}x{plan.only_size[1]}"
     parts = [
         _head(plan.graph.channels, size, norms, own + body),
         *([CHAIN_FUNCTION] if "chain(" in body else []),

@@ -39,9 +39,9 @@ def loader(names: Mapping[str, str]) -> str:
 
 def fixed_size(plan: Plan) -> list[str]:
     """The first lines of `forward` if the plan is right at one input size only."""
-    if plan.size is None:
+    if plan.only_size is None:
         return []
-    rows, columns = plan.size
+    rows, columns = plan.only_size
     right = "the pads are right at" if plan.fixed_by_pads else "the layers fit"
     return [
         "        if torch.jit.is_tracing():  # a trace keeps these no-ops, which fail at any other size",
