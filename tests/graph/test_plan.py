@@ -22,8 +22,8 @@ def two_convolutions(first: Convention, second: Convention) -> Graph:
 
 def test_pads_that_are_right_everywhere_leave_the_size_open() -> None:
     for size in (ANY, (224, 224), (33, 20)):
-        assert make_plan(two_convolutions(ONE, ONE), size, TORCH).size is None
-        assert make_plan(two_convolutions(SAME, ONE), size, KERAS).size is None
+        assert make_plan(two_convolutions(ONE, ONE), size, TORCH).only_size is None
+        assert make_plan(two_convolutions(SAME, ONE), size, KERAS).only_size is None
 
 
 def test_pads_that_are_right_at_one_size_bind_the_plan_to_it() -> None:
@@ -66,7 +66,7 @@ def test_a_refusal_names_the_node() -> None:
         make_plan(graph, ANY, KERAS)
     assert caught.value.where == "c"
     assert caught.value.next == "give --input-size a fixed size"
-    assert make_plan(graph, (60, 60), KERAS).size is not None
+    assert make_plan(graph, (60, 60), KERAS).only_size is not None
 
 
 def test_an_input_too_small_is_refused_where_it_stops_fitting() -> None:
@@ -86,7 +86,7 @@ def test_a_map_that_is_joined_with_one_of_a_size_of_its_own_fixes_the_input(join
     )
     graph = Graph(nodes, 3, "joined")
     assert from_record(to_record(graph)) == graph
-    assert make_plan(graph, (8, 8), KERAS).size == (8, 8)
+    assert make_plan(graph, (8, 8), KERAS).only_size == (8, 8)
     with pytest.raises(GraphError, match="fixes the input's size") as caught:
         make_plan(graph, ANY, KERAS)
     assert (caught.value.where, caught.value.next) == ("joined", "give --input-size the model's own size")

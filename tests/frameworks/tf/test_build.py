@@ -97,7 +97,7 @@ def test_a_plan_for_one_size_refuses_others_and_a_plan_for_every_size_takes_them
     tensors, batch = random_tensors(graph), np.zeros((1, 3, 14, 15))
     plan = make_plan(graph, ANY, tf.CAPABILITIES)
     assert tf.build(plan, tensors, {}, "float32", "cpu").input_shape == (None, None, None, 3)
-    fixed = tf.build(dataclasses.replace(plan, size=(13, 15)), tensors, {}, "float32", "cpu")
+    fixed = tf.build(dataclasses.replace(plan, only_size=(13, 15)), tensors, {}, "float32", "cpu")
     assert fixed.input_shape == (None, 13, 15, 3)
     with pytest.raises(ValueError, match="incompatible"):
         fixed(batch.transpose(0, 2, 3, 1))
