@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from porter.data.labels import IMAGENET
-from porter.data.layouts.found import VALIDATION_IMAGES
-from porter.data.photos import PhotoSet
+from porter.data.photos import VALIDATION_IMAGES, PhotoSet
 from porter.dtypes import Precision
 from porter.evaluation.results import Accuracy, Crops, Judgement
 from porter.port import Record

@@ -8,21 +8,30 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from porter.data.layouts.classes import listed
-from porter.data.layouts.found import VALIDATION_IMAGES, Candidate, validation_number
+from porter.data.layouts.folders import class_folders, contents, flat_folder, flat_tar, list_photos
 from porter.data.layouts.label_files import devkit_beside, read_labels, relabelled
-from porter.data.layouts.listing import list_photos
-from porter.data.layouts.recognise import NEXT, find
-from porter.data.photos import Bytes, Failure, Photo, PhotoSet
+from porter.data.layouts.parquet import parquet
+from porter.data.layouts.tars import is_tar, is_webdataset, members, unpacker, webdataset
+from porter.data.parquet import is_parquet
+from porter.data.photos import VALIDATION_IMAGES, Bytes, Candidate, Failure, Found, Photo, PhotoSet, is_photo, validation_number
 from porter.errors import FileError, UsageError, escaped
 
 __all__ = ["open_any_photos", "open_photos"]
 
 T = TypeVar("T")
 
+_NEXT = "docs/data.md lists the layouts that are read"
+
+_SHARDS = (".parquet", ".tar")
+_COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip")
+_VALIDATION = ("validation", "val")
+"""What figures are published on."""
+_SPLIT = re.compile(r"(?:^|[-_.])(validation|val|train|test)(?=[-_.])", re.IGNORECASE)
 _TRAINING = re.compile(r"n\d{8}_\d")
 """How the photos of ImageNet's training set are named."""
 
@@ -46,7 +55,7 @@ def open_photos(path: Path, *, imagenet: bool, classes: int, labels: Path | None
         raise UsageError(f"the number of photos is at least 1, got {limit}")
     if labels is not None and not imagenet:
         raise UsageError("label files are ImageNet's, and this port has other classes", where=str(labels))
-    found = find(path, imagenet, classes)
+    found = _find(path, imagenet, classes)
     validation = imagenet and _is_validation(found.candidates)
     if labels is not None:
         found = relabelled(found, read_labels(labels))
@@ -55,7 +64,7 @@ def open_photos(path: Path, *, imagenet: bool, classes: int, labels: Path | None
     if not any(candidate.labels and candidate.place for candidate in found.candidates):
         reasons = sorted({candidate.why for candidate in found.candidates})
         message = f"none of the {len(found.candidates):,} photos can be scored: {listed(reasons) or 'the labels exclude them'}"
-        raise FileError(message, where=str(found.path), next=NEXT)
+        raise FileError(message, where=str(found.path), next=_NEXT)
     chosen = _spread(found.candidates, limit)
     return PhotoSet(
         path=found.path,
@@ -115,3 +124,96 @@ def _spread(candidates: Sequence[T], limit: int | None) -> Sequence[T]:
     if limit is None or limit >= len(candidates):
         return candidates
     return [candidates[part * len(candidates) // limit] for part in range(limit)]
+
+
+def _find(path: Path, imagenet: bool, classes: int) -> Found:
+    """The photos of a folder or file, at least one, with what it says of their classes.
+
+    Raises:
+        PorterError: as `open_photos`.
+    """
+    try:
+        if not path.exists():
+            raise FileError("there is no such file or folder", where=str(path))
+        found = _in_folder(_inner(path), imagenet, classes) if path.is_dir() else _in_file(path, imagenet, classes)
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    if not found.candidates:
+        raise FileError("there are no photos", where=str(found.path), next=_NEXT)
+    return found
+
+
+def _inner(path: Path) -> Path:
+    """The folder of the validation photos, where `path` holds that one: `val` beside `train`, or Hugging Face's `data`."""
+    folders, files = contents(path)
+    for name in _VALIDATION:
+        if name in folders:
+            return path / name
+    if "data" not in folders or any(name.endswith(_SHARDS) for name in files):
+        return path
+    return path / "data" if any(name.endswith(_SHARDS) for name in contents(path / "data")[1]) else path
+
+
+def _in_folder(path: Path, imagenet: bool, classes: int) -> Found:
+    listing = list_photos(path)
+    if tables := [path / name for name in listing.others if name.endswith(".parquet")]:
+        return parquet(path, _of_one_split(tables), imagenet, classes)
+    in_folders = sum(bool(photo.folder) for photo in listing.photos)
+    numbered = sum(not photo.folder and validation_number(photo.name) is not None for photo in listing.photos)
+    if imagenet and numbered > in_folders:
+        return flat_folder(path, listing)
+    if in_folders:
+        return class_folders(path, listing, imagenet, classes)
+    if tars := [path / name for name in listing.others if name.endswith(".tar")]:
+        return _in_tars(path, _of_one_split(tars), imagenet, classes)
+    seen = [f"{len(listing.photos):,} photos lie in no class folder"] if listing.photos else []
+    if listing.folders:
+        seen.append(f"no photos in the folders {listed(listing.folders)}")
+    if packed := [name for name in listing.others if name.endswith(_COMPRESSED)]:
+        seen.append(f"compressed files are not read: {listed(packed)}")
+    raise FileError("; ".join(seen) or "there are no photos", where=str(path), next=_NEXT)
+
+
+def _in_file(path: Path, imagenet: bool, classes: int) -> Found:
+    if is_parquet(path):
+        return parquet(path, [path], imagenet, classes)
+    if is_tar(path) or unpacker(path):
+        return _in_tars(path, [path], imagenet, classes)
+    raise FileError("it is no folder, no tar and no Parquet file", where=str(path), next=_NEXT)
+
+
+def _in_tars(path: Path, files: Sequence[Path], imagenet: bool, classes: int) -> Found:
+    shards = [(file, members(file)) for file in files]
+    if any(is_webdataset(inside) for _, inside in shards):
+        return webdataset(path, shards, imagenet, classes)
+    names = [member.name for _, inside in shards for member in inside]
+    if imagenet and len(shards) == 1 and any(is_photo(name) and validation_number(name) is not None for name in names):
+        return replace(flat_tar(*shards[0]), path=path)
+    raise FileError(
+        f"an archive without labels, neither webdataset nor ImageNet's validation set: it has {listed(names) or 'no files'}",
+        where=str(path),
+        next="unpack it into class folders",
+    )
+
+
+def _of_one_split(files: Sequence[Path]) -> list[Path]:
+    """The validation files among `files`, by their names, or all of them where they name at most one split.
+
+    Raises:
+        UsageError: several splits and none of them validation.
+    """
+    splits: dict[str, list[Path]] = {}
+    for file in files:
+        match = _SPLIT.search(file.name)
+        splits.setdefault(match[1].lower() if match else "", []).append(file)
+    for split in _VALIDATION:
+        if split in splits:
+            return splits[split]
+    if len(splits) > 1:
+        named = ", ".join(sorted(split or "no split" for split in splits))
+        raise UsageError(
+            f"files of several splits and none of validation: {named}",
+            where=str(files[0].parent),
+            next="put the files to evaluate in a folder of their own",
+        )
+    return list(files)

@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from porter.data.labels import imagenet_classes
 from porter.data.layouts.classes import wnid_label
-from porter.data.layouts.found import VALIDATION_IMAGES, Found, validation_number
 from porter.data.layouts.matfile import read_structs
-from porter.data.photos import Failure
+from porter.data.photos import VALIDATION_IMAGES, Failure, Found, validation_number
 from porter.errors import FileError
 from porter.files.archives import unpack
 

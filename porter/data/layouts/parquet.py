@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from porter.data.layouts.classes import named_labels, wnid_label
-from porter.data.layouts.found import Candidate, Found
 from porter.data.parquet import Row, read_table
-from porter.data.photos import Cell
+from porter.data.photos import Candidate, Cell, Found
 from porter.errors import escaped
 
 
