@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from porter.graph.pads import Pad
     from porter.port import Input, Record, TensorLists
     from porter.recipe import Recipe, Zoo
-    from porter.recipe.check import Checked
+    from porter.recipe.check.check import Checked
     from porter.recipe.declared import Declared
     from porter.reporting.write import Report
     from porter.source.drafting import NewRecipe

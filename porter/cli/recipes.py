@@ -52,7 +52,7 @@ def recipe_check(
     as_json: Json = False,
 ) -> None:
     """Check every variant of a recipe in every zoo: graph, shapes, names, pads, expressions, figures."""
-    from porter.recipe.check import check_recipe
+    from porter.recipe.check.check import check_recipe
 
     found, trial = check_recipe(file), None
     if weights is not None and found.recipe is not None and not found.errors:

@@ -9,7 +9,9 @@ from typing import Any
 
 from porter.errors import RecipeError
 from porter.graph import site_of
-from porter.recipe.causes import by_cause
+from porter.recipe.check.causes import by_cause
+from porter.recipe.check.suspicions import Member, suspicions
+from porter.recipe.check.uses import Use, uses_in_graph, uses_in_zoo
 from porter.recipe.expand import expand, expand_steps, expect_head
 from porter.recipe.expressions import UnknownVariable
 from porter.recipe.faults import Faults
@@ -18,8 +20,6 @@ from porter.recipe.load import load_recipe
 from porter.recipe.model import Recipe, Zoo
 from porter.recipe.names import layer_names, tap_names
 from porter.recipe.source import read_source
-from porter.recipe.suspicions import Member, suspicions
-from porter.recipe.uses import Use, uses_in_graph, uses_in_zoo
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from porter.recipe import recipes_folder
-from porter.recipe.check import check_recipe
+from porter.recipe.check.check import check_recipe
 from tests.conftest import Cli
 from tests.recipe.recipes import VALID, changed, place, write
 

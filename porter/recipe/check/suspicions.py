@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from porter.errors import RecipeError
 from porter.graph import Graph, site_of
+from porter.recipe.check.uses import Use, uses_in_graph, uses_in_zoo
 from porter.recipe.model import STANDARD_OPTIONS, Recipe, Zoo
 from porter.recipe.patterns import match_path
 from porter.recipe.source import Location
 from porter.recipe.steps import Step, nested
 from porter.recipe.todo import TO_DO, to_do
-from porter.recipe.uses import Use, uses_in_graph, uses_in_zoo
 
 
 @dataclass(frozen=True)

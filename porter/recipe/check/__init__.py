@@ -1,0 +1,1 @@
+"""What `porter recipe check` finds in a recipe without weights."""
