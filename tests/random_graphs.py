@@ -28,6 +28,7 @@ from porter.graph import (
     Dense,
     DepthToSpace,
     Elu,
+    ExtendMap,
     Flatten,
     Gelu,
     GlobalAvgPool,
@@ -45,6 +46,7 @@ from porter.graph import (
     Reduce,
     Shape,
     SliceChannels,
+    ThresholdedRelu,
     Upsample,
 )
 from porter.padding import LOWEST, Capabilities, Convention, Window, realise
@@ -261,6 +263,7 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     LocalResponseNorm: lambda draw, _: LocalResponseNorm(draw(st.integers(1, 6)), draw(_SHARE), draw(_POSITIVE), draw(_POSITIVE)),
     ChannelScale: lambda draw, _: ChannelScale(draw(st.booleans())),
     Affine: _affine,
+    ThresholdedRelu: lambda draw, _: ThresholdedRelu(draw(_NUMBER)),
     Clip: lambda draw, _: Clip(*sorted(draw(st.tuples(_NUMBER, _NUMBER)))),
     LeakyRelu: lambda draw, _: LeakyRelu(draw(_NUMBER)),
     Elu: lambda draw, _: Elu(draw(_NUMBER)),
@@ -270,6 +273,7 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     Gelu: lambda draw, _: Gelu(draw(st.booleans())),
     Flatten: lambda draw, shape: Flatten(shape[1], shape[2], draw(st.sampled_from(["CHW", "HWC"]))),
     PadMap: lambda draw, _: PadMap(draw(_PADS), draw(st.sampled_from([0.0, LOWEST, -0.7, 1 / 3]))),
+    ExtendMap: lambda draw, _: ExtendMap(draw(_PADS), draw(st.sampled_from(["edge", "reflect", "symmetric", "wrap"]))),
     Crop: lambda draw, _: Crop(draw(st.tuples(*[st.integers(0, 2)] * 4))),
     PadChannels: lambda draw, _: PadChannels(draw(st.integers(0, 3)), draw(st.integers(0, 3))),
     SliceChannels: _slice,
@@ -280,7 +284,7 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
 """Ops with attributes; the others have one form."""
 
 _OVER_MAPS = {Conv, ConvTranspose, MaxPool, AvgPool, GlobalAvgPool, GlobalMaxPool, Reduce, LocalResponseNorm, Flatten}
-_OVER_MAPS |= {PadMap, Crop, ChannelShuffle, DepthToSpace, Upsample}
+_OVER_MAPS |= {PadMap, ExtendMap, Crop, ChannelShuffle, DepthToSpace, Upsample}
 
 
 def _op(draw: st.DrawFn, kind: type[Op], shape: Shape) -> Op:

@@ -205,7 +205,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "bool": _flag,
     "Window": _window,
     "Convention": _convention,
-    **{name: _one_of(get_args(getattr(kinds, name))) for name in ("Order", "Blocks", "Function", "Axis")},
+    **{name: _one_of(get_args(getattr(kinds, name))) for name in ("Order", "Blocks", "Function", "Axis", "Mode")},
 }
 """The reader of an op's attribute, by its annotation."""
 

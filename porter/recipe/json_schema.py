@@ -238,7 +238,7 @@ KIND_SCHEMAS: Mapping[str, Schema] = {
     "Share": {"type": "number", "minimum": 0, "maximum": 1},
     "Number": {"type": "number"},
     "Fill": {"type": "number"},
-    **{name: _one_of(get_args(getattr(words, name))) for name in ("Order", "Blocks", "Function", "Axis")},
+    **{name: _one_of(get_args(getattr(words, name))) for name in ("Order", "Blocks", "Function", "Axis", "Mode")},
 }
 """What an attribute of each kind may be besides an expression."""
 _OR_EXPRESSIONS: Mapping[str, Schema] = {kind: _either(value, _EXPRESSION) for kind, value in KIND_SCHEMAS.items()}

@@ -13,7 +13,20 @@ from porter.graph.record import from_record, to_record
 from tests.random_graphs import UNSHRUNK, Sample, samples
 
 # Ops whose sign depends on their inputs or attributes, often enough that a wrong claim shows.
-SIGNED = ("relu", "max_pool", "avg_pool", "pad_map", "clip", "affine", "elu", "leaky_relu", "maximum", "minimum", "multiply")
+SIGNED = (
+    "relu",
+    "max_pool",
+    "avg_pool",
+    "pad_map",
+    "clip",
+    "affine",
+    "elu",
+    "leaky_relu",
+    "thresholded_relu",
+    "maximum",
+    "minimum",
+    "multiply",
+)
 
 
 def check(sample: Sample) -> None:

@@ -20,6 +20,7 @@ from porter.graph import (
     Sigmoid,
     Softmax,
     Softplus,
+    Softsign,
     Swish,
     Tanh,
 )
@@ -36,6 +37,7 @@ ACTIVATIONS: Mapping[str, Op | Callable[[Layer], Op]] = {
     "sigmoid": Sigmoid(),
     "tanh": Tanh(),
     "softplus": Softplus(),
+    "softsign": Softsign(),
     "selu": Selu(),
     "swish": Swish(),
     "silu": Swish(),

@@ -31,6 +31,7 @@ from porter.graph import (
     Multiply,
     Op,
     PRelu,
+    ThresholdedRelu,
     Upsample,
 )
 from porter.padding import LOWEST, Convention, Pads, Window
@@ -213,9 +214,12 @@ def _trained(layer: Layer) -> dict[str, Stored]:
 def _relu(layer: Layer) -> Value:
     if "max_value" not in layer.arguments:  # every Keras writes it, but a user's class with that name in an .h5 may not
         raise NoOp("ReLU that is not Keras's own")
-    if layer.arguments.get("threshold"):
-        raise NoOp(f"ReLU with threshold {layer.arguments['threshold']!r:.20}")
     slope, most = number(layer.arguments.get("negative_slope") or 0), layer.arguments["max_value"]
+    threshold = number(layer.arguments.get("threshold") or 0)
+    if threshold and (slope or most is not None):
+        raise NoOp(f"ReLU with threshold {threshold:g} and another bound or slope")
+    if threshold:
+        return layer.add(ThresholdedRelu(threshold))
     high = np.inf if most is None else number(most)
     if not slope:
         return layer.build.clip(layer.name, layer.input, 0.0, high, layer.name)

@@ -41,8 +41,10 @@ from porter.graph import (
     Sigmoid,
     Softmax,
     Softplus,
+    Softsign,
     Swish,
     Tanh,
+    ThresholdedRelu,
 )
 from porter.graph.ops import Axis
 
@@ -345,10 +347,12 @@ _READERS: Mapping[str, Callable[[Walk, OnnxNode], Any]] = {
     "Slice": _slice,
     "Softmax": _softmax,
     "Softplus": unary(lambda node: Softplus()),
+    "Softsign": unary(lambda node: Softsign()),
     "Split": _split,
     "Squeeze": _squeeze,
     "Swish": _swish,
     "Tanh": unary(lambda node: Tanh()),
+    "ThresholdedRelu": unary(lambda node: ThresholdedRelu(node.real("alpha", 1.0))),
     "Tile": _tile,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,

@@ -47,6 +47,7 @@ from porter.graph import (
     Sigmoid,
     Softmax,
     Softplus,
+    Softsign,
     Tanh,
 )
 from porter.graph.ops import Axis
@@ -289,6 +290,7 @@ _READERS: Mapping[str, Callable[[Walk, GraphNode], Any]] = {
     "Sigmoid": unary(lambda node: Sigmoid()),
     "Softmax": _softmax,
     "Softplus": unary(lambda node: Softplus()),
+    "Softsign": unary(lambda node: Softsign()),
     "Square": read_square,
     "Squeeze": _squeeze,
     "Tanh": unary(lambda node: Tanh()),

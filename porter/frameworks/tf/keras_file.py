@@ -287,7 +287,7 @@ def _run_as(call: Call, channels: int) -> tuple[str, Mapping[str, Any]]:
 
 def _rectified(kind: str, arguments: Mapping[str, Any], value: Any) -> Any:
     slope = arguments.get("negative_slope", 0.3 if kind == "LeakyReLU" else 0.0)
-    return rectified(value, slope, arguments.get("max_value"))
+    return rectified(value, slope, arguments.get("max_value"), arguments.get("threshold"))
 
 
 def _shapes(call: Call, channels: int) -> dict[str, tuple[int, ...]]:

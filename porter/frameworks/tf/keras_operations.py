@@ -66,11 +66,13 @@ def total(values: Sequence[Any]) -> Any:
     return reduce(lambda first, second: ops.subtract(first, ops.negative(second)), values)
 
 
-def rectified(value: Any, slope: float = 0.0, most: float | None = None) -> Any:
-    """A ReLU with a slope below 0 and a largest value. TensorFlow's own rounds these to float32, as it does a GELU's constants
-    (keras/src/activations/activations.py, `ReLU`: tf.nn.leaky_relu, and a cast of the largest value).
+def rectified(value: Any, slope: float = 0.0, most: float | None = None, threshold: float | None = None) -> Any:
+    """A ReLU with a slope below 0 and a largest value, or with a threshold. TensorFlow's own rounds these to float32, as it does a
+    GELU's constants (keras/src/activations/activations.py, `ReLU`: tf.nn.leaky_relu, and casts of the others).
     """
     ops = import_keras().ops
+    if threshold:
+        return ops.where(value > _of(value, threshold), value, ops.zeros_like(value))
     above = ops.maximum(value, 0)
     if most is not None:
         above = ops.minimum(above, _of(value, most))

@@ -30,6 +30,7 @@ from porter.graph import (
     Dense,
     DepthToSpace,
     Elu,
+    ExtendMap,
     Flatten,
     Gelu,
     GlobalAvgPool,
@@ -55,8 +56,10 @@ from porter.graph import (
     SliceChannels,
     Softmax,
     Softplus,
+    Softsign,
     Swish,
     Tanh,
+    ThresholdedRelu,
     Upsample,
 )
 
@@ -169,6 +172,15 @@ def _clip(maker: LayerMaker, op: Clip, name: str, inputs: list[Any]) -> Any:
     return maker.operation("clip", name, inputs[0], op.low, op.high)
 
 
+def _thresholded_relu(maker: LayerMaker, op: ThresholdedRelu, name: str, inputs: list[Any]) -> Any:
+    """Keras's layer refuses thresholds below 0. It rounds others to float32, as comparisons do; a difference keeps its sign."""
+    if op.threshold >= 0 and (not maker.double or float(np.float32(op.threshold)) == op.threshold):
+        return maker.layer("ReLU", name, threshold=op.threshold)(inputs[0])
+    over = maker.operation("subtract", maker.name(f"{name}_over"), inputs[0], op.threshold)
+    passed = maker.operation("greater", maker.name(f"{name}_passed"), over, 0)
+    return maker.operation("where", name, passed, inputs[0], maker.operation("zeros_like", maker.name(f"{name}_zeros"), inputs[0]))
+
+
 def _leaky_relu(maker: LayerMaker, op: LeakyRelu, name: str, inputs: list[Any]) -> Any:
     """Keras's layer refuses slopes below 0."""
     if op.slope >= 0 and (not maker.double or float(np.float32(op.slope)) == op.slope):
@@ -232,6 +244,24 @@ def _pad_map(maker: LayerMaker, op: PadMap, name: str, inputs: list[Any]) -> Any
     return maker.pad(inputs[0], op.pads, op.fill, name)
 
 
+def _extend_map(maker: LayerMaker, op: ExtendMap, name: str, inputs: list[Any]) -> Any:
+    value, (top, bottom, left, right) = inputs[0], op.pads
+    if op.mode in ("reflect", "symmetric"):
+        return maker.operation("pad", name, value, ((0, 0), (top, bottom), (left, right), (0, 0)), mode=op.mode)
+    edge = op.mode == "edge"
+    for axis, before, after in ((1, top, bottom), (2, left, right)):
+        ends = (before, slice(0, 1) if edge else slice(-before, None)), (after, slice(-1, None) if edge else slice(0, after))
+        first, last = (
+            [maker.named(value[(*[slice(None)] * axis, cells)], maker.name(f"{name}_end"))] * (count if edge else 1)
+            if count
+            else []
+            for count, cells in ends
+        )
+        joined = maker.layer("Concatenate", name if axis == 2 else maker.name(f"{name}_rows"), axis=axis)
+        value = joined([*first, value, *last])
+    return value
+
+
 def _crop(maker: LayerMaker, op: Crop, name: str, inputs: list[Any]) -> Any:
     top, bottom, left, right = op.pads
     return maker.spatial("Cropping2D", name, cropping=((top, bottom), (left, right)))(inputs[0])
@@ -291,6 +321,7 @@ LAYERS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Any]], Any]] = {
     Affine: _affine,
     Relu: partial(_layer, "ReLU"),
     Relu6: partial(_layer, "ReLU", max_value=6.0),
+    ThresholdedRelu: _thresholded_relu,
     Clip: _clip,
     LeakyRelu: _leaky_relu,
     PRelu: _prelu,
@@ -299,6 +330,7 @@ LAYERS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Any]], Any]] = {
     Sigmoid: partial(_activation, "sigmoid"),
     Tanh: partial(_activation, "tanh"),
     Softplus: partial(_activation, "softplus"),
+    Softsign: partial(_activation, "softsign"),
     HardSigmoid: _hard_sigmoid,
     Swish: partial(_activation, "silu"),
     HardSwish: partial(_activation, "hard_silu"),
@@ -313,6 +345,7 @@ LAYERS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Any]], Any]] = {
     Flatten: _flatten,
     AsMap: _as_map,
     PadMap: _pad_map,
+    ExtendMap: _extend_map,
     Crop: _crop,
     PadChannels: _pad_channels,
     SliceChannels: _slice_channels,

@@ -50,6 +50,21 @@ class SamePad2d(nn.Module):
         return F.pad(x, (left, right, top, bottom), value=self.value)
 
 
+class SymmetricPad2d(nn.Module):
+    """Pads by the map mirrored behind its edge. nn.ReflectionPad2d leaves the edge out."""
+
+    def __init__(self, padding: tuple[int, int, int, int]) -> None:
+        super().__init__()
+        self.padding = padding
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        left, right, top, bottom = self.padding
+        for axis, before, after in ((2, top, bottom), (3, left, right)):
+            first, last = x.narrow(axis, 0, before), x.narrow(axis, x.shape[axis] - after, after)
+            x = torch.cat([first.flip(axis), x, last.flip(axis)], axis)
+        return x
+
+
 class SameAvgPool2d(nn.Module):
     """Average pool under SAME: a window's sum divided by the number of its cells that are input."""
 

@@ -22,6 +22,7 @@ from porter.graph import (
     Dense,
     DepthToSpace,
     Elu,
+    ExtendMap,
     Flatten,
     Gelu,
     GlobalAvgPool,
@@ -49,11 +50,14 @@ from porter.graph import (
     SliceChannels,
     Softmax,
     Softplus,
+    Softsign,
     Swish,
     Tanh,
+    ThresholdedRelu,
     Upsample,
 )
 from porter.graph.blocks.arguments import Value
+from porter.graph.ops import Mode
 from porter.padding import Pads, Realisation, Window
 
 
@@ -89,6 +93,12 @@ WITH_TENSORS = frozenset(
 )
 """Kinds that have entries in a state_dict."""
 
+_EXTENSIONS: Mapping[Mode, str] = {
+    "edge": "ReplicationPad2d",
+    "reflect": "ReflectionPad2d",
+    "symmetric": "SymmetricPad2d",
+    "wrap": "CircularPad2d",
+}
 _LARGEST_NEAREST = 40
 """The largest factor at which torch's mode `nearest` repeats every cell equally often: at 41, rounding to float32 moves a cell."""
 
@@ -160,6 +170,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     Affine: lambda op, shape: Layer("Affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)}),
     Relu: _plain("ReLU"),
     Relu6: _plain("ReLU6"),
+    ThresholdedRelu: lambda op, shape: Layer("Threshold", {"threshold": op.threshold, "value": 0.0}),
     Clip: lambda op, shape: Layer("Hardtanh", {"min_val": op.low, "max_val": op.high}),
     LeakyRelu: lambda op, shape: Layer("LeakyReLU", {"negative_slope": op.slope}),
     PRelu: lambda op, shape: Layer("PReLU", {"num_parameters": _channels(shape)}),
@@ -168,6 +179,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     Sigmoid: _plain("Sigmoid"),
     Tanh: _plain("Tanh"),
     Softplus: lambda op, shape: Layer("Softplus", {"threshold": 40}, "torch's own threshold, 20, loses 2e-9"),
+    Softsign: _plain("Softsign"),
     HardSigmoid: _hard_sigmoid,
     Swish: _plain("SiLU"),
     HardSwish: _plain("Hardswish"),
@@ -182,6 +194,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     Flatten: _flatten,
     AsMap: lambda op, shape: MAP_OF_FEATURES,
     PadMap: _pad_map,
+    ExtendMap: lambda op, shape: Layer(_EXTENSIONS[op.mode], {"padding": torch_pads(op.pads)}),
     Crop: lambda op, shape: Layer("ZeroPad2d", {"padding": tuple(-n for n in torch_pads(op.pads))}, "negative pads crop"),
     PadChannels: lambda op, shape: Layer("PadChannels", {"before": op.before, "after": op.after}),
     SliceChannels: lambda op, shape: Layer("SliceChannels", {"start": op.start, "stop": op.stop, "step": op.step}),

@@ -13,7 +13,8 @@ _NUMBERED_BY_FRAMEWORKS = (
     "depthwiseconv2d depthwiseconv2dnative div elu flatten fusedbatchnorm fusedbatchnormv3 gelu gemm globalaveragepool "
     "globalaveragepooling2d globalmaxpool globalmaxpooling2d hardsigmoid hardswish identity lambda layernormalization "
     "leakyrelu linear matmul maximum maxpool maxpool2d maxpooling2d mean minimum mul multiply pad prelu relu relu6 reshape "
-    "selu separableconv2d sigmoid silu softmax softplus squeeze sub subtract swish tanh upsampling2d zeropadding2d"
+    "selu separableconv2d sigmoid silu softmax softplus softsign squeeze sub subtract swish tanh thresholdedrelu upsampling2d "
+    "zeropadding2d"
 )
 _STEPS = ("convolution", "depthwise", "readvariableop")
 _SHORT = {
@@ -26,7 +27,10 @@ _SHORT = {
     "local_response_norm": "norm",
     "conv_transpose": "conv",
 }
-_ACTIVATIONS = "relu relu6 clip leaky_relu prelu elu selu sigmoid tanh softplus hard_sigmoid swish hard_swish gelu softmax"
+_ACTIVATIONS = (
+    "relu relu6 thresholded_relu clip leaky_relu prelu elu selu sigmoid tanh softplus softsign hard_sigmoid swish hard_swish gelu "
+    "softmax"
+)
 
 
 def spoken(names: Mapping[str, str]) -> dict[str, str]:

@@ -23,8 +23,10 @@ from porter.graph.ops.activations import (
     Sigmoid,
     Softmax,
     Softplus,
+    Softsign,
     Swish,
     Tanh,
+    ThresholdedRelu,
 )
 from porter.graph.ops.joins import Add, Concat, Maximum, Merge, Minimum, Multiply
 from porter.graph.ops.layers import Affine, BatchNorm, ChannelScale, Dense, LayerNorm, LocalResponseNorm
@@ -33,6 +35,7 @@ from porter.graph.ops.maps import (
     ChannelShuffle,
     Crop,
     DepthToSpace,
+    ExtendMap,
     Flatten,
     Identity,
     PadChannels,
@@ -40,7 +43,7 @@ from porter.graph.ops.maps import (
     SliceChannels,
     Upsample,
 )
-from porter.graph.ops.op import LARGER, MOST_CONSTANTS, Axis, Function, Op, Order, Shape, Tensors, shape_text
+from porter.graph.ops.op import LARGER, MOST_CONSTANTS, Axis, Function, Mode, Op, Order, Shape, Tensors, shape_text
 from porter.graph.ops.windows import AvgPool, Conv, ConvTranspose, GlobalAvgPool, GlobalMaxPool, MaxPool, Reduce, expect_groups
 
 __all__ = [
@@ -63,6 +66,7 @@ __all__ = [
     "Dense",
     "DepthToSpace",
     "Elu",
+    "ExtendMap",
     "Flatten",
     "Function",
     "Gelu",
@@ -78,6 +82,7 @@ __all__ = [
     "Maximum",
     "Merge",
     "Minimum",
+    "Mode",
     "Multiply",
     "Op",
     "Order",
@@ -93,9 +98,11 @@ __all__ = [
     "SliceChannels",
     "Softmax",
     "Softplus",
+    "Softsign",
     "Swish",
     "Tanh",
     "Tensors",
+    "ThresholdedRelu",
     "Upsample",
     "expect_groups",
     "shape_text",
@@ -106,9 +113,10 @@ OPS: Mapping[str, type[Op]] = {
     for op in (
         *(Conv, ConvTranspose, MaxPool, AvgPool, GlobalAvgPool, GlobalMaxPool, Reduce),
         *(Dense, BatchNorm, LayerNorm, LocalResponseNorm, ChannelScale, Affine),
-        *(Relu, Relu6, Clip, LeakyRelu, PRelu, Elu, Selu, Sigmoid, Tanh, Softplus, HardSigmoid, Swish, HardSwish, Gelu, Softmax),
+        *(Relu, Relu6, ThresholdedRelu, Clip, LeakyRelu, PRelu, Elu, Selu, Sigmoid, Tanh, Softplus, Softsign, HardSigmoid),
+        *(Swish, HardSwish, Gelu, Softmax),
         *(Add, Multiply, Maximum, Minimum, Concat),
-        *(Identity, Flatten, AsMap, PadMap, Crop, PadChannels, SliceChannels, ChannelShuffle, DepthToSpace, Upsample),
+        *(Identity, Flatten, AsMap, PadMap, ExtendMap, Crop, PadChannels, SliceChannels, ChannelShuffle, DepthToSpace, Upsample),
     )
 }
 """Every op by its name. Each destination and each format has a table of those that it knows; a test compares them with this one."""

@@ -24,6 +24,17 @@ class Relu6(NeverNegative):
 
 
 @dataclass(frozen=True)
+class ThresholdedRelu(Op):
+    """x where x > threshold, otherwise 0."""
+
+    name = "thresholded_relu"
+    threshold: Number
+
+    def nonnegative(self, inputs: Sequence[bool]) -> bool:
+        return self.threshold >= 0 or all(inputs)
+
+
+@dataclass(frozen=True)
 class Clip(Op):
     """min(max(x, low), high)."""
 
@@ -92,6 +103,13 @@ class Softplus(NeverNegative):
     """log(1 + exp(x))."""
 
     name = "softplus"
+
+
+@dataclass(frozen=True)
+class Softsign(KeepsSign):
+    """x / (1 + abs(x))."""
+
+    name = "softsign"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.errors import GraphError
-from porter.graph.ops.op import LARGER, Blocks, Count, Fill, KeepsSign, Op, Order, Shape, Whole, expect_map, expect_rank, shape_text
+from porter.graph.ops.op import (
+    LARGER,
+    Blocks,
+    Count,
+    Fill,
+    KeepsSign,
+    Mode,
+    Op,
+    Order,
+    Shape,
+    Whole,
+    expect_map,
+    expect_rank,
+    shape_text,
+)
 from porter.padding import Pads
 
 
@@ -59,6 +73,27 @@ class PadMap(Op):
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
         return all(inputs) and self.fill >= 0
+
+
+@dataclass(frozen=True)
+class ExtendMap(KeepsSign):
+    """Cells of a map's own around it (top, bottom, left, right), by `mode`.
+
+    `edge` repeats its edge, `reflect` mirrors it at the middle of its edge's cells and `symmetric` behind them, and `wrap` goes on
+    at its other side.
+    """
+
+    name = "extend_map"
+    pads: Pads
+    mode: Mode
+
+    def shape(self, *inputs: Shape) -> Shape:
+        _expect_amounts(self.pads)
+        for axis, size in enumerate(expect_map(inputs[0])[1:]):
+            most = None if size is None or self.mode == "edge" else size - (self.mode == "reflect")
+            if most is not None and max(self.pads[2 * axis : 2 * axis + 2]) > most:
+                raise GraphError(f"{shape_text(inputs[0])} has too few cells for pads of {self.pads} by {self.mode}", next=LARGER)
+        return _resized(inputs[0], self.pads)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ Order = Literal["CHW", "HWC"]
 Blocks = Literal["DCR", "CRD"]
 Function = Literal["mean", "max"]
 Axis = Literal["channels", "rows", "columns"]
+Mode = Literal["edge", "reflect", "symmetric", "wrap"]
 
 
 class Op:

@@ -209,7 +209,7 @@ def test_a_layer_that_porter_has_an_op_for(kind: str, arguments: Json, tensors: 
     [
         ("Lambda", {"function": ["4wEAAA==", None, None]}, {}, "Lambda"),
         ("MyLayer", {}, {"it/0": np.ones(3)}, "MyLayer"),
-        ("ReLU", {"max_value": None, "threshold": 1.0}, {}, "ReLU with threshold 1.0"),
+        ("ReLU", {"max_value": 6.0, "threshold": 1.0}, {}, "ReLU with threshold 1 and another bound or slope"),
         ("Activation", {"activation": "exponential"}, {}, "activation 'exponential'"),
         ("PReLU", {"shared_axes": None}, {"it/alpha": np.ones((8, 8, 3))}, "PReLU without one slope for each channel"),
         ("PReLU", {"shared_axes": [2, 3]}, {"it/alpha": np.ones((3, 1, 1))}, "PReLU without one slope for each channel"),

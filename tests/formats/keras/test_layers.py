@@ -25,7 +25,21 @@ Make = Callable[[Any, Any, Any], Any]
 """From keras.layers, keras.ops and the input to the output (or several)."""
 
 ACTIVATIONS = (
-    *("relu", "relu6", "sigmoid", "tanh", "softplus", "elu", "selu", "silu", "swish", "hard_silu", "hard_swish", "hard_sigmoid"),
+    *(
+        "relu",
+        "relu6",
+        "sigmoid",
+        "tanh",
+        "softplus",
+        "softsign",
+        "elu",
+        "selu",
+        "silu",
+        "swish",
+        "hard_silu",
+        "hard_swish",
+        "hard_sigmoid",
+    ),
     *("gelu", "leaky_relu", "softmax"),
 )
 
@@ -94,6 +108,7 @@ CASES: dict[str, Make] = {
     "sums of stretched values": stretched,
     # Constants that float32 rounds.
     "leaky relus": lambda layers, ops, x: layers.ReLU(negative_slope=0.3)(x + layers.ReLU(max_value=0.1, negative_slope=0.3)(x)),
+    "thresholds": lambda layers, ops, x: layers.ReLU(threshold=0.3)(x) + ops.relu(x),
     "leaky relu": lambda layers, ops, x: layers.LeakyReLU()(layers.Dropout(0.3)(x)),
     "prelu": lambda layers, ops, x: layers.PReLU(shared_axes=(1, 2))(x),
     "prelu of features": lambda layers, ops, x: layers.PReLU()(layers.GlobalMaxPooling2D()(x)),

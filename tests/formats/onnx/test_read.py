@@ -42,7 +42,8 @@ CASES = {
     "constants": "a = Mul (x, along) b = Sub (a, half) c = Div (b, half) y = Max (c, zero)",
     "activations": "a = LeakyRelu <alpha=0.3> (x) b = Elu (a) c = HardSigmoid <alpha=0.16666667, beta=0.5> (b) "
     "d = HardSwish (c) y = Softplus (d)",
-    "selu and others": "a = Selu (x) b = Mish (a) c = Celu <alpha=0.7> (b) d = PRelu (c, slopes) y = Tanh (d)",
+    "selu and others": "a = Selu (x) b = Mish (a) c = Celu <alpha=0.7> (b) d = PRelu (c, slopes) e = Softsign (d) f = Tanh (e) "
+    "y = ThresholdedRelu <alpha=0.3> (f)",
     "swish in parts": "s = Sigmoid (x) y = Mul (s, x)",
     "gelu in parts": "a = Div (x, root2) b = Erf (a) c = Add (b, unit) d = Mul (x, c) y = Mul (d, half)",
     "head": "p = GlobalAveragePool (x) f = Flatten (p) g = Gemm <transB=1> (f, dense, b5) y = Softmax (g)",

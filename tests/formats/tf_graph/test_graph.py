@@ -49,6 +49,7 @@ from porter.graph import (
     Sigmoid,
     SliceChannels,
     Softmax,
+    Softsign,
     Swish,
     Upsample,
 )
@@ -317,7 +318,7 @@ OPS: dict[str, tuple[Make, list[type[Op]]]] = {
         lambda x: 0.5 * (x * (1 + tensorflow().tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * tensorflow().pow(x, 3))))),
         [Gelu],
     ),
-    "swish": (lambda x: tensorflow().nn.silu(x), [Swish]),
+    "swish": (lambda x: tensorflow().nn.silu(tensorflow().nn.softsign(x)), [Softsign, Swish]),
     "hard swish by a product": (lambda x: x * tensorflow().nn.relu6(x + 3) * (1 / 6), [HardSwish]),
     "hard swish by a quotient": (lambda x: x * (tensorflow().nn.relu6(x + 3) / 6), [HardSwish]),
     "excited": (excited, [GlobalMaxPool, HardSigmoid, Multiply]),

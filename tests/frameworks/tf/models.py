@@ -24,6 +24,7 @@ from porter.graph import (
     Dense,
     DepthToSpace,
     Elu,
+    ExtendMap,
     Flatten,
     Gelu,
     GlobalAvgPool,
@@ -52,8 +53,10 @@ from porter.graph import (
     SliceChannels,
     Softmax,
     Softplus,
+    Softsign,
     Swish,
     Tanh,
+    ThresholdedRelu,
     Upsample,
     tensor_shapes,
 )
@@ -163,7 +166,14 @@ def _classic(prefix: str, source: str) -> list[tuple[str, Op, tuple[str, ...]]]:
         **{"leaky": LeakyRelu(0.3), "growing": LeakyRelu(1.3), "falling": LeakyRelu(-0.2), "prelu": PRelu(), "elu": Elu(0.9)},
         **{"selu": Selu(), "sigmoid": Sigmoid(), "tanh": Tanh(), "softplus": Softplus(), "hard": HardSigmoid()},
         **{"keras2": HardSigmoid(0.2), "swish": Swish(), "hard_swish": HardSwish(), "gelu": Gelu(), "by_tanh": Gelu(True)},
-        **{"clip": Clip(-0.3, 0.7), "softmax": Softmax(), "one": Softmax()},
+        **{
+            "clip": Clip(-0.3, 0.7),
+            "softsign": Softsign(),
+            "over": ThresholdedRelu(0.3),
+            "under": ThresholdedRelu(-0.2),
+            "softmax": Softmax(),
+            "one": Softmax(),
+        },
     }
     activations = [(name, op, ("one/channel" if name == "one" else "norm",)) for name, op in each.items()]
     places: list[tuple[str, Op, tuple[str, ...]]] = [
@@ -182,7 +192,11 @@ def _classic(prefix: str, source: str) -> list[tuple[str, Op, tuple[str, ...]]]:
         ("up", Upsample(2, 1), ("less",)),
         ("cropped", Crop((1, 0, 2, 1)), ("up",)),
         ("padded", PadMap((0, 2, 1, 0), -0.3), ("cropped",)),
-        ("zeros", PadChannels(1, 3), ("padded",)),
+        ("edge", ExtendMap((1, 0, 2, 2), "edge"), ("padded",)),
+        ("wrapped", ExtendMap((0, 2, 1, 0), "wrap"), ("edge",)),
+        ("mirrored", ExtendMap((1, 2, 0, 1), "reflect"), ("wrapped",)),
+        ("symmetric", ExtendMap((2, 0, 1, 0), "symmetric"), ("mirrored",)),
+        ("zeros", PadChannels(1, 3), ("symmetric",)),
         ("backwards", SliceChannels(5, -1, -2), ("zeros",)),
         ("rows", Reduce("mean", "rows"), ("backwards",)),
         ("columns", Reduce("max", "columns"), ("rows",)),
