@@ -20,7 +20,6 @@ from porter.graph.record import to_record
 from porter.package import __version__
 from porter.padding.sizes import parse_size
 from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, read_port, write_record
-from porter.port.meaning import meaning_of
 from porter.recipe import assumed_size, choose_options, find_recipe, recipes_option
 from porter.recipe.expressions import Value
 from porter.source.opened import Member, Opened, open_source
@@ -198,7 +197,14 @@ def _record(
         mapped=mapped,
         dtype=dtype,
         assumed=assumed,
-        **meaning_of(opened),
+        preprocess=opened.preprocess,
+        labels=opened.labels,
+        classes=opened.classes,
+        source_classes=opened.source_classes,
+        background=opened.background,
+        output=opened.output,
+        activation=opened.activation,
+        licence=opened.licence,
         folded=written.folded,
         absorbed=written.absorbed,
         stock_class=stock.name if stock else None,

@@ -68,7 +68,7 @@ class FileGraph:
         nodes: in topological order; each leads to an output.
         outputs: names of the nodes whose values the model gives, in the file's order.
         channels: of the input.
-        size: rows and columns that the model was built for; None where they are free.
+        size: of the input; None for rows or columns that are free.
         resizable: the framework can build the same layers, with the same pads, for another size.
         definition: the graph as the file states it, for its framework to run.
         language: of the definition: `keras` is a config as JSON, `tensorflow` a serialised GraphDef, `onnx` a ModelProto.
@@ -81,6 +81,12 @@ class FileGraph:
     resizable: bool = False
     definition: bytes = field(default=b"", repr=False)
     language: str = ""
+
+    @property
+    def built_size(self) -> tuple[int, int] | None:
+        """Rows and columns that the model was built for; None if one of them is free."""
+        rows, columns = self.size
+        return None if rows is None or columns is None else (rows, columns)
 
     @cached_property
     def by_name(self) -> Mapping[str, FileNode]:

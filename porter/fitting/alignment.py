@@ -34,7 +34,7 @@ from porter.graph import (
     shapes,
 )
 from porter.graph.walks import upstream
-from porter.padding import Size, Window
+from porter.padding import Window
 
 _POINT = Window((1, 1))
 
@@ -130,7 +130,7 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
     readers: dict[tuple[str, ...], list[FileNode]] = defaultdict(list)
     for layer in file.nodes:
         readers[_key(layer.op, layer.inputs)].append(layer)
-    size = built_size(file, native)
+    size = file.built_size or native
     try:
         known = shapes(graph, size)
     except GraphError as error:
@@ -172,11 +172,6 @@ def without_cells(file: FileGraph) -> FileGraph:
 
 def _makes_cell(op: Op | Foreign) -> bool:
     return isinstance(op, GlobalAvgPool | GlobalMaxPool | AsMap) or op == Flatten()
-
-
-def built_size(file: FileGraph, native: tuple[int, int]) -> Size:
-    """Rows and columns that a file's model was built for, otherwise the native ones."""
-    return file.size if None not in file.size else native
 
 
 def is_kind(wanted: Op, found: Op | Foreign, shape: Shape) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from porter.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
-from porter.fitting.alignment import Alignment, align, built_size, describe
+from porter.fitting.alignment import Alignment, align, describe
 from porter.fitting.file_heads import End, find_end, head_kernels, left_out, possible_heads, trunk_end
 from porter.fitting.fit import Fit, some
 from porter.fitting.grafting import Grafted, graft
@@ -89,7 +89,7 @@ def _fit(
         if path != draft.output and pairs.get(path) != layer:
             raise MappingError(f"the file's graph has '{pairs.get(path, 'nothing')}' there, not '{layer}'", where=path)
     grafted = graft(draft, file, pairs, base, end.layer)
-    size = built_size(file, recipe.native_size())
+    size = file.built_size or recipe.native_size()
     _expect_whole_averages(grafted, file, size)
     differences = _differences(draft, grafted.graph, size)
     layers = layer_names(recipe, variant, zoo, draft)
@@ -118,7 +118,6 @@ def _fit(
         found=found,
         stored=stored,
         transforms={graph.output: ("drop_background",)} if drops else {},
-        options={},
         ignored={name: constants.get(name, AFTER) for name in checkpoint.tensors.keys() - set(found.values())},
         source_classes=_rows(grafted.graph),
         own_head=end.own,

@@ -35,23 +35,45 @@ class StandIn:
     path: str
 
 
-@dataclass(frozen=True)
-class Fit:
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """A graph, and what its output is.
+
+    Attributes:
+        graph: with the classes of the port, or without a head.
+        source_classes: rows of the file's head; 0 if it has none.
+        background: row 0 of the port's head is ImageNet's background class.
+        activation: the source's own after its output, which the port lacks.
+    """
+
+    graph: Graph
+    source_classes: int
+    background: bool = False
+    activation: str | None = None
+
+    @property
+    def classes(self) -> int:
+        """Rows of the port's head; 0 if it has none."""
+        return channels_of(self.graph)[self.graph.output] if self.source_classes else 0
+
+    @property
+    def output(self) -> Literal["logits", "features"]:
+        return "logits" if self.source_classes else "features"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit(Output):
     """A file fitted to a graph.
 
     Attributes:
-        graph: with the file's number of classes, or without a head.
         found: (path, role) to source tensor name.
         stored: the same tensors as the file's graph says them, with their axes; empty if the names tell the axes.
         options: those that the recipe's graph was expanded with, with the zoo's own number of classes; empty if the graph is the
             file's.
         transforms: by path, the changes of its arrays besides the axis order (porter.recipe.transforms).
         ignored: source tensor name to the reason.
-        source_classes: rows of the file's head; 0 if it has none.
         own_head: the head is the zoo's own, with its classes and their order.
         head: the file's layer that gives the logits or features; None if a file without a head does not name it.
-        background: row 0 of the port's head is ImageNet's background class.
-        activation: the source's activation after its logits.
         taps: by path, the name under which the file's own graph shows the node's value; empty if the file has no graph.
         reference_taps: the same for the zoo's own implementation.
         reference_names: source tensor name to its name in the zoo's own implementation; empty if that computes another function
@@ -62,16 +84,12 @@ class Fit:
         warnings: for the user; `notes`: for port.json.
     """
 
-    graph: Graph
     found: Mapping[tuple[str, str], str]
-    transforms: Mapping[str, tuple[str, ...]]
-    options: Mapping[str, Value]
-    ignored: Mapping[str, str]
-    source_classes: int
-    own_head: bool
     head: str | None
-    background: bool
-    activation: str | None
+    ignored: Mapping[str, str] = field(default_factory=dict)
+    transforms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    options: Mapping[str, Value] = field(default_factory=dict)
+    own_head: bool = False
     taps: Mapping[str, str] = field(default_factory=dict)
     reference_taps: Mapping[str, str] = field(default_factory=dict)
     reference_names: Mapping[str, str] = field(default_factory=dict)
@@ -81,15 +99,6 @@ class Fit:
     places: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-    @property
-    def classes(self) -> int:
-        """Rows of the port's head; 0 if it has none."""
-        return channels_of(self.graph)[self.graph.output] if self.source_classes else 0
-
-    @property
-    def output(self) -> Literal["logits", "features"]:
-        return "logits" if self.source_classes else "features"
 
 
 def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> dict[str, dict[str, Array]]:

@@ -12,18 +12,18 @@ from porter.errors import MappingError, PorterError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.to_graph import Translated, to_graph
 from porter.files import Digests
-from porter.fitting.fit import Fit, read_tensors, some
+from porter.fitting.fit import Fit, some
 from porter.formats.recognition import is_there
 from porter.frameworks import runner_of
 from porter.graph import Conv, Dense, Graph, shapes, tensor_shapes
 from porter.padding import ANY, Size
-from porter.port import SourceFile, TensorLists, port_at
+from porter.port import port_at
 from porter.port.recipe import recipe_of
 from porter.recipe import declared_recipes, known_variants, recipes_option
 from porter.source.blocks import under_paths, with_blocks
 from porter.source.matching import LIKELY, Match, rank
-from porter.source.opened import Member, Opened, open_checkpoint, open_port
-from porter.source.weights import digest_of, read_weights
+from porter.source.opened import Member, Opened, open_checkpoint, open_fit, open_port
+from porter.source.weights import read_weights
 
 CLOSE = 0.02
 """Matches whose scores differ by no more than this are about as good."""
@@ -151,43 +151,11 @@ def translated(
     Raises:
         UsageError, MappingError: as `open_file`.
     """
-    found, (rows, columns) = translation(checkpoint, size, keep_activation)
+    found, built = translation(checkpoint, size, keep_activation)
     found, names = with_blocks(found) if names is None else (under_paths(found, names), names)
-    file = checkpoint.graph
-    assert file is not None
-    fit, framework = _fit(checkpoint, found, (rows, columns)), runner_of(checkpoint)
+    framework = runner_of(checkpoint)
     assert framework is not None, "a reader gives a graph only if a framework runs it"
-    tensors = read_tensors(fit, checkpoint, None)
-    return Opened(
-        member=None,
-        framework=framework,
-        graph=fit.graph,
-        tensors=tensors,
-        lists=TensorLists(
-            used={name: f"{path}:{role}" for (path, role), name in fit.found.items()}, ignored=fit.ignored, filled={}
-        ),
-        file=SourceFile(
-            file=checkpoint.path.name,
-            format=checkpoint.format,
-            sha256=digest_of(files),
-            published=False,
-            notes=(*checkpoint.notes, *fit.notes),
-        ),
-        options={},
-        classes=fit.classes,
-        source_classes=fit.source_classes,
-        output=fit.output,
-        activation=fit.activation,
-        native_size=(rows, columns),
-        preprocess=None,
-        labels=None,
-        background=False,
-        licence=None,
-        size=(rows, columns) if None not in file.size else None,
-        checkpoint=checkpoint,
-        fit=fit,
-        names=names,
-    )
+    return replace(open_fit(_fit(checkpoint, found, built), checkpoint, files, framework, built), names=names)
 
 
 def _fit(checkpoint: Checkpoint, found: Translated, size: tuple[int, int]) -> Fit:
@@ -207,13 +175,9 @@ def _fit(checkpoint: Checkpoint, found: Translated, size: tuple[int, int]) -> Fi
         graph=graph,
         found={place: tensor.name for place, tensor in stored.items()},
         stored=stored,
-        transforms={},
-        options={},
         ignored=dict.fromkeys(sorted(checkpoint.tensors.keys() - {tensor.name for tensor in stored.values()}), unused),
         source_classes=classes_of(graph, size, found.activation),
-        own_head=False,
         head=found.names[graph.output],
-        background=False,
         activation=found.activation,
         taps={path: tap for path, name in found.names.items() if (tap := file.by_name[name].tap)},
         notes=("the graph is the file's own",),

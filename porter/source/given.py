@@ -201,8 +201,7 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     if file.channels != opened.graph.channels:
         raise UsageError(f"its input has {file.channels} channels, the source's {opened.graph.channels}", where=where)
     last = opened.graph.by_path[opened.graph.output].op
-    rows, columns = file.size
-    built = opened.native_size if rows is None or columns is None else (rows, columns)
+    built = file.built_size or opened.native_size
     try:
         sized = replace(file, size=built)
         found = to_graph(sized, keep_activation=isinstance(last, Softmax | Sigmoid))
@@ -226,7 +225,7 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
         return Shown(tuple(values.pop(f"output {place}") for place in range(len(found.graph.outputs))), values)
 
     record = GivenFile(file=given.file.name, sha256=digest_of(files), maker=None)
-    fixed = not file.resizable and None not in file.size
+    fixed = not file.resizable and file.built_size is not None
     return GivenReference(given.name, record, opened.graph, built, shown, fixed=fixed)
 
 

@@ -136,7 +136,7 @@ def _of_port(port: Port) -> Inspection:
 def _by_itself(checkpoint: Checkpoint, files: Digests) -> Inspection:
     """A file whose graph no recipe has: what it gives, and the line that ports it without a recipe."""
     assert checkpoint.graph is not None
-    free = None in checkpoint.graph.size
+    free = checkpoint.graph.built_size is None
     try:
         opened = translated(checkpoint, files, ANY if free else None)
     except PorterError as error:
@@ -147,7 +147,7 @@ def _by_itself(checkpoint: Checkpoint, files: Digests) -> Inspection:
         None,
         classes=opened.classes or None,
         source_classes=opened.classes or None,
-        size=opened.size,
+        size=opened.built_size,
         head=opened.fit.head if opened.fit else None,
         activation=opened.activation,
         commands=(_command(None, opened.framework.NAME, checkpoint.path) + (" --input-size any" if free else ""),),
@@ -198,8 +198,7 @@ def _size(checkpoint: Checkpoint, match: Match) -> tuple[int, int] | None:
     if checkpoint.graph is None:
         assert match.recipe is not None
         return match.recipe.native_size()
-    rows, columns = checkpoint.graph.size
-    return None if rows is None or columns is None else (rows, columns)
+    return checkpoint.graph.built_size
 
 
 def _command(match: Match | None, framework: str, path: Path, options: Sequence[str] = ()) -> str:

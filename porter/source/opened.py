@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, PorterError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import Digests, fetch
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.by_position import name_by_position
-from porter.fitting.fit import Fit, read_tensors
+from porter.fitting.fit import Fit, Output, read_tensors
 from porter.frameworks import Runner, get_framework, runner_of
-from porter.frameworks.dialects import get_dialect
+from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
-from porter.port.meaning import Meaning, meaning_of
 from porter.recipe import Recipe, Zoo, assumed_options, recipes_option, with_options
 from porter.recipe.expressions import Value
 from porter.source.protocol import in_proportion, scaled
@@ -49,40 +49,49 @@ class Member:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opened(Meaning):
+class Opened(Output):
     """A source: its graph and its tensors in canonical order.
 
     Attributes:
-        member: what it is; None for a file of a graph that no recipe has.
         framework: runs the source.
+        native_size: `built_size`, otherwise the recipe's.
+        member: what it is; None for a file of a graph that no recipe has.
         options: those that the graph was expanded with; only the number of classes if the graph is the file's own.
+        preprocess: the protocol that turns a photo into the source's input.
+        labels: the map of the classes; None if the file's head is not the zoo's own.
+        licence: of the zoo's published file; None for any other file.
         assumed: one line for each fact that the file does not record and the recipe states, without the input size.
         sized: whether the source fixes the input size that it was built for.
-        size: rows and columns that the file's graph was built for; None if the file has no graph, or its graph takes any size.
-        native_size: `size`, otherwise the recipe's.
         padding: whether `graph` has the shipped or the training pads; with training pads, `shipped` is the graph with the source's
             own.
         checkpoint: the file as read, and `fit` its fit to the recipe; None if the source is a port.
         names: by path, what the file calls its layers, if no recipe has its graph.
     """
 
-    member: Member | None
     framework: Runner
-    graph: Graph
     tensors: Mapping[str, Mapping[str, Array]]
     lists: TensorLists
     file: SourceFile
-    options: Mapping[str, Value]
     native_size: tuple[int, int]
+    member: Member | None = None
+    options: Mapping[str, Value] = field(default_factory=dict)
+    preprocess: Preprocess | None = None
+    labels: str | None = None
+    licence: str | None = None
     assumed: tuple[str, ...] = ()
     sized: bool = True
-    size: tuple[int, int] | None = None
     warnings: tuple[str, ...] = ()
     padding: Padding = "shipped"
     shipped: Graph | None = None
     checkpoint: Checkpoint | None = None
     fit: Fit | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def built_size(self) -> tuple[int, int] | None:
+        """Rows and columns that the file's graph was built for; None if the file has no graph, or its graph takes any size."""
+        graph = self.checkpoint.graph if self.checkpoint else None
+        return graph.built_size if graph else None
 
     def references(self, dtype: Dtype) -> Iterator[FileGraphSource | Reference]:
         """Implementations of the source's function that porter did not write, with the file's tensors rounded to the port's type:
@@ -176,14 +185,19 @@ def open_port(port: Port, member: Member | None) -> Opened:
         member=member,
         framework=get_framework(member.zoo.framework) if member else port.framework,
         graph=port.graph,
+        source_classes=record.classes,
+        background=record.background,
+        activation=record.activation,
         tensors=tensors,
         lists=TensorLists(used=used, ignored={}, filled={}),
         file=SourceFile(
             file=port.framework.MODEL_FILE, format="port", sha256=record.model[port.framework.MODEL_FILE], published=False
         ),
-        options=record.options,
         native_size=record.input.native_size,
-        **{**meaning_of(record), "source_classes": record.classes},
+        options=record.options,
+        preprocess=record.preprocess,
+        labels=record.labels,
+        licence=record.licence,
         assumed=record.assumed,
         padding=record.padding,
     )
@@ -248,55 +262,73 @@ def open_checkpoint(
     Raises:
         MappingError: file and graph do not cover each other; `maps` has settings of `--map` that would settle it.
     """
-    weights, framework = checkpoint.path, get_framework(zoo.framework)
     publisher = zoo if fetched else publisher_of(recipe, variant, zoo, files)
     other_zoo = _other_zoo_warning(publisher, zoo)
     zoo = publisher or zoo
     if checkpoint.dialect not in (None, zoo.framework):
         message = f"this is a {checkpoint.dialect} file ({checkpoint.format}), and zoo '{zoo.name}' is {zoo.framework}'s"
-        raise MappingError(message, where=str(weights))
+        raise MappingError(message, where=str(checkpoint.path))
     if options and checkpoint.graph is not None:
-        _expect_open(options, str(weights), "the file carries its own graph")
+        _expect_open(options, str(checkpoint.path), "the file carries its own graph")
     zoo = with_options(recipe, variant, zoo, options or {})
     checkpoint, placed = name_by_position(recipe, variant, zoo, checkpoint)
     fit = _fit(recipe, variant, zoo, checkpoint, settings, keep_background)
-    tensors = read_tensors(fit, checkpoint, get_dialect(zoo.framework))
     recorded = publisher is not None or checkpoint.graph is not None
-    rows, columns = checkpoint.graph.size if checkpoint.graph is not None else (None, None)
-    built = None if rows is None or columns is None else (rows, columns)
-    native = built or recipe.native_size()
+    native = (checkpoint.graph.built_size if checkpoint.graph else None) or recipe.native_size()
     protocol, scaling = scaled(in_proportion(zoo.preprocess, native, recipe.native_size()), fit.scaling)
-    return Opened(
+    framework, dialect = get_framework(zoo.framework), get_dialect(zoo.framework)
+    opened = open_fit(fit, checkpoint, files, framework, native, dialect, publisher is not None)
+    return replace(
+        opened,
         member=Member(recipe, variant, zoo),
-        framework=framework,
-        graph=fit.graph,
-        tensors=tensors,
-        lists=TensorLists(
-            used={name: f"{path}:{role}" for (path, role), name in fit.found.items()}, ignored=fit.ignored, filled={}
-        ),
-        file=SourceFile(
-            file=weights.name,
-            format=checkpoint.format,
-            sha256=digest_of(files),
-            published=publisher is not None,
-            notes=(*checkpoint.notes, *fit.notes),
-        ),
         options={**fit.options, "classes": fit.classes},
-        classes=fit.classes,
-        source_classes=fit.source_classes,
-        output=fit.output,
-        activation=fit.activation,
-        native_size=native,
         preprocess=protocol,
         labels=zoo.labels if fit.own_head else None,
-        background=fit.background,
         licence=publisher.licence_of(variant) if publisher else None,
         assumed=()
         if recorded
         else (*_assumed_scaling(checkpoint, fit), *assumed_options(zoo, fit.options), *_assumed_activation(fit)),
         sized=recorded,
-        size=built,
         warnings=(*other_zoo, *placed, *fit.warnings, *scaling),
+    )
+
+
+def open_fit(
+    fit: Fit,
+    checkpoint: Checkpoint,
+    files: Digests,
+    framework: Runner,
+    native_size: tuple[int, int],
+    dialect: Dialect | None = None,
+    published: bool = False,
+) -> Opened:
+    """A file opened as it was fitted, without what only a recipe states.
+
+    Args:
+        dialect: as `read_tensors`.
+        published: the zoo publishes this file.
+
+    Raises:
+        MappingError, FileError: as `read_tensors`.
+    """
+    return Opened(
+        graph=fit.graph,
+        source_classes=fit.source_classes,
+        background=fit.background,
+        activation=fit.activation,
+        framework=framework,
+        tensors=read_tensors(fit, checkpoint, dialect),
+        lists=TensorLists(
+            used={name: f"{path}:{role}" for (path, role), name in fit.found.items()}, ignored=fit.ignored, filled={}
+        ),
+        file=SourceFile(
+            file=checkpoint.path.name,
+            format=checkpoint.format,
+            sha256=digest_of(files),
+            published=published,
+            notes=(*checkpoint.notes, *fit.notes),
+        ),
+        native_size=native_size,
         checkpoint=checkpoint,
         fit=fit,
     )

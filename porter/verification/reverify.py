@@ -86,7 +86,7 @@ def check_against(
 
     def against(form: Form) -> Verdict:
         own = isinstance(form, OwnBuild)
-        sizes = check_sizes(port.plan, record.input.native_size, form, None if own else opened.size, dtypes)
+        sizes = check_sizes(port.plan, record.input.native_size, form, None if own else opened.built_size, dtypes)
         if sizes is None:
             raise MissingFramework(f"{form.name} cannot be run at the port's size")
         if opened.shipped is None or own:

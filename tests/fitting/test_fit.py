@@ -18,14 +18,8 @@ from porter.padding import Convention, Window
 FIT = Fit(
     graph=Graph((Node("conv", Conv(2, Window((1, 1)), Convention()), ("input",)),), 3, "conv"),
     found={("conv", "kernel"): "conv.weight"},
-    transforms={},
-    options={},
-    ignored={},
     source_classes=2,
-    own_head=False,
     head=None,
-    background=False,
-    activation=None,
 )
 
 
