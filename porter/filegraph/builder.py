@@ -52,7 +52,8 @@ Sizes = tuple[int | None, ...]
 """A value's sizes as the file lays it out, without the batch."""
 
 _POINT = Window((1, 1))
-_AXES: tuple[Axis, ...] = ("channels", "rows", "columns")
+AXES: tuple[Axis, ...] = ("channels", "rows", "columns")
+"""Of a shape, in porter's order."""
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 """Stands for no bound, because ports have finite numbers."""
 
@@ -270,14 +271,14 @@ class Builder:
         if not value.is_map or value.sizes is None:
             return self.foreign(name, f"a {function} of what is no map", value, tap=tap)
         both = {"rows", "columns"} <= set(axes)
-        rest = [axis for axis in _AXES if axis in axes and not (both and axis != "channels")]
+        rest = [axis for axis in AXES if axis in axes and not (both and axis != "channels")]
         whole = GlobalAvgPool if function == "mean" else GlobalMaxPool
         ops: list[Op] = [whole(keep or bool(rest))] if both else []
         ops += [Reduce(function, axis) for axis in rest]
         if keep or not rest:
-            return self._chain(name, value, ops, tap)
-        found = self._chain(f"{name}:kept", value, ops, None)
-        names = self._laid_out(_AXES)
+            return self.chain(name, value, ops, tap)
+        found = self.chain(f"{name}:kept", value, ops, None)
+        names = self._laid_out(AXES)
         left = [size for axis, size in zip(names, value.sizes, strict=True) if axis not in axes]
         return self.reshape(name, found, left, tap)
 
@@ -296,9 +297,9 @@ class Builder:
             pads, steps = (*down[:2], *across[:2]), (down[2], across[2])
             ops += [Crop(pads)] if any(pads) else []
             ops += [MaxPool(Window((1, 1), steps), Convention(fill=LOWEST))] if steps != (1, 1) else []
-        return self._chain(name, value, ops, tap)
+        return self.chain(name, value, ops, tap)
 
-    def _chain(self, name: str, value: Value, ops: Sequence[Op], tap: str | None) -> Value:
+    def chain(self, name: str, value: Value, ops: Sequence[Op], tap: str | None = None) -> Value:
         """Ops one after the other; the last one has the layer's name."""
         for op in ops[:-1]:
             value = self.add(f"{name}:{op.name}", op, value)

@@ -1,8 +1,13 @@
-"""Names that nobody has yet."""
+"""Names that nothing else has, and the names of a graph's nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
+from porter.graph import INPUT
 
 
 def unused_name(name: str, taken: Collection[str]) -> str:
@@ -12,3 +17,35 @@ def unused_name(name: str, taken: Collection[str]) -> str:
         count += 1
         candidate = f"{name}_{count}"
     return candidate
+
+
+def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGraph:
+    """The graph with each node named by the scope of its tensors.
+
+    A node without tensors, or with a scope that others share, has its name in `titles`, or keeps its own.
+    """
+    titles = titles or {}
+    scopes = {node.name: _scope(node) for node in graph.nodes}
+    counts = Counter(scopes.values())
+    names = {INPUT: INPUT}
+    taken = {INPUT} | {scope for scope in counts if scope and counts[scope] == 1}
+    for node in graph.nodes:
+        scope = scopes[node.name]
+        names[node.name] = scope if scope and counts[scope] == 1 else unused_name(titles.get(node.name, node.name), taken)
+        taken.add(names[node.name])
+    nodes = (replace(node, name=names[node.name], inputs=tuple(names[name] for name in node.inputs)) for node in graph.nodes)
+    return replace(graph, nodes=tuple(nodes), outputs=tuple(names[name] for name in graph.outputs))
+
+
+def _scope(node: FileNode) -> str:
+    """The scope that a node's tensors share: `Conv1` of `Conv1/kernel` and `Conv1/bias`."""
+    if isinstance(node.op, Foreign):
+        return ""
+    # ONNX models of torch have torch's names.
+    paths = [stored.name.split("/" if "/" in stored.name else ".")[:-1] for stored in node.tensors.values()]
+    shared: list[str] = []
+    for parts in zip(*paths, strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared.append(parts[0])
+    return "/".join(shared)

@@ -7,15 +7,15 @@ write each of them as several ops that only move numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from porter.errors import GraphError
-from porter.filegraph.builder import Builder, Value
+from porter.filegraph.builder import AXES, Builder, Value
 from porter.graph import AsMap, ChannelShuffle, DepthToSpace, Flatten, Identity, Op, Upsample
-from porter.graph.ops import shape_text
+from porter.graph.ops import Axis, shape_text
 
 LARGE = 1_000_003
 """Stands for a size that the file leaves open; each has its own odd number from here on, so sums of sizes stay numbers."""
@@ -30,6 +30,7 @@ class Piece(NamedTuple):
 
 
 Axes = tuple[tuple[Piece, ...], ...]
+Names = tuple[Literal["batch"] | Axis, ...]
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,33 @@ class View:
     def sizes(self) -> tuple[int, ...] | None:
         return None if self.axes is None else tuple(math.prod(piece.size for piece in axis) for axis in self.axes)
 
+    def places(self, places: Iterable[int]) -> set[int]:
+        """Places of axes, counted from the first one.
+
+        Raises:
+            IndexError: the tensor has no such axis.
+        """
+        return {range(len(self.axes or ()))[place] for place in places}
+
     def transposed(self, order: Sequence[int]) -> View | None:
         """The axes in another order."""
         fits = self.axes is not None and sorted(axis % len(self.axes) for axis in order) == list(range(len(self.axes)))
         return replace(self, axes=tuple(self.axes[axis] for axis in order)) if self.axes is not None and fits else None
+
+    def without(self, places: Iterable[int]) -> View | None:
+        """The tensor without axes of one cell."""
+        gone = self.places(places)
+        if self.axes is None or 0 in gone or any(self.axes[place] for place in gone):
+            return None
+        return replace(self, axes=tuple(axis for place, axis in enumerate(self.axes) if place not in gone))
+
+    def with_axes(self, places: Collection[int]) -> View | None:
+        """The tensor with axes of one cell, which have these places in it."""
+        if self.axes is None:
+            return None
+        added, left = {range(len(self.axes) + len(places))[place] for place in places}, iter(self.axes)
+        count = len(self.axes) + len(added)
+        return replace(self, axes=tuple(() if place in added else next(left) for place in range(count))) if 0 not in added else None
 
     def repeated(self, times: Sequence[int]) -> View | None:
         """Each axis so many times, one whole copy after the other."""
@@ -108,17 +132,37 @@ class Views:
         order = (n, *cells, c) if self.builder.order == "HWC" else (n, c, *cells)
         return View(value, _joined((piece,) for piece in order))
 
-    def order(self, view: View) -> tuple[int, ...] | None:
-        """For each axis of the tensor its place in the file's own layout; None where the tensor is more than a transposed value."""
-        plain = self.of(view.value).axes
-        if plain is None or view.axes is None or len(plain) != len(view.axes):
-            return None
-        orders = permutations(range(len(plain)))
-        return next((order for order in orders if tuple(plain[place] for place in order) == view.axes), None)
+    def layout(self, rank: int = 4) -> Names:
+        """The axes of the file's own layout of a map, which has rank 4, or of features."""
+        channels, *cells = AXES[: rank - 1]
+        return ("batch", *cells, channels) if self.builder.order == "HWC" else ("batch", channels, *cells)
 
-    def last(self, view: View) -> bool:
-        """Whether the last axis has exactly the channels of the value, so that what a file does there is done to each cell."""
-        return view.axes is not None and view.value.shape is not None and view.axes[-1:] == _joined([self._pieces(view.value)[1:2]])
+    @property
+    def channels_place(self) -> int:
+        """Where the file's own layout has the channels, of maps and of features."""
+        return -1 if self.builder.order == "HWC" else 1
+
+    def names(self, view: View) -> Names | None:
+        """What each axis of the tensor is; None where it is more than a transposed value. A value of unknown shape is a map."""
+        if view.axes is None:
+            return self.layout()
+        orders = permutations(self.layout(len(view.axes))) if len(view.axes) in (2, 4) else ()
+        return next((order for order in orders if self.laid(view.value, order) == view), None)
+
+    def laid(self, value: Value, names: Names) -> View | None:
+        """The value with its axes in this order; None where it has other axes."""
+        plain = self.of(value).axes
+        if plain is None:
+            return View(value, None)
+        layout = self.layout(len(plain))
+        return View(value, tuple(plain[layout.index(name)] for name in names)) if {*layout} == {*names} else None
+
+    def has_channels(self, view: View, place: int) -> bool:
+        """Whether an axis has exactly the channels of the value, so that what a file does there is done to each cell."""
+        if view.axes is None or view.value.shape is None:
+            layout = self.layout()
+            return layout.index("channels") in (place, place + len(layout))
+        return view.axes[place : place + 1 or None] == _joined([self._pieces(view.value)[1:2]])
 
     def like(self, view: View, value: Value) -> View:
         """What an op gives that keeps the cells of `view` and is done to each, in the same axes; its channels may be others."""
@@ -127,7 +171,7 @@ class Views:
         for axis in "HW":
             if (view.value.node, axis) in self._open:
                 self._open[value.node, axis] = self._open[view.value.node, axis]
-        return View(value, _joined([*view.axes[:-1], self._pieces(value)[1:2]]) if self.last(view) else view.axes)
+        return View(value, _joined([*view.axes[:-1], self._pieces(value)[1:2]]) if self.has_channels(view, -1) else view.axes)
 
     def settled(self, name: str, view: View, tap: str | None = None) -> Value:
         """The value in the file's own layout, by the op that the moves are together; a foreign one where porter has none."""

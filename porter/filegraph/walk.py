@@ -1,21 +1,26 @@
-"""The state of reading an op graph: the values of its nodes, and the steps of porter's graph found so far."""
+"""Reading an op graph: the values of its nodes, the steps of porter's graph found so far, and the loop that reads the nodes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic
 
-from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import Dataflow, N, Reference
-from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
-from porter.filegraph.names import unused_name
-from porter.filegraph.views import View, Views
-from porter.graph import INPUT, Op
+import numpy as np
 
-Read = View | Value | str | None
-"""What a reader makes of a node: its value; what porter lacks, in words; or None, if that is the op itself."""
+from porter.errors import GraphError, PaddingError
+from porter.filegraph.builder import Builder, Value
+from porter.filegraph.dataflow import Dataflow, N, Numbers, Reference, Tensor
+from porter.filegraph.file_graph import Stored
+from porter.filegraph.patterns import ROLES, layers_by_kind
+from porter.filegraph.views import Names, View, Views
+from porter.graph import LayerNorm, Op
+
+Read = View | Value | Numbers | str | None
+"""What a reader makes of a node: its value; numbers that it states about sizes; what porter lacks, in words; or None, if that is
+the op itself."""
+Reader = Callable[["Walk[N]", N], Read | list[Read]]
 
 
 @dataclass
@@ -23,7 +28,7 @@ class Walk(Generic[N]):
     """Reading in progress.
 
     Attributes:
-        trained: names of variables.
+        trained: names of variables; of all that a file stores, where it does not tell variables from constants.
         found: the values so far, as the file's tensors hold them.
         exact: names of constants that a port says more exactly than the file can, such as the root of a half in a GELU.
     """
@@ -37,13 +42,23 @@ class Walk(Generic[N]):
     _settled: dict[Reference, Value] = field(default_factory=dict)
 
     def view(self, source: Reference) -> View:
-        """A value as the tensor holds it. Outputs that no reader gives are foreign."""
+        """A value as the tensor holds it. Outputs that no reader gives are foreign.
+
+        Raises:
+            ValueError: it is a constant.
+        """
         name, index = source
         if source not in self.found:
+            if not self.flow.is_value(source):
+                raise ValueError(f"'{name}' is a constant")
             node = self.flow.nodes[name]
             inputs = [self.value(other) for other in node.inputs if self.flow.is_value(other)]
             self.found[source] = self.views.of(self.builder.foreign(f"{name}:{index}", f"{node.op} output {index}", *inputs))
         return self.found[source]
+
+    def sizes(self, source: Reference) -> tuple[int, ...] | None:
+        """Of a tensor, with numbers that stand for open sizes; None where they are unknown."""
+        return self.view(source).sizes if self.flow.is_value(source) else self.flow.shape(source)
 
     def value(self, source: Reference) -> Value:
         """A value as a map or features, by an op if the tensor holds it in another way."""
@@ -53,30 +68,48 @@ class Walk(Generic[N]):
             self._settled[source] = self.views.settled(source[0], view, tap)
         return self._settled[source]
 
-    def kept(self, source: Reference) -> View:
-        """A value as the tensor holds it where porter has no op for that, such as a list of cells; otherwise in its own layout."""
-        view = self.view(source)
-        return view if self.views.op(view) is None else self.views.of(self.value(source))
+    def plain(self, source: Reference) -> View:
+        """A value in the file's own layout, by an op if the tensor holds it in another way."""
+        return self.views.of(self.value(source))
 
-    def by_cell(self, source: Reference) -> View:
-        """As `kept`, but with the channels last."""
+    def kept(self, source: Reference) -> View:
+        """A value as the tensor holds it where porter has no op for that, such as a list of cells; otherwise as `plain`."""
+        view = self.view(source)
+        return view if self.views.op(view) is None else self.plain(source)
+
+    def by_cell(self, source: Reference, place: int = -1) -> View:
+        """As `kept`, but with the channels at a place."""
         view = self.kept(source)
-        return view if view.axes is None or self.views.last(view) else self.views.of(self.value(source))
+        return view if self.views.has_channels(view, place) else self.plain(source)
+
+    def alike(self, sources: Collection[Reference]) -> tuple[list[Value], Names] | None:
+        """Values whose tensors have the same axes in one order, and that order; None where they have others."""
+        for read in (self.kept, self.plain):
+            views = [read(source) for source in sources]
+            for names in filter(None, map(self.views.names, views)):
+                if all(self.views.laid(view.value, names) == view for view in views):
+                    return [view.value for view in views], names
+        return None
 
     def values(self, sources: Iterable[Reference]) -> list[Value]:
         return [self.value(source) for source in sources]
 
-    def give(self, node: N, values: list[View | Value]) -> None:
-        """Adds the values that a node gives."""
-        for index, value in enumerate(values):
-            view = value if isinstance(value, View) else self.views.of(value)
-            self.found[node.name, index] = view
-            layer = self.builder.nodes.get(view.value.node)
-            plain = view == self.views.of(view.value)
-            if layer is not None and layer.tap is None and plain and index == 0:
-                self.builder.nodes[layer.name] = replace(layer, tap=node.name)
-            elif layer is not None and layer.tap == node.name and not plain:
-                self.builder.nodes[layer.name] = replace(layer, tap=None)
+    def give(self, node: N, given: Sequence[Read]) -> None:
+        """Adds what a node gives. Outputs without a value are foreign where something reads them."""
+        for index, value in enumerate(given):
+            if isinstance(value, np.ndarray):
+                self.flow.computed[node.name, index] = value
+            elif isinstance(value, View | Value):
+                self._give(node, index, value if isinstance(value, View) else self.views.of(value))
+
+    def _give(self, node: N, index: int, view: View) -> None:
+        self.found[node.name, index] = view
+        layer = self.builder.nodes.get(view.value.node)
+        plain = view == self.views.of(view.value)
+        if layer is not None and layer.tap is None and plain and index == 0:
+            self.builder.nodes[layer.name] = replace(layer, tap=node.name)
+        elif layer is not None and layer.tap == node.name and not plain:
+            self.builder.nodes[layer.name] = replace(layer, tap=None)
 
     def foreign(self, node: N, kind: str) -> Value:
         """A node that porter has no op for; the roles of its tensors are the last parts of their names."""
@@ -88,43 +121,60 @@ class Walk(Generic[N]):
         return self.builder.foreign(node.name, kind, *values, tensors=tensors, tap=node.name)
 
 
-def unary(make: Callable[[N], Op]) -> Callable[[Walk[N], N], Read]:
-    """Reads an op of each number, in whatever axes the tensor has them."""
+def read_nodes(walk: Walk[N], nodes: Iterable[N], readers: Mapping[str, Reader[N]]) -> None:
+    """Adds what nodes compute, each after its inputs, to `walk`; a node that porter has no op for is foreign.
 
-    def read(walk: Walk[N], node: N) -> Read:
-        view = walk.kept(node.inputs[0])
-        return walk.views.like(view, walk.builder.add(node.name, make(node), view.value, tap=node.name))
+    Args:
+        readers: by op.
+    """
+    for node in nodes:
+        if (node.name, 0) in walk.found or walk.flow.compute(node) or node.name not in walk.flow.live:
+            continue
+        given: Read | list[Read] = None
+        try:
+            if node.op in readers:
+                given = read_pattern(walk, node) or readers[node.op](walk, node)
+        except (PaddingError, GraphError) as error:  # a window or a pad is too large
+            given = f"{node.op} with {error.message}"
+        except (ValueError, TypeError, IndexError):  # inputs that the op does not take
+            given = None
+        if given is None or isinstance(given, str):
+            given = walk.foreign(node, given or node.op)
+        walk.give(node, given if isinstance(given, list) else [given])
+
+
+def read_pattern(walk: Walk[N], node: N) -> View | None:
+    """The layer whose last op is this node, if several ops are one layer. Its tensors are along the last axis."""
+    for layer in layers_by_kind().get(walk.flow.kind(node), ()):
+        found = walk.flow.match(node, layer.pattern)
+        op = layer.op(found) if found else None
+        if found is None or op is None:
+            continue
+        tensors: dict[str, Tensor] = {role: found[role] for role in ROLES if role in found}
+        by_channels = bool(tensors) or isinstance(op, LayerNorm)
+        view = walk.by_cell(found["x"]) if by_channels else walk.kept(found["x"])
+        if by_channels and not walk.views.has_channels(view, -1):
+            continue
+        axes = (-1, len(view.axes or ()) - 1)
+        if found.get("$axis", -1) not in axes or any(tensor.shape[-1] != view.value.channels for tensor in tensors.values()):
+            continue
+        walk.exact.update(found.get("exact", {}))
+        stored = {role: Stored(tensor.name) for role, tensor in tensors.items()}
+        return walk.views.like(view, walk.builder.add(node.name, op, view.value, tensors=stored))
+    return None
+
+
+def apply(walk: Walk[N], node: N, source: Reference, *ops: Op) -> View:
+    """Ops of each number, one after the other, in whatever axes the tensor has them."""
+    view = walk.kept(source)
+    return walk.views.like(view, walk.builder.chain(node.name, view.value, ops))
+
+
+def unary(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:
+    """Reads a node of one value as ops of each number, one after the other."""
+
+    def read(walk: Walk[N], node: N) -> View:
+        made = make(node)
+        return apply(walk, node, node.inputs[0], *([made] if isinstance(made, Op) else made))
 
     return read
-
-
-def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGraph:
-    """The graph with each node named by the scope of its tensors.
-
-    A node without tensors, or with a scope that others share, has its name in `titles`, or keeps its own.
-    """
-    titles = titles or {}
-    scopes = {node.name: _scope(node) for node in graph.nodes}
-    counts = Counter(scopes.values())
-    names = {INPUT: INPUT}
-    taken = {INPUT} | {scope for scope in counts if scope and counts[scope] == 1}
-    for node in graph.nodes:
-        scope = scopes[node.name]
-        names[node.name] = scope if scope and counts[scope] == 1 else unused_name(titles.get(node.name, node.name), taken)
-        taken.add(names[node.name])
-    nodes = (replace(node, name=names[node.name], inputs=tuple(names[name] for name in node.inputs)) for node in graph.nodes)
-    return replace(graph, nodes=tuple(nodes), outputs=tuple(names[name] for name in graph.outputs))
-
-
-def _scope(node: FileNode) -> str:
-    """The scope that a node's tensors share: `Conv1` of `Conv1/kernel` and `Conv1/bias`."""
-    if isinstance(node.op, Foreign):
-        return ""
-    # ONNX models of torch have torch's names.
-    paths = [stored.name.split("/" if "/" in stored.name else ".")[:-1] for stored in node.tensors.values()]
-    shared: list[str] = []
-    for parts in zip(*paths, strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return "/".join(shared)

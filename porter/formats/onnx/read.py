@@ -14,13 +14,14 @@ from porter.filegraph.builder import Builder
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Dataflow
 from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.names import named
 from porter.filegraph.views import Views
-from porter.filegraph.walk import Walk, named
+from porter.filegraph.walk import Walk, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of
 from porter.formats.onnx.constants import CASTS, ELEMENTWISE, EVALUATORS, FLOATS, RESHAPES, Constants
 from porter.formats.onnx.nodes import OnnxNode
-from porter.formats.onnx.ops import read_node
+from porter.formats.onnx.ops import READERS
 from porter.formats.onnx.proto import Message, import_onnx, read_message
 from porter.graph.walks import downstream
 
@@ -80,9 +81,7 @@ def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Map
     walk = Walk(builder, Views(builder, batch), flow, frozenset(message.arrays))
     view = walk.views.of(builder.input)
     walk.found[image.name, 0] = (view.transposed((0, 2, 3, 1)) or view) if last else view
-    for node in nodes.values():
-        if node.name != image.name:
-            read_node(walk, node)
+    read_nodes(walk, nodes.values(), READERS)
     ends = [message.given[value.name] for value in message.proto.graph.output if value.name in message.given]
     found = builder.finish([walk.value(end) for end in dict.fromkeys(ends) if flow.is_value(end)])
     stated = {name: repr(number) for name, number in walk.exact.items()} | ({CHANNELS_LAST: ""} if last else {})

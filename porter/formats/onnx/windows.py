@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from porter.filegraph.file_graph import Stored
+from porter.filegraph.moves import pad, upsample
 from porter.filegraph.views import expect_known
 from porter.filegraph.walk import Read
 from porter.formats.onnx.nodes import OnnxNode, Walk
-from porter.graph import ConvTranspose, PadChannels, Upsample
+from porter.graph import ConvTranspose
 from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
 
 _RULES: dict[str, Any] = {"SAME_UPPER": "same", "SAME_LOWER": "same_lower", "VALID": "valid"}
@@ -31,7 +32,6 @@ def read_convolution(walk: Walk, node: OnnxNode) -> Read:
         _convention(node),
         tensors,
         node.integer("group", 1),
-        tap=node.name,
     )
 
 
@@ -64,7 +64,7 @@ def read_transposed(walk: Walk, node: OnnxNode) -> Read:
             cut += [pads[axis], pads[axis + 2] - more[axis]]
     expect_known(cut)
     op = ConvTranspose(kernel.shape[1] * groups, window, (cut[0], cut[1], cut[2], cut[3]), groups, "bias" in tensors)
-    return walk.builder.add(node.name, op, value, tensors=tensors, tap=node.name)
+    return walk.builder.add(node.name, op, value, tensors=tensors)
 
 
 def _with_bias(walk: Walk, node: OnnxNode, tensors: dict[str, Stored]) -> bool:
@@ -87,11 +87,11 @@ def read_pool(walk: Walk, node: OnnxNode) -> Read:
         return None
     window = _window(node, kernel)
     if node.op == "MaxPool":
-        return walk.builder.pool(node.name, value, "max", window, _convention(node, LOWEST), tap=node.name)
+        return walk.builder.pool(node.name, value, "max", window, _convention(node, LOWEST))
     average: Average = "real_cells"
     if node.integer("count_include_pad"):
         average = "clipped_window" if node.integer("ceil_mode") else "full_window"
-    return walk.builder.pool(node.name, value, "mean", window, _convention(node, average=average), tap=node.name)
+    return walk.builder.pool(node.name, value, "mean", window, _convention(node, average=average))
 
 
 def _window(node: OnnxNode, kernel: tuple[int, ...]) -> Window:
@@ -110,48 +110,26 @@ def _convention(node: OnnxNode, fill: float = 0.0, average: Average = "real_cell
 
 
 def read_pad(walk: Walk, node: OnnxNode) -> Read:
-    """Pad with one number: of rows and columns, and with zeros of channels."""
-    view = walk.kept(node.inputs[0])
-    order, mode = walk.views.order(view), node.text("mode", "constant")
+    """Pad with one number."""
+    mode, flow = node.text("mode", "constant"), walk.flow
     if mode != "constant":
         return f"Pad ({mode})"
-    flow = walk.flow
     numbers, axes = node.stated(flow, "pads", 1), node.stated(flow, "axes", 3)
-    fill = node.bound(flow, "value", 2, 0.0)
-    if order is None or numbers is None:
+    if numbers is None:
         return None
-    places = range(len(order)) if axes is None else axes
-    pads = [(0, 0)] * 4
     half = len(numbers) // 2
-    for place, before, after in zip(places, numbers[:half], numbers[half:], strict=True):
-        pads[order[place]] = before, after
-    batch, channels, (top, bottom), (left, right) = pads
-    if any(batch) or (any(channels) and (fill or min(channels) < 0)):
-        return f"Pad of channels with {fill:g}" if not any(batch) else "Pad of the batch"
-    value, last = view.value, None if any(channels) else node.name
-    if len(order) == 4:
-        value = walk.builder.pad(f"{node.name}:map" if any(channels) else node.name, value, (top, bottom, left, right), fill, last)
-    if any(channels):
-        value = walk.builder.add(node.name, PadChannels(*channels), value, tap=node.name)
-    return walk.views.of(value).transposed(order)
+    pairs = zip(numbers[:half], numbers[half:], strict=True)
+    places = range(half) if axes is None else axes
+    return pad(walk, node, node.inputs[0], dict(zip(places, pairs, strict=True)), node.bound(flow, "value", 2, 0.0))
 
 
 def read_resize(walk: Walk, node: OnnxNode) -> Read:
     """Resize and Upsample: the nearest cell, by whole factors, where every cell is repeated."""
-    view = walk.kept(node.inputs[0])
-    order, sizes = walk.views.order(view), view.sizes
+    sizes = walk.sizes(node.inputs[0])
     if node.text("mode", "nearest") != "nearest":
         return f"{node.op} ({node.text('mode', '')})"
-    if order is None or sizes is None or not view.value.is_map:
-        return None
-    factors = _factors(walk, node, sizes)
-    if factors is None:
-        return f"{node.op} by no whole factor"
-    by_axis = dict(zip(order, factors, strict=True))
-    if by_axis[0] != 1 or by_axis[1] != 1:
-        return f"{node.op} of channels"
-    value = walk.builder.add(node.name, Upsample(by_axis[2], by_axis[3]), view.value, tap=node.name)
-    return walk.views.of(value).transposed(order)
+    factors = None if sizes is None else _factors(walk, node, sizes)
+    return f"{node.op} by no whole factor" if factors is None else upsample(walk, node, node.inputs[0], dict(enumerate(factors)))
 
 
 def _factors(walk: Walk, node: OnnxNode, sizes: tuple[int, ...]) -> list[int] | None:
@@ -168,7 +146,6 @@ def _factors(walk: Walk, node: OnnxNode, sizes: tuple[int, ...]) -> list[int] | 
     if not scales or len(scales) != len(sizes) or any(scale != round(scale) or scale < 1 for scale in scales):
         return None
     factors = [round(scale) for scale in scales]
-    expect_known(factors)
     old = node.op == "Upsample" or node.opset < 11
     rule = "asymmetric" if old else node.text("coordinate_transformation_mode", "half_pixel")
     nearest = "floor" if old else node.text("nearest_mode", "round_prefer_floor")

@@ -12,8 +12,8 @@ from porter.dtypes import Array
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.names import named
 from porter.filegraph.views import Views
-from porter.filegraph.walk import named
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
 from porter.formats.tf_graph.constants import CASTS, ELEMENTWISE, EVALUATORS, RESHAPES, Constants

@@ -83,7 +83,7 @@ def _read_sizes(walk: Walk, node: GraphNode) -> bool:
     """Shape, ShapeN, Size and Rank: numbers that a node states about values."""
     if node.op not in ("Shape", "ShapeN", "Size", "Rank"):
         return False
-    known = [walk.view(source).sizes for source in node.inputs]
+    known = [walk.sizes(source) for source in node.inputs]
     for index, sizes in enumerate(known):
         if sizes is not None:
             number = {"Size": int(np.prod(sizes)), "Rank": len(sizes)}.get(node.op, sizes)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from porter.dtypes import Array
 from porter.errors import MissingFramework
-from porter.formats.onnx.ops import SELU_ALPHA, SELU_GAMMA, hard_slope
+from porter.formats.onnx.arithmetic import SELU_ALPHA, SELU_GAMMA, hard_slope
 
 Numbers = NDArray[np.float64]
 

@@ -1,0 +1,216 @@
+"""Sums, products, bounds, norms and matrix products of an op graph, for every format: a format's reader decodes its attributes.
+
+An added vector is the bias of the convolution or dense layer just before, and a trained vector of factors is a scale; other
+constants make affine steps. Numbers broadcast from the last axis, so numbers for each channel are C×1×1 beside a map N×C×H×W.
+Functions take the values that a node reads as references; axes are places in the tensor as the file has it, from either end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from porter.filegraph.builder import Value
+from porter.filegraph.dataflow import N, Reference, Tensor
+from porter.filegraph.file_graph import Stored
+from porter.filegraph.views import View
+from porter.filegraph.walk import Read, Walk, apply
+from porter.graph import (
+    INPUT,
+    MOST_CONSTANTS,
+    Add,
+    BatchNorm,
+    ChannelScale,
+    LayerNorm,
+    LeakyRelu,
+    Maximum,
+    Minimum,
+    Multiply,
+    Op,
+    PRelu,
+)
+
+_OF_VALUES: Mapping[str, Op] = {"Add": Add(), "Mul": Multiply(), "Max": Maximum(), "Min": Minimum()}
+
+
+def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
+    """Add, Sub, Mul, Div, Max, Min, Mean or Pow: of values, or of a value and a constant."""
+    if all(walk.flow.is_value(source) for source in sources):
+        return _of_values(walk, node, kind, sources)
+    if len(sources) != 2:
+        return None
+    first = walk.flow.is_value(sources[0])
+    live, other = sources if first else sources[::-1]
+    view = walk.kept(live)
+    if not _fits(walk, view, other):
+        return None
+    value = _with_tensor(walk, node, kind, view.value, other) or _with_constant(walk, node, kind, view.value, other, first)
+    return walk.views.like(view, value) if value else None
+
+
+def _of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
+    found = walk.alike(sources)
+    if found is None:
+        return f"{node.op} of values of different axes"
+    values, names = found
+    if kind == "Sub":
+        value = walk.builder.subtract(node.name, values[0], values[1])
+    elif kind == "Mean":
+        value = walk.builder.average(node.name, *values)
+    elif kind in _OF_VALUES:
+        value = walk.builder.add(node.name, _OF_VALUES[kind], *values) if len(values) > 1 else values[0]
+    else:
+        return None
+    return walk.views.laid(value, names)
+
+
+def _fits(walk: Walk[N], view: View, source: Reference) -> bool:
+    """Whether a constant is one number, or one for each channel of a value as its tensor holds it."""
+    shape = walk.flow.shape(source)
+    if shape is None or (view.axes is not None and len(shape) > len(view.axes)):
+        return False
+    wide = [place for place, size in enumerate(shape, -len(shape)) if size != 1]
+    by_channels = len(wide) == 1 and walk.views.has_channels(view, wide[0])
+    return not wide or (by_channels and view.value.channels in (None, math.prod(shape)))
+
+
+def _with_tensor(walk: Walk[N], node: N, kind: str, value: Value, other: Reference) -> Value | None:
+    """A bias, or a trained scale. Factors of the input are constants, because they scale pixels and no layer's values."""
+    origin = walk.flow.origin(other)
+    shape = walk.flow.constants.declared(origin)
+    if not shape or math.prod(shape) != value.channels:
+        return None
+    if kind == "Add" and len(shape) == 1:
+        return walk.builder.bias(node.name, value, Stored(origin))
+    trained = origin in walk.trained or math.prod(shape) > MOST_CONSTANTS
+    if kind == "Mul" and trained and value.channels != 1 and value.node != INPUT:
+        return walk.builder.add(node.name, ChannelScale(), value, tensors={"gamma": Stored(origin)})
+    return None
+
+
+def _with_constant(walk: Walk[N], node: N, kind: str, value: Value, other: Reference, first: bool) -> Value | None:
+    """A constant on one side. `first` is the value's place."""
+    constant = walk.flow.value(other)
+    if constant is None:
+        return None
+    numbers, name, builder = constant.ravel().astype(np.float64), node.name, walk.builder
+    number = numbers.tolist()
+    if kind in ("Max", "Min"):
+        low, high = (number[0], math.inf) if kind == "Max" else (-math.inf, number[0])
+        return builder.clip(name, value, low, high) if len(number) == 1 else None
+    if kind == "Pow" and first and number == [2.0]:
+        return builder.add(name, Multiply(), value, value)
+    if kind == "Div" and (not first or not all(number)):
+        return None
+    scales: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
+        "Add": ((1.0,), number),
+        "Sub": ((1.0,), (-numbers).tolist()) if first else ((-1.0,), number),
+        "Mul": (number, (0.0,)),
+        "Div": ([1 / each for each in number if each], (0.0,)),
+    }
+    return builder.affine(name, value, *scales[kind]) if kind in scales else None
+
+
+def scale(walk: Walk[N], node: N, source: Reference, factor: float, offset: float = 0.0) -> View:
+    """value * factor + offset."""
+    view = walk.kept(source)
+    return walk.views.like(view, walk.builder.affine(node.name, view.value, (factor,), (offset,)))
+
+
+def clip(walk: Walk[N], node: N, source: Reference, low: float, high: float) -> View:
+    view = walk.kept(source)
+    return walk.views.like(view, walk.builder.clip(node.name, view.value, low, high))
+
+
+def square(walk: Walk[N], node: N, source: Reference) -> Read:
+    return combine(walk, node, "Mul", (source, source))
+
+
+def slopes(walk: Walk[N], node: N, source: Reference, alpha: Reference) -> Read:
+    """A PReLU with one slope, or one for each channel."""
+    view, number = walk.kept(source), walk.flow.number(alpha)
+    if number is not None and view.value.channels != 1:
+        return apply(walk, node, source, LeakyRelu(number))
+    origin = walk.flow.origin(alpha)
+    if not walk.flow.constants.declared(origin) or not _fits(walk, view, alpha):
+        return None
+    return _each_cell(walk, node, view, PRelu(), {"alpha": origin})
+
+
+def batch_norm(walk: Walk[N], node: N, source: Reference, tensors: Mapping[str, Reference], epsilon: float) -> Read:
+    """A norm by stored vectors, by role. A scale that the file does not train and that is 1 is left out, as is an offset of 0."""
+    view = walk.by_cell(source, walk.views.channels_place)
+    names = _vectors(walk, view, tensors)
+    if names is None:
+        return None
+    for role, neutral in (("gamma", 1), ("beta", 0)):
+        name = names.get(role, "")
+        learnt = name in walk.trained or name.rpartition("/")[2] == role
+        if name and not learnt and np.all(walk.flow.constants.array(name) == neutral):
+            del names[role]
+    return _each_cell(walk, node, view, BatchNorm(epsilon, 0.0, "gamma" in names, "beta" in names), names)
+
+
+def layer_norm(
+    walk: Walk[N], node: N, source: Reference, tensors: Mapping[str, Reference], epsilon: float, places: Collection[int]
+) -> Read:
+    """A norm over the channels, which are the last axis, with stored vectors by role."""
+    view = walk.by_cell(source)
+    names = _vectors(walk, view, tensors)
+    if not walk.views.has_channels(view, -1) or view.places(places) != view.places([-1]):
+        return f"{node.op} over other axes than the channels"
+    return _each_cell(walk, node, view, LayerNorm(epsilon, "gamma" in names, "beta" in names), names) if names is not None else None
+
+
+def _vectors(walk: Walk[N], view: View, tensors: Mapping[str, Reference]) -> dict[str, str] | None:
+    """The names of stored vectors that have a number for each channel; None where one of them is something else."""
+    found = {role: walk.flow.tensor(source) for role, source in tensors.items()}
+    fitting = {role: tensor.name for role, tensor in found.items() if tensor and _is_vector(tensor, view.value.channels)}
+    return fitting if len(fitting) == len(tensors) else None
+
+
+def _is_vector(tensor: Tensor, size: int | None) -> bool:
+    return len(tensor.shape) == 1 and size in (None, *tensor.shape)
+
+
+def _each_cell(walk: Walk[N], node: N, view: View, op: Op, tensors: Mapping[str, str]) -> View:
+    stored = {role: Stored(name) for role, name in tensors.items()}
+    return walk.views.like(view, walk.builder.add(node.name, op, view.value, tensors=stored))
+
+
+def dense(
+    walk: Walk[N],
+    node: N,
+    source: Reference,
+    kernel: Reference,
+    axes: str,
+    bias: Reference | None = None,
+    factors: tuple[float, float] = (1.0, 1.0),
+) -> Read:
+    """factors[0] * value @ kernel + factors[1] * bias: a dense layer, or over the cells of a map a 1x1 convolution.
+
+    Args:
+        axes: of the kernel, as in Stored.
+        bias: a constant of one number, or one for each unit.
+    """
+    tensor = walk.flow.tensor(kernel)
+    if tensor is None or len(tensor.shape) != 2 or not axes:
+        return None
+    taken, units = (tensor.shape[axes.index(axis)] for axis in "IO")
+    view = walk.by_cell(source)
+    if (view.axes is not None and not walk.views.has_channels(view, -1)) or view.value.channels not in (None, taken):
+        return f"{node.op} over other axes than the channels"
+    tensors = {"kernel": Stored(tensor.name, axes)}
+    vector = None if bias is None or factors[1] != 1 else walk.flow.tensor(bias)
+    if vector is not None and _is_vector(vector, units):
+        tensors["bias"], bias = Stored(vector.name), None
+    value = walk.builder.affine(f"{node.name}:factor", view.value, factors[:1], (0.0,))
+    value = walk.builder.dense(node.name, value, units, tensors)
+    if bias is not None:
+        numbers = walk.flow.value(bias)
+        if numbers is None or numbers.size not in (1, (*numbers.shape, 1)[numbers.ndim - 1]):
+            return f"{node.op} with a bias for each image"
+        value = walk.builder.affine(f"{node.name}:bias", value, (1.0,), (numbers.ravel() * factors[1]).tolist())
+    return walk.views.like(view, value)

@@ -1,0 +1,197 @@
+"""What an op graph does with the axes of its tensors: reshapes, transposes, slices, pads and reductions, for every format.
+
+A reshape or a transpose adds no node: the views follow it, until an op needs the value. Functions take the values that a node reads
+as references; axes are places in the tensor as the file has it, from either end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from porter.filegraph.builder import AXES
+from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.views import LARGE, View, expect_known
+from porter.filegraph.walk import Read, Walk
+from porter.graph import Concat, PadChannels, Softmax, Upsample
+from porter.graph.ops import Function
+
+
+def reshape(walk: Walk[N], node: N, source: Reference, sizes: Sequence[int]) -> Read:
+    """The tensor in another shape; -1 is what is left."""
+    view = walk.view(source)
+    found = view.reshaped(sizes)
+    if found is None and walk.views.op(view) is not None:
+        found = walk.plain(source).reshaped(sizes)
+    if found is not None or view.sizes is None:
+        return found
+    old, new = ("x".join("?" if size >= LARGE or size < 0 else str(size) for size in each[1:]) for each in (view.sizes, sizes))
+    return f"a reshape of {old} to {new}"
+
+
+def flatten(walk: Walk[N], node: N, source: Reference, first: int, last: int = -1) -> Read:
+    """The axes from the first to the last as one."""
+    sizes = walk.sizes(source)
+    if sizes is None:
+        return None
+    start, end = (range(len(sizes))[place] for place in (first, last))
+    return reshape(walk, node, source, [*sizes[:start], math.prod(sizes[start : end + 1]), *sizes[end + 1 :]])
+
+
+def squeeze(walk: Walk[N], node: N, source: Reference, places: Collection[int] | None = None) -> Read:
+    """The tensor without axes of one cell; without all of them if no places are given.
+
+    A file that names rows or columns of unknown size states that they have one cell.
+    """
+    view = walk.view(source)
+    if view.sizes is None:
+        return None
+    chosen = view.places(places) if places else {place for place, size in enumerate(view.sizes) if size == 1}
+    names, shape = walk.views.names(view), view.value.shape
+    if names and shape and None in shape:
+        stated = {names[place] for place in chosen}
+        known = tuple(1 if size is None and axis in stated else size for axis, size in zip(AXES, shape, strict=False))
+        view = walk.views.laid(replace(view.value, shape=known), names) or view
+    return view.without(chosen)
+
+
+def unsqueeze(walk: Walk[N], node: N, source: Reference, places: Collection[int]) -> Read:
+    """The tensor with axes of one cell, which have these places in it."""
+    return walk.view(source).with_axes(places)
+
+
+def transpose(walk: Walk[N], node: N, source: Reference, order: Sequence[int]) -> Read:
+    return walk.view(source).transposed(order)
+
+
+def repeat(walk: Walk[N], node: N, source: Reference, times: Sequence[int]) -> Read:
+    """Each axis so many times, one whole copy after the other."""
+    return walk.view(source).repeated(times)
+
+
+def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[int]) -> Read:
+    """The tensor with its axes of one cell repeated to these sizes, which are those of its last axes; -1 and 1 keep an axis."""
+    known = walk.sizes(source)
+    if known is None or len(sizes) > len(known):
+        return None
+    wanted = [*known[: len(known) - len(sizes)], *sizes]
+    times = [size if old == 1 and size > 1 else 1 for size, old in zip(wanted, known, strict=True)]
+    if any(size not in (-1, 1, old) for size, old in zip(wanted, known, strict=True) if old != 1):
+        return None
+    expect_known(times)
+    return walk.view(source).repeated(times)
+
+
+def cut(walk: Walk[N], node: N, source: Reference, parts: Mapping[int, slice | int]) -> Read:
+    """A part of each axis that has one here, as Python takes it; a number takes its axis away."""
+    return _cut(walk, node, node.name, walk.kept(source), parts)
+
+
+def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slice | int]) -> Read:
+    names, sizes = walk.views.names(view), view.sizes
+    if names is None or sizes is None:
+        return None
+    gone = view.places(place for place, part in parts.items() if isinstance(part, int))
+    slices = {names[place]: _slice(part, sizes[place]) for place, part in parts.items()}
+    images = range(sizes[names.index("batch")])
+    if images[slices.get("batch", slice(None))] != images:
+        return f"{node.op} of the batch"
+    value = walk.builder.cut(name, view.value, {axis: part for axis, part in slices.items() if axis != "batch"})
+    found = walk.views.laid(value, names)
+    return found.without(gone) if found and gone else found
+
+
+def _slice(part: slice | int, size: int) -> slice:
+    """Of an axis of `size` cells. Ends that depend on an open size are counted from its end."""
+    if isinstance(part, int):
+        return slice(part, part + 1 or None)
+    start, stop = part.start, part.stop
+    if size >= LARGE:
+        start = start if start is None or start <= LARGE // 2 else min(start - size, -1)
+        stop = stop if stop is None or stop <= LARGE // 2 else min(stop - size, 0) or None
+    return slice(start, stop, part.step)
+
+
+def split(walk: Walk[N], node: N, source: Reference, place: int, sizes: Sequence[int], keep: bool = True) -> Read | list[Read]:
+    """The parts of an axis one after the other; -1 is what is left. Without `keep` they have one cell, and lose the axis."""
+    view = walk.kept(source)
+    size = (view.sizes or ())[place]
+    wanted = [size - sum(each for each in sizes if each >= 0) if each < 0 else each for each in sizes]
+    if size >= LARGE or sum(wanted) != size:
+        return None
+    found: list[Read] = []
+    for index, part in enumerate(wanted):
+        start = sum(wanted[:index])
+        name = f"{node.name}:{index}" if index else node.name
+        found.append(_cut(walk, node, name, view, {place: slice(start, start + part) if keep else start}))
+    return found
+
+
+def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
+    """Values one after the other along their channels."""
+    if not all(walk.flow.is_value(source) for source in sources):
+        return f"{node.op} with a constant"
+    found = walk.alike(sources)
+    if found is None or found[1][place] != "channels":
+        return f"{node.op} along another axis than the channels"
+    values, names = found
+    return walk.views.laid(walk.builder.add(node.name, Concat(), *values) if len(values) > 1 else values[0], names)
+
+
+def pad(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0) -> Read:
+    """One number before and after the cells of axes: of rows and columns, and zeros of channels. Negative pads crop a map."""
+    view = walk.kept(source)
+    names = walk.views.names(view)
+    if names is None:
+        return None
+    pads = {names[place]: pair for place, pair in pairs.items() if any(pair)}
+    channels, rows, columns = (pads.get(axis, (0, 0)) for axis in AXES)
+    if "batch" in pads:
+        return f"{node.op} of the batch"
+    if any(channels) and (fill or min(channels) < 0):
+        return f"{node.op} of channels with {fill:g}"
+    value = view.value
+    if any((*rows, *columns)):
+        value = walk.builder.pad(f"{node.name}:map" if any(channels) else node.name, value, (*rows, *columns), fill)
+    if any(channels):
+        value = walk.builder.add(node.name, PadChannels(*channels), value)
+    return walk.views.laid(value, names)
+
+
+def reduce(walk: Walk[N], node: N, source: Reference, function: Function, places: Collection[int], keep: bool) -> Read:
+    """The mean or the largest value over axes of a map, which stay with one cell if `keep`."""
+    view = walk.kept(source)
+    names = walk.views.names(view)
+    if names is None:
+        return None
+    gone = {range(len(names))[place] for place in places}
+    axes = {names[place] for place in gone}
+    if "batch" in axes:
+        return f"{node.op} over the batch"
+    chosen = [axis for axis in AXES if axis in axes]
+    if not keep and {*axes} == {"rows", "columns"}:
+        value = walk.builder.reduce(node.name, view.value, function, chosen, False)
+        return walk.views.laid(value, tuple(name for name in names if name not in axes))
+    found = walk.views.laid(walk.builder.reduce(node.name, view.value, function, chosen, True), names)
+    return found if keep or found is None else found.without(gone)
+
+
+def softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
+    view = walk.by_cell(source, place)
+    if not walk.views.has_channels(view, place):
+        return f"{node.op} over other axes than the channels"
+    return walk.views.like(view, walk.builder.add(node.name, Softmax(), view.value))
+
+
+def upsample(walk: Walk[N], node: N, source: Reference, factors: Mapping[int, int]) -> Read:
+    """Each cell of a map repeated, so many times along each axis."""
+    view = walk.kept(source)
+    names = walk.views.names(view)
+    if names is None or not view.value.is_map:
+        return None
+    expect_known(factors.values())
+    times = {names[place]: factor for place, factor in factors.items() if factor != 1}
+    if not {*times} <= {"rows", "columns"}:
+        return f"{node.op} of channels"
+    return walk.views.laid(walk.builder.add(node.name, Upsample(times.get("rows", 1), times.get("columns", 1)), view.value), names)
