@@ -15,6 +15,7 @@ from typing import Literal
 
 from porter.errors import PaddingError
 from porter.padding.windows import (
+    LARGEST,
     LOWEST,
     Average,
     Convention,
@@ -33,6 +34,9 @@ from porter.padding.windows import (
     sizes_to_try,
 )
 
+Computed = Literal["same", "same_lower"]
+"""The rules of padding that depend on the input size."""
+
 
 @dataclass(frozen=True)
 class Front:
@@ -41,7 +45,7 @@ class Front:
     With the rule `explicit` it adds `pads`; with `same` or `same_lower` it computes them from its input at run time.
     """
 
-    rule: Literal["explicit", "same", "same_lower"]
+    rule: Literal["explicit"] | Computed
     pads: Pads
     fill: float
 
@@ -53,8 +57,9 @@ class Capabilities:
     Attributes:
         symmetric: pads that are equal on both sides of an axis.
         explicit: any four pads.
-        same: TensorFlow's rule, from the input size at run time.
-        half_kernel: a pool's pad may not exceed half its kernel (without the dilation).
+        same: rules that they compute from the input size at run time.
+        same_of_any: these hold for any window, not only for one without dilation that is no shorter than its stride.
+        pool_pads: the largest pad of a pool: half its kernel (without the dilation), less than its kernel, or any.
         roundings: how pools may round; convolutions always floor.
         averages: divisors that its average pool knows.
         dynamic: rules that a pad layer can compute at run time.
@@ -64,11 +69,12 @@ class Capabilities:
 
     symmetric: bool
     explicit: bool
-    same: bool
-    half_kernel: bool
+    same: tuple[Computed, ...]
+    same_of_any: bool
+    pool_pads: Literal["half", "less", "any"]
     roundings: tuple[Rounding, ...]
     averages: tuple[Average, ...]
-    dynamic: tuple[Literal["same", "same_lower"], ...]
+    dynamic: tuple[Computed, ...]
     dilated_pools: tuple[SiteKind, ...]
     dilated_strides: bool
 
@@ -257,17 +263,24 @@ def _natives(site: Site, constant: Pads | None, capabilities: Capabilities) -> I
         pads.append((top, top, left, left))
         if capabilities.explicit:
             pads += [convention.pads, constant]
-    same = [Convention("same", fill=fill)] if capabilities.same else []
+    compact = window.dilation == (1, 1) and all(k >= s for k, s in zip(window.kernel, window.stride, strict=True))
+    rules = capabilities.same if capabilities.same_of_any or compact else ()
     spellings = [Convention("valid", fill=fill), *(Convention("explicit", some, fill) for some in pads if any(some))]
-    spellings = same + spellings if convention.rule == "same" else spellings + same
+    spellings += [Convention(rule, fill=fill) for rule in rules]
+    spellings.sort(key=lambda spelling: spelling.rule != convention.rule or spelling.rule not in rules)  # its own rule first
     roundings: tuple[Rounding, ...] = ("floor",) if site.kind == "conv" else capabilities.roundings
     averages: tuple[Average, ...] = capabilities.averages if site.kind == "avg_pool" else ("real_cells",)
     for rounding, spelling, average in product(roundings, spellings, averages):
-        too_wide = any(max(spelling.pads[2 * axis : 2 * axis + 2]) > window.kernel[axis] // 2 for axis in (0, 1))
-        if site.kind != "conv" and capabilities.half_kernel and too_wide:
+        too_wide = any(max(spelling.pads[2 * a : 2 * a + 2]) > _widest(window.kernel[a], capabilities) for a in (0, 1))
+        if site.kind != "conv" and too_wide:
             continue
-        if rounding == "floor" or spelling.rule != "same":
+        if rounding == "floor" or spelling.rule not in rules:
             yield replace(spelling, rounding=rounding, average=average)
+
+
+def _widest(kernel: int, capabilities: Capabilities) -> int:
+    """The largest pad that the destination's pools take for a kernel."""
+    return {"half": kernel // 2, "less": kernel - 1, "any": LARGEST}[capabilities.pool_pads]
 
 
 def _constant_pads(window: Window, sources: list[Rows]) -> Pads | None:
@@ -324,6 +337,9 @@ def _native_why(site: Site, found: Realisation) -> str:
     return reason
 
 
+_WIDEST = {"half": "larger than half", "less": "as large as"}
+
+
 def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
     convention = site.convention
     if front.rule != "explicit":
@@ -333,7 +349,7 @@ def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
     if convention.rounds != "floor":
         return "the source rounds up, so its last window may reach past the end: the pad layer adds the cells that it reads"
     if not (capabilities.symmetric or capabilities.explicit):
-        if convention.rule == "same" and capabilities.same:
+        if convention.rule in capabilities.same:
             return takes_part
         return f"the destination's own layers pad {'by SAME or ' if capabilities.same else ''}not at all"
     if (top, left) != (bottom, right) and not capabilities.explicit:
@@ -344,8 +360,8 @@ def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
         return f"{sides.get(convention.rule, 'the source pads its two sides differently')}; the destination pads both sides alike"
     if site.kind == "max_pool" and convention.fill != LOWEST:
         return takes_part
-    if site.kind != "conv" and capabilities.half_kernel:
-        return "the destination's pools take no pad larger than half their window"
+    if site.kind != "conv" and capabilities.pool_pads != "any":
+        return f"the destination's pools take no pad {_WIDEST[capabilities.pool_pads]} their window"
     return "the destination's own pads read other cells"
 
 

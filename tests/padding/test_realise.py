@@ -486,7 +486,7 @@ def test_rules_that_read_the_size_do_not_round() -> None:
 
 def test_explicit_and_counted_destinations() -> None:
     """A destination such as ONNX, whose layers take any four pads."""
-    onnx = replace(TORCH, explicit=True, half_kernel=False, roundings=("floor", "ceil"))
+    onnx = replace(TORCH, explicit=True, pool_pads="less", roundings=("floor", "ceil"))
     uneven = Convention("explicit", (0, 1, 2, 1), average="clipped_window", rounding="ceil")
     found = realise(Site("avg_pool", Window((3, 4), (2, 3)), uneven), (None, None), onnx)
     assert (found.native, found.front) == (uneven, None)

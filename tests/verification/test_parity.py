@@ -13,7 +13,7 @@ from porter.padding import Capabilities, Convention, Window
 from porter.verification.numbers import distance
 from porter.verification.parity import FLOAT32_LIMIT, compare
 
-NATIVE = Capabilities(True, True, True, False, ("floor",), ("real_cells",), (), (), True)
+NATIVE = Capabilities(True, True, ("same",), True, "any", ("floor",), ("real_cells",), (), (), True)
 
 
 @dataclass

@@ -35,8 +35,9 @@ from porter.padding import Capabilities
 CAPABILITIES = Capabilities(
     symmetric=False,
     explicit=False,
-    same=True,
-    half_kernel=False,
+    same=("same",),
+    same_of_any=True,
+    pool_pads="any",
     roundings=("floor",),
     averages=("real_cells",),
     dynamic=(),

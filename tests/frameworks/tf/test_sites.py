@@ -107,7 +107,7 @@ def test_the_sites_above_meet_every_kind_of_realisation() -> None:
 def test_refuses_a_realisation_of_another_framework() -> None:
     graph = _beside({name: EVERYWHERE[name] for name in ("conv_symmetric", "conv_valid")})
     torch_like = Capabilities(
-        True, False, False, True, ("floor", "ceil"), ("real_cells", "clipped_window"), (), ("max_pool",), True
+        True, False, (), True, "half", ("floor", "ceil"), ("real_cells", "clipped_window"), (), ("max_pool",), True
     )
     plan = make_plan(graph, ANY, torch_like)
     with pytest.raises(PaddingError, match="Keras has no layers for"):
