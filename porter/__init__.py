@@ -53,8 +53,8 @@ def convert(
         subject: a variant, such as `resnet50v2`; without `source`, a file (or a port) whose graph needs no recipe. Where a recipe
             has the file's graph, its names, labels and protocol are used.
         source: a zoo (`slim`), or a framework for its default zoo (`tf` is keras, `torch` is torchvision).
-        destination: a framework: `tf` or `torch`. `tensorflow` and `pytorch` are other names, here and for `source`; `keras` is
-            one of `tf` here.
+        destination: a framework: `tf`, `torch` or `onnx`. `tensorflow` and `pytorch` are other names, here and for `source`;
+            `keras` is one of `tf` here.
         weights: a weights file, or a port; None for the zoo's published file.
         out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` or, for a file, `STEM-FRAMEWORK` here. It appears whole or not at
             all.

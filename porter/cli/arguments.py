@@ -15,7 +15,7 @@ From = Annotated[str, typer.Option("--from", metavar="ZOO|FRAMEWORK", help="wher
 MaybeFrom = Annotated[
     str | None, typer.Option("--from", metavar="ZOO|FRAMEWORK", help="where a variant's weights come from; a file needs none")
 ]
-To = Annotated[str, typer.Option("--to", metavar="FRAMEWORK", help="the framework of the port: tf or torch")]
+To = Annotated[str, typer.Option("--to", metavar="FRAMEWORK", help="the framework of the port: tf, torch or onnx")]
 Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="a file to use instead of the zoo's published one")]
 InputSize = Annotated[
     str | None, typer.Option("--input-size", metavar="N|HxW|any", help="default: the file's own, otherwise the recipe's")

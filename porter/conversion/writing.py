@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from porter.conversion.stock import as_stock, stock_arrays
@@ -13,6 +14,7 @@ from porter.frameworks import Framework, Tensors
 from porter.graph import Graph, tensor_shapes
 from porter.graph.folding import Folding, fold_norms
 from porter.graph.plan import Plan, make_plan
+from porter.package import __version__
 from porter.padding import ANY, Size
 from porter.recipe import expand, layer_names
 from porter.source.opened import Opened
@@ -62,7 +64,7 @@ def write_plain(
     folding = fold_norms(opened.graph, opened.tensors) if fold_bn else Folding(opened.graph, opened.tensors)
     plan = make_plan(folding.graph, size, framework.CAPABILITIES)
     layers = _default_layers(opened, framework, folding.graph)
-    model = framework.write(folder, plan, _cast_all(folding.tensors, dtype, allow_overflow), layers, dtype)
+    model = framework.write(folder, plan, _cast_all(folding.tensors, dtype, allow_overflow), layers, dtype, facts_of(opened))
     filled = framework.fillings(plan.graph, folding.tensors)
     return Written(plan, model, folding.tensors, layers, filled, folded=folding.folded if fold_bn else None)
 
@@ -92,6 +94,27 @@ def write_stock(folder: Path, opened: Opened, framework: Framework, size: Size, 
     if library.takes_any_size and fixed is not None:
         warnings = (f"{stock.builder.name} takes every input size, but is the source's function only at {rows}x{columns}",)
     return Written(plan, model, stock.tensors, layers, filled, absorbed=stock.absorbed, stock=stock.builder, warnings=warnings)
+
+
+def facts_of(opened: Opened) -> dict[str, str]:
+    """What a model's own file says of itself, so that it can be used without port.json: by name, as text or as JSON."""
+    file, member = opened.file, opened.member
+    facts = {
+        "version": __version__,
+        "source": file.file,
+        "source_sha256": file.sha256,
+        "variant": member.variant if member else None,
+        "zoo": member.zoo.name if member else None,
+        "licence": opened.licence,
+        "preprocess": asdict(opened.preprocess) if opened.preprocess else None,
+        "output": opened.output,
+        "activation": opened.activation,
+        "classes": opened.classes,
+        "labels": opened.labels,
+        "background": opened.background,
+    }
+    stated = {name: fact for name, fact in facts.items() if fact is not None}
+    return {f"porter.{name}": fact if isinstance(fact, str) else json.dumps(fact) for name, fact in stated.items()}
 
 
 def _default_layers(opened: Opened, framework: Framework, graph: Graph) -> dict[str, str]:

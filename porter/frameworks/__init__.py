@@ -27,7 +27,7 @@ Classifier: TypeAlias = "Callable[[NDArray[Any]], Callable[[], Array]]"
 
 
 class Runner(Protocol):
-    """What runs a file's own graph beside a port: module-level names of a framework's folder. porter may write no models for it."""
+    """What runs a file's own graph beside a port: module-level names of a framework's folder."""
 
     NAME: str
 
@@ -71,9 +71,14 @@ class Framework(Runner, Protocol):
     def fillings(self, graph: Graph, tensors: Tensors) -> Mapping[str, int]:
         """Destination tensors that no source tensor gives, by the destination's names, with the number that fills them."""
 
-    def write(self, folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype) -> Mapping[str, str]:
-        """Writes the port's model files, and returns the sha256 of each by its name. `layers` names the destination's layers by
-        path, if the default zoo has them.
+    def write(
+        self, folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, about: Mapping[str, str]
+    ) -> Mapping[str, str]:
+        """Writes the port's model files, and returns the sha256 of each by its name.
+
+        Args:
+            layers: names of the destination's layers by path, if the default zoo has them.
+            about: facts on the port by name, for files that can hold them.
         """
 
     def read_port(self, folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
@@ -94,10 +99,8 @@ class Framework(Runner, Protocol):
         """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W in every framework."""
 
 
-_FRAMEWORKS = {"tf": "porter.frameworks.tf", "torch": "porter.frameworks.torch"}
-_RUNNERS = {**_FRAMEWORKS, "onnx": "porter.frameworks.onnx"}
+_FRAMEWORKS = {"tf": "porter.frameworks.tf", "torch": "porter.frameworks.torch", "onnx": "porter.frameworks.onnx"}
 FRAMEWORK_NAMES = tuple(_FRAMEWORKS)
-RUNNER_NAMES = tuple(_RUNNERS)
 OTHER_NAMES = {"tensorflow": "tf", "keras": "tf", "pytorch": "torch"}
 """Other names that people use for the frameworks. Where a zoo is expected, `keras` is the zoo of that name."""
 
@@ -121,4 +124,4 @@ def runner_of(checkpoint: Checkpoint) -> Runner | None:
     format = FORMATS.get(checkpoint.format)
     if checkpoint.graph is None or format is None or format.runner is None:
         return None
-    return cast(Runner, import_module(_RUNNERS[format.runner]))
+    return cast(Runner, import_module(_FRAMEWORKS[format.runner]))

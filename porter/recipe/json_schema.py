@@ -15,7 +15,6 @@ from pydantic import TypeAdapter
 
 from porter.data.labels import LABEL_MAPS
 from porter.data.preprocess import Preprocess
-from porter.frameworks import FRAMEWORK_NAMES
 from porter.graph import OPS
 from porter.graph.ops import op as words
 from porter.graph.record import LARGEST_COUNT
@@ -106,7 +105,7 @@ def _object(properties: Mapping[str, Schema], **more: Any) -> Schema:
 _STEPS, _OPTIONS, _NAMES, _PADDING = _list_of(_ref("step")), _table_of(_ref("value")), _ref("names"), _table_of(_ref("padding"))
 _PROTOCOL = _either({"type": "string"}, _ref(_name(Preprocess)))
 _FACTS: Mapping[str, Schema] = {
-    "framework": _one_of(FRAMEWORK_NAMES),
+    "framework": _one_of(tuple(REFERENCES)),
     "reference": _one_of([*dict.fromkeys(name for names in REFERENCES.values() for name in names), NO_REFERENCE]),
     "labels": _one_of(LABEL_MAPS),
     "options": _OPTIONS,

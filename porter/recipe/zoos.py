@@ -15,7 +15,6 @@ from typing import Any
 from porter.data.labels import LABEL_MAPS
 from porter.data.preprocess import Preprocess
 from porter.errors import RecipeError
-from porter.frameworks import FRAMEWORK_NAMES
 from porter.recipe.faults import Faults
 from porter.recipe.fixed import FIXED
 from porter.recipe.model import BUILT_SIZE, STANDARD_OPTIONS, Generation, IgnoreRule, Override, Zoo
@@ -190,7 +189,7 @@ class _Reader:
         tried(check_expressions, source, here, values)
         zoo = Zoo(
             name=self.name,
-            framework=tried(self._word, here, "framework", section.framework, FRAMEWORK_NAMES) or "",
+            framework=tried(self._word, here, "framework", section.framework, tuple(REFERENCES)) or "",
             only=tried(self._only, (*here, "only"), section.only),
             reference=section.reference,
             options=tried(self._options, (*here, "options"), section.options),

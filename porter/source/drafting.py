@@ -11,7 +11,7 @@ from typing import Any
 from porter.errors import GraphError, MappingError, RecipeError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import write_whole
-from porter.frameworks import FRAMEWORK_NAMES, runner_of
+from porter.frameworks import runner_of
 from porter.graph import Graph, Op
 from porter.graph.difference import site_differences
 from porter.padding import ANY, Convention, Size
@@ -25,6 +25,7 @@ from porter.source.from_file import classes_of, no_graph, translation
 from porter.source.matching import rank
 from porter.source.opened import open_checkpoint, open_source
 from porter.source.weights import read_weights
+from porter.zoos.tables import DEFAULT_ZOOS
 
 NEAR = 0.3
 """A recipe is worth a look if so many of the tensors fit it."""
@@ -118,7 +119,7 @@ def new_recipe(
         raise no_graph(checkpoint, None)
     found, built = translation(checkpoint, size)
     # Names of tensors that are in no framework's own form, as in ONNX, mostly come from torch.
-    framework = runner.NAME if runner.NAME in FRAMEWORK_NAMES else "torch"
+    framework = runner.NAME if runner.NAME in DEFAULT_ZOOS else "torch"
     facts = Facts(variant, zoo, framework, built, classes_of(found.graph, built, found.activation), found.activation)
     draft = draft_recipe(found.graph, found.names, facts)
     with TemporaryDirectory() as folder:

@@ -123,7 +123,13 @@ def get_implementation(reference: str) -> Implementation:
 
 
 def stock_library(framework: str) -> StockLibrary:
-    """The library of a framework's default zoo."""
+    """The library of a framework's default zoo.
+
+    Raises:
+        UsageError: no zoo is written in the framework.
+    """
+    if framework not in DEFAULT_ZOOS:
+        raise UsageError(f"{framework} has no stock classes", where="--stock", next="leave it out")
     found = get_implementation(DEFAULT_ZOOS[framework]).stock
     assert found is not None, f"the default zoo of {framework} has no stock classes"
     return found

@@ -35,7 +35,7 @@ def with_a_tensor(sample: Sample) -> Sample:
 
 
 def read_back(graph: Graph, tensors: Tensors, size: tuple[int, int], folder: Path) -> Opened:
-    KERAS.write(folder, make_plan(graph, size, KERAS.CAPABILITIES), tensors, {}, "float64")
+    KERAS.write(folder, make_plan(graph, size, KERAS.CAPABILITIES), tensors, {}, "float64", {})
     return translated(*read_weights(folder / KERAS.MODEL_FILE, with_md5=False), size, keep_activation=True)
 
 

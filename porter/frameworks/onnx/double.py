@@ -1,15 +1,16 @@
 """ONNX's reference implementation in double precision, with ops of porter's own where its are wrong or compute in float32.
 
 Of onnx 1.23: pools give windows that `ceil_mode` does not have (18 cells of 16 in GoogLeNet), LRN normalises as many channels as
-there are images, a grouped ConvTranspose fails; Erf, a hard sigmoid's sixth and a SELU's numbers are float32; Sigmoid calls Python
-for each number. Every value is compared with onnxruntime's float32 too.
+there are images, a grouped ConvTranspose fails; Erf, a GELU's and a SELU's numbers and a hard sigmoid's sixth are float32; Sigmoid
+calls Python for each number. Every value is compared with onnxruntime's float32 too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,16 +23,23 @@ from porter.formats.onnx.arithmetic import SELU_ALPHA, SELU_GAMMA, hard_slope
 Numbers = NDArray[np.float64]
 
 
-def make_evaluator(model: Any) -> Any:
+def make_evaluator(model: Any, exact: Mapping[str, Mapping[str, float]] = MappingProxyType({})) -> Any:
     """A ReferenceEvaluator of a ModelProto.
+
+    Args:
+        exact: attributes whose numbers the model rounds to float32, by the name of the node's first value and of the attribute.
 
     Raises:
         MissingFramework: it lacks an op of the model.
     """
     try:
-        return import_module("onnx.reference").ReferenceEvaluator(model, new_ops=_ops())
+        evaluator = import_module("onnx.reference").ReferenceEvaluator(model, new_ops=_ops())
     except (NotImplementedError, RuntimeError) as error:
         raise MissingFramework(f"ONNX's reference implementation cannot run this model: {error}") from None
+    for node in evaluator.rt_nodes_:
+        for attribute, number in exact.get(node.output[0], {}).items():
+            setattr(node, attribute, number)
+    return evaluator
 
 
 def _ops() -> list[type[Any]]:
@@ -46,6 +54,12 @@ def _ops() -> list[type[Any]]:
     class Erf(op_run):  # type: ignore[misc]
         def _run(self, x: Numbers) -> tuple[Array]:
             return (np.vectorize(math.erf, otypes="d")(x),)
+
+    class Gelu(op_run):  # type: ignore[misc]
+        def _run(self, x: Numbers, approximate: str = "none") -> tuple[Array]:
+            if approximate == "tanh":
+                return (x * (0.5 * np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)) + 0.5),)
+            return (x * (0.5 * np.vectorize(math.erf, otypes="d")(x * math.sqrt(0.5)) + 0.5),)
 
     class LRN(op_run):  # type: ignore[misc]
         def _run(self, x: Numbers, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int = 1) -> tuple[Array]:
@@ -80,7 +94,7 @@ def _ops() -> list[type[Any]]:
             counted = _windows(np.ones((1, 1, *x.shape[2:])), stated, 0.0, 1.0 if count_include_pad else 0.0).sum((-2, -1))
             return (_windows(x, stated, 0.0).sum((-2, -1)) / counted,)
 
-    return [ConvTranspose, Erf, LRN, Sigmoid, HardSigmoid, HardSwish, Selu, MaxPool, AveragePool]
+    return [ConvTranspose, Erf, Gelu, LRN, Sigmoid, HardSigmoid, HardSwish, Selu, MaxPool, AveragePool]
 
 
 def _windows(x: Numbers, stated: dict[str, Any], beyond: float, pad: float | None = None) -> Numbers:

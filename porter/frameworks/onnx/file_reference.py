@@ -6,30 +6,25 @@ the max pool behind it, which is another function.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from porter.data.preprocess import Preprocess
-from porter.dtypes import Array, Dtype, Precision, is_floating
+from porter.dtypes import Array, Dtype, is_floating
 from porter.errors import MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.onnx.constants import FLOATS
 from porter.formats.onnx.proto import import_onnx
 from porter.formats.onnx.read import CHANNELS_LAST
-from porter.frameworks import Classifier
 from porter.frameworks.onnx.double import make_evaluator
-from porter.package import install
+from porter.frameworks.onnx.session import Session, make_session
 from porter.padding import Size
 
 _FLOAT, _DOUBLE = 1, 11
 """TensorProto.DataType."""
-Session = Callable[[Array], list[Array]]
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> OnnxRunner:
@@ -53,25 +48,6 @@ def run_reference(model: OnnxRunner, batch: Array, taps: Mapping[str, str]) -> d
     return {path: values[tap] for path, tap in taps.items()}
 
 
-def classifier(model: OnnxRunner, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
-    """See porter.frameworks.Runner.classifier. ONNX models run on the CPU.
-
-    Raises:
-        UsageError: the precision is another than fp32, or no tap is given.
-    """
-    from porter.data.pipeline import normalise
-
-    if precision != "fp32" or tap is None:
-        raise UsageError("porter runs ONNX models in fp32, up to a named value", where="--precision")
-
-    def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
-        images = normalise(pixels, protocol)
-        value = model(images.reshape(-1, *images.shape[2:]).transpose(0, 3, 1, 2), (tap,))[tap]
-        return lambda: value.reshape(len(value), -1)
-
-    return classify
-
-
 @dataclass
 class OnnxRunner:
     """A model and its tensors; each set of values to give is a session of its own.
@@ -88,8 +64,8 @@ class OnnxRunner:
     def __call__(self, batch: Array, taps: tuple[str, ...]) -> dict[str, Array]:
         """Values by tap for a batch N×C×H×W, as the model gives them. Images go through one by one if the model takes one only."""
         if taps not in self._sessions:
-            make = _onnxruntime if self.dtype == "float32" else _reference
-            self._sessions[taps] = make(self._whole(taps))
+            whole = self._whole(taps)
+            self._sessions[taps] = make_session(whole, {}, optimised=False) if self.dtype == "float32" else _reference(whole)
         images = batch.transpose(0, 2, 3, 1) if CHANNELS_LAST in self._stated else batch
         one = self.definition.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 1
         parts = np.split(images, len(images)) if one else [images]
@@ -126,27 +102,6 @@ class OnnxRunner:
         del graph.output[:], graph.value_info[:]
         graph.output.extend(onnx.helper.make_tensor_value_info(tap, kind, None) for tap in taps)
         return model
-
-
-def _onnxruntime(model: Any) -> Session:
-    try:
-        runtime = import_module("onnxruntime")
-    except ImportError as error:
-        raise MissingFramework(f"onnxruntime cannot be imported: {error}", next=install("onnx")) from None
-    options = runtime.SessionOptions()
-    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    try:
-        session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's errors have no common base
-        raise MissingFramework(f"onnxruntime cannot run this model: {str(error).splitlines()[0]}") from None
-    name = model.graph.input[0].name
-
-    def run(batch: Array) -> list[Array]:
-        found: list[Array] = session.run(None, {name: batch})
-        return found
-
-    return run
 
 
 def _reference(model: Any) -> Session:

@@ -22,7 +22,9 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip archive can state."""
 
 
-def write(folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype) -> dict[str, str]:
+def write(
+    folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, about: Mapping[str, str]
+) -> dict[str, str]:
     """Writes `model.keras` into `folder`; plain `keras.models.load_model` opens it, without custom objects. Returns the
     sha256 of the file by its name.
 

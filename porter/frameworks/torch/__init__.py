@@ -43,7 +43,12 @@ def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def write(
-    folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Array]], layers: Mapping[str, str], dtype: Dtype
+    folder: Path,
+    plan: Plan,
+    tensors: Mapping[str, Mapping[str, Array]],
+    layers: Mapping[str, str],
+    dtype: Dtype,
+    about: Mapping[str, str],
 ) -> dict[str, str]:
     """Writes `model.safetensors` and `model.py`; see porter.frameworks.torch.port_files."""
     from porter.frameworks.torch.port_files import write_port

@@ -34,7 +34,7 @@ def check(sample: Sample) -> None:
         assert difference(value, sample.values[path]) <= LIMIT, path
     with TemporaryDirectory() as name:
         folder = Path(name)
-        tf.write(folder, plan, sample.tensors, {}, "float64")
+        tf.write(folder, plan, sample.tensors, {}, "float64", {})
         tensors = tf.read_port(folder, plan, {})
         loaded = import_keras().models.load_model(folder / "model.keras")
     assert {path: roles.keys() for path, roles in tensors.items()} == {path: roles.keys() for path, roles in sample.tensors.items()}

@@ -34,7 +34,7 @@ _write(Path(sys.argv[4]), every_op(), sys.argv[5])
 
 
 def _write(folder: Path, graph: Graph, dtype: Dtype) -> None:
-    tf.write(folder, make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), LAYERS, dtype)
+    tf.write(folder, make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), LAYERS, dtype, {})
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.full)])
@@ -60,7 +60,7 @@ def test_constants_are_exact_in_a_saved_model_whatever_the_users_axis_order(tmp_
     each, one = Affine(tuple(scale), tuple(offset)), Affine((1 / 3,), (-1 / 7,))
     nodes = (Node("maps", each, (INPUT,)), Node("pool", GlobalMaxPool(), ("maps",)), Node("features", each, ("pool",)))
     graph = Graph((*nodes, Node("last", one, ("features",))), 3, "last")
-    tf.write(tmp_path, make_plan(graph, ANY, tf.CAPABILITIES), {}, {}, "float64")
+    tf.write(tmp_path, make_plan(graph, ANY, tf.CAPABILITIES), {}, {}, "float64", {})
     keras, batch = import_keras(), np.random.default_rng(3).normal(size=(2, 4, 5, 3))
     before = keras.config.image_data_format()
     keras.config.set_image_data_format(axes)

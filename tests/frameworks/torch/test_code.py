@@ -111,7 +111,7 @@ def tensors_of(make):
 
 def written(folder, make, size=ANY, dtype="float32"):
     plan = make_plan(make(), size, framework.CAPABILITIES)
-    framework.write(folder, plan, tensors_of(make), {}, dtype)
+    framework.write(folder, plan, tensors_of(make), {}, dtype, {})
     return loaded_from(folder), plan
 
 
@@ -341,7 +341,7 @@ def test_a_transposed_view_is_written_as_it_reads(tmp_path):
     kernel = tensors_of(small_mobilenet)["stem/conv"]["kernel"]
     view = np.ascontiguousarray(kernel.transpose(2, 3, 1, 0)).transpose(3, 2, 0, 1)
     tensors = {**tensors_of(small_mobilenet), "stem/conv": {"kernel": view}}
-    framework.write(tmp_path, plan, tensors, {}, "float32")
+    framework.write(tmp_path, plan, tensors, {}, "float32", {})
     assert np.array_equal(framework.read_port(tmp_path, plan, {})["stem/conv"]["kernel"], kernel)
 
 

@@ -1,0 +1,44 @@
+"""ONNX models as evaluations run them: many photos, logits only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numpy.typing import NDArray
+
+from porter.data.preprocess import Preprocess
+from porter.dtypes import Array, Precision
+from porter.errors import UsageError
+from porter.frameworks import Classifier
+from porter.frameworks.onnx.file_reference import OnnxRunner
+from porter.frameworks.onnx.running import OnnxModel
+
+
+def classifier(
+    model: OnnxModel | OnnxRunner, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None
+) -> Classifier:
+    """See porter.frameworks.Runner.classifier. ONNX models run on the CPU.
+
+    Raises:
+        UsageError: the precision is another than fp32, or a file's own graph is given no tap.
+    """
+    from porter.data.pipeline import normalise
+
+    if precision != "fp32":
+        raise UsageError("porter runs ONNX models in fp32", where="--precision")
+    if isinstance(model, OnnxRunner) and tap is None:
+        raise UsageError("a file's own graph gives only values that are named")
+
+    def logits(batch: Array) -> Array:
+        if isinstance(model, OnnxRunner):
+            return model(batch, (str(tap),))[str(tap)]
+        found = model(batch)
+        return found[0] if isinstance(found, tuple) else found
+
+    def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
+        images = normalise(pixels, protocol)
+        value = logits(images.reshape(-1, *images.shape[2:]).transpose(0, 3, 1, 2))
+        return lambda: value.reshape(len(value), -1).astype("float32", copy=False)
+
+    return classify

@@ -1,0 +1,96 @@
+"""What ONNX's operators say, and the names and shapes that a port's tensors have in its file. Imports no package of ONNX's.
+
+A value has the name of its node's path. A tensor has that path, a dot and torch's name of the tensor: `stage1/unit1/conv1.weight`.
+A constant, such as the amounts of a Pad, has the path, a dot and what it is. A node that porter adds, such as a Pad before a pool,
+has the path with an ending: `stem/pool_pad`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from porter.filegraph.names import unused_name
+from porter.graph import INPUT, BatchNorm, ChannelScale, Graph, LayerNorm, Node, PRelu, shapes, tensor_shapes
+from porter.padding import ANY, Capabilities
+
+if TYPE_CHECKING:  # `porter pads` needs no numpy
+    from porter.dtypes import Array
+
+MODEL_FILE, DATA_FILE = "model.onnx", "model.onnx.data"
+"""DATA_FILE holds the tensors of a model that is too large for one protobuf message."""
+
+# tests/frameworks/onnx/test_windows.py compares this with onnxruntime's own ops. `real_cells` is count_include_pad=0,
+# `clipped_window` count_include_pad=1. With a dilation, or a kernel shorter than its stride, onnxruntime's auto_pad is refused or
+# wrong (core/providers/common.h, ComputePad). A pool's "pad should be smaller than kernel" (cpu/nn/pool_attributes.h).
+CAPABILITIES = Capabilities(
+    symmetric=True,
+    explicit=True,
+    same=("same", "same_lower"),
+    same_of_any=False,
+    pool_pads="less",
+    roundings=("floor", "ceil"),
+    averages=("real_cells", "clipped_window"),
+    dynamic=("same", "same_lower"),
+    dilated_pools=("max_pool", "avg_pool"),
+    dilated_strides=True,
+)
+
+_NAMES = {
+    **{"kernel": "weight", "gamma": "weight", "alpha": "weight", "bias": "bias", "beta": "bias"},
+    **{"mean": "running_mean", "variance": "running_var"},
+}
+"""Torch's names of tensors, by role."""
+
+
+def tensor_names(graph: Graph) -> dict[str, dict[str, str]]:
+    """The names of all tensors that the file of a graph stores, by path and role. They differ from each other and from all paths.
+
+    BatchNormalization takes gamma and beta, and LayerNormalization gamma, so these are listed where the graph lacks them too.
+    """
+    taken = {INPUT, *graph.by_path}
+    found: dict[str, dict[str, str]] = {}
+    for path, roles in _stored_roles(graph).items():
+        found[path] = {}
+        for role in roles:
+            found[path][role] = unused_name(f"{path}.{_NAMES[role]}", taken)
+            taken.add(found[path][role])
+    return found
+
+
+def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
+    """The stored tensors that the source lacks, each with the number that changes nothing: a gamma of 1, a beta of 0."""
+    held = tensor_shapes(graph)
+    return {
+        name: 1 if role == "gamma" else 0
+        for path, names in tensor_names(graph).items()
+        for role, name in names.items()
+        if role not in held.get(path, {})
+    }
+
+
+def stored_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
+    """The shape that each tensor has in the file, by path and role: the canonical one, but numbers for each channel of a map that
+    an elementwise op takes are C×1×1, because ONNX broadcasts from the last axis."""
+    known, held = shapes(graph, ANY), tensor_shapes(graph)
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    for path, roles in _stored_roles(graph).items():
+        node = graph.by_path[path]
+        channels = known[node.inputs[0]][0] or 0
+        ends = (1, 1) if isinstance(node.op, PRelu | ChannelScale) and len(known[path]) == 3 else ()
+        found[path] = {role: (*held.get(path, {}).get(role, (channels,)), *ends) for role in roles}
+    return found
+
+
+def _stored_roles(graph: Graph) -> dict[str, tuple[str, ...]]:
+    held = tensor_shapes(graph)
+    found = {node.path: _roles(node, tuple(held.get(node.path, ()))) for node in graph.nodes}
+    return {path: roles for path, roles in found.items() if roles}
+
+
+def _roles(node: Node, held: tuple[str, ...]) -> tuple[str, ...]:
+    if isinstance(node.op, BatchNorm):
+        return "gamma", "beta", "mean", "variance"
+    if isinstance(node.op, LayerNorm):
+        return tuple(dict.fromkeys(("gamma", *held)))
+    return held

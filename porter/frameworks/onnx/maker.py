@@ -1,0 +1,99 @@
+"""Makes the nodes of one ONNX model, and the constants that they take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.dtypes import Array
+from porter.filegraph.names import unused_name
+from porter.formats.onnx.proto import import_onnx
+from porter.graph import Shape
+from porter.padding import Pads
+
+
+@dataclass
+class NodeMaker:
+    """Nodes in the order in which they are made.
+
+    Attributes:
+        dtype: of all values and of the constants that are real numbers.
+        tensors: names of the stored tensors, by path and role.
+        shapes: of every path, for the sizes of input that the model takes.
+        taken: names of values and tensors.
+        nodes: NodeProto.
+        constants: by name.
+        exact: numbers that an attribute rounds to float32, by the name of the node's value and of the attribute.
+    """
+
+    dtype: np.dtype[Any]
+    tensors: Mapping[str, Mapping[str, str]]
+    shapes: Mapping[str, Shape]
+    taken: set[str]
+    nodes: list[Any] = field(default_factory=list)
+    constants: dict[str, Array] = field(default_factory=dict)
+    exact: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def node(self, op: str, name: str, *inputs: str, **attributes: Any) -> str:
+        """Adds a node and returns the name of its value, which is the node's own. An input "" is one that it does not take."""
+        self.nodes.append(import_onnx().helper.make_node(op, inputs, [name], name, **attributes))
+        for key, value in attributes.items():
+            if isinstance(value, float) and float(np.float32(value)) != value:
+                self.exact.setdefault(name, {})[key] = value
+        return name
+
+    def name(self, wanted: str) -> str:
+        """`wanted`, or the first variation of it that nothing has."""
+        name = unused_name(wanted, self.taken)
+        self.taken.add(name)
+        return name
+
+    def integers(self, name: str, *numbers: int) -> str:
+        """A constant vector of whole numbers."""
+        return self._constant(name, np.array(numbers, np.int64))
+
+    def scalar(self, name: str, number: float) -> str:
+        return self._constant(name, np.array(number, self.dtype))
+
+    def numbers(self, name: str, numbers: Sequence[float] | NDArray[Any]) -> str:
+        """A constant of real numbers."""
+        return self._constant(name, np.asarray(numbers, np.float64).astype(self.dtype))
+
+    def _constant(self, name: str, array: Array) -> str:
+        found = self.name(name)
+        self.constants[found] = array
+        return found
+
+    def filled(self, name: str, shape: str, number: float) -> str:
+        """A value of a shape that is a value, with `number` everywhere."""
+        value = import_onnx().numpy_helper.from_array(np.array([number], self.dtype))
+        return self.node("ConstantOfShape", name, shape, value=value)
+
+    def is_map(self, path: str) -> bool:
+        return len(self.shapes[path]) == 3
+
+    def cut(
+        self, name: str, source: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int] = ()
+    ) -> str:
+        """A Slice: along each of `axes` from a start to an end."""
+        numbers = {"starts": starts, "ends": ends, "axes": axes, "steps": steps}
+        given = [self.integers(f"{name}.{key}", *values) for key, values in numbers.items() if values]
+        return self.node("Slice", name, source, *given)
+
+    def pad(self, name: str, source: str, pads: Pads, fill: float, **attributes: Any) -> str:
+        """A map with cells of `fill` around it, or as `mode` says."""
+        top, bottom, left, right = pads
+        return self.pad_by(name, source, self.integers(f"{name}.pads", top, left, bottom, right), fill, **attributes)
+
+    def pad_by(self, name: str, source: str, amounts: str, fill: float, **attributes: Any) -> str:
+        """As `pad`, by amounts that are a value: top, left, bottom, right.
+
+        The axes are stated for a reason: onnxruntime puts a Pad of zeros into the MaxPool behind it, whose own pads are -inf, which
+        is another function. It does so by default, and not to a Pad with axes (onnxruntime/core/optimizer/pad_fusion.cc).
+        """
+        value = "" if fill == 0 else self.scalar(f"{name}.fill", fill)
+        return self.node("Pad", name, source, amounts, value, self.integers(f"{name}.axes", 2, 3), **attributes)

@@ -1,0 +1,113 @@
+"""A plan as an ONNX model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from porter.dtypes import Array, Dtype, storage_type
+from porter.errors import MappingError
+from porter.formats.onnx.proto import import_onnx
+from porter.frameworks.onnx.layout import fillings, stored_shapes, tensor_names
+from porter.frameworks.onnx.maker import NodeMaker
+from porter.frameworks.onnx.sites import windowed
+from porter.frameworks.onnx.spellings import PLAIN
+from porter.graph import INPUT, AvgPool, Conv, MaxPool, shapes, tensor_shapes
+from porter.graph.plan import Plan
+from porter.padding import ANY
+
+OPSET, IR = 20, 9
+"""The first version with all that porter writes: average pools with a dilation (19) and Gelu (20). onnx 1.15 and onnxruntime 1.17,
+of the winter of 2023, are the first that read it."""
+
+
+EXTERNAL = 1
+"""TensorProto.DataLocation: in another file."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model and its tensors.
+
+    Attributes:
+        proto: ModelProto with the constants of its nodes. The port's tensors are initialisers without content.
+        tensors: these, by name, as the file has them.
+        exact: see porter.frameworks.onnx.maker.NodeMaker.
+    """
+
+    proto: Any
+    tensors: Mapping[str, Array]
+    exact: Mapping[str, Mapping[str, float]]
+
+    @property
+    def stored(self) -> list[Any]:
+        """The initialisers that hold the port's tensors: TensorProto."""
+        return [tensor for tensor in self.proto.graph.initializer if tensor.name in self.tensors]
+
+
+def make_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype) -> Model:
+    """The model of a plan: a batch of any size, rows and columns as the plan says, and the shape of every value.
+
+    Raises:
+        MappingError: the tensors and the graph do not cover each other, or a shape differs.
+        MissingFramework: the package `onnx` is not installed.
+    """
+    onnx, graph, kind = import_onnx(), plan.graph, storage_type(dtype)
+    names = tensor_names(graph)
+    known = shapes(graph, plan.only_size or ANY)
+    taken = {*known, *(name for roles in names.values() for name in roles.values())}
+    maker = NodeMaker(kind, names, known, taken)
+    for node in graph.nodes:
+        if isinstance(node.op, Conv | MaxPool | AvgPool):
+            windowed(maker, node, node.op, plan.realisations[node.path])
+        else:
+            PLAIN[type(node.op)](maker, node, node.op)
+    stored = _stored(plan, tensors, names, kind)
+    number = onnx.helper.np_dtype_to_tensor_dtype(kind)
+    sizes = plan.only_size or ("H", "W")
+    proto = onnx.helper.make_model(
+        onnx.helper.make_graph(
+            maker.nodes,
+            "port",
+            [onnx.helper.make_tensor_value_info(INPUT, number, ("N", graph.channels, *sizes))],
+            [onnx.helper.make_tensor_value_info(path, number, ("N", *known[path])) for path in graph.outputs],
+            [onnx.numpy_helper.from_array(array, name) for name, array in maker.constants.items()],
+        ),
+        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
+        ir_version=IR,
+    )
+    for name, array in stored.items():
+        proto.graph.initializer.add(name=name, dims=array.shape, data_type=number)
+    shaped = onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
+    return Model(shaped, stored, maker.exact)
+
+
+def _stored(
+    plan: Plan, tensors: Mapping[str, Mapping[str, Array]], names: Mapping[str, Mapping[str, str]], kind: np.dtype[Any]
+) -> dict[str, Array]:
+    """The tensors by their names in the file, in its number type."""
+    wanted, filled, formed = tensor_shapes(plan.graph), fillings(plan.graph, tensors), stored_shapes(plan.graph)
+    found: dict[str, Array] = {}
+    for path, roles in names.items():
+        for role, name in roles.items():
+            shape = formed[path][role]
+            if name in filled:
+                found[name] = np.full(shape, filled[name], kind)
+                continue
+            array, expected = tensors.get(path, {}).get(role), wanted[path][role]
+            if array is None or array.shape != expected:
+                got = "there is none" if array is None else f"got {array.shape}"
+                raise MappingError(f"expected a {role} of shape {expected}, {got}", where=path)
+            with np.errstate(over="ignore"):  # porter.dtypes.cast decides on overflow, before this
+                found[name] = array.astype(kind, copy=False).reshape(shape)
+    return found
+
+
+def state_place(tensor: Any, file: str, offset: int, size: int) -> None:
+    """States in a TensorProto that its content is in another file: so many bytes from `offset` on."""
+    tensor.data_location = EXTERNAL
+    for key, value in (("location", file), ("offset", offset), ("length", size)):
+        tensor.external_data.add(key=key, value=str(value))

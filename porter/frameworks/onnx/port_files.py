@@ -1,0 +1,91 @@
+"""The files of an ONNX port: `model.onnx`, and its tensors beside it if they are too large for one protobuf message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from porter.dtypes import Array, Dtype
+from porter.errors import FileError, MappingError, UsageError
+from porter.files import digest
+from porter.formats.onnx.proto import import_onnx, read_message
+from porter.frameworks import Tensors
+from porter.frameworks.onnx.layout import DATA_FILE, MODEL_FILE, stored_shapes, tensor_names
+from porter.frameworks.onnx.model import Model, make_model, state_place
+from porter.graph import tensor_shapes
+from porter.graph.plan import Plan
+from porter.package import __version__
+
+MOST_BYTES = (1 << 31) - (1 << 24)
+"""Of tensors in one file: a protobuf message has at most 2 GiB, and the graph takes a part of it."""
+_ALIGNED = 4096
+"""Tensors beside a model begin at such multiples, so that a runtime can map them into memory."""
+
+
+def write(
+    folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, about: Mapping[str, str]
+) -> dict[str, str]:
+    """Writes `model.onnx`, and `model.onnx.data` if it is too large, into `folder`. Returns the sha256 of each by its name.
+
+    Raises:
+        UsageError: onnxruntime has no convolution in this type. MappingError: the tensors do not fit the graph.
+        MissingFramework: the package `onnx` is not installed.
+    """
+    if dtype not in ("float32", "float16"):
+        raise UsageError(
+            f"onnxruntime has no convolutions in {dtype}, so nothing could run the port",
+            where="--dtype",
+            next="write --dtype float32 or float16",
+        )
+    model = make_model(plan, tensors, dtype)
+    proto = model.proto
+    proto.producer_name, proto.producer_version = "porter", __version__
+    import_onnx().helper.set_model_props(proto, dict(about))
+    beside = sum(array.nbytes for array in model.tensors.values()) > MOST_BYTES
+    if beside:
+        _write_beside(folder / DATA_FILE, model)
+    else:
+        for tensor in model.stored:
+            tensor.raw_data = _bytes(model.tensors[tensor.name])
+    (folder / MODEL_FILE).write_bytes(proto.SerializeToString(deterministic=True))
+    return {name: digest(folder / name) for name in (MODEL_FILE, DATA_FILE)[: 2 if beside else 1]}
+
+
+def _write_beside(path: Path, model: Model) -> None:
+    """Writes the tensors one after the other, and says in the model where each is."""
+    with path.open("wb") as file:
+        for tensor in model.stored:
+            array = model.tensors[tensor.name]
+            file.seek(-(-file.tell() // _ALIGNED) * _ALIGNED)
+            state_place(tensor, path.name, file.tell(), array.nbytes)
+            file.write(_bytes(array))
+
+
+def _bytes(array: Array) -> bytes:
+    return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+    """The canonical tensors of a port that `write` wrote.
+
+    Raises:
+        FileError: `model.onnx` is missing or cannot be read. MappingError: it lacks a tensor, or one has another shape.
+        MissingFramework: the package `onnx` is not installed.
+    """
+    path = folder / MODEL_FILE
+
+    def refuse(message: str, next: str) -> FileError:
+        return FileError(message, where=str(path), next="convert again")
+
+    if not path.is_file():
+        raise refuse("the port has no model", "")
+    arrays = read_message(path, refuse).arrays
+    wanted, formed, found = tensor_shapes(plan.graph), stored_shapes(plan.graph), dict[str, dict[str, Array]]()
+    for node_path, names in tensor_names(plan.graph).items():
+        for role in wanted.get(node_path, {}):
+            name, shape = names[role], formed[node_path][role]
+            if name not in arrays or arrays[name].shape != shape:
+                got = f"got {arrays[name].shape}" if name in arrays else "there is none"
+                raise MappingError(f"expected a tensor of shape {shape}, {got}", where=name)
+            found.setdefault(node_path, {})[role] = arrays[name].reshape(wanted[node_path][role])
+    return found

@@ -1,0 +1,111 @@
+"""A plan as an object that is called with arrays: run by onnxruntime, and in float64 by ONNX's reference implementation.
+
+onnxruntime has no convolution in double precision. It runs a port with its default optimisations, as people run the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from porter.dtypes import Array, Dtype, storage_type
+from porter.errors import UsageError
+from porter.formats.onnx.proto import import_onnx
+from porter.frameworks import Tensors
+from porter.frameworks.onnx.double import make_evaluator
+from porter.frameworks.onnx.model import Model, make_model, state_place
+from porter.frameworks.onnx.session import Session, make_session
+from porter.graph import INPUT
+from porter.graph.plan import Plan
+
+
+@dataclass
+class OnnxModel:
+    """A plan's model. Each set of values to give is a session of its own."""
+
+    plan: Plan
+    model: Model
+    dtype: Dtype
+    _sessions: dict[tuple[str, ...], Session] = field(default_factory=dict)
+
+    def __call__(self, batch: Array) -> Array | tuple[Array, ...]:
+        """The output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the model's own number type.
+
+        Raises:
+            UsageError: the batch does not fit the model's input.
+        """
+        found = self._values(batch, ())
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def values(self, batch: Array, paths: Sequence[str]) -> dict[str, Array]:
+        """The values at paths of the graph. Outputs are those of the model as it is; a session that gives other values too
+        may compute them in another way, because no optimisation merges what it gives.
+        """
+        unknown = [path for path in paths if path not in self.plan.graph.by_path]
+        if unknown:
+            raise UsageError("the model has no such node", where=unknown[0])
+        outputs = dict(zip(self.plan.graph.outputs, self._values(batch, ()), strict=True)) if paths else {}
+        inner = tuple(path for path in dict.fromkeys(paths) if path not in outputs)
+        outputs |= dict(zip(inner, self._values(batch, inner) if inner else [], strict=True))
+        return {path: outputs[path] for path in paths}
+
+    def _values(self, batch: Array, paths: tuple[str, ...]) -> list[Array]:
+        self._expect_fit(batch.shape)
+        if paths not in self._sessions:
+            self._sessions[paths] = self._make(paths)
+        return self._sessions[paths](np.ascontiguousarray(batch, storage_type(self.dtype)))
+
+    def _expect_fit(self, shape: tuple[int, ...]) -> None:
+        wanted = (self.plan.graph.channels, *(self.plan.only_size or (None, None)))
+        if len(shape) != 4 or any(size not in (None, given) for size, given in zip(wanted, shape[1:], strict=True)):
+            text = "x".join("?" if size is None else str(size) for size in wanted)
+            raise UsageError(f"the model takes a batch of {text}, got one of shape {shape}")
+
+    def _make(self, paths: tuple[str, ...]) -> Session:
+        """A session that gives the model's outputs, or values at `paths`."""
+        onnx, whole = import_onnx(), self.model.proto
+        proto = onnx.ModelProto()
+        proto.CopyFrom(whole)
+        if paths:
+            known = {value.name: value for value in (*whole.graph.value_info, *whole.graph.output)}
+            del proto.graph.output[:]
+            proto.graph.output.extend(known[path] for path in paths)
+        stored = [tensor for tensor in proto.graph.initializer if tensor.name in self.model.tensors]
+        if self.dtype == "float64":
+            # As inputs, so that they are not held twice.
+            kept = [tensor for tensor in proto.graph.initializer if tensor.name not in self.model.tensors]
+            del proto.graph.initializer[:]
+            proto.graph.initializer.extend(kept)
+            proto.graph.input.extend(
+                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims) for tensor in stored
+            )
+            evaluator = make_evaluator(proto, self.model.exact)
+            return lambda batch: evaluator.run(None, {INPUT: batch, **self.model.tensors})
+        for tensor in stored:
+            state_place(tensor, "memory", 0, self.model.tensors[tensor.name].nbytes)
+        return make_session(proto, self.model.tensors, optimised=True)
+
+
+def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> OnnxModel:
+    """The plan as an object that is called with a batch. ONNX models run on the CPU.
+
+    Raises:
+        UsageError: the device is another one, or onnxruntime does not run this number type.
+        MappingError: the tensors do not fit the graph. MissingFramework: onnx or onnxruntime is not installed.
+    """
+    if device != "cpu":
+        raise UsageError("porter runs ONNX models on the CPU", where="--device")
+    if dtype == "bfloat16":
+        raise UsageError("porter runs ONNX models in float32, float16 and float64, not in bfloat16")
+    return OnnxModel(plan, make_model(plan, tensors, dtype), dtype)
+
+
+def run(model: OnnxModel, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+    """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W."""
+    return model.values(batch, taps)
+
+
+def twin(model: OnnxModel, plan: Plan) -> None:
+    """None: what is made of a model are sessions, which share no weights."""

@@ -1,0 +1,49 @@
+"""A model in onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from porter.dtypes import Array
+from porter.errors import MissingFramework
+from porter.package import install
+
+Session = Callable[[Array], list[Array]]
+"""Gives a model's outputs for a batch."""
+
+
+def make_session(model: Any, tensors: Mapping[str, Array], *, optimised: bool) -> Session:
+    """What runs a ModelProto on the CPU.
+
+    Args:
+        tensors: the content of initialisers that the model says are in another file.
+        optimised: with onnxruntime's default optimisations, otherwise with none.
+
+    Raises:
+        MissingFramework: onnxruntime is not installed, or does not run this model.
+    """
+    try:
+        runtime = import_module("onnxruntime")
+    except ImportError as error:
+        raise MissingFramework(f"onnxruntime cannot be imported: {error}", next=install("onnx")) from None
+    options = runtime.SessionOptions()
+    if not optimised:
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    held = [runtime.OrtValue.ortvalue_from_numpy(array) for array in tensors.values()]  # each refers to the array's memory
+    if held:
+        options.add_external_initializers(list(tensors), held)
+    try:
+        session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors have no common base
+        raise MissingFramework(f"onnxruntime cannot run this model: {str(error).splitlines()[0]}") from None
+    name = model.graph.input[0].name
+
+    def run(batch: Array) -> list[Array]:
+        assert len(held) == len(tensors), "the session reads their memory"
+        found: list[Array] = session.run(None, {name: batch})
+        return found
+
+    return run

@@ -1,0 +1,293 @@
+"""How ONNX says each op: its nodes, of which the last has the op's path. Windowed ops are in porter.frameworks.onnx.sites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial, reduce
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from porter.frameworks.onnx.maker import NodeMaker
+from porter.graph import (
+    Add,
+    Affine,
+    AsMap,
+    BatchNorm,
+    ChannelScale,
+    ChannelShuffle,
+    Clip,
+    Concat,
+    ConvTranspose,
+    Crop,
+    Dense,
+    DepthToSpace,
+    Elu,
+    ExtendMap,
+    Flatten,
+    Gelu,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    HardSigmoid,
+    HardSwish,
+    Identity,
+    LayerNorm,
+    LeakyRelu,
+    LocalResponseNorm,
+    Maximum,
+    Minimum,
+    Multiply,
+    Node,
+    Op,
+    PadChannels,
+    PadMap,
+    PRelu,
+    Reduce,
+    Relu,
+    Relu6,
+    Selu,
+    Sigmoid,
+    SliceChannels,
+    Softmax,
+    Softplus,
+    Softsign,
+    Swish,
+    Tanh,
+    ThresholdedRelu,
+    Upsample,
+)
+
+Spelling: TypeAlias = Callable[[NodeMaker, Node, Any], object]
+
+_END = (1 << 63) - 1
+"""A Slice's end behind every cell; its negative is before every cell, for a step backwards."""
+
+
+def _plain(kind: str, attributes: Callable[[Any], Mapping[str, Any]] = lambda op: {}) -> Spelling:
+    """One node of the values that the op takes."""
+    return lambda maker, node, op: maker.node(kind, node.path, *node.inputs, **attributes(op))
+
+
+def _pairwise(kind: str, maker: NodeMaker, node: Node, op: Op) -> None:
+    """A node of two values for each value after the first."""
+    *before, last = node.inputs
+
+    def joined(first: str, second: str) -> str:
+        return maker.node(kind, maker.name(f"{node.path}_part"), first, second)
+
+    maker.node(kind, node.path, reduce(joined, before), last)
+
+
+def _global_pool(kind: str, maker: NodeMaker, node: Node, op: GlobalAvgPool | GlobalMaxPool) -> None:
+    pooled = maker.node(kind, node.path if op.keep else maker.name(f"{node.path}_cell"), *node.inputs)
+    if not op.keep:
+        maker.node("Flatten", node.path, pooled)
+
+
+def _reduce(maker: NodeMaker, node: Node, op: Reduce) -> None:
+    axis = 1 + ("channels", "rows", "columns").index(op.axis)
+    kind = {"mean": "ReduceMean", "max": "ReduceMax"}[op.function]
+    maker.node(kind, node.path, *node.inputs, maker.integers(f"{node.path}.axes", axis))
+
+
+def _dense(maker: NodeMaker, node: Node, op: Dense) -> None:
+    maker.node("Gemm", node.path, *node.inputs, *_trained(maker, node, "kernel", "bias"), transB=1)
+
+
+def _transposed(maker: NodeMaker, node: Node, op: ConvTranspose) -> None:
+    """`pads` cut, and add nothing: cells that only the bias reaches come from a Pad before it."""
+    window, path = op.window, node.path
+    (top, bottom, left, right), (above, below, before, after) = ([max(sign * n, 0) for n in op.cut] for sign in (1, -1))
+    own: dict[str, Any] = {"kernel_shape": window.kernel, "strides": window.stride, "dilations": window.dilation}
+    own |= {"pads": (top, left, bottom, right), "group": op.groups}
+    if min(op.cut) >= 0:
+        maker.node("ConvTranspose", path, *node.inputs, *_trained(maker, node, "kernel", "bias"), **own)
+        return
+    whole = maker.node("ConvTranspose", maker.name(f"{path}_cut"), *node.inputs, *_trained(maker, node, "kernel"), **own)
+    padded = maker.pad(maker.name(f"{path}_pad") if op.bias else path, whole, (above, below, before, after), 0.0)
+    if op.bias:
+        axes = maker.integers(f"{path}_bias.axes", 1, 2)
+        bias = maker.node("Unsqueeze", maker.name(f"{path}_bias"), *_trained(maker, node, "bias"), axes)
+        maker.node("Add", path, padded, bias)
+
+
+def _batch_norm(maker: NodeMaker, node: Node, op: BatchNorm) -> None:
+    statistics = _trained(maker, node, "gamma", "beta", "mean", "variance")
+    maker.node("BatchNormalization", node.path, *node.inputs, *statistics, epsilon=float(op.epsilon))
+
+
+def _layer_norm(maker: NodeMaker, node: Node, op: LayerNorm) -> None:
+    """LayerNormalization is over the last axes."""
+    path, source, trained = node.path, node.inputs[0], _trained(maker, node, "gamma", "beta")
+    if not maker.is_map(path):
+        maker.node("LayerNormalization", path, source, *trained, axis=-1, epsilon=float(op.epsilon))
+        return
+    last = maker.node("Transpose", maker.name(f"{path}_channels_last"), source, perm=(0, 2, 3, 1))
+    normed = maker.node("LayerNormalization", maker.name(f"{path}_norm"), last, *trained, axis=-1, epsilon=float(op.epsilon))
+    maker.node("Transpose", path, normed, perm=(0, 3, 1, 2))
+
+
+def _local_response_norm(maker: NodeMaker, node: Node, op: LocalResponseNorm) -> None:
+    """LRN divides alpha by the size. An even size has its odd channel behind, not before, and onnxruntime takes none."""
+    path, source = node.path, node.inputs[0]
+    if op.size % 2:
+        numbers = {"alpha": op.alpha * op.size, "beta": op.beta, "bias": op.bias}
+        maker.node("LRN", path, source, size=op.size, **{key: float(value) for key, value in numbers.items()})
+        return
+    channels = maker.shapes[path][0] or 0
+    away = np.arange(channels)[None] - np.arange(channels)[:, None]
+    around = (away >= -(op.size // 2)) & (away <= (op.size - 1) // 2)
+    kernel = maker.numbers(f"{path}.around", op.alpha * around[:, :, None, None])
+    bias = maker.numbers(f"{path}.bias", np.full(channels, op.bias))
+    squares = maker.node("Mul", maker.name(f"{path}_squares"), source, source)
+    total = maker.node("Conv", maker.name(f"{path}_total"), squares, kernel, bias, kernel_shape=(1, 1))
+    power = maker.node("Pow", maker.name(f"{path}_power"), total, maker.scalar(f"{path}.beta", op.beta))
+    maker.node("Div", path, source, power)
+
+
+def _channel_scale(maker: NodeMaker, node: Node, op: ChannelScale) -> None:
+    scaled = maker.name(f"{node.path}_scaled") if op.bias else node.path
+    maker.node("Mul", scaled, *node.inputs, *_trained(maker, node, "gamma"))
+    if op.bias:
+        maker.node("Add", node.path, scaled, *_trained(maker, node, "beta"))
+
+
+def _affine(maker: NodeMaker, node: Node, op: Affine) -> None:
+    ends, path, (source,) = (1, 1) if maker.is_map(node.path) else (), node.path, node.inputs
+    scale, offset = (np.reshape(values, (-1, *ends) if len(values) > 1 else ()) for values in (op.scale, op.offset))
+    if op.offset == (0,):
+        maker.node("Mul", path, source, maker.numbers(f"{path}.scale", scale))
+        return
+    if op.scale != (1,):
+        source = maker.node("Mul", maker.name(f"{path}_scaled"), source, maker.numbers(f"{path}.scale", scale))
+    maker.node("Add", path, source, maker.numbers(f"{path}.offset", offset))
+
+
+def _clip(low: Callable[[Any], float], high: Callable[[Any], float], maker: NodeMaker, node: Node, op: Op) -> None:
+    bounds = maker.scalar(f"{node.path}.min", low(op)), maker.scalar(f"{node.path}.max", high(op))
+    maker.node("Clip", node.path, *node.inputs, *bounds)
+
+
+def _prelu(maker: NodeMaker, node: Node, op: PRelu) -> None:
+    maker.node("PRelu", node.path, *node.inputs, *_trained(maker, node, "alpha"))
+
+
+def _swish(maker: NodeMaker, node: Node, op: Swish) -> None:
+    (source,) = node.inputs
+    maker.node("Mul", node.path, source, maker.node("Sigmoid", maker.name(f"{node.path}_sigmoid"), source))
+
+
+def _flatten(maker: NodeMaker, node: Node, op: Flatten) -> None:
+    (source,) = node.inputs
+    if op.order == "HWC" and (op.rows, op.columns) != (1, 1):
+        source = maker.node("Transpose", maker.name(f"{node.path}_channels_last"), source, perm=(0, 2, 3, 1))
+    maker.node("Flatten", node.path, source)
+
+
+def _as_map(maker: NodeMaker, node: Node, op: AsMap) -> None:
+    maker.node("Unsqueeze", node.path, *node.inputs, maker.integers(f"{node.path}.axes", 2, 3))
+
+
+def _pad_map(maker: NodeMaker, node: Node, op: PadMap) -> None:
+    maker.pad(node.path, node.inputs[0], op.pads, op.fill)
+
+
+def _extend_map(maker: NodeMaker, node: Node, op: ExtendMap) -> None:
+    path, (source,) = node.path, node.inputs
+    if op.mode != "symmetric":
+        maker.pad(path, source, op.pads, 0.0, mode=op.mode)
+        return
+    for axis, name in ((2, maker.name(f"{path}_rows")), (3, path)):
+        before, after = op.pads[2 * axis - 4 : 2 * axis - 2]
+        parts = [source]
+        if before:
+            parts.insert(0, maker.cut(maker.name(f"{name}_before"), source, (before - 1,), (-_END,), (axis,), (-1,)))
+        if after:
+            parts.append(maker.cut(maker.name(f"{name}_after"), source, (-1,), (-1 - after,), (axis,), (-1,)))
+        source = maker.node("Concat", name, *parts, axis=axis)
+
+
+def _crop(maker: NodeMaker, node: Node, op: Crop) -> None:
+    top, bottom, left, right = op.pads
+    maker.cut(node.path, node.inputs[0], (top, left), (-bottom or _END, -right or _END), (2, 3))
+
+
+def _pad_channels(maker: NodeMaker, node: Node, op: PadChannels) -> None:
+    amounts, axes = maker.integers(f"{node.path}.pads", op.before, op.after), maker.integers(f"{node.path}.axes", 1)
+    maker.node("Pad", node.path, *node.inputs, amounts, "", axes)
+
+
+def _slice_channels(maker: NodeMaker, node: Node, op: SliceChannels) -> None:
+    stop, steps = op.stop if op.stop >= 0 else -_END, () if op.step == 1 else (op.step,)
+    maker.cut(node.path, node.inputs[0], (op.start,), (stop,), (1,), steps)
+
+
+def _channel_shuffle(maker: NodeMaker, node: Node, op: ChannelShuffle) -> None:
+    """The cells stand in one axis meanwhile, so that no size has to be known."""
+    path, (source,) = node.path, node.inputs
+    channels = maker.shapes[path][0] or 0
+    sizes = maker.integers(f"{path}.groups", 0, op.groups, channels // op.groups, -1)
+    grouped = maker.node("Reshape", maker.name(f"{path}_grouped"), source, sizes)
+    turned = maker.node("Transpose", maker.name(f"{path}_turned"), grouped, perm=(0, 2, 1, 3))
+    maker.node("Reshape", path, turned, maker.node("Shape", maker.name(f"{path}_shape"), source))
+
+
+def _upsample(maker: NodeMaker, node: Node, op: Upsample) -> None:
+    scales = maker.name(f"{node.path}.scales")
+    maker.constants[scales] = np.array((1, 1, op.rows, op.columns), np.float32)
+    how = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    maker.node("Resize", node.path, *node.inputs, "", scales, **how)
+
+
+def _trained(maker: NodeMaker, node: Node, *roles: str) -> list[str]:
+    """The names of the node's tensors of these roles, without those that the op has not."""
+    names = maker.tensors[node.path]
+    return [names[role] for role in roles if role in names]
+
+
+PLAIN: Mapping[type[Op], Spelling] = {
+    ConvTranspose: _transposed,
+    GlobalAvgPool: partial(_global_pool, "GlobalAveragePool"),
+    GlobalMaxPool: partial(_global_pool, "GlobalMaxPool"),
+    Reduce: _reduce,
+    Dense: _dense,
+    BatchNorm: _batch_norm,
+    LayerNorm: _layer_norm,
+    LocalResponseNorm: _local_response_norm,
+    ChannelScale: _channel_scale,
+    Affine: _affine,
+    Relu: _plain("Relu"),
+    Relu6: partial(_clip, lambda op: 0.0, lambda op: 6.0),
+    ThresholdedRelu: _plain("ThresholdedRelu", lambda op: {"alpha": float(op.threshold)}),
+    Clip: partial(_clip, lambda op: op.low, lambda op: op.high),
+    LeakyRelu: _plain("LeakyRelu", lambda op: {"alpha": float(op.slope)}),
+    PRelu: _prelu,
+    Elu: _plain("Elu", lambda op: {"alpha": float(op.alpha)}),
+    Selu: _plain("Selu"),
+    Sigmoid: _plain("Sigmoid"),
+    Tanh: _plain("Tanh"),
+    Softplus: _plain("Softplus"),
+    Softsign: _plain("Softsign"),
+    HardSigmoid: _plain("HardSigmoid", lambda op: {"alpha": float(op.slope), "beta": float(op.offset)}),
+    Swish: _swish,
+    HardSwish: _plain("HardSwish"),
+    Gelu: _plain("Gelu", lambda op: {"approximate": "tanh" if op.approximate else "none"}),
+    Softmax: _plain("Softmax", lambda op: {"axis": 1}),
+    Add: lambda maker, node, op: maker.node("Add" if len(node.inputs) == 2 else "Sum", node.path, *node.inputs),
+    Multiply: partial(_pairwise, "Mul"),
+    Maximum: _plain("Max"),
+    Minimum: _plain("Min"),
+    Concat: _plain("Concat", lambda op: {"axis": 1}),
+    Identity: _plain("Identity"),
+    Flatten: _flatten,
+    AsMap: _as_map,
+    PadMap: _pad_map,
+    ExtendMap: _extend_map,
+    Crop: _crop,
+    PadChannels: _pad_channels,
+    SliceChannels: _slice_channels,
+    ChannelShuffle: _channel_shuffle,
+    DepthToSpace: _plain("DepthToSpace", lambda op: {"blocksize": op.block, "mode": op.order}),
+    Upsample: _upsample,
+}
+"""Every op without a padding site."""
