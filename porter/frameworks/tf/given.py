@@ -12,12 +12,16 @@ import numpy as np
 
 from porter.dtypes import Array, Dtype, is_floating, storage_type
 from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.keras import FORMATS
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.given import Shown
 from porter.frameworks.tf.frozen.run import channels_first
 from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.run import tf32
 from porter.frameworks.tf.runtime import floating, import_keras, quiet_logger, tensorflow_device
+
+LOADED = frozenset(format.name for format in FORMATS)
+"""The formats that Keras itself loads."""
 
 
 def owns(model: object) -> bool:
@@ -36,7 +40,7 @@ def prepare(make: Callable[[], Any], image: Array, checkpoint: Checkpoint | None
 
     with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
         model, weights = made(), "with the weights that the code gives it"
-        if checkpoint is not None and checkpoint.format.startswith("keras"):
+        if checkpoint is not None and checkpoint.format in LOADED:
             refusal = _load(model, checkpoint)
             if refusal is None:
                 weights = f"with the tensors of {checkpoint.path.name}"
