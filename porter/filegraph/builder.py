@@ -32,6 +32,7 @@ from porter.graph import (
     Flatten,
     GlobalAvgPool,
     GlobalMaxPool,
+    HardSigmoid,
     Identity,
     MaxPool,
     Op,
@@ -224,6 +225,8 @@ class Builder:
             return value
         if len(scale) != len(offset) and 1 not in (len(scale), len(offset)):
             return self.foreign(name, "a scaling by numbers of two lengths", value, tap=tap)
+        if tuple(scale) == (1 / 6,) and not any(offset) and (shifted := self._shifted_relu6(value)):
+            return self.add(name, HardSigmoid(), shifted, tap=tap)
         wide = np.broadcast_arrays(np.asarray(scale, np.float64), np.asarray(offset, np.float64) + 0.0)
         return self.add(name, Affine(*(tuple(numbers.tolist()) for numbers in wide)), value, tensors=tensors, tap=tap)
 
@@ -235,6 +238,12 @@ class Builder:
         if low == 0 and high in (6, math.inf):
             op = Relu6() if high == 6 else Relu()
         return self.add(name, op, before.value, tap=tap)
+
+    def _shifted_relu6(self, value: Value) -> Value | None:
+        """x, if the value is relu6(x + 3)."""
+        clipped = value.clipped
+        before = self.nodes.get(clipped.value.node) if clipped and (clipped.low, clipped.high) == (0, 6) else None
+        return self._value(before.inputs[0], value.shape) if before and before.op == Affine((1.0,), (3.0,)) else None
 
     # Several values.
 

@@ -39,7 +39,7 @@ class Inspection:
         activation: the file's activation after the logits.
         differs: the file's differences from the zoo's own, one line each.
         assumed: one line for each fact that the file does not record and porter takes from the recipe.
-        problem: the reason why the file cannot be ported as it is.
+        problem: the reason why the file cannot be ported as it is, or as `match`.
         left_out: the errors of recipes that cannot be used.
         commands: commands that port the file, each tested: one, or one for each layer that could be the head.
     """
@@ -109,12 +109,15 @@ def _of_file(file: Path, recipes: Path | None) -> Inspection:
             return _of_opened(checkpoint, matches, match, open_as(checkpoint, files, match), recipes)
         except PorterError as error:
             problems.append((match, error))
+    alone = Inspection(checkpoint, (), None, problem=NO_RECIPE) if checkpoint.graph is None else _by_itself(checkpoint, files)
     for match, problem in problems:
         commands = _settled(checkpoint, files, match, problem, recipes)
+        if match.score >= LIKELY and alone.commands and not commands:
+            return replace(alone, matches=matches, match=match, problem=f"{problem.where}: {problem.message}")
         if commands or match.score >= LIKELY:
-            size = _size(checkpoint, match)
-            return Inspection(checkpoint, matches, match, size=size, problem=_stated(problem, checkpoint), commands=commands)
-    return Inspection(checkpoint, matches, None, problem=NO_RECIPE) if checkpoint.graph is None else _by_itself(checkpoint, files)
+            size, stated = _size(checkpoint, match), _stated(problem, checkpoint)
+            return Inspection(checkpoint, matches, match, size=size, problem=stated, commands=commands)
+    return replace(alone, matches=matches)
 
 
 def _of_port(port: Port) -> Inspection:

@@ -22,6 +22,7 @@ from porter.graph import (
     Flatten,
     GlobalAvgPool,
     GlobalMaxPool,
+    HardSigmoid,
     Identity,
     MaxPool,
     Op,
@@ -59,6 +60,13 @@ def pool(builder: Builder, value: Value, function: str, convention: Convention) 
     return builder.pool("pool", value, function, THREE, convention)  # type: ignore[arg-type]
 
 
+def sixth(builder: Builder, offset: float, high: float) -> Value:
+    """As Keras writes MobileNet v3's hard sigmoid, with offset 3 and high 6."""
+    return builder.affine(
+        "s", builder.clip("c", builder.affine("o", builder.input, (1.0,), (offset,)), 0.0, high), (1 / 6,), (0.0,)
+    )
+
+
 BOTH = (2, 1, 0, 1)
 CASES: dict[str, tuple[Layers, list[Op]]] = {
     "pads go into a conv": (lambda b: conv(b, padded(b)), [Conv(5, THREE, Convention("explicit", BOTH))]),
@@ -89,6 +97,9 @@ CASES: dict[str, tuple[Layers, list[Op]]] = {
     "relu6 in two steps": (lambda b: b.clip("m", b.add("r", Relu(), b.input), high=6), [Relu6()]),
     "relu6 in the other two": (lambda b: b.clip("m", b.clip("n", b.input, high=6), low=0), [Relu6()]),
     "relu": (lambda b: b.clip("m", b.input, low=0), [Relu()]),
+    "relu6(x + 3) / 6": (lambda b: sixth(b, 3.0, 6.0), [HardSigmoid()]),
+    "relu6(x + 2) / 6": (lambda b: sixth(b, 2.0, 6.0), [Affine((1.0,), (2.0,)), Relu6(), Affine((1 / 6,), (0.0,))]),
+    "clip(x + 3, 0, 5) / 6": (lambda b: sixth(b, 3.0, 5.0), [Affine((1.0,), (3.0,)), Clip(0.0, 5.0), Affine((1 / 6,), (0.0,))]),
     "any clips": (lambda b: b.clip("m", b.clip("n", b.input, -1, 3), 1, 9), [Clip(1, 3)]),
     "one bound": (lambda b: b.clip("m", b.input, high=2.0), [Clip(-float(np.finfo(np.float32).max), 2.0)]),
     "a difference": (lambda b: b.subtract("s", b.input, b.add("r", Relu(), b.input)), [Relu(), Affine((-1.0,), (0.0,)), Add()]),

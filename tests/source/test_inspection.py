@@ -6,9 +6,11 @@ Files as people have them are in test_slim.py and test_finetuned.py.
 from dataclasses import replace
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
+import porter
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import get_framework
 from porter.frameworks.dialects import get_dialect
@@ -86,3 +88,19 @@ def test_a_prefix_is_said(prefix: str) -> None:
 def test_a_format_of_no_framework_is_told_by_its_names() -> None:
     best = rank(replace(named("mobilenet_v2_0.5", "keras", None), dialect=None))[0]
     assert (best.variant, best.zoo) == ("mobilenet_v2_0.5", "keras")
+
+
+V3 = "mobilenet_v3_small_0.5"
+
+
+@pytest.mark.parametrize("scaling", [True, False])
+def test_a_file_with_a_graph_has_a_line_to_type(scaling: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keras writes MobileNet v3's hard sigmoids in three layers. Without its scaling of pixels the graph is not the recipe's."""
+    monkeypatch.setattr(matching, "known_variants", lambda recipes: ([(find_recipe(V3), V3)], ()))  # ranked faster than all
+    file = tmp_path / "v3.keras"
+    keras.applications.MobileNetV3Small((32, 32, 3), 0.5, weights=None, classes=3, include_preprocessing=scaling).save(file)
+    found = porter.inspect(file)
+    assert found.match is not None and (found.match.variant, found.match.zoo) == (V3, "keras")
+    line = f"{V3} --from keras --to torch --weights {file}" if scaling else f"{file} --to torch"
+    assert found.commands == (f"porter convert {line}",)
+    assert found.problem is None if scaling else "rescaling: the file's graph has 'conv'" in str(found.problem)
