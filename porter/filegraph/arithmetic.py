@@ -82,7 +82,7 @@ def _with_tensor(walk: Walk[N], node: N, kind: str, value: Value, other: Referen
     shape = walk.flow.constants.declared(origin)
     if not shape or math.prod(shape) != value.channels:
         return None
-    if kind == "Add" and len(shape) == 1:
+    if kind == "Add":
         return walk.builder.bias(node.name, value, Stored(origin))
     trained = origin in walk.trained or math.prod(shape) > MOST_CONSTANTS
     if kind == "Mul" and trained and value.channels != 1 and value.node != INPUT:

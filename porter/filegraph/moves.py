@@ -88,6 +88,14 @@ def cut(walk: Walk[N], node: N, source: Reference, parts: Mapping[int, slice | i
     return _cut(walk, node, node.name, walk.kept(source), parts)
 
 
+def take(walk: Walk[N], node: N, source: Reference, index: Sequence[slice | int | None]) -> Read:
+    """A part of the tensor by numpy's index, without ellipses: a number takes an axis away, and None adds one of one cell."""
+    given = [part for part in index if part is not None]
+    found = cut(walk, node, source, dict(enumerate(given)))
+    added = [place for place, part in enumerate(part for part in index if not isinstance(part, int)) if part is None]
+    return found.with_axes(added) if isinstance(found, View) and added else found
+
+
 def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slice | int]) -> Read:
     names, sizes = walk.views.names(view), view.sizes
     if names is None or sizes is None:

@@ -54,6 +54,9 @@ from porter.graph import (
 )
 from porter.graph.ops import Function
 
+_FUNCTIONS: Mapping[str, Function] = {"ReduceMean": "mean", "ReduceMax": "max"}
+_GLOBAL: Mapping[str, Function] = {"GlobalAveragePool": "mean", "GlobalMaxPool": "max"}
+
 
 def _shape(walk: Walk, node: OnnxNode) -> Read:
     sizes = walk.sizes(node.inputs[0])
@@ -85,12 +88,12 @@ def _reduce(walk: Walk, node: OnnxNode) -> Read:
     axes, sizes = node.stated(walk.flow, "axes", 1), walk.sizes(node.inputs[0]) or ()
     if not axes and node.integer("noop_with_empty_axes"):
         return walk.view(node.inputs[0])
-    function: Function = "max" if node.op == "ReduceMax" else "mean"
-    return reduce(walk, node, node.inputs[0], function, axes or range(len(sizes)), bool(node.integer("keepdims", 1)))
+    keep = bool(node.integer("keepdims", 1))
+    return reduce(walk, node, node.inputs[0], _FUNCTIONS[node.op], axes or range(len(sizes)), keep)
 
 
 def _global_pool(walk: Walk, node: OnnxNode) -> Read:
-    return reduce(walk, node, node.inputs[0], "max" if node.op == "GlobalMaxPool" else "mean", (2, 3), True)
+    return reduce(walk, node, node.inputs[0], _GLOBAL[node.op], (2, 3), True)
 
 
 def _reshape(walk: Walk, node: OnnxNode) -> Read:
@@ -160,9 +163,9 @@ def _response_norm(walk: Walk, node: OnnxNode) -> Read:
 
 READERS: Mapping[str, Reader[OnnxNode]] = {
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min", "Mean"), read_binary),
-    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),
+    **dict.fromkeys(_GLOBAL, _global_pool),
     **dict.fromkeys(("MaxPool", "AveragePool"), read_pool),
-    **dict.fromkeys(("ReduceMean", "ReduceMax"), _reduce),
+    **dict.fromkeys(_FUNCTIONS, _reduce),
     **dict.fromkeys(("Resize", "Upsample"), read_resize),
     "BatchNormalization": read_batch_norm,
     "Cast": _cast,

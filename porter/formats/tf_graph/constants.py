@@ -91,11 +91,11 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "StridedSlice": lambda node, value, *bounds: value[
         tuple(strided(node, value.ndim, *(each.ravel().tolist() for each in bounds)))
     ],
-    "Slice": lambda node, value, begin, size: value[tuple(_slices(begin.ravel().tolist(), size.ravel().tolist()))],
+    "Slice": lambda node, value, begin, size: value[tuple(sliced(begin.ravel().tolist(), size.ravel().tolist()))],
 }
 
 
-def _slices(begins: list[int], sizes: list[int]) -> list[slice]:
+def sliced(begins: list[int], sizes: list[int]) -> list[slice | int | None]:
     """What a Slice takes; a size of -1 is all that is left."""
     return [slice(begin, None if size < 0 else begin + size) for begin, size in zip(begins, sizes, strict=True)]
 

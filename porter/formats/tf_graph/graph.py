@@ -14,12 +14,13 @@ from porter.filegraph.dataflow import Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.names import named
 from porter.filegraph.views import Views
+from porter.filegraph.walk import read_nodes
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
 from porter.formats.tf_graph.constants import CASTS, ELEMENTWISE, EVALUATORS, RESHAPES, Constants
 from porter.formats.tf_graph.ends import input_sizes
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, Walk, depending, ordered
-from porter.formats.tf_graph.ops import read_node
+from porter.formats.tf_graph.ops import READERS
 from porter.graph import Sigmoid, Softmax
 from porter.padding import Size
 
@@ -78,9 +79,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     builder = Builder(channels, size, fixed=True)
     walk = Walk(builder, Views(builder, batch), flow, graph.variables)
     walk.give(nodes[graph.image], [builder.input])
-    for node in nodes.values():
-        if node.name != graph.image:
-            read_node(walk, node)
+    read_nodes(walk, nodes.values(), READERS)
     given = _given(builder, [walk.value(end) for end in dict.fromkeys(ends) if flow.is_value(end)])
     found = named(builder.finish(given))
     used = [stored.name for node in found.nodes for stored in node.tensors.values()]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from porter.filegraph.file_graph import Stored
+from porter.filegraph.moves import pad, upsample
 from porter.filegraph.views import expect_known
 from porter.filegraph.walk import Read
 from porter.formats.tf_graph.nodes import GraphNode, Walk
-from porter.graph import ConvTranspose, PadChannels, Upsample
+from porter.graph import ConvTranspose
 from porter.padding import LOWEST, Convention, Pads, Window
 
 _LAYOUT = "NHWC"
@@ -29,9 +30,7 @@ def read_convolution(walk: Walk, node: GraphNode) -> Read:
         return wrong_layout(node)
     groups, filters = (taken, taken * last) if depthwise else (channels // taken, last)
     tensors = {"kernel": Stored(kernel.name, "HWIM" if depthwise else "HWIO")}
-    return walk.builder.conv(
-        node.name, value, filters, Window((rows, columns), stride, dilation), convention, tensors, groups, tap=node.name
-    )
+    return walk.builder.conv(node.name, value, filters, Window((rows, columns), stride, dilation), convention, tensors, groups)
 
 
 def read_transposed(walk: Walk, node: GraphNode) -> Read:
@@ -55,7 +54,7 @@ def read_transposed(walk: Walk, node: GraphNode) -> Read:
         cut += [before, left - before]
     expect_known(cut)
     op = ConvTranspose(kernel.shape[2], window, (cut[0], cut[1], cut[2], cut[3]))
-    return walk.builder.add(node.name, op, value, tensors={"kernel": Stored(kernel.name, "HWIO")}, tap=node.name)
+    return walk.builder.add(node.name, op, value, tensors={"kernel": Stored(kernel.name, "HWIO")})
 
 
 def read_pool(walk: Walk, node: GraphNode) -> Read:
@@ -66,24 +65,15 @@ def read_pool(walk: Walk, node: GraphNode) -> Read:
     if kernel is None or stride is None or convention is None or wrong_layout(node):
         return wrong_layout(node)
     value = walk.value(node.inputs[0])
-    return walk.builder.pool(node.name, value, "max" if largest else "mean", Window(kernel, stride), convention, tap=node.name)
+    return walk.builder.pool(node.name, value, "max" if largest else "mean", Window(kernel, stride), convention)
 
 
 def read_pad(walk: Walk, node: GraphNode) -> Read:
-    """Pad and PadV2 with one number: of rows and columns, and with zeros of channels."""
-    x, table, *fills = node.inputs
-    sizes, fill = walk.flow.value(table), walk.flow.number(fills[0]) if fills else 0.0
-    value = walk.value(x)
-    if sizes is None or fill is None or value.shape is None or sizes.shape != (len(value.shape) + 1, 2) or sizes[0].any():
+    """Pad and PadV2 with one number."""
+    table, fill = walk.flow.value(node.inputs[1]), walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
+    if table is None or fill is None:
         return None
-    before, after = (int(number) for number in sizes[-1])
-    if (before or after) and fill:
-        return f"{node.op} of channels with {fill:g}"
-    if value.is_map:
-        top, bottom, left, right = (int(number) for number in sizes[1:3].ravel())
-        name = f"{node.name}:map" if before or after else node.name
-        value = walk.builder.pad(name, value, (top, bottom, left, right), fill, tap=None if before or after else node.name)
-    return walk.builder.add(node.name, PadChannels(before, after), value, tap=node.name) if before or after else value
+    return pad(walk, node, node.inputs[0], {place: (before, after) for place, (before, after) in enumerate(table.tolist())}, fill)
 
 
 def read_mirror(walk: Walk, node: GraphNode) -> Read:
@@ -96,8 +86,7 @@ def read_resize(walk: Walk, node: GraphNode) -> Read:
     Without half pixels TensorFlow multiplies by a float32 (core/kernels/image/resize_nearest_neighbor_op.cc), which is exact for
     powers of two.
     """
-    value, wanted = walk.value(node.inputs[0]), walk.flow.integers(node.inputs[1])
-    known = walk.views.of(value).sizes
+    known, wanted = walk.sizes(node.inputs[0]), walk.flow.integers(node.inputs[1])
     if wanted is None or known is None or len(known) != 4 or len(wanted) != 2 or node.flag("align_corners"):
         return f"{node.op} with align_corners" if node.flag("align_corners") else None
     rows, columns = (new // old if new % old == 0 else 0 for new, old in zip(wanted, known[1:3], strict=True))
@@ -105,8 +94,7 @@ def read_resize(walk: Walk, node: GraphNode) -> Read:
         return f"{node.op} by no whole factor"
     if not node.flag("half_pixel_centers") and (rows & (rows - 1) or columns & (columns - 1)):
         return f"{node.op} by {rows}x{columns} without half_pixel_centers"
-    expect_known((rows, columns))
-    return walk.builder.add(node.name, Upsample(rows, columns), value, tap=node.name)
+    return upsample(walk, node, node.inputs[0], {1: rows, 2: columns})
 
 
 def wrong_layout(node: GraphNode) -> str | None:

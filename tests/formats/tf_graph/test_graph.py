@@ -300,6 +300,14 @@ def shuffled(x: Any) -> Any:
     return tf.reshape(tf.transpose(parted, [0, 1, 2, 4, 3]), tf.concat([size[:3], [4]], 0))
 
 
+def in_channels_first(x: Any) -> Any:
+    """A bias, numbers for each channel, parts and a mean, of maps whose channels come before their cells."""
+    tf = tensorflow()
+    y = tf.transpose(conv(x), [0, 3, 1, 2]) + variable("conv/biases", 4, 1, 1)
+    first, second = tf.split(tf.nn.relu(y * variable("numbers", 4, 1, 1)), 2, 1)
+    return tf.reduce_mean(tf.concat([second, first], 1), [2, 3])
+
+
 def moments(x: Any) -> Any:
     """A layer norm as TensorFlow 1 wrote it (tf.contrib.layers.layer_norm)."""
     tf = tensorflow()
@@ -337,6 +345,8 @@ OPS: dict[str, tuple[Make, list[type[Op]]]] = {
         lambda x: tensorflow().nn.relu(tensorflow().reshape(tensorflow().transpose(x, [0, 3, 1, 2]), [-1, 396])),
         [Flatten, Relu],
     ),
+    "in channels first": (in_channels_first, [Conv, Affine, Relu, SliceChannels, SliceChannels, Concat, GlobalAvgPool]),
+    "an axis that comes and goes": (lambda x: tensorflow().squeeze(x[:, None, ..., ::-1], 1), [SliceChannels]),
     "mean over channels": (lambda x: tensorflow().reduce_mean(x, [3], keepdims=True), [Reduce]),
     "parts": (
         lambda x: tensorflow().concat(tensorflow().split(conv(x), [1, 3], -1)[::-1], -1),
