@@ -93,6 +93,7 @@ class Realisation:
         counted: how much of `front` holds cells that the source's average counts; the mask is one over the input and over these
             cells, and zero over the rest of `front`.
         subsample: the layer runs at stride 1 and keeps every stride-th cell.
+        by_cell: a max pool of the map's parts that the window's cells read, one part for each cell, instead of the layer.
         every_size: exact at every input size, not only at the one asked for.
         why: one line for the reader.
     """
@@ -101,12 +102,13 @@ class Realisation:
     front: Front | None = None
     counted: Pads | None = None
     subsample: bool = False
+    by_cell: bool = False
     every_size: bool = False
     why: str = ""
 
     @property
     def kind(self) -> Literal["native", "pad layer", "dynamic pad layer", "composition"]:
-        if self.counted is not None or self.subsample:
+        if self.counted is not None or self.subsample or self.by_cell:
             return "composition"
         if self.front is None:
             return "native"
@@ -119,6 +121,7 @@ class Realisation:
             front = f"pad {amount} with {self.front.fill:g}, then "
         tail = ", over the share of cells counted" if self.counted is not None else ""
         tail += ", every stride-th cell" if self.subsample else ""
+        tail += ", cell by cell" if self.by_cell else ""
         return f"{front}{self.native}{tail}"
 
 
@@ -154,14 +157,19 @@ def realise(site: Site, size: Size, capabilities: Capabilities, nonnegative: boo
     """
     for axis, n in enumerate(size):
         _refuse_undefined(site, axis, n)
-    if site.window.dilation != (1, 1) and site.kind in ("max_pool", "avg_pool") and site.kind not in capabilities.dilated_pools:
-        raise PaddingError(f"the destination has no dilated {site.kind}")
+    if site.kind == "avg_pool" and _is_dilated(site, capabilities):
+        raise PaddingError("the destination has no dilated avg_pool")
     found = _smallest(site, (None, None), capabilities, nonnegative)
     if None not in size and (found is None or (found.front is not None and found.front.rule != "explicit")):
         found = _smallest(site, size, capabilities, nonnegative) or found
     if found is None:
         raise _no_exact_form(site, size)
     return found
+
+
+def _is_dilated(site: Site, capabilities: Capabilities) -> bool:
+    """Whether a site is a pool with a dilation that the destination's own lacks."""
+    return site.window.dilation != (1, 1) and site.kind != "conv" and site.kind not in capabilities.dilated_pools
 
 
 Rows = list[tuple[int, Row]]
@@ -233,7 +241,8 @@ def _candidates(site: Site, sources: list[Rows], capabilities: Capabilities, non
     pads = _constant_pads(window, sources)
     strided_and_dilated = site.kind == "conv" and max(window.stride) > 1 and max(window.dilation) > 1
     subsample = strided_and_dilated and not capabilities.dilated_strides
-    if not subsample:
+    by_cell = site.kind == "max_pool" and _is_dilated(site, capabilities)
+    if not subsample and not by_cell:
         yield from map(Realisation, _natives(site, pads, capabilities))
 
     # A pad layer before an unpadded layer. Its pads count as input, so an average over it divides by the full window.
@@ -245,7 +254,7 @@ def _candidates(site: Site, sources: list[Rows], capabilities: Capabilities, non
         fronts.append(Front("explicit", pads, fill) if any(pads) else None)
     fronts += [Front(rule, (0, 0, 0, 0), fill) for rule in capabilities.dynamic if rule == convention.rule]
     for front in fronts:
-        yield Realisation(bare, front, None, subsample)
+        yield Realisation(bare, front, None, subsample, by_cell)
     if site.kind == "avg_pool" and convention.average != "full_window":
         own = (0, 0, 0, 0) if convention.average == "real_cells" else convention.pads
         for front in fronts:
@@ -311,6 +320,8 @@ def _why(site: Site, found: Realisation, capabilities: Capabilities) -> str:
     reason = _native_why(site, found) if found.front is None else _front_why(site, found.front, capabilities)
     if found.counted is not None:
         reason += "; the source's average leaves out cells that the pad layer adds, so a mask corrects the divisor"
+    if found.by_cell:
+        reason = "the destination has no dilated max_pool: it takes the largest of the map's parts that the window's cells read"
     if found.subsample:
         reason = "the destination cannot stride and dilate at once: it runs at stride 1 and keeps every stride-th cell"
     fill = found.native.fill if found.front is None else found.front.fill

@@ -34,7 +34,12 @@ def windowed(maker: NodeMaker, node: Node, op: Conv | MaxPool | AvgPool, realisa
 def _attributes(op: Conv | MaxPool | AvgPool, realisation: Realisation, path: str) -> dict[str, Any]:
     """Those that are not at their default."""
     native, window, front = realisation.native, op.window, realisation.front
-    foreign = native.rule not in ("valid", "explicit", *_AUTOMATIC) or native.rounding == "full" or realisation.subsample
+    foreign = (
+        native.rule not in ("valid", "explicit", *_AUTOMATIC)
+        or native.rounding == "full"
+        or realisation.subsample
+        or realisation.by_cell
+    )
     run_time_share = realisation.counted not in (None, (0, 0, 0, 0)) and front is not None and front.rule != "explicit"
     if foreign or run_time_share:
         raise PaddingError(f"ONNX has no nodes for '{realisation}'", where=path)

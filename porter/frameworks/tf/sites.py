@@ -8,7 +8,7 @@ from porter.errors import PaddingError
 from porter.frameworks.tf.layout import pad_name
 from porter.frameworks.tf.maker import LayerMaker
 from porter.graph import AvgPool, Conv, MaxPool
-from porter.padding import Pads, Realisation
+from porter.padding import Pads, Realisation, Window
 
 
 def windowed(maker: LayerMaker, op: Conv | MaxPool | AvgPool, kind: str, name: str, realisation: Realisation, value: Any) -> Any:
@@ -29,9 +29,11 @@ def windowed(maker: LayerMaker, op: Conv | MaxPool | AvgPool, kind: str, name: s
             config |= {"filters": op.filters, "groups": op.groups}
     else:
         config["pool_size"] = window.kernel
-    layer = maker.spatial(kind, name, **config)
     pads = (0, 0, 0, 0) if front is None else front.pads
-    result = layer(_padded(maker, value, pads, 0.0 if front is None else front.fill, pad_name(name)))
+    padded = _padded(maker, value, pads, 0.0 if front is None else front.fill, pad_name(name))
+    if realisation.by_cell:
+        return _largest(maker, window, name, padded)
+    result = maker.spatial(kind, name, **config)(padded)
     if realisation.counted is not None:
         share = maker.spatial(kind, maker.name(f"{name}_share"), **config)(_mask(maker, value, pads, realisation.counted, name))
         result = maker.operation("divide", maker.name(f"{name}_average"), result, share)
@@ -39,6 +41,17 @@ def windowed(maker: LayerMaker, op: Conv | MaxPool | AvgPool, kind: str, name: s
         every = maker.spatial("MaxPooling2D", maker.name(f"{name}_stride"), pool_size=1, strides=window.stride, padding="valid")
         result = every(result)
     return result
+
+
+def _largest(maker: LayerMaker, window: Window, name: str, value: Any) -> Any:
+    """A max pool of dilated windows, first down the columns, then along the rows."""
+    for axis, layer in ((0, maker.name(f"{name}_columns")), (1, name)):
+        reach, stride = window.extent(axis) - 1, window.stride[axis]
+        firsts = range(0, reach + 1, window.dilation[axis])
+        cells = [(*[slice(None)] * (axis + 1), slice(first, first - reach or None, stride)) for first in firsts]
+        parts = [maker.named(value[part], maker.name(f"{name}_cells")) for part in cells]
+        value = maker.layer("Maximum", layer)(parts) if len(parts) > 1 else maker.layer("Identity", layer)(parts[0])
+    return value
 
 
 def _mask(maker: LayerMaker, value: Any, pads: Pads, counted: Pads, name: str) -> Any:

@@ -67,7 +67,7 @@ def _refuse_foreign(node: Node, realisation: Realisation) -> None:
     counted_at_run_time = realisation.counted not in (None, (0, 0, 0, 0)) and front is not None and front.rule != "explicit"
     if native.rule not in ("valid", "explicit") or (top, left) != (bottom, right):
         raise PaddingError(f"torch's layers lack the padding '{native}'", where=node.path)
-    if realisation.subsample or native.rounding == "full" or counted_at_run_time:
+    if realisation.subsample or realisation.by_cell or native.rounding == "full" or counted_at_run_time:
         raise PaddingError(f"torch's layers lack '{realisation}'", where=node.path)
 
 
