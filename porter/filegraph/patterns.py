@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from porter.filegraph.dataflow import Found, Pattern
-from porter.graph import BatchNorm, Gelu, HardSigmoid, HardSwish, LayerNorm, LeakyRelu, Op, PRelu, Swish
+from porter.graph import BatchNorm, Gelu, HardSigmoid, HardSwish, LayerNorm, LeakyRelu, Op, PRelu, Softplus, Softsign, Swish
 
 ROLES = ("gamma", "beta", "mean", "variance", "alpha")
 """Captures that are tensors of the op."""
@@ -63,22 +63,26 @@ def _layer_norm(found: Found) -> Op:
 
 def _activations() -> list[Layer]:
     x, negative = "x", ("Neg", "x")
-    relu6 = "Relu6", ("Add", x, 3)
+    three = "Add", x, 3
+    sixes: list[Pattern] = [("Relu6", three), ("Clip", three, 0, 6), ("Min", ("Max", three, 0), 6)]
     sums: list[Pattern] = [("Add", 1, ("Erf", ("Mul", x, math.sqrt(0.5)))), ("Add", 1, ("Erf", ("Div", x, math.sqrt(2))))]
     sums.append(("Erfc", ("Mul", negative, math.sqrt(0.5))))
     cube = "Mul", 0.044715, ("Pow", x, 3)
     tanh = "Add", 1, ("Tanh", ("Mul", math.sqrt(2 / math.pi), ("Add", x, cube)))
     line = "Add", ("Mul", x, "$slope"), "$offset"
-    sixths = ("Div", relu6, 6), ("Mul", relu6, 1 / 6)
+    sixths = [sixth for six in sixes for sixth in (("Div", six, 6), ("Mul", six, 1 / 6))]
     table: list[tuple[Callable[[Found], Op | None], Sequence[tuple[Pattern, ...]]]] = [
         (lambda found: Swish(), [("Mul", x, ("Sigmoid", x)), ("Mul", x, ("Sigmoid", ("Mul", 1, x)))]),
         (lambda found: Gelu(), [pattern for each in sums for pattern in _halves(each)]),
         (lambda found: Gelu(True), _halves(tanh)),
         (lambda found: HardSwish(), [("Mul", x, sixth) for sixth in sixths]),
-        (lambda found: HardSwish(), [("Div", ("Mul", x, relu6), 6), ("Mul", ("Mul", x, relu6), 1 / 6)]),
+        (lambda found: HardSwish(), [("Div", ("Mul", x, six), 6) for six in sixes]),
+        (lambda found: HardSwish(), [("Mul", ("Mul", x, six), 1 / 6) for six in sixes]),
         (lambda found: HardSigmoid(), sixths),
         (lambda found: HardSigmoid(found["$slope"], found["$offset"]), [("Max", ("Min", line, 1), 0), ("Clip", line, 0, 1)]),
         (lambda found: HardSigmoid(found["$slope"], found["$offset"]), [("Min", ("Relu", line), 1), ("Min", ("Max", line, 0), 1)]),
+        (lambda found: Softsign(), [("Div", x, ("Add", ("Abs", x), 1))]),
+        (lambda found: Softplus(), [("Where", ("Greater", x, 20), x, ("Log1p", ("Exp", x)))]),
         (lambda found: PRelu(), [("Add", ("Relu", x), ("Mul", ("Neg", "alpha"), ("Relu", negative)))]),
         (lambda found: LeakyRelu(found["$slope"]), [("Sub", ("Relu", x), ("Mul", "$slope", ("Relu", negative)))]),
         (lambda found: LeakyRelu(found["$slope"]) if 0 <= found["$slope"] <= 1 else None, [("Max", x, ("Mul", "$slope", x))]),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from porter.errors import FileError
-from porter.formats import keras, npz, onnx, safetensors, tf_checkpoint, tf_graph, torch, unreadable
+from porter.formats import keras, npz, onnx, safetensors, tf_checkpoint, tf_graph, torch, torch_export, unreadable
 from porter.formats.format import Content, Format, look_at
 
 # A checkpoint's shards may begin with any bytes, so its formats, which know them by name, come first.
@@ -15,6 +15,7 @@ READABLE: tuple[Format, ...] = (
     *tf_graph.FORMATS,
     *keras.FORMATS,
     *torch.FORMATS,
+    *torch_export.FORMATS,
     *onnx.FORMATS,
     *safetensors.FORMATS,
     *npz.FORMATS,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from porter.formats.format import ZIP_MAGIC, Content, Format, fields_of, starts_with
 from porter.formats.keras import HDF5_MAGIC
+from porter.formats.torch_export import SAVE
 
 _UNPACK = "unpack it, and name the weights file in it"
 
@@ -19,10 +20,6 @@ def _is_tar(content: Content) -> bool:
 def _is_torch_tar(content: Content) -> bool:
     """torch 0.1 wrote four members: sys_info, pickle, tensors, storages (its torch/serialization.py)."""
     return _is_tar(content) and content.head.startswith(b"sys_info\0")
-
-
-def _is_export(content: Content) -> bool:
-    return not {"archive_format", "models/model.json"}.isdisjoint(content.inner_members)
 
 
 def _is_wheel(content: Content) -> bool:
@@ -81,9 +78,8 @@ FORMATS = (
         "torchscript",
         "a TorchScript archive",
         lambda content: "data.pkl" in content.inner_members,
-        advice="save torch.jit.load(FILE).state_dict() as a .pth",
+        advice=f"where the model's code is: {SAVE}; its weights only: save torch.jit.load(FILE).state_dict() as a .pth",
     ),
-    Format("torch-export", "a torch.export archive", _is_export, advice="save torch.export.load(FILE).state_dict as a .pth"),
     Format("wheel", "a Python package", _is_wheel),
     Format("zip", "a zip archive", lambda content: content.members is not None, advice=_UNPACK),
     Format(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections import deque
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from pathlib import Path
@@ -52,6 +53,18 @@ def read_archive(path: Path) -> Checkpoint:
 def read_stream(path: Path) -> Checkpoint:
     """As `read_archive`, for the older stream, which is copied."""
     return _checkpoint(path, zipped=False)
+
+
+def read_mapping(path: Path) -> dict[str, Array]:
+    """As `read_archive`, for a file that holds a mapping of names to tensors and nothing else, with these names.
+
+    Raises:
+        FileError: it holds something else.
+    """
+    found = _load(path, zipped=True)
+    if not isinstance(found, Mapping) or not all(isinstance(name, str) and _is_tensor(held) for name, held in found.items()):
+        raise FileError("expected a mapping of names to tensors", where=str(path), next=_SAVE)
+    return {name: _array(name, tensor, path) for name, tensor in found.items()}
 
 
 def _checkpoint(path: Path, zipped: bool) -> Checkpoint:

@@ -88,12 +88,18 @@ def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """Refused: a torch file's graph, if it has one, is a program, and porter runs no program from a file.
+    """The program of a .pt2 as a module; see porter.frameworks.torch.exported.
 
     Raises:
-        MissingFramework: always.
+        MissingFramework: the file has no such program, because what other torch files compute is Python code; or porter does not
+            run one of its ops.
     """
-    raise MissingFramework("porter reads no graph from torch files", where=str(checkpoint.path))
+    if checkpoint.graph is None:
+        raise MissingFramework("this file carries no graph", where=str(checkpoint.path))
+    expect_installed("torch", install("torch"))
+    from porter.frameworks.torch.exported import build_exported
+
+    return build_exported(checkpoint, dtype)
 
 
 def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:

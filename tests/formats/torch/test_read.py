@@ -245,7 +245,7 @@ def test_torchscript(tmp_path: Path) -> None:
     path = tmp_path / "a.pth"
     torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), path)
     assert recognise(path).name == "torchscript"
-    refused(path, "TorchScript", "state_dict()")
+    refused(path, "TorchScript", "state_dict()", "torch.export.save(torch.export.export(model.eval(), ")
 
 
 def test_a_tar_of_torch_0_1(tmp_path: Path) -> None:

@@ -1,0 +1,183 @@
+"""What a .pt2 archive holds: one program, and the tensors that it names. Nothing of it is run, and torch reads only old archives.
+
+Since torch 2.9 each tensor's storage is a member of its own, as bare bytes, and a JSON says its type, sizes and strides. Torch 2.8
+and older pickled a mapping of tensors, which is read as a .pth is.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from porter.dtypes import Array, storage_type
+from porter.errors import FileError
+from porter.files.zips import open_zip
+from porter.formats.limits import most_bytes
+from porter.formats.torch_export import SAVE
+
+_SCHEMA = 8
+"""torch/_export/serde/schema.py, SCHEMA_VERSION's first number; torch refuses others too."""
+_MOST_JSON = 64 << 20
+"""Python takes some twenty times as much for it."""
+_STRIDED = 7
+_TYPES = {
+    **{1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64"},
+    **{12: "bool", 13: "bfloat16"},
+}
+"""numpy's names of ScalarType (torch/_export/serde/schema.py)."""
+_OLD = "serialized_exported_program.json"
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An archive's content.
+
+    Attributes:
+        program: ExportedProgram of torch/_export/serde/schema.py.
+        text: the same as JSON.
+        weights: of the state_dict, by name.
+        constants: other tensors of the program, by name.
+    """
+
+    program: Mapping[str, Any]
+    text: bytes
+    weights: Mapping[str, Array]
+    constants: Mapping[str, Array]
+
+
+def read_archive(path: Path) -> Archive:
+    """The content of an archive of any torch since 2.5.
+
+    Raises:
+        FileError: it is damaged, holds no program or several, is of another schema, or a tensor does not hold what it declares.
+        MissingFramework: it is of torch 2.8 or older, and torch is not installed.
+    """
+    with open_zip(path, "torch.export archive") as archive:
+        members = _Members(archive, path)
+        names = [name for name in members.found if name.startswith("models/") and name.endswith(".json")]
+        names = names or [name for name in members.found if name == _OLD]
+        if len(names) != 1:
+            found = f"{len(names)} programs" if names else "no exported program, perhaps compiled code"
+            raise FileError(f"this archive holds {found}, expected one", where=str(path), next=SAVE)
+        text = members.read(names[0], _MOST_JSON)
+        program = _program(text, path)
+        if names[0] == _OLD:
+            held = (members.pickled("serialized_state_dict.pt"), members.pickled("serialized_constants.pt"))
+        else:
+            model = names[0].removeprefix("models/").removesuffix(".json")
+            held = (members.tensors("weights", model), members.tensors("constants", model))
+    return Archive(program, text, *held)
+
+
+def parsed(text: bytes, where: str) -> Any:
+    """JSON of a stranger's.
+
+    Raises:
+        FileError: it is no JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"its JSON is damaged: {str(error)[:200]}", where=where, next="fetch or export it again") from None
+
+
+def _program(text: bytes, path: Path) -> Mapping[str, Any]:
+    stated = parsed(text, str(path))
+    version = stated.get("schema_version") if isinstance(stated, dict) else None
+    major = version.get("major") if isinstance(version, dict) else None
+    if major != _SCHEMA:
+        message = f"the program is written in schema {str(major)[:20]}, and porter reads schema {_SCHEMA}"
+        raise FileError(message, where=str(path), next=f"export the model with torch 2.6 or later: {SAVE}")
+    found: Mapping[str, Any] = stated
+    return found
+
+
+class _Members:
+    """The members of an archive, by their names without its top folder.
+
+    Attributes:
+        left: bytes that may still be read.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
+        self.archive, self.path, self.left = archive, path, most_bytes(path.stat().st_size)
+        flat = _OLD in archive.namelist()
+        self.found: dict[str, zipfile.ZipInfo] = {}
+        for member in archive.infolist():
+            name = member.filename if flat else member.filename.partition("/")[2]
+            if name in self.found:
+                raise self._damaged(f"two members of this archive are called '{name}'")
+            self.found[name] = member
+
+    def _damaged(self, message: str) -> FileError:
+        return FileError(message, where=str(self.path), next="fetch or export it again")
+
+    def read(self, name: str, limit: int | None = None) -> bytes:
+        member = self.found.get(name)
+        if member is None:
+            raise self._damaged(f"this archive lacks '{name}'")
+        limit = self.left if limit is None else min(limit, self.left)
+        if member.file_size > limit:
+            raise self._damaged(f"'{name}' in this archive unpacks to {member.file_size} bytes, more than the {limit} it can have")
+        self.left -= member.file_size
+        return self.archive.read(member)  # zipfile stops at the declared size and checks the CRC
+
+    def tensors(self, kind: str, model: str) -> dict[str, Array]:
+        """The tensors of data/weights or data/constants. Members other than tensors, which are pickled, are left alone."""
+        folder = f"data/{kind}/"
+        if f"{folder}{model}.pt" in self.found:  # torch 2.8
+            return self.pickled(f"{folder}{model}.pt")
+        config = parsed(self.read(f"{folder}{model}_{kind}_config.json", _MOST_JSON), str(self.path))
+        storages: dict[str, bytes] = {}
+        found = {}
+        try:
+            for name, entry in config["config"].items():
+                held = str(entry["path_name"])
+                if held.startswith(("weight_", "tensor_")):
+                    if entry["use_pickle"]:
+                        raise FileError(f"tensor '{name}' is pickled, as an object", where=str(self.path), next=SAVE)
+                    if held not in storages:
+                        storages[held] = self.read(folder + held)
+                    found[str(name)] = self._tensor(str(name), storages[held], entry["tensor_meta"])
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            raise self._damaged(f"the list of {kind} is damaged") from None
+        return found
+
+    def _tensor(self, name: str, data: bytes, stated: Mapping[str, Any]) -> Array:
+        """A tensor over its storage, without a copy."""
+        if stated["layout"] != _STRIDED or stated["dtype"] not in _TYPES:
+            raise FileError(f"tensor '{name}' is no dense tensor of real numbers", where=str(self.path), next=SAVE)
+        kind = storage_type(_TYPES[stated["dtype"]])  # type: ignore[arg-type]
+        sizes, strides = ([int(each["as_int"]) for each in stated[key]] for key in ("sizes", "strides"))
+        offset = int(stated["storage_offset"]["as_int"])
+        last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+        fits = min((*sizes, *strides, offset), default=0) >= 0 and (last + 1) * kind.itemsize <= len(data)
+        # With strides of zero, a few bytes can declare any size.
+        if not fits or math.prod(sizes) * kind.itemsize > len(data):
+            declared = "x".join(map(str, sizes))[:100]
+            raise self._damaged(f"tensor '{name}' declares {declared} of {kind.name} over {len(data)} bytes")
+        if 0 in sizes:
+            return np.zeros(sizes, kind)
+        flat = np.frombuffer(data, kind, len(data) // kind.itemsize)
+        return np.lib.stride_tricks.as_strided(flat[offset:], sizes, [stride * kind.itemsize for stride in strides])
+
+    def pickled(self, name: str) -> dict[str, Array]:
+        """A mapping of tensors that torch pickled, which is an archive in the archive."""
+        from porter.formats.torch.read import read_mapping
+
+        data = self.read(name)
+        with tempfile.TemporaryDirectory() as folder:
+            inner = Path(folder) / "tensors.pth"
+            inner.write_bytes(data)
+            try:
+                return {key: array.copy() for key, array in read_mapping(inner).items()}
+            except FileError as error:
+                raise FileError(error.message, where=f"{self.path}: {name}", next=error.next) from None

@@ -1,0 +1,177 @@
+"""ATen's sums, products, norms and matrix products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from porter.filegraph import arithmetic
+from porter.filegraph.dataflow import Reference
+from porter.filegraph.file_graph import Stored
+from porter.filegraph.walk import Read, apply
+from porter.formats.torch_export.nodes import AtenNode, Walk
+from porter.formats.torch_export.sizes import whole_numbers
+from porter.graph import Affine, Elu, LocalResponseNorm, Multiply, Op, PRelu, Selu, Softplus, Tanh
+
+KINDS = {
+    **{"add": "Add", "sub": "Sub", "rsub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "maximum": "Max", "minimum": "Min"},
+    **{"neg": "Neg", "sqrt": "Sqrt", "rsqrt": "Rsqrt", "sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu", "erf": "Erf"},
+    **{"exp": "Exp", "log1p": "Log1p", "abs": "Abs", "gt": "Greater", "where": "Where", "clamp_min": "Max", "clamp_max": "Min"},
+    **{"relu6": "Relu6", "constant_pad_nd": "pad", "reshape": "view", "_unsafe_view": "view"},
+}
+"""Names of ops in patterns."""
+SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
+"""Of arXiv:1706.02515, as torch writes them."""
+_MEANS = "avg_pool3d", ("pad", ("view", ("Mul", "x", "x")))
+
+
+def kind_of(node: AtenNode) -> str:
+    """A node's op as patterns name it."""
+    if node.op == "hardtanh" and (node.arguments.get("min_val"), node.arguments.get("max_val")) == (0, 6):
+        return "Relu6"
+    if node.op == "clamp":
+        low, high = (node.arguments.get(name) is not None for name in ("min", "max"))
+        return "Clip" if low and high else "Max" if low else "Min"
+    plain = node.op != "rsub" and node.arguments.get("alpha", 1) == 1 and not node.arguments.get("rounding_mode")
+    return KINDS.get(node.op, node.op) if plain else node.op
+
+
+def read_binary(walk: Walk, node: AtenNode) -> Read:
+    """A sum, difference, product, quotient, bound or power: of values, or of a value and a constant."""
+    first, second = node.arguments["self"], node.arguments["exponent" if node.op == "pow" else "other"]
+    if node.arguments.get("alpha", 1) != 1 or node.arguments.get("rounding_mode"):
+        return f"{node.op} with {'rounding' if node.op == 'div' else 'alpha'}"
+    found = _response_norm(walk, node) if node.op == "div" else None
+    return found or arithmetic.combine(walk, node, KINDS[node.op], (second, first) if node.op == "rsub" else (first, second))
+
+
+def _response_norm(walk: Walk, node: AtenNode) -> Read:
+    """What torch.nn.functional.local_response_norm writes. Torch's alpha multiplies a mean, porter's a sum."""
+    means = "view", ("squeeze", _MEANS)
+    found = walk.flow.match(node, ("Div", "x", ("Pow", ("Add", ("Mul", means, "$alpha"), "$bias"), "$beta")))
+    if found is None:
+        return None
+    pool = node
+    while pool.op != "avg_pool3d":
+        live = [name for name, _ in pool.inputs if name in walk.flow.live]
+        pool = walk.flow.nodes[live[-1] if pool is node else live[0]]
+    pads = walk.flow.nodes[pool.inputs[0][0]].arguments
+    size = whole_numbers(walk, pool, "kernel_size")
+    around = [0, 0, 0, 0, size[0] // 2, (size[0] - 1) // 2]
+    if size[1:] != [1, 1] or pads["pad"] != around or any(stride != 1 for stride in pool.arguments["stride"]) or pads.get("value"):
+        return None
+    op = LocalResponseNorm(size[0], found["$alpha"] / size[0], found["$beta"], found["$bias"])
+    return walk.builder.add(node.name, op, walk.value(found["x"]))
+
+
+def read_negative(walk: Walk, node: AtenNode) -> Read:
+    return arithmetic.scale(walk, node, node.arguments["self"], -1.0)
+
+
+def read_clip(walk: Walk, node: AtenNode) -> Read:
+    if node.op == "hardtanh":
+        low, high = (float(node.arguments.get(name, default)) for name, default in (("min_val", -1.0), ("max_val", 1.0)))
+        return arithmetic.clip(walk, node, node.arguments["self"], low, high)
+    bounds = {"min": -math.inf, "max": math.inf}
+    for name in bounds.keys() & node.arguments.keys():
+        if node.arguments[name] is not None:
+            bound = walk.flow.number(node.arguments[name])
+            if bound is None:
+                return f"{node.op} with computed bounds"
+            bounds[name] = bound
+    return arithmetic.clip(walk, node, node.arguments["self"], bounds["min"], bounds["max"])
+
+
+def read_batch_norm(walk: Walk, node: AtenNode) -> Any:
+    """batch_norm and its forms for inference, whose further outputs nothing reads."""
+    if node.arguments.get("training"):
+        return f"{node.op} in training mode (call model.eval() before torch.export.export)"
+    tensors = _given(node, gamma="weight", beta="bias", mean="running_mean", variance="running_var")
+    if not {"mean", "variance"} <= tensors.keys():
+        return f"{node.op} with the statistics of its input"
+    return arithmetic.batch_norm(walk, node, node.arguments["input"], tensors, float(node.arguments["eps"]))
+
+
+def read_layer_norm(walk: Walk, node: AtenNode) -> Read:
+    places = range(-len(node.arguments["normalized_shape"]), 0)
+    tensors, epsilon = _given(node, gamma="weight", beta="bias"), float(node.arguments.get("eps", 1e-5))
+    return arithmetic.layer_norm(walk, node, node.arguments["input"], tensors, epsilon, places)
+
+
+def _given(node: AtenNode, **roles: str) -> dict[str, Reference]:
+    """Arguments by role, without those that are not given."""
+    return {role: source for role, name in roles.items() if (source := node.arguments.get(name)) is not None}
+
+
+def read_linear(walk: Walk, node: AtenNode) -> Read:
+    return arithmetic.dense(walk, node, node.arguments["input"], node.arguments["weight"], "OI", node.arguments.get("bias"))
+
+
+def read_product(walk: Walk, node: AtenNode) -> Read:
+    """mm, bmm, matmul and addmm, with a kernel."""
+    bias, factors = None, (1.0, 1.0)
+    if node.op == "addmm":
+        source, kernel, bias = (node.arguments[name] for name in ("mat1", "mat2", "self"))
+        factors = float(node.arguments.get("alpha", 1)), float(node.arguments.get("beta", 1))
+    else:
+        source, kernel = node.inputs
+    return arithmetic.dense(walk, node, source, *_matrix(walk, kernel), bias, factors)
+
+
+def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:
+    """The stored kernel that a constant is, and its axes: it may be transposed, and repeated for every row of images."""
+    axes, node = "IO", walk.flow.nodes[kernel[0]]
+    while node.name not in walk.flow.live and node.op in ("permute", "transpose", "t", "expand", "view", "clone"):
+        before = walk.flow.nodes[node.inputs[0][0]]
+        sizes, own = before.sizes[0], node.sizes[0]
+        if node.op in ("permute", "transpose", "t") and len(sizes) == 2:
+            axes = axes[::-1]
+        elif node.op in ("permute", "transpose", "t") or sizes[-2:] != own[-2:]:
+            break
+        node = before
+    return (node.name, 0), axes
+
+
+def read_elu(walk: Walk, node: AtenNode) -> Read:
+    """scale * Elu(x), which a SELU is too."""
+    alpha, factor, inner = (float(node.arguments.get(name, 1)) for name in ("alpha", "scale", "input_scale"))
+    if inner != 1:
+        return "elu with scales"
+    if (alpha, factor) == (SELU_ALPHA, SELU_GAMMA):
+        return apply(walk, node, node.arguments["self"], Selu())
+    more: tuple[Op, ...] = () if factor == 1 else (Affine((factor,), (0.0,)),)
+    return apply(walk, node, node.arguments["self"], Elu(alpha), *more)
+
+
+def read_where(walk: Walk, node: AtenNode) -> Read:
+    """A PReLU, as torch decomposes it: where(x > 0, x, slopes * x)."""
+    source, product = node.arguments["self"], walk.flow.nodes[node.arguments["other"][0]]
+    found = walk.flow.match(walk.flow.nodes[node.arguments["condition"][0]], ("Greater", "x", 0))
+    slopes = [each for each in product.inputs if each != source]
+    if found is None or found["x"] != source or product.op != "mul" or len(product.inputs) != 2 or len(slopes) != 1:
+        return None
+    return arithmetic.slopes(walk, node, source, slopes[0])
+
+
+def read_softplus(walk: Walk, node: AtenNode) -> Read:
+    stated = node.arguments.get("beta", 1), node.arguments.get("threshold", 20)
+    return apply(walk, node, node.arguments["self"], Softplus()) if stated == (1, 20) else "softplus with a beta or threshold"
+
+
+def read_mish(walk: Walk, node: AtenNode) -> Read:
+    """x * tanh(softplus(x))."""
+    view = walk.kept(node.arguments["self"])
+    inner = walk.builder.chain(f"{node.name}:tanh", view.value, (Softplus(), Tanh()))
+    return walk.views.like(view, walk.builder.add(node.name, Multiply(), view.value, inner))
+
+
+def read_prelu(walk: Walk, node: AtenNode) -> Read:
+    """One slope, or one for each channel, which are the second axis."""
+    source, alpha = node.arguments["self"], node.arguments["weight"]
+    tensor = walk.flow.tensor(alpha)
+    if tensor is None or len(tensor.shape) > 1:
+        return "prelu with computed slopes"
+    view = walk.by_cell(source, 1)
+    if tensor.shape == (view.value.channels,) and walk.views.has_channels(view, 1):
+        return walk.views.like(view, walk.builder.add(node.name, PRelu(), view.value, tensors={"alpha": Stored(tensor.name)}))
+    return arithmetic.slopes(walk, node, source, alpha)

@@ -1,0 +1,68 @@
+"""The tensors and numbers of a program, and what numpy computes from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from porter.dtypes import Array
+from porter.filegraph.dataflow import Evaluator, Numbers
+from porter.formats.torch_export.nodes import AtenNode
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What a program stores, by the names of values."""
+
+    arrays: Mapping[str, Array]
+
+    def declared(self, name: str) -> tuple[int, ...] | None:
+        return self.arrays[name].shape if name in self.arrays else None
+
+    def array(self, name: str) -> Array:
+        return self.arrays[name]
+
+
+def _plain(function: Any) -> Evaluator:
+    return lambda node, *values: function(*values)
+
+
+def _scaled(function: Any, node: AtenNode, first: Numbers, second: Numbers) -> Numbers:
+    return np.asarray(function(first, second * node.arguments.get("alpha", 1)))
+
+
+def _quotient(node: AtenNode, first: Numbers, second: Numbers) -> Numbers:
+    if node.arguments.get("rounding_mode") is not None:
+        raise ValueError("a quotient that is rounded")
+    return np.asarray(first / second)
+
+
+def _reshaped(node: AtenNode, value: Numbers) -> Numbers:
+    return value.reshape(node.arguments["size" if "size" in node.arguments else "shape"])
+
+
+ELEMENTWISE: Mapping[str, Evaluator] = {
+    "add": partial(_scaled, np.add),
+    "sub": partial(_scaled, np.subtract),
+    "rsub": partial(_scaled, lambda first, second: second - first),
+    "mul": _plain(np.multiply),
+    "div": _quotient,
+    "pow": _plain(np.power),
+    "neg": _plain(np.negative),
+    "sqrt": _plain(np.sqrt),
+    "rsqrt": _plain(lambda value: 1 / np.sqrt(value)),
+    "reciprocal": _plain(lambda value: 1 / value),
+}
+CASTS = frozenset({"lift_fresh_copy", "lift_fresh", "detach", "clone", "alias", "contiguous", "to", "_to_copy"})
+RESHAPES = frozenset({"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze"})
+EVALUATORS: Mapping[str, Evaluator] = {
+    **ELEMENTWISE,
+    **dict.fromkeys(("lift_fresh_copy", "lift_fresh", "detach", "clone", "alias", "contiguous"), _plain(lambda value: value)),
+    **dict.fromkeys(("view", "_unsafe_view", "reshape"), _reshaped),
+    "unsqueeze": lambda node, value: np.expand_dims(value, node.arguments["dim"]),
+}
+"""What they give has no more numbers than they take, except where elementwise ones broadcast (porter.filegraph.dataflow)."""

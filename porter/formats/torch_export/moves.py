@@ -1,0 +1,152 @@
+"""What ATen does with the axes of tensors. An axis is named by its place, from either end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from porter.filegraph import moves
+from porter.filegraph.dataflow import Reference
+from porter.filegraph.walk import Read
+from porter.formats.torch_export.nodes import AtenNode, Walk
+from porter.formats.torch_export.sizes import whole_numbers
+
+_FLOATS = (None, 7, 8)
+"""Types of a cast that changes no function: real numbers of single and double precision (ScalarType)."""
+
+
+def taken(node: AtenNode) -> Reference:
+    """The value that a node works on."""
+    found: Reference = node.arguments["self" if "self" in node.arguments else "input"]
+    return found
+
+
+def read_same(walk: Walk, node: AtenNode) -> Read:
+    """Casts between real numbers, copies, and what does nothing in inference."""
+    if node.arguments.get("dtype") not in _FLOATS:
+        return f"{node.op} to another type"
+    if node.arguments.get("train"):
+        return f"{node.op} in training mode (call model.eval() before torch.export.export)"
+    return walk.view(taken(node))
+
+
+def read_reshape(walk: Walk, node: AtenNode) -> Read:
+    source = taken(node)
+    return moves.reshape(walk, node, source, whole_numbers(walk, node, "shape" if node.op == "reshape" else "size", source))
+
+
+def read_flatten(walk: Walk, node: AtenNode) -> Read:
+    return moves.flatten(walk, node, taken(node), node.arguments.get("start_dim", 0), node.arguments.get("end_dim", -1))
+
+
+def read_unflatten(walk: Walk, node: AtenNode) -> Read:
+    source, place = taken(node), node.arguments["dim"]
+    sizes = walk.view(source).sizes
+    if sizes is None:
+        return None
+    place = range(len(sizes))[place]
+    return moves.reshape(walk, node, source, [*sizes[:place], *whole_numbers(walk, node, "sizes", source), *sizes[place + 1 :]])
+
+
+def read_squeeze(walk: Walk, node: AtenNode) -> Read:
+    """Axes of several cells stay, also those that are named."""
+    sizes, stated = walk.view(taken(node)).sizes, node.arguments.get("dim")
+    if sizes is None:
+        return None
+    places = range(len(sizes)) if stated is None else stated if isinstance(stated, list) else [stated]
+    gone = [place for place in places if sizes[place] == 1]
+    return moves.squeeze(walk, node, taken(node), gone) if gone else walk.view(taken(node))
+
+
+def read_unsqueeze(walk: Walk, node: AtenNode) -> Read:
+    return moves.unsqueeze(walk, node, taken(node), [node.arguments["dim"]])
+
+
+def read_permute(walk: Walk, node: AtenNode) -> Read:
+    return moves.transpose(walk, node, taken(node), node.arguments["dims"])
+
+
+def read_transpose(walk: Walk, node: AtenNode) -> Read:
+    """Two axes exchanged."""
+    order = list(range(len(walk.view(taken(node)).axes or ())))
+    first, second = node.arguments.get("dim0", 0), node.arguments.get("dim1", 1)
+    order[first], order[second] = order[second], order[first]
+    return moves.transpose(walk, node, taken(node), order)
+
+
+def read_expand(walk: Walk, node: AtenNode) -> Read:
+    return moves.expand(walk, node, taken(node), whole_numbers(walk, node, "size", taken(node)))
+
+
+def read_slice(walk: Walk, node: AtenNode) -> Read:
+    start, end = (_number(walk, node, name) for name in ("start", "end"))
+    return moves.cut(walk, node, taken(node), {node.arguments.get("dim", 0): slice(start, end, node.arguments.get("step", 1))})
+
+
+def read_select(walk: Walk, node: AtenNode) -> Read:
+    return moves.cut(walk, node, taken(node), {node.arguments["dim"]: int(node.arguments["index"])})
+
+
+def read_narrow(walk: Walk, node: AtenNode) -> Read:
+    start, length = _number(walk, node, "start") or 0, _number(walk, node, "length") or 0
+    return moves.cut(walk, node, taken(node), {node.arguments["dim"]: slice(start, start + length)})
+
+
+def read_split(walk: Walk, node: AtenNode) -> Any:
+    """split and chunk, into equal parts or into as many cells as are stated, and unbind."""
+    source, place = taken(node), node.arguments.get("dim", 0)
+    sizes = walk.view(source).sizes
+    if sizes is None:
+        return None
+    name = next((name for name in ("split_size", "split_sizes", "chunks") if name in node.arguments), "")
+    if not name:
+        return moves.split(walk, node, source, place, [1] * node.outputs, keep=False)
+    parts = whole_numbers(walk, node, name)
+    if not isinstance(node.arguments[name], list):
+        most = -(-sizes[place] // parts[0]) if name == "chunks" else parts[0]
+        parts = [min(most, sizes[place] - start) for start in range(0, sizes[place], most)][: node.outputs + 1]
+    return moves.split(walk, node, source, place, parts)
+
+
+def read_concat(walk: Walk, node: AtenNode) -> Read:
+    return moves.concat(walk, node, node.arguments["tensors"], node.arguments.get("dim", 0))
+
+
+def read_pad(walk: Walk, node: AtenNode) -> Read:
+    """One number before and after the cells of axes, the last axis first."""
+    if node.arguments.get("mode", "constant") != "constant":
+        return f"pad ({node.arguments['mode']})"
+    numbers = whole_numbers(walk, node, "pad", taken(node))
+    pairs = {-1 - place: (numbers[2 * place], numbers[2 * place + 1]) for place in range(len(numbers) // 2)}
+    return moves.pad(walk, node, taken(node), pairs, float(node.arguments.get("value") or 0))
+
+
+def read_reduce(walk: Walk, node: AtenNode) -> Read:
+    """mean and amax over axes."""
+    stated, keep = node.arguments.get("dim"), bool(node.arguments.get("keepdim"))
+    if node.arguments.get("dtype") not in _FLOATS or not stated:
+        return f"{node.op} of everything" if not stated else f"{node.op} to another type"
+    return moves.reduce(walk, node, taken(node), "max" if node.op == "amax" else "mean", stated, keep)
+
+
+def read_softmax(walk: Walk, node: AtenNode) -> Read:
+    if node.arguments.get("dtype") not in _FLOATS or node.arguments.get("half_to_float"):
+        return f"{node.op} to another type"
+    return moves.softmax(walk, node, taken(node), node.arguments["dim"])
+
+
+def read_upsample(walk: Walk, node: AtenNode) -> Read:
+    """upsample_nearest2d by whole factors, where each cell is repeated."""
+    sizes = walk.view(taken(node)).sizes
+    if sizes is None:
+        return None
+    scales = node.arguments.get("scale_factors") or [node.arguments.get(name) for name in ("scales_h", "scales_w")]
+    if None in scales:
+        wanted = whole_numbers(walk, node, "output_size", taken(node))
+        scales = [new / old for new, old in zip(wanted, sizes[2:], strict=True)]
+    if any(scale < 1 or scale != round(scale) for scale in scales):
+        return f"{node.op} by no whole factor"
+    return moves.upsample(walk, node, taken(node), {2: round(scales[0]), 3: round(scales[1])})
+
+
+def _number(walk: Walk, node: AtenNode, name: str) -> int | None:
+    return None if node.arguments.get(name) is None else whole_numbers(walk, node, name, taken(node))[0]

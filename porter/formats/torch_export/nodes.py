@@ -1,0 +1,221 @@
+"""A program of torch.export as nodes: ATen ops and their arguments, by the names of torch's own schemas.
+
+A value is named by the node that gives it and the place among its outputs; a node has the name of its first output. Numbers that an
+arithmetic op takes beside values are constants of their own, as they are in other files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from porter.dtypes import Array
+from porter.filegraph import walk
+from porter.filegraph.dataflow import Reference
+
+Walk = walk.Walk["AtenNode"]
+Sizes = tuple[int | str, ...]
+_OPERANDS = ("self", "other", "exponent", "a", "b", "min", "max")
+_MOST_NODES = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class AtenNode:
+    """One call of an op, or a value that the program is given (`input`, `tensor`, `number`).
+
+    Attributes:
+        op: its name without the overload, such as `conv2d`; ops of other libraries have the library before it.
+        inputs: the values that its arguments are or list, in their order.
+        target: the op with library and overload, such as `aten.conv2d.default`.
+        arguments: by name. A value is a tuple (Reference), a missing one None.
+        module: the path of the module that calls it, such as `layer1.0.conv1`.
+        outputs: how many values it gives.
+        sizes: of each output that is a tensor; an open size is the text of an expression.
+        expression: of an output that is a size itself.
+        known: a value that has this size, and the place of the axis.
+    """
+
+    name: str
+    op: str
+    inputs: tuple[Reference, ...] = ()
+    target: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    module: str = ""
+    outputs: int = 1
+    sizes: tuple[Sizes, ...] = ()
+    expression: int | str | None = None
+    known: tuple[Reference, int] | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program.
+
+    Attributes:
+        nodes: by name, each after its inputs.
+        given: by the name of a value, the node that gives it.
+        stored: by the name of a value, the name of the tensor that it is.
+        numbers: constants of the program's own, by name of their nodes.
+        images: names of the values that the caller gives.
+        outputs: names of the values that it returns.
+        types: ScalarType of tensors (torch/_export/serde/schema.py).
+    """
+
+    nodes: Mapping[str, AtenNode]
+    given: Mapping[str, Reference]
+    stored: Mapping[str, str]
+    numbers: Mapping[str, Array]
+    images: tuple[str, ...]
+    outputs: tuple[str, ...]
+    types: Mapping[str, int]
+
+    def sizes(self, name: str) -> Sizes:
+        """Of a value that is a tensor."""
+        return self.nodes[name].sizes[0]
+
+
+def read_program(program: Mapping[str, Any]) -> Program:
+    """The program in what `porter.formats.torch_export.archive.Archive.program` holds.
+
+    Raises:
+        ValueError: it is no such program, two nodes give the same value, or a node reads what nothing before it gives.
+        KeyError, TypeError, AttributeError: it is no such program.
+    """
+    graph, signature = program["graph_module"]["graph"], program["graph_module"]["signature"]
+    if len(graph["nodes"]) + len(graph["inputs"]) > _MOST_NODES:
+        raise ValueError(f"it has more than {_MOST_NODES} nodes")
+    values = graph["tensor_values"]
+    sizes = {str(name): tuple(_size(size) for size in stated["sizes"]) for name, stated in values.items()}
+    reader = _Reader(sizes, {str(name): _size(stated) for name, stated in graph["sym_int_values"].items()})
+    stored, images = {}, []
+    for spec in signature["input_specs"]:
+        ((kind, stated),) = spec.items()
+        if kind == "constant_input":
+            continue
+        name = _name(stated["arg"])
+        reader.add(AtenNode(name, "input" if kind == "user_input" else "tensor", sizes=(sizes.get(name, ()),)))
+        if kind == "user_input":
+            images.append(name)
+        elif kind in ("parameter", "buffer", "tensor_constant"):
+            stored[name] = str(stated[f"{kind}_name"])
+    for node in graph["nodes"]:
+        reader.read(node)
+    outputs = [spec["user_output"]["arg"] for spec in signature["output_specs"] if "user_output" in spec]
+    return Program(
+        nodes=reader.nodes,
+        given=reader.given,
+        stored=stored,
+        numbers=reader.numbers,
+        images=tuple(images),
+        outputs=tuple(_name(output) for output in outputs if "as_tensor" in output),
+        types={str(name): int(stated["dtype"]) for name, stated in values.items()},
+    )
+
+
+@dataclass
+class _Reader:
+    """The nodes so far.
+
+    Attributes:
+        sizes, expressions: of values that are tensors, and of those that are sizes, by name.
+        known: by expression, the first value that has this size, and the place of the axis.
+    """
+
+    sizes: Mapping[str, Sizes]
+    expressions: Mapping[str, int | str]
+    nodes: dict[str, AtenNode] = field(default_factory=dict)
+    given: dict[str, Reference] = field(default_factory=dict)
+    numbers: dict[str, Array] = field(default_factory=dict)
+    known: dict[str, tuple[Reference, int]] = field(default_factory=dict)
+
+    def add(self, node: AtenNode, *further: str) -> None:
+        for place, name in enumerate((node.name, *further)):
+            if name in self.given:
+                raise ValueError(f"two nodes give '{name}'")
+            self.given[name] = node.name, place
+        for output, sizes in enumerate(node.sizes):
+            for place, size in enumerate(sizes):
+                if isinstance(size, str):
+                    self.known.setdefault(size, ((node.name, output), place))
+        self.nodes[node.name] = node
+
+    def read(self, stated: Mapping[str, Any]) -> None:
+        names = [name for output in stated["outputs"] for name in _names(output)]
+        # A node that gives nothing, such as an assertion of a size, has its own name.
+        name, *further = names or [str(stated.get("name") or f"node {len(self.nodes)}")]
+        target = str(stated["target"]).removeprefix("torch.ops.")
+        library, _, rest = target.partition(".")
+        op = rest.rpartition(".")[0].rstrip("_") if library == "aten" else target.replace("_operator.", "operator.")
+        arguments = {str(each["name"]): self.argument(each["arg"]) for each in stated["inputs"]}
+        for key in _OPERANDS:
+            if isinstance(arguments.get(key), int | float) and not isinstance(arguments[key], bool):
+                constant = AtenNode(f"{name}.{key}", "number")
+                self.add(constant)
+                self.numbers[constant.name] = np.asarray(arguments[key])
+                arguments[key] = constant.name, 0
+        stack = str((stated.get("metadata") or {}).get("nn_module_stack") or "").split(";")[-1].split(",")
+        module = stack[1] if len(stack) > 2 else ""
+        inputs = tuple(source for value in arguments.values() for source in _sources(value))
+        sizes, expression = tuple(self.sizes.get(each, ()) for each in names), self.expressions.get(name)
+        known = self.known.get(str(expression))
+        self.add(AtenNode(name, op, inputs, target, arguments, module, len(names), sizes, expression, known), *further)
+
+    def argument(self, stated: Mapping[str, Any]) -> Any:
+        ((kind, value),) = stated.items()
+        match kind:
+            case "as_none" | "as_device" | "as_layout":  # where a value is, not what it is
+                return None
+            case "as_tensor" | "as_sym_int" | "as_sym_float" | "as_sym_bool" | "as_optional_tensor":
+                return self.value(value)
+            case "as_tensors" | "as_sym_ints" | "as_sym_floats" | "as_sym_bools" | "as_optional_tensors":
+                return [self.value(each) for each in value]
+            case "as_float":
+                return float(value)
+            case "as_floats":
+                return [float(each) for each in value]
+            case "as_int" | "as_bool" | "as_scalar_type" | "as_memory_format" | "as_string" if isinstance(value, int | str):
+                return value
+            case "as_ints" | "as_bools" if all(isinstance(each, int) for each in value):
+                return value
+            case _:
+                return NotImplemented
+
+    def value(self, stated: Mapping[str, Any]) -> Any:
+        """A value by its name, or the number or None that stands in its place."""
+        if "name" in stated or "as_name" in stated:
+            name = _name(stated)
+            if name not in self.given:
+                raise ValueError(f"a node reads '{name}', which nothing before it gives")
+            return self.given[name]
+        ((kind, value),) = stated.items()
+        return self.value(value) if kind == "as_tensor" else None if kind == "as_none" else value
+
+
+def _name(stated: Mapping[str, Any]) -> str:
+    """The name in a TensorArgument or a SymIntArgument, which may be in an Argument."""
+    if len(stated) == 1 and isinstance(inner := next(iter(stated.values())), Mapping):
+        stated = inner
+    return str(stated["name"] if "name" in stated else stated["as_name"])
+
+
+def _names(output: Mapping[str, Any]) -> Iterator[str]:
+    """The names of the values in one output."""
+    ((kind, value),) = output.items()
+    if kind in ("as_tensors", "as_sym_ints"):
+        yield from (_name(each) for each in value)
+    elif kind != "as_none":
+        yield _name(value)
+
+
+def _sources(value: Any) -> Iterator[Reference]:
+    if isinstance(value, tuple):
+        yield value
+    elif isinstance(value, list):
+        yield from (each for each in value if isinstance(each, tuple))
+
+
+def _size(stated: Mapping[str, Any]) -> int | str:
+    return int(stated["as_int"]) if "as_int" in stated else str(stated["as_expr"]["expr_str"])

@@ -1,0 +1,102 @@
+"""ATen's ops in porter's terms, one reader each, by their names without overloads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from porter.filegraph.walk import Read, apply
+from porter.formats.torch_export import arithmetic, moves, windows
+from porter.formats.torch_export.nodes import AtenNode, Walk
+from porter.formats.torch_export.sizes import SIZES, read_size
+from porter.graph import (
+    ChannelShuffle,
+    DepthToSpace,
+    Gelu,
+    HardSigmoid,
+    HardSwish,
+    LeakyRelu,
+    Op,
+    Relu,
+    Relu6,
+    Selu,
+    Sigmoid,
+    Softsign,
+    Swish,
+    Tanh,
+)
+
+Reader = Callable[[Walk, AtenNode], Any]
+
+
+def _each(make: Callable[[AtenNode], Op]) -> Reader:
+    """Reads an op of each number."""
+    return lambda walk, node: apply(walk, node, moves.taken(node), make(node))
+
+
+def _map(make: Callable[[AtenNode], Op]) -> Reader:
+    """Reads an op of a map in torch's own layout."""
+
+    def read(walk: Walk, node: AtenNode) -> Read:
+        return walk.builder.add(node.name, make(node), walk.value(moves.taken(node)))
+
+    return read
+
+
+READERS: Mapping[str, Reader] = {
+    **dict.fromkeys(("convolution", "conv2d", "conv_transpose2d"), windows.read_convolution),
+    **dict.fromkeys(("max_pool2d", "max_pool2d_with_indices"), windows.read_max_pool),
+    "avg_pool2d": windows.read_average_pool,
+    **dict.fromkeys(("adaptive_avg_pool2d", "_adaptive_avg_pool2d", "adaptive_max_pool2d"), windows.read_adaptive_pool),
+    **dict.fromkeys(("add", "sub", "rsub", "mul", "div", "pow", "maximum", "minimum"), arithmetic.read_binary),
+    **dict.fromkeys(("hardtanh", "clamp", "clamp_min", "clamp_max"), arithmetic.read_clip),
+    **dict.fromkeys(
+        ("batch_norm", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit", "native_batch_norm"),
+        arithmetic.read_batch_norm,
+    ),
+    **dict.fromkeys(("layer_norm", "native_layer_norm"), arithmetic.read_layer_norm),
+    **dict.fromkeys(("mm", "bmm", "matmul", "addmm"), arithmetic.read_product),
+    "linear": arithmetic.read_linear,
+    "where": arithmetic.read_where,
+    "neg": arithmetic.read_negative,
+    "elu": arithmetic.read_elu,
+    "gelu": _each(lambda node: Gelu(node.arguments.get("approximate", "none") == "tanh")),
+    "hardsigmoid": _each(lambda node: HardSigmoid()),
+    "hardswish": _each(lambda node: HardSwish()),
+    "leaky_relu": _each(lambda node: LeakyRelu(float(node.arguments.get("negative_slope", 0.01)))),
+    "mish": arithmetic.read_mish,
+    "prelu": arithmetic.read_prelu,
+    "_prelu_kernel": arithmetic.read_prelu,
+    "relu": _each(lambda node: Relu()),
+    "relu6": _each(lambda node: Relu6()),
+    "selu": _each(lambda node: Selu()),
+    "sigmoid": _each(lambda node: Sigmoid()),
+    "silu": _each(lambda node: Swish()),
+    "softplus": arithmetic.read_softplus,
+    "softsign": _each(lambda node: Softsign()),
+    "tanh": _each(lambda node: Tanh()),
+    **dict.fromkeys(("softmax", "_softmax"), moves.read_softmax),
+    **dict.fromkeys(("alias", "clone", "contiguous", "detach", "lift_fresh", "lift_fresh_copy", "to", "_to_copy"), moves.read_same),
+    **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), moves.read_same),
+    **dict.fromkeys(("view", "reshape", "_unsafe_view"), moves.read_reshape),
+    "flatten": moves.read_flatten,
+    "unflatten": moves.read_unflatten,
+    "squeeze": moves.read_squeeze,
+    "unsqueeze": moves.read_unsqueeze,
+    "permute": moves.read_permute,
+    **dict.fromkeys(("transpose", "t"), moves.read_transpose),
+    "expand": moves.read_expand,
+    "slice": moves.read_slice,
+    "select": moves.read_select,
+    "narrow": moves.read_narrow,
+    **dict.fromkeys(("split", "split_with_sizes", "chunk", "unbind"), moves.read_split),
+    **dict.fromkeys(("cat", "concat"), moves.read_concat),
+    **dict.fromkeys(("pad", "constant_pad_nd"), moves.read_pad),
+    **dict.fromkeys(("mean", "amax"), moves.read_reduce),
+    "upsample_nearest2d": moves.read_upsample,
+    "channel_shuffle": _map(lambda node: ChannelShuffle(int(node.arguments["groups"]))),
+    "pixel_shuffle": _map(lambda node: DepthToSpace(int(node.arguments["upscale_factor"]), "CRD")),
+    **dict.fromkeys(SIZES, read_size),
+}
+INNER = frozenset({"avg_pool3d", "abs", "erf", "exp", "gt", "log1p", "sqrt", "rsqrt"})
+"""Ops that are read only as parts of several ops that are one layer (porter.filegraph.patterns)."""

@@ -1,0 +1,124 @@
+"""torch.export's .pt2 archives: their weights and their graphs. They are parsed, never run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from porter.dtypes import Array
+from porter.errors import FileError
+from porter.filegraph.builder import Builder
+from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.dataflow import Dataflow
+from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.names import named
+from porter.filegraph.views import Views
+from porter.filegraph.walk import Walk, read_nodes
+from porter.formats.limits import most_bytes
+from porter.formats.torch_export import SAVE
+from porter.formats.torch_export.aliases import changed_value
+from porter.formats.torch_export.archive import read_archive
+from porter.formats.torch_export.arithmetic import kind_of
+from porter.formats.torch_export.constants import CASTS, ELEMENTWISE, EVALUATORS, RESHAPES, Constants
+from porter.formats.torch_export.nodes import AtenNode, Program, read_program
+from porter.formats.torch_export.ops import READERS
+from porter.formats.torch_export.sizes import SIZES
+from porter.graph.walks import downstream
+
+LANGUAGE = "torch-export"
+_FLOATS = frozenset({6, 7, 8, 13})
+"""ScalarType (torch/_export/serde/schema.py): real numbers of 16 bits and more."""
+
+
+def read_export(path: Path) -> Checkpoint:
+    """A program of one image: its graph, and the tensors of its state_dict.
+
+    Raises:
+        FileError: as porter.formats.torch_export.archive.read_archive, or the program is damaged.
+        MissingFramework: the archive is of torch 2.8 or older, and torch is not installed.
+    """
+    archive = read_archive(path)
+    try:
+        program = read_program(archive.program)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        message = f"the program is damaged: {str(error)[:200] or type(error).__name__}"
+        raise FileError(message, where=str(path), next="fetch or export it again") from None
+    tensors = {**archive.constants, **archive.weights}
+    lacking = sorted({*program.stored.values()} - tensors.keys())
+    if lacking:
+        raise FileError(f"this archive lacks the tensor '{lacking[0]}'", where=str(path), next=SAVE)
+    problem = _not_one_image(program) or changed_value(program, READERS)
+    if problem:
+        return Checkpoint(path, "torch-export", "torch", tensors, (f"read without the graph: {problem}",))
+    arrays = {value: tensors[name] for value, name in program.stored.items()}
+    graph = _read_graph(program, arrays, path.stat().st_size)
+    if not graph.outputs:
+        raise FileError("no output of the program depends on its image", where=str(path), next=SAVE)
+    graph = replace(graph, definition=archive.text, language=LANGUAGE)
+    note = f"written by torch {archive.program.get('torch_version', 'of an unknown version')}"
+    return Checkpoint(path, "torch-export", "torch", tensors, (note,), graph=graph)
+
+
+def _not_one_image(program: Program) -> str | None:
+    """Why the program is not one of a single image, in words; None if it is."""
+    rank = len(program.sizes(program.images[0])) if len(program.images) == 1 else 0
+    if rank != 4:
+        found = ", ".join(f"'{name}'" for name in program.images[:3]) or "none"
+        return f"one image of rank 4 is expected as its only input, found {found}"
+    if program.types[program.images[0]] not in _FLOATS:
+        return f"the input '{program.images[0]}' has whole numbers"
+    return None
+
+
+def _read_graph(program: Program, arrays: Mapping[str, Array], size: int) -> FileGraph:
+    nodes, image = program.nodes, program.images[0]
+    live = downstream(nodes, lambda name: _live_inputs(nodes, name), [image])
+    constants = Constants({**arrays, **program.numbers})
+    flow = Dataflow(nodes, live, constants, EVALUATORS, ELEMENTWISE, CASTS, RESHAPES, kind_of, most_bytes(size))
+    batch, channels, rows, columns = (each if isinstance(each, int) else None for each in program.sizes(image))
+    builder = Builder(channels or 3, (rows, columns), "CHW", fixed=None not in (rows, columns))
+    walk = Walk(builder, Views(builder, batch), flow, frozenset(arrays))
+    walk.found[image, 0] = walk.views.of(builder.input)
+    read_nodes(walk, nodes.values(), READERS)
+    ends = [program.given[name] for name in program.outputs]
+    found = builder.finish([walk.value(end) for end in dict.fromkeys(ends) if flow.is_value(end)])
+    return named(_with_own_names(found, program.stored), _titles([nodes[node.name] for node in found.nodes if node.name in nodes]))
+
+
+def _live_inputs(nodes: Mapping[str, AtenNode], name: str) -> list[str]:
+    """What a node computes with: a constant that is repeated as often as the image's size says is a constant all the same."""
+    sources = [source for source, _ in nodes[name].inputs]
+    return sources if nodes[name].op in SIZES else [source for source in sources if nodes[source].op not in SIZES]
+
+
+def _with_own_names(graph: FileGraph, stored: Mapping[str, str]) -> FileGraph:
+    """The graph with the state_dict's names of tensors, and taps that can be names of modules."""
+    nodes = (
+        replace(
+            node,
+            tap=None if node.tap is None else tap_of(node.tap),
+            tensors={role: replace(tensor, name=stored[tensor.name]) for role, tensor in node.tensors.items()},
+        )
+        for node in graph.nodes
+    )
+    return replace(graph, nodes=tuple(nodes))
+
+
+def tap_of(name: str) -> str:
+    """The name of a value as a tap: torch's modules have attributes, such as `to`, that their parts cannot be named after."""
+    return f"value_{name}"
+
+
+def _titles(nodes: Collection[AtenNode]) -> dict[str, str]:
+    """The modules that compute nodes: `layer1.0.conv1` is `layer1/0/conv1`. The name of one that computes several has the op behind
+    it."""
+    computed = Counter(node.module for node in nodes if node.module)
+    parts = {module: tuple(module.split(".")) for module in computed}
+    holding = {part[:end] for part in parts.values() for end in range(len(part))}
+    titles = {}
+    for node in nodes:
+        own = computed[node.module] == 1 and parts[node.module] not in holding
+        titles[node.name] = "/".join((*parts.get(node.module, ()), *(() if own else (node.op,))))
+    return titles

@@ -1,0 +1,64 @@
+"""Sizes in a program: those that it states, and those that it computes from its input's."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from porter.filegraph.dataflow import Reference
+from porter.filegraph.walk import Read
+from porter.formats.torch_export.nodes import AtenNode, Walk
+
+_ON_OPEN: Mapping[str, Callable[..., int]] = {
+    f"operator.{function.__name__}": function for function in (operator.add, operator.sub, operator.mul, operator.neg)
+}
+"""What is computed from numbers that stand for open sizes; a quotient of them would say nothing."""
+_DEEPEST = 50
+"""How deep arithmetic with sizes is followed."""
+SIZES = (*_ON_OPEN, "operator.floordiv", "operator.mod", "sym_size")
+"""Ops that give a size."""
+
+
+def read_size(walk: Walk, node: AtenNode) -> Read:
+    """A size of a value, or arithmetic with sizes: it is the size of an axis of which the program says the same."""
+    if isinstance(node.expression, int):
+        return np.asarray(node.expression)
+    source, place = (node.arguments["self"], node.arguments["dim"]) if node.op == "sym_size" else node.known or (("", 0), 0)
+    sizes = walk.found[source].sizes if source in walk.found else None
+    if sizes is not None:
+        return np.asarray(sizes[place])
+    operands = [walk.flow.integers(each) or [] for each in node.inputs]
+    return np.asarray(_ON_OPEN[node.op](*(number for (number,) in operands))) if node.op in _ON_OPEN else None
+
+
+def whole_numbers(walk: Walk, node: AtenNode, name: str, source: Reference | None = None) -> list[int]:
+    """An argument's whole numbers, or its only one.
+
+    Args:
+        source: a value that the numbers are sizes of. If two axes of a program have the same size, it is this value's that counts.
+
+    Raises:
+        ValueError: one of them is not known before the program runs.
+    """
+    stated, own = node.arguments[name], dict[int | str | None, int]()
+    if source is not None and (sizes := walk.view(source).sizes) is not None:
+        said = (*walk.flow.nodes[source[0]].sizes, ())[source[1]]
+        own = dict(zip(said, sizes, strict=True)) if len(said) == len(sizes) else {}
+    return [_number(walk, each, own, name) for each in (stated if isinstance(stated, list) else [stated])]
+
+
+def _number(walk: Walk, stated: int | Reference, own: Mapping[int | str | None, int], name: str, depth: int = 0) -> int:
+    """A number, or a size by its name: from `own` sizes by their expressions, otherwise as `read_size` found it."""
+    if isinstance(stated, int):
+        return stated
+    node = walk.flow.nodes[stated[0]]
+    if node.expression in own:
+        return own[node.expression]
+    if node.op in _ON_OPEN and depth < _DEEPEST:
+        return _ON_OPEN[node.op](*(_number(walk, each, own, name, depth + 1) for each in node.inputs))
+    numbers = walk.flow.integers(stated)
+    if numbers is None or len(numbers) != 1:
+        raise ValueError(f"'{name}' is not known before the program runs")
+    return numbers[0]

@@ -1,0 +1,124 @@
+"""ATen's convolutions and pools. Their maps are N×C×H×W."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from porter.filegraph.file_graph import Stored
+from porter.filegraph.views import expect_known
+from porter.filegraph.walk import Read
+from porter.formats.torch_export.nodes import AtenNode, Walk
+from porter.formats.torch_export.sizes import whole_numbers
+from porter.graph import ConvTranspose
+from porter.graph.ops import Function
+from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
+
+
+def read_convolution(walk: Walk, node: AtenNode) -> Read:
+    """convolution, conv2d and conv_transpose2d. A kernel is filters×channels/groups×rows×columns, a transposed one
+    channels×filters/groups×rows×columns.
+    """
+    source, kernel = node.arguments["input"], walk.flow.tensor(node.arguments["weight"])
+    bias = node.arguments.get("bias")
+    vector = None if bias is None else walk.flow.tensor(bias)
+    if kernel is None:
+        return f"{node.op} with a kernel that is computed"
+    if bias is not None and (vector is None or len(vector.shape) != 1):
+        return f"{node.op} with a bias that is computed"
+    value = walk.value(source)
+    if len(kernel.shape) != 4 or not (value.is_map or value.shape is None):
+        return f"{node.op} of {len(kernel.shape) - 2} axes"
+    tensors = {"kernel": Stored(kernel.name, "OIHW"), **({"bias": Stored(vector.name)} if vector else {})}
+    stride, dilation = (_pair(walk, node, key, 1) for key in ("stride", "dilation"))
+    window, groups = Window((kernel.shape[2], kernel.shape[3]), stride, dilation), int(node.arguments.get("groups", 1))
+    padding = node.arguments.get("padding")
+    if isinstance(padding, str):
+        # The odd cell comes last, as in TensorFlow (torch/nn/modules/conv.py).
+        around = [(window.extent(axis) - 1 if padding == "same" else 0) for axis in (0, 1)]
+        pads: Pads = (around[0] // 2, around[0] - around[0] // 2, around[1] // 2, around[1] - around[1] // 2)
+    else:
+        rows, columns = _pair(walk, node, "padding", 0)
+        pads = (rows, rows, columns, columns)
+    if node.arguments.get("transposed") or node.op == "conv_transpose2d":
+        more = _pair(walk, node, "output_padding", 0)
+        cut = (pads[0], pads[1] - more[0], pads[2], pads[3] - more[1])
+        op = ConvTranspose(kernel.shape[1] * groups, window, cut, groups, "bias" in tensors)
+        return walk.builder.add(node.name, op, value, tensors=tensors)
+    return walk.builder.conv(node.name, value, kernel.shape[0], window, _explicit(pads), tensors, groups)
+
+
+def read_max_pool(walk: Walk, node: AtenNode) -> Read:
+    """max_pool2d, whose pads take no part. Of a pool with places, nothing reads the places."""
+    window = _pooled(walk, node)
+    rows, columns = _pair(walk, node, "padding", 0)
+    convention = _explicit((rows, rows, columns, columns), LOWEST, rounding=_rounding(node))
+    return walk.builder.pool(node.name, walk.value(node.arguments["self"]), "max", window, convention)
+
+
+def read_average_pool(walk: Walk, node: AtenNode) -> Read:
+    """avg_pool2d, which divides by all cells of a window and of the pads in it, or by the real ones, or by a number."""
+    window, divisor = _pooled(walk, node), node.arguments.get("divisor_override")
+    rows, columns = _pair(walk, node, "padding", 0)
+    rounding = _rounding(node)
+    average: Average = "real_cells"
+    if divisor:
+        average = "full_window"
+    elif node.arguments.get("count_include_pad", True):
+        average = "clipped_window" if rounding == "ceil" else "full_window"
+    convention = _explicit((rows, rows, columns, columns), average=average, rounding=rounding)
+    factor = math.prod(window.kernel) / divisor if divisor else 1.0
+    name = node.name if factor == 1 else f"{node.name}:mean"
+    value = walk.builder.pool(name, walk.value(node.arguments["self"]), "mean", window, convention)
+    return walk.builder.affine(node.name, value, (factor,), (0.0,))
+
+
+def read_adaptive_pool(walk: Walk, node: AtenNode) -> Read:
+    """adaptive_avg_pool2d and adaptive_max_pool2d: a pool over the whole map, or one whose windows are all alike."""
+    function: Function = "max" if "max" in node.op else "mean"
+    value = walk.value(node.arguments["self"])
+    if value.shape is None or not value.is_map:
+        return None
+    wanted = _pair(walk, node, "output_size", 1)
+    if wanted == (1, 1):
+        return walk.builder.reduce(node.name, value, function, ("rows", "columns"), True)
+    kernel, stride = [], []
+    for size, count in zip(value.shape[1:], wanted, strict=True):
+        if size is None:
+            return f"{node.op} to {wanted[0]}x{wanted[1]} of a map of open size"
+        # at::native::start_index and end_index
+        starts = [place * size // count for place in range(count)]
+        extents = {-(-(place + 1) * size // count) - start for place, start in enumerate(starts)}
+        steps = {after - before for before, after in pairwise(starts)}
+        if len(extents) > 1 or len(steps) > 1:
+            sizes = f"{value.shape[1]}x{value.shape[2]} to {wanted[0]}x{wanted[1]}"
+            return f"{node.op} of {sizes}, whose windows are of different sizes"
+        kernel.append(extents.pop())
+        stride.append(steps.pop() if steps else 1)
+    if kernel == stride == [1, 1]:
+        return walk.view(node.arguments["self"])
+    window = Window((kernel[0], kernel[1]), (stride[0], stride[1]))
+    return walk.builder.pool(node.name, value, function, window, _explicit((0, 0, 0, 0), LOWEST if function == "max" else 0.0))
+
+
+def _pooled(walk: Walk, node: AtenNode) -> Window:
+    kernel = _pair(walk, node, "kernel_size", 1)
+    stride = _pair(walk, node, "stride", 1) if node.arguments.get("stride") else kernel
+    return Window(kernel, stride, _pair(walk, node, "dilation", 1))
+
+
+def _pair(walk: Walk, node: AtenNode, name: str, default: int) -> tuple[int, int]:
+    """Rows and columns of an argument, which may state both by one number."""
+    stated = node.arguments.get(name)
+    numbers: Sequence[int] = [default] if stated is None else whole_numbers(walk, node, name)
+    return (numbers[0], numbers[-1])
+
+
+def _rounding(node: AtenNode) -> Rounding:
+    return "ceil" if node.arguments.get("ceil_mode") else "floor"
+
+
+def _explicit(pads: Pads, fill: float = 0.0, average: Average = "real_cells", rounding: Rounding = "floor") -> Convention:
+    expect_known(pads)
+    return Convention("explicit" if any(pads) else "valid", pads, fill, average, rounding)

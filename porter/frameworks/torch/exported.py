@@ -1,0 +1,142 @@
+"""A torch.export program as the module that a port is compared with: its ATen ops, one after the other, by name from a closed list.
+
+The program is read by porter (porter.formats.torch_export) and never by torch, which would run what is pickled in it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from porter.dtypes import Dtype
+from porter.errors import MissingFramework
+from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.file_graph import Foreign
+from porter.formats.torch_export.archive import parsed
+from porter.formats.torch_export.constants import EVALUATORS
+from porter.formats.torch_export.nodes import AtenNode, Program, read_program
+from porter.formats.torch_export.ops import INNER, READERS
+from porter.formats.torch_export.read import tap_of
+from porter.frameworks.torch.graph_module import to_tensor
+from porter.graph.walks import upstream
+
+_FLOATS = frozenset({6, 7, 8, 13})
+_TYPES = {1: torch.uint8, 2: torch.int8, 3: torch.int16, 4: torch.int32, 5: torch.int64, 12: torch.bool}
+"""ScalarType (torch/_export/serde/schema.py): real numbers, which are run in the module's own type, and others."""
+_RUN = frozenset({*READERS, *EVALUATORS, *INNER})
+"""The closed list: what porter reads."""
+_FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 4: torch.preserve_format}
+"""MemoryFormat (torch/_export/serde/schema.py)."""
+_WHERE = ("device", "layout", "pin_memory")
+_ON_SIZES: Mapping[str, Callable[..., Any]] = {
+    f"operator.{function.__name__}": function
+    for function in (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg)
+}
+
+
+def build_exported(checkpoint: Checkpoint, dtype: Dtype) -> ExportedModule:
+    """The program of a .pt2, with the tensors of `checkpoint`, in eval mode.
+
+    Raises:
+        MissingFramework: it needs an op that is not on the closed list, or that this torch lacks.
+    """
+    graph = checkpoint.graph
+    assert graph is not None
+    program = read_program(parsed(graph.definition, str(checkpoint.path)))
+    foreign: set[str] = set()
+    taps = []
+    for node in graph.nodes:
+        if isinstance(node.op, Foreign) or not foreign.isdisjoint(node.inputs):
+            foreign.add(node.name)
+        elif node.tap is not None:
+            taps.append(node.tap)
+    return ExportedModule(program, checkpoint, taps, getattr(torch, dtype))
+
+
+class ExportedModule(nn.Module):
+    """A program that gives its first output; each value that is a tap passes through a submodule of that name.
+
+    A program may be made for one batch. Other batches go through it in parts, all of them node by node.
+    """
+
+    def __init__(self, program: Program, checkpoint: Checkpoint, taps: list[str], dtype: torch.dtype) -> None:
+        super().__init__()
+        self._image = program.images[0]
+        batch = program.sizes(self._image)[0]
+        self._batch = batch if isinstance(batch, int) else None
+        self._dtype = dtype
+        for tap in taps:
+            self.add_module(tap, nn.Identity())
+        wanted = upstream(
+            [name for name in program.nodes if tap_of(name) in self._modules],
+            lambda name: [source for source, _ in program.nodes[name].inputs],
+        )
+        self._nodes = [(node, _function(node)) for node in program.nodes.values() if node.name in wanted and node.target]
+        self._numbers = {name: program.numbers[name].item() for name in wanted & program.numbers.keys()}
+        self._stored = {name: f"tensor_{place}" for place, name in enumerate(sorted(wanted & program.stored.keys()))}
+        for name, buffer in self._stored.items():
+            tensor = to_tensor(checkpoint.tensors[program.stored[name]])
+            self.register_buffer(buffer, tensor.to(dtype) if tensor.is_floating_point() else tensor)
+        uses = {source: node.name for node, _ in self._nodes for source, _ in node.inputs}
+        self._last: dict[str, list[str]] = {}
+        for source, user in uses.items():
+            self._last.setdefault(user, []).append(source)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        size = self._batch or len(images)
+        copied = images.to(self._dtype, copy=True)  # an op in place may change it
+        parts = [_filled(part, size) for part in torch.split(copied, size)]
+        shared = {**self._numbers, **{name: self.get_buffer(buffer) for name, buffer in self._stored.items()}}
+        known = [{**{name: [value] for name, value in shared.items()}, self._image: [part]} for part in parts]
+        found = images
+        for node, function in self._nodes:
+            for values in known:
+                arguments = {name: self._argument(name, value, values) for name, value in node.arguments.items()}
+                given = function(arguments)
+                values[node.name] = list(given) if isinstance(given, list | tuple) else [given]
+            tap = self._modules.get(tap_of(node.name))
+            if tap is not None:
+                first = [values[node.name][0] for values in known]
+                found = tap((first[0] if len(first) == 1 else torch.cat(first))[: len(images)])
+            for source in self._last.get(node.name, ()):
+                for values in known:
+                    del values[source]
+        return found
+
+    def _argument(self, name: str, value: Any, known: Mapping[str, list[Any]]) -> Any:
+        if isinstance(value, tuple):
+            return known[value[0]][value[1]]
+        if isinstance(value, list):
+            return [self._argument(name, each, known) for each in value]
+        if name == "dtype" and value is not None:
+            return self._dtype if value in _FLOATS else _TYPES[value]
+        return _FORMATS[value] if name == "memory_format" and value is not None else value
+
+
+def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
+    """What a node runs, from its arguments by name.
+
+    Raises:
+        MissingFramework: porter does not run such an op, or this torch lacks it.
+    """
+    if node.target.startswith("_operator.") and node.op in _ON_SIZES:
+        on_sizes = _ON_SIZES[node.op]
+        return lambda arguments: on_sizes(*arguments.values())
+    library, _, rest = node.target.partition(".")
+    name, _, overload = rest.rpartition(".")
+    packet = getattr(torch.ops.aten, name, None) if library == "aten" and node.op in _RUN else None
+    if packet is None or overload not in packet.overloads() or NotImplemented in node.arguments.values():
+        raise MissingFramework(f"porter does not run '{node.target}' with this torch", where=node.name)
+    # A view asks for memory in one piece, which a module moved to channels last does not have.
+    function = torch.ops.aten.reshape.default if node.target == "aten.view.default" else getattr(packet, overload)
+    names = {"size": "shape"} if node.target == "aten.view.default" else {}
+    return lambda arguments: function(**{names.get(name, name): value for name, value in arguments.items() if name not in _WHERE})
+
+
+def _filled(part: torch.Tensor, size: int) -> torch.Tensor:
+    """A part of `size` images, the last of which is repeated where it has fewer."""
+    return torch.cat([part, part[-1:].expand(size - len(part), *part.shape[1:])]) if len(part) < size else part

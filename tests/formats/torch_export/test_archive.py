@@ -1,0 +1,237 @@
+"""Archives of every torch, and those that nobody should send."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from porter.errors import FileError
+from porter.formats.reading import read_checkpoint
+from porter.formats.recognition import recognise
+from tests.formats.torch_export.exports import export
+
+pytestmark = pytest.mark.filterwarnings("ignore:No complete tensor", "ignore:.*treespec")
+Members = dict[str, bytes]
+WEIGHTS = "data/weights/model_weights_config.json"
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.turned = nn.Parameter(torch.randn(4, 4).t())
+        self.register_buffer("offset", torch.tensor([0.5, 1.0, 2.0, 4.0]), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.conv(x).relu().mean((2, 3)) @ self.turned + self.offset
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[torch.export.ExportedProgram, Members]:
+    """A program, and the members of its archive."""
+    path, program = export(Small().eval(), torch.randn(2, 3, 8, 8), tmp_path_factory.mktemp("made"))
+    with zipfile.ZipFile(path) as archive:
+        return program, {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
+
+
+def written(path: Path, members: Members, top: str = "model/") -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(top + name, data)
+    return path
+
+
+def pickled(tensors: dict[str, Any]) -> bytes:
+    stream = io.BytesIO()
+    torch.save(tensors, stream)
+    return stream.getvalue()
+
+
+def layouts(program: torch.export.ExportedProgram, members: Members) -> dict[str, tuple[Members, str]]:
+    """By the torch that wrote them: members, and the folder that they stand in (torch/export/__init__.py of torch 2.7 and 2.8)."""
+    weights, constants = pickled(program.state_dict), pickled(program.constants)
+    model = members["models/model.json"]
+    old = {"serialized_exported_program.json": model, "serialized_state_dict.pt": weights, "serialized_constants.pt": constants}
+    newer = {"archive_format": b"pt2", "models/model.json": model}
+    return {
+        "2.9": (members, "model/"),
+        "2.8": ({**newer, "data/weights/model.pt": weights, "data/constants/model.pt": constants}, "model/"),
+        "2.7": ({**old, "version": b"8.5"}, ""),
+    }
+
+
+@pytest.mark.parametrize("version", ["2.9", "2.8", "2.7"])
+@pytest.mark.parametrize("suffix", [".pt2", ".zip"])
+def test_archives_of_every_torch(made: tuple[Any, Members], version: str, suffix: str, tmp_path: Path) -> None:
+    members, top = layouts(*made)[version]
+    path = written(tmp_path / f"a{suffix}", members, top)
+    assert recognise(path).name == "torch-export"
+    checkpoint = read_checkpoint(path)
+    assert checkpoint.graph is not None
+    assert [node.name for node in checkpoint.graph.nodes] == ["conv", "relu", "mean", "add"]
+    expected = {**made[0].state_dict, **made[0].constants}
+    assert checkpoint.tensors.keys() == expected.keys()
+    for name, tensor in expected.items():
+        np.testing.assert_array_equal(checkpoint.tensors[name], tensor.detach().numpy())
+
+
+def with_json(name: str, change: Callable[[Any], Any]) -> Callable[[Members], Members]:
+    def changed(members: Members) -> Members:
+        content = json.loads(members[name])
+        return {**members, name: json.dumps(change(content) or content).encode()}
+
+    return changed
+
+
+def program(change: Callable[[Any], Any]) -> Callable[[Members], Members]:
+    return with_json("models/model.json", lambda content: change(content["graph_module"]["graph"]))
+
+
+def weight(**stated: Any) -> Callable[[Members], Members]:
+    def change(content: Any) -> None:
+        content["config"]["conv.weight"]["tensor_meta"] |= stated
+
+    return with_json(WEIGHTS, change)
+
+
+def entry(**stated: Any) -> Callable[[Members], Members]:
+    return with_json(WEIGHTS, lambda content: content["config"]["conv.weight"].update(stated))
+
+
+def number(value: int) -> dict[str, int]:
+    return {"as_int": value}
+
+
+def loop(graph: Any) -> None:
+    graph["nodes"][0]["inputs"][0]["arg"] = {"as_tensor": {"name": graph["nodes"][-1]["name"]}}
+
+
+def twice(graph: Any) -> None:
+    graph["nodes"].append(graph["nodes"][0])
+
+
+def without(members: Members, name: str) -> Members:
+    return {other: data for other, data in members.items() if other != name}
+
+
+class Runs:
+    """Writes a file where its pickle is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return Path.write_text, (self.path, "ran")
+
+
+BROKEN: dict[str, tuple[Callable[[Members], Members], str]] = {
+    "no program": (lambda members: {"archive_format": b"pt2"}, "no exported program, perhaps compiled code"),
+    "two programs": (lambda members: {**members, "models/other.json": b"{}"}, "2 programs, expected one"),
+    "no JSON": (lambda members: {**members, "models/model.json": b"{'a'"}, "its JSON is damaged"),
+    "deep JSON": (lambda members: {**members, "models/model.json": b"[" * 100_000}, "its JSON is damaged"),
+    "another program": (lambda members: {**members, "models/model.json": b"[1]"}, "schema None, and porter reads schema 8"),
+    "another schema": (with_json("models/model.json", lambda content: content | {"schema_version": {"major": 5}}), "schema 5"),
+    "no nodes": (program(lambda graph: graph.clear()), "the program is damaged"),
+    "nodes of another kind": (program(lambda graph: graph["nodes"].insert(0, 7)), "the program is damaged"),
+    "a loop": (program(loop), "which nothing before it gives"),
+    "a value given twice": (program(twice), "two nodes give 'conv2d'"),
+    "no weights": (
+        lambda members: {name: members[name] for name in members if "weight_0" not in name},
+        "lacks 'data/weights/weight_0'",
+    ),
+    "too large": (weight(sizes=[number(1 << 60)] * 4), "over 432 bytes"),
+    "any size by no strides": (weight(sizes=[number(1 << 60)], strides=[number(0)]), "over 432 bytes"),
+    "beyond its storage": (weight(storage_offset=number(50)), "over 432 bytes"),
+    "before its storage": (weight(storage_offset=number(-1)), "over 432 bytes"),
+    "of no type": (weight(dtype=29), "no dense tensor of real numbers"),
+    "sparse": (weight(layout=1), "no dense tensor of real numbers"),
+    "of no size": (weight(sizes=None), "the list of weights is damaged"),
+    "as an object": (entry(use_pickle=True), "is pickled, as an object"),
+    "a path outside": (entry(path_name="weight_/../../../secret"), "lacks 'data/weights/weight_/../../../secret'"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_archives_are_refused_in_one_line(made: tuple[Any, Members], name: str, tmp_path: Path) -> None:
+    change, words = BROKEN[name]
+    path = written(tmp_path / "a.pt2", change(made[1]))
+    refused(path, words)
+
+
+def refused(path: Path, words: str) -> None:
+    with pytest.raises(FileError) as caught:
+        read_checkpoint(path)
+    assert words in str(caught.value) and str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_damaged_zips(made: tuple[Any, Members], tmp_path: Path) -> None:
+    whole = written(tmp_path / "a.pt2", made[1])
+    cut = tmp_path / "cut.pt2"
+    cut.write_bytes(whole.read_bytes()[:-1000])
+    refused(cut, "cut short")
+    with zipfile.ZipFile(whole, "a") as archive:
+        archive.writestr("model/data/weights/weight_0", b"")
+    refused(whole, "two members of this archive are called 'data/weights/weight_0'")
+    bomb = tmp_path / "bomb.pt2"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/archive_format", "pt2")
+        archive.writestr("a/models/model.json", b" " * (65 << 20))
+    refused(bomb, "unpacks to 68157440 bytes, more than the 67108864 it can have")
+
+
+@pytest.mark.parametrize("version", ["2.8", "2.7"])
+def test_no_code_of_a_pickle_is_run(made: tuple[Any, Members], version: str, tmp_path: Path) -> None:
+    members, top = layouts(*made)[version]
+    name = "serialized_state_dict.pt" if version == "2.7" else "data/weights/model.pt"
+    sentinel = tmp_path / "ran"
+    refused(written(tmp_path / "a.pt2", {**members, name: pickled({"conv.weight": Runs(sentinel)})}, top), "porter runs no code")
+    assert not sentinel.exists()
+
+
+class Reads(nn.Module):
+    """What a program does that porter's graphs cannot say."""
+
+    def __init__(self, forward: Callable[[nn.Module, Any], Any]) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 1)
+        self.call = forward
+
+    def forward(self, x: Any) -> Any:
+        return self.call(self.conv, x)
+
+
+def changes(conv: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    value = conv(x)
+    part = value[:, :2]
+    value.relu_()
+    return part + 1
+
+
+UNREAD = {
+    "a value changed after it is a part": (
+        changes,
+        torch.randn(1, 3, 4, 4),
+        "uses a value that 'relu_' (aten.relu_.default) has changed",
+    ),
+    "no image": (lambda conv, x: x + 1, torch.randn(2, 3), "one image of rank 4 is expected as its only input"),
+    "whole numbers": (lambda conv, x: conv(x.float()), torch.zeros(1, 3, 4, 4, dtype=torch.uint8), "has whole numbers"),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_the_weights_are_read_where_the_graph_is_not(name: str, tmp_path: Path) -> None:
+    call, image, words = UNREAD[name]
+    checkpoint = read_checkpoint(export(Reads(call), image, tmp_path)[0])
+    assert checkpoint.graph is None and "conv.weight" in checkpoint.tensors
+    assert "read without the graph: " in checkpoint.notes[0] and words in checkpoint.notes[0]

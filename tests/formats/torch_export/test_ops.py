@@ -1,0 +1,113 @@
+"""What porter reads of a torch.export program is what torch computes, in every form that torch writes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from porter.filegraph.file_graph import Foreign
+from porter.formats.reading import read_checkpoint
+from porter.frameworks.torch import build_file, run_reference
+from porter.padding import ANY
+from tests.filegraph.values import values_of
+from tests.formats.torch_export.exports import export
+
+pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'", "ignore:.*treespec")
+SIZE = (11, 14)
+Case = Callable[[Any, torch.Tensor], torch.Tensor]
+CASES: dict[str, Case] = {
+    "conv": lambda m, x: F.conv2d(x, m.k3, m.b8, stride=(2, 1), padding=(1, 2), dilation=(1, 2)),
+    "conv in groups, padded alike": lambda m, x: F.conv2d(x, m.k2, padding="same", groups=2),
+    "transposed": lambda m, x: F.conv_transpose2d(x, m.t3, m.b4, stride=(2, 3), padding=1, output_padding=(0, 1), groups=2),
+    "max pool, ceil": lambda m, x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+    "max pool, dilated": lambda m, x: F.max_pool2d(x, 2, 1, dilation=3),
+    "average": lambda m, x: F.avg_pool2d(x, (3, 2), 2, (1, 0)),
+    "average, ceil": lambda m, x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
+    "average of real cells": lambda m, x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False, ceil_mode=True),
+    "average by a number": lambda m, x: F.avg_pool2d(x, 3, padding=1, divisor_override=5),
+    "pools of the map": lambda m, x: F.adaptive_avg_pool2d(x, 1) + F.adaptive_max_pool2d(x, (1, 1)),
+    "norm": lambda m, x: F.batch_norm(x, m.mean, m.variance, m.gamma, m.beta, eps=0.01),
+    "norm without scale": lambda m, x: F.batch_norm(x, m.mean, m.variance),
+    "norm of the channels": lambda m, x: F.layer_norm(x.permute(0, 2, 3, 1), (6,), m.gamma, m.beta).permute(0, 3, 1, 2),
+    "response norm": lambda m, x: F.local_response_norm(x, 4, alpha=0.3, beta=0.6, k=2.0),
+    "clips": lambda m, x: F.relu6(x) + F.hardtanh(x, -0.5, 0.4) + x.clamp(min=0.1) + x.clamp(-1, 1) + F.relu(x).clamp_(max=0.7),
+    "hard ones": lambda m, x: F.hardswish(F.hardsigmoid(x)) + x * F.relu6(x + 3) / 6,
+    "smooth ones": lambda m, x: F.mish(F.silu(F.gelu(F.gelu(x), approximate="tanh"))) + F.softplus(x) + F.softsign(x),
+    "slopes": lambda m, x: F.selu(F.elu(F.leaky_relu(x, 0.2), 0.7)) + F.prelu(x, m.gamma) + F.prelu(x, m.one),
+    "tanh and sigmoid": lambda m, x: torch.tanh(torch.sigmoid(x)),
+    "softmax": lambda m, x: x.softmax(1),
+    "constants": lambda m, x: (2 - x) / 0.5 - (x * m.along + torch.tensor(0.25)) ** 2 + torch.add(x, 1.5) - x.neg() * 3,
+    "of values": lambda m, x: torch.maximum(x * x.sigmoid(), x - x.tanh()) + torch.minimum(x, x * x),
+    "squeeze and excite": lambda m, x: x * F.conv2d(x.mean((2, 3), keepdim=True), m.k1).sigmoid(),
+    "head": lambda m, x: F.linear(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1), m.dense, m.b8),
+    "head of means": lambda m, x: x.mean([-1, -2]) @ m.dense.t() + m.b8,
+    "head of a maximum": lambda m, x: torch.addmm(m.b8, F.dropout(x.amax((2, 3)), 0.5, False), m.dense.t(), alpha=0.5),
+    "cells": lambda m, x: F.linear(x.permute(0, 2, 3, 1), m.dense, m.b8).permute(0, 3, 1, 2),
+    "channels shuffled": lambda m, x: x.view(x.shape[0], 2, 3, *x.shape[2:]).transpose(1, 2).contiguous().view(x.shape),
+    "shuffled by torch": lambda m, x: F.channel_shuffle(x, 3),
+    "cells of channels": lambda m, x: F.pixel_shuffle(torch.cat([x, x], 1), 2),
+    "parts": lambda m, x: torch.cat([*x.chunk(2, 1), *x.split([1, 5], 1), x[:, 1:5:2], x.narrow(1, 2, 2)], 1),
+    "a channel": lambda m, x: torch.cat([x[:, 4].unsqueeze(1) * 0.5 + 1, x[:, :2]], 1),
+    "a corner": lambda m, x: x[:, :, 1:-2, ::2],
+    "pads": lambda m, x: F.max_pool2d(F.pad(x, (1, 2, 0, 1), value=-3.0), 2),
+    "pads of channels": lambda m, x: F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 2, 3)),
+    "repeated cells": lambda m, x: F.interpolate(x, scale_factor=2, mode="nearest"),
+    "changed in place": lambda m, x: (x + 1).relu_().add_(x).mul_(2),
+}
+FIXED_ONLY: dict[str, Case] = {
+    "a corner of a size": lambda m, x: x[:, :, :6, 3:99],
+    "windows": lambda m, x: F.adaptive_avg_pool2d(x, (5, 7)),
+    "no windows": lambda m, x: F.adaptive_avg_pool2d(x.relu(), SIZE),
+    "flattened map": lambda m, x: F.linear(x.flatten(1), m.wide),
+    "to a size": lambda m, x: F.interpolate(F.max_pool2d(x[:, :, :10], 2), size=(10, 14)),
+}
+SHAPES = {
+    **{"k3": (8, 6, 3, 3), "k2": (6, 3, 2, 2), "t3": (6, 2, 3, 3), "k1": (6, 6, 1, 1), "b8": (8,), "b4": (4,)},
+    **{"gamma": (6,), "beta": (6,), "along": (6, 1, 1), "one": (1,), "dense": (8, 6), "wide": (3, 6 * SIZE[0] * SIZE[1])},
+}
+
+
+class Ops(nn.Module):
+    def __init__(self, cases: dict[str, Case]) -> None:
+        super().__init__()
+        random = torch.Generator().manual_seed(0)
+        for name, shape in SHAPES.items():
+            self.register_parameter(name, nn.Parameter(torch.randn(shape, generator=random) * 0.5))
+        self.register_buffer("mean", torch.randn(6, generator=random))
+        self.register_buffer("variance", torch.rand(6, generator=random) + 0.5)
+        self.cases = cases
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(case(self, x) for case in self.cases.values())
+
+
+FORMS = [(False, False), (False, True), (True, False), (True, True)]
+
+
+@pytest.mark.parametrize(("free", "decomposed"), FORMS, ids=["fixed", "fixed, decomposed", "any size", "any size, decomposed"])
+def test_a_program_computes_what_torch_computes(free: bool, decomposed: bool, tmp_path: Path) -> None:
+    cases = CASES if free else {**CASES, **FIXED_ONLY}
+    model, image = Ops(cases).eval(), torch.randn(2, 6, *SIZE, generator=torch.Generator().manual_seed(1))
+    checkpoint = read_checkpoint(export(model, image, tmp_path, free, decomposed)[0])
+    graph = checkpoint.graph
+    assert graph is not None and graph.size == (ANY if free else SIZE)
+    assert not [(node.name, node.op) for node in graph.nodes if isinstance(node.op, Foreign)]
+    image = torch.randn(3, 6, *((9, 12) if free else SIZE), generator=torch.Generator().manual_seed(2))
+    expected = [value.detach().numpy() for value in model.double()(image.double())]
+    values = values_of(graph, checkpoint.tensors, image.double().numpy())
+    assert len(graph.outputs) == len(cases)
+    for name, end, value in zip(cases, graph.outputs, expected, strict=True):
+        assert values[end].shape == value.shape and np.abs(values[end] - value).max() <= 1e-12 * np.abs(value).max(), name
+    taps = {node.name: node.tap for node in graph.nodes if node.tap}
+    assert set(graph.outputs) <= set(taps)
+    for dtype, limit in (("float32", 5e-6), ("float64", 1e-13)):
+        theirs = run_reference(build_file(checkpoint, dtype, ANY), image.numpy(), taps)  # type: ignore[arg-type]
+        for node, value in theirs.items():
+            assert values[node].shape == value.shape and np.abs(values[node] - value).max() <= limit * np.abs(value).max(), node
