@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from torch import nn
 from porter.errors import FileError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
+from porter.padding import ANY
 from tests.formats.torch_export.exports import export
 
 pytestmark = pytest.mark.filterwarnings("ignore:No complete tensor", "ignore:.*treespec")
@@ -83,6 +85,15 @@ def test_archives_of_every_torch(made: tuple[Any, Members], version: str, suffix
     assert checkpoint.tensors.keys() == expected.keys()
     for name, tensor in expected.items():
         np.testing.assert_array_equal(checkpoint.tensors[name], tensor.detach().numpy())
+
+
+def test_the_page_s_lines_make_an_archive_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "files.md").read_text(encoding="utf-8")
+    _, lines = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(lines, {"torch": torch, "model": Small()})
+    graph = read_checkpoint(tmp_path / "flowers.pt2").graph
+    assert graph is not None and graph.size == ANY
 
 
 def with_json(name: str, change: Callable[[Any], Any]) -> Callable[[Members], Members]:
