@@ -38,7 +38,7 @@ def classifier(
 
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
         images = normalise(pixels, protocol)
-        value = logits(images.reshape(-1, *images.shape[2:]).transpose(0, 3, 1, 2))
+        value = logits(images.reshape(-1, *images.shape[2:]))
         return lambda: value.reshape(len(value), -1).astype("float32", copy=False)
 
     return classify

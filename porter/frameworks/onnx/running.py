@@ -25,10 +25,10 @@ from porter.graph.plan import Plan
 class OnnxModel:
     """A plan's model. Each set of values to give is a session of its own."""
 
-    plan: Plan
-    model: Model
+    plan: Plan = field(repr=False)
+    model: Model = field(repr=False)
     dtype: Dtype
-    _sessions: dict[tuple[str, ...], Session] = field(default_factory=dict)
+    _sessions: dict[tuple[str, ...], Session] = field(default_factory=dict, repr=False)
 
     def __call__(self, batch: Array) -> Array | tuple[Array, ...]:
         """The output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the model's own number type.
