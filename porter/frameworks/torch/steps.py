@@ -8,7 +8,7 @@ from porter.errors import PaddingError
 from porter.frameworks.torch.spellings import PLAIN, WINDOWED, Layer, constant_pad, pair
 from porter.graph import Node, Shape, shapes
 from porter.graph.plan import Plan
-from porter.padding import ANY, Front, Realisation, Window
+from porter.padding import ANY, Front, Realisation, Site
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def make_steps(plan: Plan) -> tuple[Step, ...]:
                 layer = replace(layer, why=why)
             elif realisation.front is not None and node.op.site is not None:
                 pad = _free(f"{node.path}_pad", taken)
-                steps.append(Step(pad, replace(_pad_layer(realisation.front, node.op.site.window), why=why), inputs))
+                steps.append(Step(pad, _pad_layer(realisation.front, node.op.site, why), inputs))
                 inputs = (pad,)
         steps.append(Step(node.path, layer, inputs))
     return tuple(steps)
@@ -71,9 +71,16 @@ def _refuse_foreign(node: Node, realisation: Realisation) -> None:
         raise PaddingError(f"torch's layers lack '{realisation}'", where=node.path)
 
 
-def _pad_layer(front: Front, window: Window) -> Layer:
+def _pad_layer(front: Front, site: Site, why: str) -> Layer:
     if front.rule == "explicit":
-        return constant_pad(front.pads, front.fill)
+        layer = constant_pad(front.pads, front.fill)
+        if site.kind == "max_pool" and front.fill == site.convention.fill == 0:
+            # onnxruntime merges a pad of zeros, of any exporter, into the max pool behind it, whose pads are -inf
+            # (onnxruntime/core/optimizer/pad_fusion.cc). It compares bytes, so a negative zero stays.
+            layer = Layer("ConstantPad2d", {**layer.arguments, "value": -0.0})
+            why = "the source's pool reads its pads as 0; onnxruntime would ignore them, but not -0.0"
+        return replace(layer, why=why)
+    window = site.window
     return Layer(
         "SamePad2d",
         {
@@ -83,4 +90,5 @@ def _pad_layer(front: Front, window: Window) -> Layer:
             "lower": front.rule == "same_lower",
             "value": front.fill,
         },
+        why,
     )

@@ -148,3 +148,17 @@ def test_writing_needs_onnx_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
     with pytest.raises(MissingFramework, match="onnx cannot be imported"):
         framework.write(tmp_path, PLAN, TENSORS, {}, "float32", {})
+
+
+@pytest.mark.parametrize("dynamo", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.filterwarnings("ignore")
+def test_a_torch_port_is_exported_without_that_fault(tmp_path: Path, dynamo: bool) -> None:
+    """By torch's exporters, whose Pads state no axes: torch's module pads with negative zeros, which onnxruntime does not merge."""
+    torch, theirs = pytest.importorskip("torch"), get_framework("torch")
+    graph = Graph((Node("pool", MaxPool(THREE, ZEROS), (INPUT,)),), 3, "pool")
+    plan = make_plan(graph, ANY, theirs.CAPABILITIES)
+    batch = (-1 - np.abs(BATCH)).astype(np.float32)
+    model, file = theirs.build(plan, {}, {}, "float32", "cpu"), tmp_path / "model.onnx"
+    torch.onnx.export(model, (torch.from_numpy(batch),), file, input_names=[INPUT], output_names=["pool"], dynamo=dynamo)
+    assert "Pad" in {node.op_type for node in onnx.load(file).graph.node}
+    assert np.array_equal(run_file(tmp_path, plan, batch)["pool"], model(torch.from_numpy(batch)).numpy())
