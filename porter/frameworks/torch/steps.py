@@ -74,8 +74,8 @@ def _refuse_foreign(node: Node, realisation: Realisation) -> None:
 def _pad_layer(front: Front, site: Site, why: str) -> Layer:
     fill, window = front.fill, site.window
     if site.kind == "max_pool" and fill == site.convention.fill == 0:
-        # onnxruntime merges a Pad of zeros, of any exporter, into the max pool behind it, whose pads are -inf. It compares bytes, so
-        # negative zeros stay (onnxruntime/core/optimizer/pad_fusion.cc).
+        # onnxruntime merges a Pad of zeros, of any exporter, into the max pool behind it, whose pads are -inf. It compares bytes,
+        # so negative zeros stay (onnxruntime/core/optimizer/pad_fusion.cc).
         fill = -0.0
     if front.rule == "explicit":
         zeros = "the source's pool reads its pads as 0; onnxruntime would ignore them, but not -0.0"
