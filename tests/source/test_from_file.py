@@ -120,6 +120,13 @@ def test_a_file_without_a_size_is_asked_for_one(saved: Callable[[str], Path], tm
     assert json.loads(ran.out)["check"] == "passed" and read_port(tmp_path / "any").record.input.size is None
 
 
+def test_a_port_of_any_size_is_compared_at_the_size_that_is_asked_for(saved: Callable[[str], Path], tmp_path: Path) -> None:
+    made = porter.convert(saved("two.keras"), destination="torch", out=tmp_path / "port", check=True, input_size="24x27")
+    assert made.port.record.input.size is None and made.verdict is not None
+    float32 = next(parity for parity in made.verdict.parities if parity.dtype == "float32")
+    assert float32.sizes == ((24, 27),)
+
+
 def test_a_checkpoints_prefix_names_a_file(tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "model.ckpt.index").write_bytes(b"")
     refused(cli("convert", "model.ckpt", "--to", "torch"), "the checkpoint's index is cut short")
