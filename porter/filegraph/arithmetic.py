@@ -188,18 +188,21 @@ def dense(
     axes: str,
     bias: Reference | None = None,
     factors: tuple[float, float] = (1.0, 1.0),
+    place: int = -1,
 ) -> Read:
     """factors[0] * value @ kernel + factors[1] * bias: a dense layer, or over the cells of a map a 1x1 convolution.
 
     Args:
         axes: of the kernel, as in Stored.
         bias: a constant of one number, or one for each unit.
+        place: of the features in the value; if it is not the last, the value is transposed before its product.
     """
     tensor = walk.flow.tensor(kernel)
     if tensor is None or len(tensor.shape) != 2 or not axes:
         return None
     taken, units = (tensor.shape[axes.index(axis)] for axis in "IO")
-    view = walk.by_cell(source)
+    view = walk.by_cell(source, place)
+    view = view if place == -1 else view.transposed((1, 0)) or view
     if (view.axes is not None and not walk.views.has_channels(view, -1)) or view.value.channels not in (None, taken):
         return f"{node.op} over other axes than the channels"
     tensors = {"kernel": Stored(tensor.name, axes)}

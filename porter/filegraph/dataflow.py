@@ -6,7 +6,7 @@ It is the same for every format that is a graph of ops: a format says which of i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import permutations
@@ -19,6 +19,8 @@ from porter.graph import MOST_CONSTANTS
 
 Reference = tuple[str, int]
 """A value: the node that gives it, and which of its outputs."""
+Operand = Reference | float
+"""What a node reads: a value, or a number that it states itself."""
 Numbers = np.ndarray[Any, np.dtype[Any]]
 Found = Mapping[str, Any]
 Pattern = float | str | tuple[Any, ...]
@@ -74,6 +76,7 @@ class Dataflow(Generic[N]):
         evaluators: by op. What they give has no more numbers than they take, except where `elementwise` ones broadcast.
         casts, reshapes: ops that keep the numbers of their first input, in their order.
         kind: the op of a node in patterns.
+        operands: what it reads there: its inputs, and numbers that its format has as attributes.
         budget: bytes that all values computed from constants may take.
         computed: values from constants, and what live nodes compute from the sizes of values.
     """
@@ -87,6 +90,7 @@ class Dataflow(Generic[N]):
     reshapes: Collection[str]
     kind: Callable[[N], str]
     budget: int
+    operands: Callable[[N], Sequence[Operand]] = lambda node: node.inputs
     computed: dict[Reference, Numbers] = field(default_factory=dict)
 
     def compute(self, node: N) -> bool:
@@ -130,8 +134,10 @@ class Dataflow(Generic[N]):
             return None
         return self._stored(source) if self.constants.declared(source[0]) is not None else self.computed.get(source)
 
-    def number(self, source: Reference) -> float | None:
+    def number(self, source: Operand) -> float | None:
         """A constant that is a single number."""
+        if isinstance(source, float):
+            return source
         tensor = self.tensor(source)
         value = self.value(source) if tensor is None or math.prod(tensor.shape) == 1 else None
         return float(value.ravel()[0]) if value is not None and value.size == 1 else None
@@ -149,10 +155,11 @@ class Dataflow(Generic[N]):
         return found if found and (found.is_vector or self._uncast.get(source[0]) == origin) else None
 
     def shape(self, source: Reference) -> tuple[int, ...] | None:
-        """Of a constant, or of what is computed from sizes; None where it depends on pixels, or numpy cannot compute it."""
-        computed = self.computed.get(source)
-        stored = None if source[0] in self.live else self.constants.declared(self._uncast[source[0]])
-        return stored if computed is None else computed.shape
+        """A constant's; None where it depends on the input, or numpy cannot compute it."""
+        if source[0] in self.live:
+            return None
+        stored = self.constants.declared(self._uncast[source[0]])
+        return self.computed[source].shape if stored is None and source in self.computed else stored
 
     def origin(self, source: Reference) -> str:
         """The node that computes a value, before all casts and reshapes of a constant."""
@@ -196,36 +203,39 @@ class Dataflow(Generic[N]):
         """
         return next(self._matches((node.name, 0), pattern, {}), None)
 
-    def _matches(self, source: Reference, pattern: Pattern, found: Found) -> Iterator[Found]:
+    def _matches(self, source: Operand, pattern: Pattern, found: Found) -> Iterator[Found]:
         if isinstance(pattern, float | int):
             number = self.number(source)
             if number is not None and np.float32(number) == np.float32(pattern):
-                exact = {self.origin(source): float(pattern)} if number != pattern else {}
+                exact = {self.origin(source): float(pattern)} if number != pattern and not isinstance(source, float) else {}
                 yield {**found, "exact": {**found.get("exact", {}), **exact}}
         elif isinstance(pattern, str):
             bound = self._bound(source, pattern)
             if bound is not None and found.get(pattern, bound) == bound:
                 yield {**found, pattern: bound}
-        else:
+        elif not isinstance(source, float):
             kind, *parts = pattern
             node = self.nodes[self.origin(source)]
-            if source[1] or self.kind(node) != kind or len(node.inputs) < len(parts):
+            operands = self.operands(node)
+            if source[1] or self.kind(node) != kind or len(operands) < len(parts):
                 return
-            orders = permutations(node.inputs) if kind in _COMMUTATIVE and len(node.inputs) == 2 else [node.inputs]
-            for inputs in orders:
-                yield from self._all_match(inputs, parts, found)
+            orders = permutations(operands) if kind in _COMMUTATIVE and len(operands) == 2 else [operands]
+            for each in orders:
+                yield from self._all_match(each, parts, found)
 
-    def _all_match(self, inputs: tuple[Reference, ...], parts: list[Pattern], found: Found) -> Iterator[Found]:
+    def _all_match(self, operands: Sequence[Operand], parts: list[Pattern], found: Found) -> Iterator[Found]:
         if not parts:
             yield found
             return
-        for first in self._matches(inputs[0], parts[0], found):
-            yield from self._all_match(inputs[1:], parts[1:], first)
+        for first in self._matches(operands[0], parts[0], found):
+            yield from self._all_match(operands[1:], parts[1:], first)
 
-    def _bound(self, source: Reference, capture: str) -> Any:
-        if capture == "x":
-            return source if self.is_value(source) else None
+    def _bound(self, source: Operand, capture: str) -> Any:
         if capture.startswith("$"):
             return self.number(source)
+        if isinstance(source, float):
+            return None
+        if capture == "x":
+            return source if self.is_value(source) else None
         tensor = self.tensor(source)
         return tensor if tensor and tensor.is_vector else None

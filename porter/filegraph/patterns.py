@@ -38,18 +38,26 @@ def layers_by_kind() -> Mapping[str, Sequence[Layer]]:
 
 
 def _norms() -> list[Layer]:
-    """x * inv + (beta - mean * inv), where inv is rsqrt(variance + epsilon) * gamma (tf.nn.batch_normalization)."""
-    mean = ("Mean", "x", "$axis")
-    differences = ("SquaredDifference", "x", mean), ("Square", ("Sub", "x", mean)), ("Pow", ("Sub", "x", mean), 2)
-    computed = [(mean, ("Mean", difference, "$axis"), _layer_norm) for difference in differences]
+    """x * inv + (beta - mean * inv), where inv is rsqrt(variance + epsilon) * gamma (tf.nn.batch_normalization), and
+    (x - mean) / sqrt(variance + epsilon) * gamma + beta (torch.onnx before opset 17).
+    """
+    mean: Pattern = ("Mean", "x", "$axis")
+    apart: Pattern = ("Sub", "x", mean)
+    squares: list[Pattern] = [("SquaredDifference", "x", mean), ("Square", apart), ("Pow", apart, 2), ("Mul", apart, apart)]
+    variances: list[Pattern] = [("Mean", square, "$axis") for square in squares]
     found = []
-    for center, variance, op in [("mean", "variance", _batch_norm), *computed]:
-        root = ("Rsqrt", ("Add", variance, "$epsilon"))
-        for factor in (("Mul", root, "gamma"), root):
-            shift = "Mul", center, factor
-            negative = "Mul", ("Neg", center), factor
-            shifts = ("Sub", "beta", shift), ("Add", "beta", negative), ("Neg", shift), negative
-            found += [Layer(("Add", ("Mul", "x", factor), each), op) for each in shifts]
+    for center, variance, op in [("mean", "variance", _batch_norm), *((mean, variance, _layer_norm) for variance in variances)]:
+        total = "Add", variance, "$epsilon"
+        for root in (("Rsqrt", total), ("Reciprocal", ("Sqrt", total))):
+            for factor in (("Mul", root, "gamma"), root):
+                shift = "Mul", center, factor
+                negative = "Mul", ("Neg", center), factor
+                shifts = ("Sub", "beta", shift), ("Add", "beta", negative), ("Neg", shift), negative
+                found += [Layer(("Add", ("Mul", "x", factor), each), op) for each in shifts]
+    for variance in variances:
+        normal = "Div", apart, ("Sqrt", ("Add", variance, "$epsilon"))
+        scaled = "Mul", normal, "gamma"
+        found += [Layer(pattern, _layer_norm) for pattern in (normal, scaled, ("Add", scaled, "beta"))]
     return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from porter.filegraph.arithmetic import batch_norm, clip, combine, dense, layer_norm
+from porter.filegraph.dataflow import Operand
 from porter.filegraph.walk import Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Affine, Elu, Gelu, HardSigmoid, Multiply, Op, Selu, Sigmoid, Softplus, Swish, Tanh
@@ -16,10 +17,20 @@ SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
 
 
 def kind_of(node: OnnxNode) -> str:
-    """A node's op as patterns name it: there `Mean` is over the last axis, which it keeps."""
+    """A node's op as patterns name it: there `Mean` keeps its axes."""
     if node.op == "ReduceMean":
-        return "Mean" if node.integer("keepdims", 1) and node.integers("axes") == (-1,) else node.op
+        return "Mean" if node.integer("keepdims", 1) else node.op
     return "Add" if node.op == "Sum" and len(node.inputs) == 2 else node.op
+
+
+def operands(node: OnnxNode) -> Sequence[Operand]:
+    """A node's inputs, and in their places the numbers that older operators have as attributes."""
+    numbers: Sequence[float] = ()
+    if node.op == "ReduceMean":
+        numbers = node.integers("axes")
+    elif node.op == "Clip" and {"min", "max"} <= node.attributes.keys():
+        numbers = node.real("min", 0.0), node.real("max", 0.0)
+    return (*node.inputs, *map(float, numbers))
 
 
 def read_binary(walk: Walk, node: OnnxNode) -> Read:
@@ -49,10 +60,8 @@ def read_layer_norm(walk: Walk, node: OnnxNode) -> Read:
 
 def read_gemm(walk: Walk, node: OnnxNode) -> Read:
     """Gemm: alpha * x @ kernel + beta * bias."""
-    if node.integer("transA"):
-        return "Gemm with transA"
     axes, factors = "OI" if node.integer("transB") else "IO", (node.real("alpha", 1.0), node.real("beta", 1.0))
-    return dense(walk, node, node.inputs[0], node.inputs[1], axes, node.input(2), factors)
+    return dense(walk, node, node.inputs[0], node.inputs[1], axes, node.input(2), factors, 0 if node.integer("transA") else -1)
 
 
 def read_matrix(walk: Walk, node: OnnxNode) -> Read:
