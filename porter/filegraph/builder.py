@@ -24,7 +24,6 @@ from porter.graph import (
     Affine,
     AsMap,
     AvgPool,
-    ChannelScale,
     Clip,
     Conv,
     ConvTranspose,
@@ -206,10 +205,10 @@ class Builder:
     def bias(self, name: str, value: Value, bias: Stored, tap: str | None = None) -> Value | None:
         """The layer that gives `value` with a bias, if it is one without; otherwise None."""
         node = self.nodes.get(value.node)
-        if node is None or not isinstance(node.op, Conv | ConvTranspose | Dense | ChannelScale) or node.op.bias:
+        if node is None or not isinstance(node.op, Conv | ConvTranspose | Dense) or node.op.bias:
             return None
-        name, role = self._unused(name), "beta" if isinstance(node.op, ChannelScale) else "bias"
-        self.nodes[name] = replace(node, name=name, op=replace(node.op, bias=True), tensors={**node.tensors, role: bias}, tap=tap)
+        name = self._unused(name)
+        self.nodes[name] = replace(node, name=name, op=replace(node.op, bias=True), tensors={**node.tensors, "bias": bias}, tap=tap)
         return self._value(name, value.shape)
 
     def affine(
@@ -232,9 +231,11 @@ class Builder:
         return self.add(name, Affine(*(tuple(numbers.tolist()) for numbers in wide)), value, tensors=tensors, tap=tap)
 
     def clip(self, name: str, value: Value, low: float = -math.inf, high: float = math.inf, tap: str | None = None) -> Value:
-        """min(max(value, low), high). Clips after each other, and after a ReLU, are one."""
+        """min(max(value, low), high). Clips after each other, and after a ReLU, are one; equal bounds are that number."""
         before = value.clipped or Clipped(value, -math.inf, math.inf)
         low, high = (min(max(bound, low), high) for bound in (before.low, before.high))
+        if low == high:
+            return self.affine(name, before.value, (0.0,), (high,), tap)
         op: Op = Clip(max(low, -LARGEST_FLOAT32), min(high, LARGEST_FLOAT32))
         if low == 0 and high in (6, math.inf):
             op = Relu6() if high == 6 else Relu()

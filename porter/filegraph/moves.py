@@ -14,8 +14,8 @@ from porter.filegraph.builder import AXES
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.views import LARGE, View, expect_known
 from porter.filegraph.walk import Read, Walk
-from porter.graph import Concat, PadChannels, Softmax, Upsample
-from porter.graph.ops import Function
+from porter.graph import Concat, ExtendMap, PadChannels, Softmax, Upsample
+from porter.graph.ops import Function, Mode
 
 
 def reshape(walk: Walk[N], node: N, source: Reference, sizes: Sequence[int]) -> Read:
@@ -165,6 +165,19 @@ def pad(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int
     if any(channels):
         value = walk.builder.add(node.name, PadChannels(*channels), value)
     return walk.views.laid(value, names)
+
+
+def extend(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], mode: Mode) -> Read:
+    """Cells of a map's own before and after its rows and columns."""
+    view = walk.kept(source)
+    names = walk.views.names(view)
+    if names is None:
+        return None
+    pads = {names[place]: pair for place, pair in pairs.items() if any(pair)}
+    if not {*pads} <= {"rows", "columns"}:
+        return f"{node.op} of {'the batch' if 'batch' in pads else 'channels'} by {mode}"
+    rows, columns = (pads.get(axis, (0, 0)) for axis in AXES[1:])
+    return walk.views.laid(walk.builder.add(node.name, ExtendMap((*rows, *columns), mode), view.value), names) if pads else view
 
 
 def reduce(walk: Walk[N], node: N, source: Reference, function: Function, places: Collection[int], keep: bool) -> Read:

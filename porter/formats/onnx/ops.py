@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
 from porter.filegraph.arithmetic import scale, slopes
 from porter.filegraph.moves import (
     concat,
@@ -34,7 +36,7 @@ from porter.formats.onnx.arithmetic import (
     read_swish,
     selu,
 )
-from porter.formats.onnx.constants import slices, stated_sizes, wanted_sizes
+from porter.formats.onnx.constants import slices, wanted_sizes
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.formats.onnx.windows import read_convolution, read_pad, read_pool, read_resize, read_transposed
 from porter.graph import (
@@ -56,9 +58,15 @@ _FUNCTIONS: Mapping[str, Function] = {"ReduceMean": "mean", "ReduceMax": "max"}
 _GLOBAL: Mapping[str, Function] = {"GlobalAveragePool": "mean", "GlobalMaxPool": "max"}
 
 
-def _sizes(walk: Walk, node: OnnxNode) -> Read:
+def _shape(walk: Walk, node: OnnxNode) -> Read:
     sizes = walk.sizes(node.inputs[0])
-    return None if sizes is None else stated_sizes(node, sizes)
+    part = slice(node.integer("start"), node.attributes["end"].i if "end" in node.attributes else None)
+    return None if sizes is None else np.asarray(sizes[part], np.int64)
+
+
+def _size(walk: Walk, node: OnnxNode) -> Read:
+    sizes = walk.sizes(node.inputs[0])
+    return None if sizes is None else np.asarray(math.prod(sizes), np.int64)
 
 
 def _softmax(walk: Walk, node: OnnxNode) -> Read:
@@ -96,7 +104,7 @@ def _reshape(walk: Walk, node: OnnxNode) -> Read:
 def _flatten(walk: Walk, node: OnnxNode) -> Read:
     """Two axes: those before an axis as one, and those from there on."""
     sizes, axis = walk.sizes(node.inputs[0]), node.integer("axis", 1)
-    if sizes is None or axis in (0, len(sizes)):
+    if sizes is None:
         return None
     return reshape(walk, node, node.inputs[0], [math.prod(sizes[:axis]), math.prod(sizes[axis:])])
 
@@ -185,9 +193,9 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Relu": unary(lambda node: Relu()),
     "Reshape": _reshape,
     "Selu": unary(selu),
-    "Shape": _sizes,
+    "Shape": _shape,
     "Sigmoid": unary(lambda node: Sigmoid()),
-    "Size": _sizes,
+    "Size": _size,
     "Slice": _slice,
     "Softmax": _softmax,
     "Softplus": unary(lambda node: Softplus()),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.moves import pad, upsample
+from porter.filegraph.moves import extend, pad, upsample
 from porter.filegraph.views import expect_known
 from porter.filegraph.walk import Read
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import ConvTranspose
+from porter.graph.ops import Mode
 from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
 
+_MODES: Mapping[str, Mode] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
 _RULES: dict[str, Any] = {"SAME_UPPER": "same", "SAME_LOWER": "same_lower", "VALID": "valid"}
 
 
@@ -83,7 +86,7 @@ def read_pool(walk: Walk, node: OnnxNode) -> Read:
     it in every opset).
     """
     value, kernel = walk.value(node.inputs[0]), node.integers("kernel_shape")
-    if not value.is_map or len(kernel) != 2 or node.integer("storage_order"):
+    if not value.is_map or len(kernel) != 2:
         return None
     window = _window(node, kernel)
     if node.op == "MaxPool":
@@ -110,17 +113,17 @@ def _convention(node: OnnxNode, fill: float = 0.0, average: Average = "real_cell
 
 
 def read_pad(walk: Walk, node: OnnxNode) -> Read:
-    """Pad with one number."""
+    """Pad with one number, or with the map's own cells."""
     mode, flow = node.text("mode", "constant"), walk.flow
-    if mode != "constant":
-        return f"Pad ({mode})"
     numbers, axes = node.stated(flow, "pads", 1), node.stated(flow, "axes", 3)
     if numbers is None:
         return None
     half = len(numbers) // 2
     pairs = zip(numbers[:half], numbers[half:], strict=True)
-    places = range(half) if axes is None else axes
-    return pad(walk, node, node.inputs[0], dict(zip(places, pairs, strict=True)), node.bound(flow, "value", 2, 0.0))
+    by_place = dict(zip(range(half) if axes is None else axes, pairs, strict=True))
+    if mode == "constant":
+        return pad(walk, node, node.inputs[0], by_place, node.bound(flow, "value", 2, 0.0))
+    return extend(walk, node, node.inputs[0], by_place, _MODES[mode]) if mode in _MODES else f"Pad ({mode})"
 
 
 def read_resize(walk: Walk, node: OnnxNode) -> Read:

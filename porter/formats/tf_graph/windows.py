@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.moves import pad, upsample
+from porter.filegraph.moves import extend, pad, upsample
 from porter.filegraph.views import expect_known
 from porter.filegraph.walk import Read
 from porter.formats.tf_graph.nodes import GraphNode, Walk
@@ -77,7 +77,12 @@ def read_pad(walk: Walk, node: GraphNode) -> Read:
 
 
 def read_mirror(walk: Walk, node: GraphNode) -> Read:
-    return f"{node.op} ({node.text('mode', '').lower()})"
+    """MirrorPad: with the map mirrored without its edge, or with it."""
+    table = walk.flow.value(node.inputs[1])
+    if table is None:
+        return None
+    pairs = {place: (before, after) for place, (before, after) in enumerate(table.tolist())}
+    return extend(walk, node, node.inputs[0], pairs, "reflect" if node.text("mode", "") == "REFLECT" else "symmetric")
 
 
 def read_resize(walk: Walk, node: GraphNode) -> Read:

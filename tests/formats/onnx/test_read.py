@@ -33,6 +33,9 @@ CASES = {
     "transposed": "y = ConvTranspose <strides=[2, 3], pads=[1, 0, 0, 1], output_padding=[1, 1]> (x, t3)",
     "transposed same": 'y = ConvTranspose <auto_pad="SAME_UPPER", strides=[2, 2], group=2> (x, t3)',
     "pad before a pool": "p = Pad (x, pads, fill) y = MaxPool <kernel_shape=[3, 3], strides=[2, 2]> (p)",
+    "pads of the map's own cells": 'a = Pad <mode="edge"> (x, pads) b = Pad <mode="reflect"> (a, pads) '
+    'y = Pad <mode="wrap"> (b, pads)',
+    "pool with places in another order": "y = MaxPool <kernel_shape=[2, 2], storage_order=1> (x)",
     "pool, ceil": "y = MaxPool <kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1> (x)",
     "average, counted": "y = AveragePool <kernel_shape=[3, 2], strides=[2, 2], pads=[1, 1, 1, 0], count_include_pad=1> (x)",
     "average, ceil": "y = AveragePool <kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1, "
@@ -42,6 +45,7 @@ CASES = {
     "constants": "a = Mul (x, along) b = Sub (a, half) c = Div (b, half) y = Max (c, zero)",
     "activations": "a = LeakyRelu <alpha=0.3> (x) b = Elu (a) c = HardSigmoid <alpha=0.16666667, beta=0.5> (b) "
     "d = HardSwish (c) y = Softplus (d)",
+    "no room between bounds": "a = Clip (x, six, half) y = Concat <axis=1> (a, x)",
     "selu and others": "a = Selu (x) b = Mish (a) c = Celu <alpha=0.7> (b) d = PRelu (c, slopes) e = Softsign (d) f = Tanh (e) "
     "y = ThresholdedRelu <alpha=0.3> (f)",
     "swish in parts": "s = Sigmoid (x) y = Mul (s, x)",
@@ -50,19 +54,22 @@ CASES = {
     "head of a matrix": "p = ReduceMean <axes=[2, 3], keepdims=0> (x) m = MatMul (p, matrix) y = Add (m, b5)",
     "head of a convolution": "c = Conv (x, k1, b4) r = ReduceMax <axes=[2, 3]> (c) y = Squeeze (r, places)",
     "flattened map": "f = Reshape (x, flat) y = MatMul (f, wide)",
+    "transposed features": "p = GlobalAveragePool (x) f = Flatten (p) t = Transpose (f) y = Gemm <transA=1> (t, matrix, b5)",
     "squeeze and excite": "p = GlobalAveragePool (x) c = Conv (p, k6) s = Sigmoid (c) y = Mul (x, s)",
     "channels last": "t = Transpose <perm=[0, 2, 3, 1]> (x) a = Add (t, b6) m = MatMul (a, matrix) r = Relu (m) "
     "y = Transpose <perm=[0, 3, 1, 2]> (r)",
     "norm of the channels": "t = Transpose <perm=[0, 2, 3, 1]> (x) n = LayerNormalization <epsilon=0.001> (t, gamma, beta) "
     "y = Transpose <perm=[0, 3, 1, 2]> (n)",
+    "norm of the channels in parts": "t = Transpose <perm=[0, 2, 3, 1]> (x) m = ReduceMean <axes=[3]> (t) d = Sub (t, m) "
+    "p = Pow (d, two) v = ReduceMean <axes=[3]> (p) e = Add (v, half) r = Sqrt (e) n = Div (d, r) g = Mul (n, gamma) "
+    "b = Add (g, beta) y = Transpose <perm=[0, 3, 1, 2]> (b)",
+    "norm of features in parts": "p = GlobalAveragePool (x) f = Flatten (p) m = ReduceMean (f, minus) d = Sub (f, m) "
+    "q = Mul (d, d) v = ReduceMean (q, minus) e = Add (v, half) r = Sqrt (e) i = Reciprocal (r) g = Mul (i, gamma) s = Mul (f, g) "
+    "h = Mul (m, g) k = Sub (beta, h) y = Add (s, k)",
     "channels shuffled": "a = Reshape (x, grouped) b = Transpose <perm=[0, 2, 1, 3, 4]> (a) y = Reshape (b, image)",
     "split and joined": "a, b = Split <axis=1, num_outputs=2> (x) y = Concat <axis=1> (b, a, x)",
     "sizes at run time": "s = Shape (x) n = Gather (s, first) u = Unsqueeze (n, first0) c = Concat <axis=0> (u, minus) "
     "y = Reshape (x, c)",
-    "pads of torch's older exporter": "s = Shape (around) n = Sub (eight, s) z = ConstantOfShape <value=int64[1] {0}> (n) "
-    "c = Concat <axis=0> (around, z) m = Mod (c, eight) f = Reshape (m, pairs) b = Slice (f, minus, least, first0, minus) "
-    "t = Transpose <perm=[1, 0]> (b) p = Reshape (t, minus) y = Pad (x, p)",
-    "scale and offset": "c = Conv (x, k6) m = Mul (c, along) y = Add (m, along)",
     "slices": "y = Slice (x, starts, ends, axes, steps)",
     "resized": 'y = Resize <mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"> (x, , scales)',
     "cells to channels": 'c = Concat <axis=1> (x, x) y = DepthToSpace <blocksize=2, mode="CRD"> (c)',
@@ -79,10 +86,10 @@ NUMBERS: dict[str, Any] = {
         "first": 0,
         "first0": [0],
         "minus": [-1],
+        "all_pads": [0, 1, 1, 0, 0, 0, 0, 2],
         "starts": [1, 1],
         "ends": [9, 6],
     },
-    **{"around": [2, 1, 0, 3, 0, 1], "eight": [8], "pairs": [-1, 2], "least": [-(1 << 63) + 1]},
     **{"axes": [2, 1], "steps": [2, 2], "scales": np.float32([1, 1, 2, 3])},
 }
 
@@ -218,7 +225,9 @@ def test_broken_models_are_refused_with_what_to_do(tmp_path: Path) -> None:
 def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
     texts = {
         "InstanceNormalization": "y = InstanceNormalization (x, gamma, beta)",
-        "Pad (reflect)": 'y = Pad <mode="reflect"> (x, pads)',
+        "GroupNormalization": "y = GroupNormalization <num_groups=2> (x, gamma, beta)",
+        "MaxPool output 1": "y, z = MaxPool <kernel_shape=[2, 2]> (x)",
+        "Pad of channels by reflect": 'y = Pad <mode="reflect"> (x, all_pads)',
         "BatchNormalization in training mode": "y = BatchNormalization <training_mode=1> (x, gamma, beta, mean, variance)",
         "Resize (linear)": 'y = Resize <mode="linear"> (x, , scales)',
     }

@@ -28,6 +28,7 @@ from porter.graph import (
     Crop,
     Dense,
     DepthToSpace,
+    ExtendMap,
     Flatten,
     Gelu,
     GlobalAvgPool,
@@ -356,6 +357,7 @@ OPS: dict[str, tuple[Make, list[type[Op]]]] = {
     "every second cell": (lambda x: x[:, 1::2, : tensorflow().shape(x)[2] - 2, ::-1], [SliceChannels, Crop, MaxPool]),
     "shortcut of zeros": (lambda x: tensorflow().pad(x[:, ::2, ::2], [[0, 0]] * 3 + [[1, 2]]), [MaxPool, PadChannels]),
     "pad alone": (lambda x: tensorflow().pad(x, PADS, constant_values=1.0), [PadMap]),
+    "mirrored": (lambda x: tensorflow().pad(tensorflow().pad(x, PADS, "SYMMETRIC"), PADS, "REFLECT"), [ExtendMap, ExtendMap]),
     "shuffled": (lambda x: shuffled(conv(x)), [Conv, ChannelShuffle]),
     "cells": (lambda x: tensorflow().nn.depth_to_space(conv(x), 2), [Conv, DepthToSpace]),
     "resized": (lambda x: tensorflow().image.resize(x, tensorflow().shape(x)[1:3] * 2, "nearest"), [Upsample]),
@@ -406,7 +408,7 @@ def test_float32_graphs_in_float64(tmp_path: Path, case: str) -> None:
 
 
 FOREIGN: dict[str, Make] = {
-    "MirrorPad (reflect)": lambda x: conv(tensorflow().pad(x, PADS, "REFLECT"), padding="VALID"),
+    "MirrorPad of channels by symmetric": lambda x: tensorflow().pad(x, [[0, 0]] * 3 + [[1, 1]], "SYMMETRIC"),
     "a reshape of 12x11x3 to 6x22x3": lambda x: tensorflow().reshape(x, [-1, 6, 22, 3]),
     "Sin": lambda x: tensorflow().sin(x),
     "MatMul with transpose_a": lambda x: tensorflow().matmul(
