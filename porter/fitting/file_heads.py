@@ -29,9 +29,16 @@ class End:
 
 
 def head_kernels(recipe: Recipe, variant: str, zoo: Zoo, draft: Graph, dialect: Dialect) -> frozenset[str]:
-    """The zoo's names of its head's kernel, of today's code and of older code."""
+    """The zoo's names of its head's kernel, of today's code and of older code.
+
+    Raises:
+        MappingError: the graph ends behind its head, as SqueezeNet's ends in a pool, so no layer of a file can be told to be it.
+    """
     expect_head(recipe, draft)
     head = draft.by_path[draft.output]
+    if not isinstance(head.op, Dense | Conv):
+        next = "a file with its graph needs no recipe: porter convert FILE --to FRAMEWORK"
+        raise MappingError(f"{variant} ends in {head.op.words}, not in its head", where=head.path, next=next)
     tables = (layer_names(recipe, variant, zoo, draft, label) for label in (None, *zoo.generations))
     return frozenset(name for table in tables for name in dialect.tensor_names(draft, head, table[head.path].name)["kernel"])
 

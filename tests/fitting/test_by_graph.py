@@ -272,3 +272,12 @@ def test_a_branch_beside_the_network_is_refused() -> None:
     both = changed(file, "sum", inputs=(layer_of(DRAFT, "head/pool"), "metadata"))
     with pytest.raises(MappingError, match="beside the network"):
         fit(replace(both, nodes=(extra, *both.nodes)))
+
+
+def test_a_variant_that_ends_behind_its_head_is_no_graph_of_a_file() -> None:
+    """SqueezeNet ends in the pool of its last convolution: its files are ported by their own graph."""
+    recipe = find_recipe("squeezenet1_1")
+    zoo = recipe.zoo("torchvision", "squeezenet1_1")
+    file = as_file(expand(recipe, "squeezenet1_1", zoo, {}))
+    with pytest.raises(MappingError, match="ends in a global_avg_pool, not in its head"):
+        fit_by_graph(recipe, "squeezenet1_1", zoo, Checkpoint(Path("a.onnx"), "onnx", None, {}, graph=file))
