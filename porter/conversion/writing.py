@@ -62,7 +62,7 @@ def write_plain(
         PorterError: a site without an exact form, values that `dtype` cannot hold, or a missing framework.
     """
     folding = fold_norms(opened.graph, opened.tensors) if fold_bn else Folding(opened.graph, opened.tensors)
-    plan = make_plan(folding.graph, size, framework.CAPABILITIES)
+    plan = _planned(opened, folding.graph, size, framework)
     layers = _default_layers(opened, framework, folding.graph)
     model = framework.write(folder, plan, _cast_all(folding.tensors, dtype, allow_overflow), layers, dtype, facts_of(opened))
     filled = framework.fillings(plan.graph, folding.tensors)
@@ -79,7 +79,7 @@ def write_stock(folder: Path, opened: Opened, framework: Framework, size: Size, 
     if opened.member is None:
         raise UsageError("a stock class is a variant's, and no recipe has this graph", where="--stock", next="leave it out")
     recipe, variant = opened.member.recipe, opened.member.variant
-    right_at = make_plan(opened.graph, size, framework.CAPABILITIES).only_size or ANY
+    right_at = _planned(opened, opened.graph, size, framework).only_size or ANY
     library = stock_library(framework.NAME)
     taken = right_at if library.takes_any_size else size
     stock = as_stock(recipe, variant, framework, opened.graph, opened.tensors, opened.classes, taken)
@@ -115,6 +115,11 @@ def facts_of(opened: Opened) -> dict[str, str]:
     }
     stated = {name: fact for name, fact in facts.items() if fact is not None}
     return {f"porter.{name}": fact if isinstance(fact, str) else json.dumps(fact) for name, fact in stated.items()}
+
+
+def _planned(opened: Opened, graph: Graph, size: Size, framework: Framework) -> Plan:
+    plan = make_plan(graph, size, framework.CAPABILITIES)
+    return plan if opened.only_size is None else replace(plan, only_size=opened.only_size)
 
 
 def _default_layers(opened: Opened, framework: Framework, graph: Graph) -> dict[str, str]:

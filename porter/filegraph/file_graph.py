@@ -70,8 +70,10 @@ class FileGraph:
         channels: of the input.
         size: of the input; None for rows or columns that are free.
         resizable: the framework can build the same layers, with the same pads, for another size.
+        traced: numbers in it were computed from its size, so that it holds for no other.
         definition: the graph as the file states it, for its framework to run.
-        language: of the definition: `keras` is a config as JSON, `tensorflow` a serialised GraphDef, `onnx` a ModelProto.
+        language: of the definition: `keras` is a config as JSON, `tensorflow` a serialised GraphDef, `onnx` a ModelProto,
+            `torch-export` an ExportedProgram as JSON.
     """
 
     nodes: tuple[FileNode, ...]
@@ -79,6 +81,7 @@ class FileGraph:
     channels: int
     size: Size
     resizable: bool = False
+    traced: bool = False
     definition: bytes = field(default=b"", repr=False)
     language: str = ""
 

@@ -93,6 +93,12 @@ class Opened(Output):
         graph = self.checkpoint.graph if self.checkpoint else None
         return graph.built_size if graph else None
 
+    @property
+    def only_size(self) -> tuple[int, int] | None:
+        """Rows and columns at which the source is what the file states, if it was traced at one size; otherwise None."""
+        graph = self.checkpoint.graph if self.checkpoint else None
+        return graph.built_size if graph and graph.traced else None
+
     def references(self, dtype: Dtype) -> Iterator[FileGraphSource | Reference]:
         """Implementations of the source's function that porter did not write, with the file's tensors rounded to the port's type:
         the file's own graph, then the zoo's implementation.

@@ -56,7 +56,7 @@ def read_export(path: Path) -> Checkpoint:
     graph = _read_graph(program, arrays, path.stat().st_size)
     if not graph.outputs:
         raise FileError("no output of the program depends on its image", where=str(path), next=SAVE)
-    graph = replace(graph, definition=archive.text, language=LANGUAGE)
+    graph = replace(graph, traced=graph.built_size is not None, definition=archive.text, language=LANGUAGE)
     note = f"written by torch {archive.program.get('torch_version', 'of an unknown version')}"
     return Checkpoint(path, "torch-export", "torch", tensors, (note,), graph=graph)
 

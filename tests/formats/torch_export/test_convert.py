@@ -1,0 +1,63 @@
+"""Ports of .pt2 archives: proved against their programs, of the size that they hold for, and by a recipe if it has their graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import porter
+from porter.errors import UsageError
+from tests.formats.torch_export.exports import export
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*treespec")
+
+
+class Net(nn.Module):
+    """A stem, a block that adds what it takes, and a head. Its pads are right at every size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
+        self.block = nn.ModuleDict({"conv": nn.Conv2d(8, 8, 3, padding=1, groups=2), "act": nn.Hardswish()})
+        self.fc = nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        x = x + self.block["act"](self.block["conv"](x))
+        return self.fc(torch.flatten(nn.functional.adaptive_avg_pool2d(x, 1), 1))
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_a_port_takes_the_sizes_that_the_program_takes(free: bool, tmp_path: Path) -> None:
+    model = Net().eval()
+    path = export(model, torch.randn(2, 3, 17, 20), tmp_path, free)[0]
+    out = tmp_path / "port"
+    made = porter.convert(path, destination="torch", out=out, input_size="any" if free else None)
+    assert made.verdict is not None and made.verdict.ok
+    assert {parity.reference for parity in made.verdict.parities} == {"the file's own graph"}
+    assert made.port.record.input.size == (None if free else (17, 20))
+    names = made.port.record.names
+    own = [names[node.path] for node in made.port.graph.nodes]
+    assert own[:5] == ["stem/layer_0", "stem/layer_1", "stem/layer_2", "block/conv", "block/act"]
+    assert own[5:] == ["add", "adaptive_avg_pool2d", "flatten", "fc"]
+    image = torch.randn(3, 3, *((33, 18) if free else (17, 20)))
+    ported = porter.load(out)(image).detach().numpy()
+    np.testing.assert_allclose(ported, model(image).detach().numpy(), rtol=1e-4, atol=1e-6)
+    if not free:
+        with pytest.raises(UsageError, match="traced at 17x20, and numbers in its file hold for that size only"):
+            porter.convert(path, destination="torch", out=tmp_path / "other", input_size="any")
+
+
+@pytest.mark.full
+def test_a_network_of_torchvision_is_its_recipe_s(tmp_path: Path) -> None:
+    from porter.zoos.torchvision import import_models
+
+    path = export(import_models().resnet18().eval(), torch.randn(2, 3, 64, 64), tmp_path, free=True)[0]
+    made = porter.convert(path, destination="tf", out=tmp_path / "port")
+    assert made.verdict is not None and made.verdict.ok
+    assert (made.port.record.variant, made.port.record.zoo) == ("resnet18", "torchvision")
