@@ -154,6 +154,7 @@ def params() -> Iterator[Any]:
         yield pytest.param(*case, TORCH if case in LATER else frameworks, marks=marks, id=name)
         if case in LATER:
             yield pytest.param(*case, ("tf",), marks=[*marks, pytest.mark.full], id=f"{name}-tf")
+        yield pytest.param(*case, ("onnx",), marks=[*marks, pytest.mark.full], id=f"{name}-onnx")
 
 
 @pytest.mark.parametrize(("variant", "zoo", "frameworks"), list(params()))

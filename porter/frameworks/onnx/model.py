@@ -102,7 +102,7 @@ def _stored(
                 got = "there is none" if array is None else f"got {array.shape}"
                 raise MappingError(f"expected a {role} of shape {expected}, {got}", where=path)
             with np.errstate(over="ignore"):  # porter.dtypes.cast decides on overflow, before this
-                found[name] = array.astype(kind, copy=False).reshape(shape)
+                found[name] = np.ascontiguousarray(array, kind).reshape(shape)
     return found
 
 

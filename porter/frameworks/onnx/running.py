@@ -19,6 +19,7 @@ from porter.frameworks.onnx.model import Model, make_model, state_place
 from porter.frameworks.onnx.session import Session, make_session
 from porter.graph import INPUT
 from porter.graph.plan import Plan
+from porter.package import expect_installed, install
 
 
 @dataclass
@@ -95,6 +96,7 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
         UsageError: the device is another one, or onnxruntime does not run this number type.
         MappingError: the tensors do not fit the graph. MissingFramework: onnx or onnxruntime is not installed.
     """
+    expect_installed("onnxruntime", install("onnx"))
     if device != "cpu":
         raise UsageError("porter runs ONNX models on the CPU", where="--device")
     if dtype == "bfloat16":

@@ -1,0 +1,98 @@
+"""Ports to onnx on the whole road: made, proved, loaded, asked, measured, reported, and ported on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import porter
+from porter.errors import UsageError
+from porter.port import PASSED, read_port
+from porter.recipe import find_recipe
+from tests.conftest import WeightsMaker
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+VARIANT, ZOO = "mobilenet_v1_0.25", "keras"
+
+
+@pytest.fixture(scope="module")
+def made(weights_file: WeightsMaker, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Path]:
+    """The weights, the conversion, and the port."""
+    weights, folder = weights_file(VARIANT, ZOO, ".h5"), tmp_path_factory.mktemp("onnx") / "port"
+    return weights, porter.convert(VARIANT, ZOO, "onnx", weights=weights, out=folder), folder
+
+
+def test_a_port_is_proved_and_proved_again(made: tuple[Path, Any, Path]) -> None:
+    weights, conversion, folder = made
+    assert conversion.port.record.check == PASSED and conversion.port.plan.only_size is None
+    assert sorted(path.name for path in folder.iterdir()) == ["model.onnx", "port.json"]
+    record = read_port(folder).record
+    assert (record.input.layout, record.framework, [*record.model]) == ("NCHW", "onnx", ["model.onnx"])
+    assert "onnxruntime" in record.versions
+    found = porter.verify(folder, weights=weights)
+    assert found.ok and found.proof.reference == ZOO and len(found.proof.nodes) > 80
+    assert conversion.verdict.proof.dtype == "float64" and all(node.rel_l2 <= 1e-10 for node in conversion.verdict.proof.nodes)
+
+
+def test_a_file_says_by_itself_what_it_is(made: tuple[Path, Any, Path]) -> None:
+    model, zoo = onnx.load(made[2] / "model.onnx"), find_recipe(VARIANT).zoo(ZOO, VARIANT)
+    stated = {entry.key.removeprefix("porter."): entry.value for entry in model.metadata_props}
+    assert (stated["variant"], stated["zoo"], stated["classes"], stated["labels"]) == (VARIANT, ZOO, "1000", zoo.labels)
+    assert zoo.preprocess is not None and json.loads(stated["preprocess"])["size"] == zoo.preprocess.size
+    assert stated["source_sha256"] == made[1].port.record.source.sha256
+    assert model.producer_name == "porter" and "head/logits.weight" in {tensor.name for tensor in model.graph.initializer}
+
+
+def test_a_port_is_loaded_asked_and_reported(made: tuple[Path, Any, Path], tmp_path: Path) -> None:
+    _, _, folder = made
+    batch = np.random.default_rng(0).normal(size=(2, 3, 97, 64)).astype(np.float32)
+    model = porter.load(folder)
+    assert model(batch).shape == (2, 1000) and np.array_equal(model(batch), model(batch))
+    Image.fromarray(np.random.default_rng(1).integers(0, 255, (80, 90, 3), np.uint8)).save(tmp_path / "photo.png")
+    (prediction,) = porter.predict(folder, [tmp_path / "photo.png"])
+    assert len(prediction.top5) == 5
+    porter.report(folder, tmp_path / "report.html")
+    assert "onnx, stored as float32" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_port_is_ported_on(made: tuple[Path, Any, Path], tmp_path: Path) -> None:
+    again = porter.convert(VARIANT, ZOO, "torch", weights=made[2], out=tmp_path / "torch", check=False).port
+    wanted = read_port(made[2]).tensors()
+    for path, roles in again.tensors().items():
+        assert all(np.array_equal(array, wanted[path][role]) for role, array in roles.items() if role != "batches")
+    outside = tmp_path / "own.onnx"
+    outside.write_bytes((made[2] / "model.onnx").read_bytes())
+    own = porter.convert(outside, destination="onnx", out=tmp_path / "own", check=False).port
+    assert {(node.path, node.op.name) for node in own.graph.nodes} == {(node.path, node.op.name) for node in again.graph.nodes}
+
+
+def test_norms_are_folded(made: tuple[Path, Any, Path], tmp_path: Path) -> None:
+    folded = porter.convert(VARIANT, ZOO, "onnx", weights=made[0], out=tmp_path / "folded", fold_bn=True)
+    assert folded.port.record.check == PASSED and not folded.norms
+    assert "BatchNormalization" not in {node.op_type for node in onnx.load(tmp_path / "folded" / "model.onnx").graph.node}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"stock": True}, "onnx has no stock classes"), ({"dtype": "float64"}, "no convolutions in float64")],
+)
+def test_what_onnx_lacks_is_refused(made: tuple[Path, Any, Path], tmp_path: Path, options: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        porter.convert(VARIANT, ZOO, "onnx", weights=made[0], out=tmp_path / "port", **options)
+    assert not (tmp_path / "port").exists()
+
+
+def test_without_onnxruntime_the_port_is_written_and_not_checked(
+    made: tuple[Path, Any, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    port = porter.convert(VARIANT, ZOO, "onnx", weights=made[0], out=tmp_path / "port").port
+    assert port.record.check.startswith("skipped: onnxruntime is not installed") and (tmp_path / "port").is_dir()
