@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
+from io import BytesIO
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import torch
 from torch.nn import functional as F
 
@@ -209,6 +212,24 @@ def stem_pool() -> Rows:
     return rows
 
 
+def merged_pads() -> Rows:
+    """A max pool over zeros, exported by torch and run by onnxruntime, on numbers from -2 to -1."""
+    batch = np.random.default_rng(13).uniform(-2, -1, (1, 3, 9, 9)).astype(np.float32)
+    rows: Rows = [("exported from torch", "onnxruntime's default", '`disabled_optimizers=["Pad_Fusion"]`')]
+    for name, pad in (("`ZeroPad2d(1)`", torch.nn.ZeroPad2d(1)), ("`ConstantPad2d(1, -0.0)`", torch.nn.ConstantPad2d(1, -0.0))):
+        module, file = torch.nn.Sequential(pad, torch.nn.MaxPool2d(3, 2)), BytesIO()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the exporter without onnxscript is the older one
+            torch.onnx.export(module, (torch.from_numpy(batch),), file, input_names=["x"], dynamo=False)
+        wanted = torch_layer(module)(batch)
+        cells = []
+        for disabled in ([], ["Pad_Fusion"]):
+            session = onnxruntime.InferenceSession(file.getvalue(), disabled_optimizers=disabled)
+            cells.append(_against(wanted, session.run(None, {"x": batch})[0]))
+        rows.append((f"{name}, then `MaxPool2d(3, 2)`", *cells))
+    return rows
+
+
 # --- which side, per framework
 
 
@@ -296,6 +317,7 @@ FIGURES: Mapping[str, Callable[[], Rows]] = {
     "zero_padding": zero_padding,
     "pool_of_two": pool_of_two,
     "stem_pool": stem_pool,
+    "merged_pads": merged_pads,
     "averages": averages,
     "rebuilt_averages": rebuilt_averages,
     "mobilenet": mobilenet,

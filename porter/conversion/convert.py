@@ -18,6 +18,7 @@ from porter.graph import BatchNorm
 from porter.graph.pads import pads_of
 from porter.graph.record import to_record
 from porter.package import __version__
+from porter.padding import Size
 from porter.padding.sizes import parse_size
 from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, read_port, write_record
 from porter.recipe import assumed_size, choose_options, find_recipe, recipes_option
@@ -142,7 +143,7 @@ def convert(
         warnings: tuple[str, ...] = ()
         if checked is not False:
             write_record(building, record)
-            verdict, found, warnings = _check(read_port(building, held=False), opened, given, checked is True)
+            verdict, found, warnings = _check(read_port(building, held=False), opened, given, checked is True, size)
             record = record.model_copy(update=found)
         write_record(building, record)
     warnings = (*opened.warnings, *written.warnings, *_record_warnings(record, opened.member), *warnings)
@@ -229,7 +230,7 @@ def _versions(framework: Framework) -> dict[str, str]:
 
 
 def _check(
-    port: Port, opened: Opened, given: Given | None, required: bool
+    port: Port, opened: Opened, given: Given | None, required: bool, size: Size
 ) -> tuple[Verdict | None, dict[str, Any], tuple[str, ...]]:
     """The comparison, what port.json has of it, and warnings.
 
@@ -239,7 +240,7 @@ def _check(
     from porter.verification.reverify import check_against
 
     try:
-        verdict, warnings = check_against(port, opened, CHECKED_DTYPES, given=given)
+        verdict, warnings = check_against(port, opened, CHECKED_DTYPES, given=given, size=size)
     except MissingFramework as error:
         if required or given is not None:
             raise

@@ -24,6 +24,7 @@ from porter.graph import (
     Affine,
     AsMap,
     AvgPool,
+    ChannelScale,
     Clip,
     Conv,
     ConvTranspose,
@@ -205,10 +206,10 @@ class Builder:
     def bias(self, name: str, value: Value, bias: Stored, tap: str | None = None) -> Value | None:
         """The layer that gives `value` with a bias, if it is one without; otherwise None."""
         node = self.nodes.get(value.node)
-        if node is None or not isinstance(node.op, Conv | ConvTranspose | Dense) or node.op.bias:
+        if node is None or not isinstance(node.op, Conv | ConvTranspose | Dense | ChannelScale) or node.op.bias:
             return None
-        name = self._unused(name)
-        self.nodes[name] = replace(node, name=name, op=replace(node.op, bias=True), tensors={**node.tensors, "bias": bias}, tap=tap)
+        name, role = self._unused(name), "beta" if isinstance(node.op, ChannelScale) else "bias"
+        self.nodes[name] = replace(node, name=name, op=replace(node.op, bias=True), tensors={**node.tensors, role: bias}, tap=tap)
         return self._value(name, value.shape)
 
     def affine(

@@ -155,11 +155,10 @@ class Dataflow(Generic[N]):
         return found if found and (found.is_vector or self._uncast.get(source[0]) == origin) else None
 
     def shape(self, source: Reference) -> tuple[int, ...] | None:
-        """A constant's; None where it depends on the input, or numpy cannot compute it."""
-        if source[0] in self.live:
-            return None
-        stored = self.constants.declared(self._uncast[source[0]])
-        return self.computed[source].shape if stored is None and source in self.computed else stored
+        """Of a constant, or of what is computed from sizes; None where it depends on pixels, or numpy cannot compute it."""
+        computed = self.computed.get(source)
+        stored = None if source[0] in self.live else self.constants.declared(self._uncast[source[0]])
+        return stored if computed is None else computed.shape
 
     def origin(self, source: Reference) -> str:
         """The node that computes a value, before all casts and reshapes of a constant."""

@@ -1,7 +1,8 @@
 """A recipe's graph compared with a file's own: which layer is which node.
 
 Nothing depends on names. A layer can be a node if it is of the node's kind and its inputs can be the node's inputs. This is decided
-node by node from the input on; the pairs are then chosen from the output backwards.
+node by node from the input on; the pairs are then chosen from the output backwards. A batch norm that the file has folded into the
+layer before it is that layer too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import permutations, product
 
 from porter.errors import GraphError, MappingError
@@ -19,6 +21,8 @@ from porter.graph import (
     Affine,
     AsMap,
     AvgPool,
+    BatchNorm,
+    ChannelScale,
     Conv,
     Dense,
     Flatten,
@@ -33,6 +37,7 @@ from porter.graph import (
     Shape,
     shapes,
 )
+from porter.graph.folding import only_readers
 from porter.graph.walks import upstream
 from porter.padding import Window
 
@@ -50,6 +55,11 @@ class Alignment:
     graph: Graph
     file: FileGraph
     candidates: Mapping[str, tuple[str, ...]]
+
+    @cached_property
+    def norms(self) -> Mapping[str, str]:
+        """The batch norms that can be folded, by path, to the path of the layer before each."""
+        return {norm: layer for layer, norm in only_readers(self.graph).items()}
 
     @property
     def share(self) -> float:
@@ -73,13 +83,21 @@ class Alignment:
                 continue
             walked.add(path)
             node = self.graph.by_path[path]
-            inputs = (name,) if isinstance(node.op, Identity) else self._inputs(node, self.file.by_name[name], found)
+            inputs = (name,) if self._passes(node, name) else self._inputs(node, self.file.by_name[name], found)
             waiting += zip(node.inputs, inputs, strict=True)
-        layers = [name for path, name in found.items() if path != INPUT and not isinstance(self.graph.by_path[path].op, Identity)]
+        layers = [name for path, name in found.items() if path != INPUT and not self._passes(self.graph.by_path[path], name)]
         twice = next((name for name in layers if layers.count(name) > 1), None)
         if twice is not None:
             raise MappingError(f"layer '{twice}' would be two nodes of the graph", where=self.graph.output)
         return found
+
+    def folded(self, pairs: Mapping[str, str]) -> dict[str, str]:
+        """The batch norms that the file has folded into the layers before them, by path, to the path of that layer."""
+        return {norm: path for norm, path in self.norms.items() if norm in pairs and pairs[norm] == pairs[path]}
+
+    def _passes(self, node: Node, name: str) -> bool:
+        """Whether `name` is the layer of the node because it is the layer of the node's input."""
+        return isinstance(node.op, Identity) or name in self.candidates.get(self.norms.get(node.path, ""), ())
 
     def _inputs(self, node: Node, layer: FileNode, known: Mapping[str, str]) -> Sequence[str]:
         """The layer's inputs in the order of the node's inputs."""
@@ -136,6 +154,7 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
     except GraphError as error:
         raise MappingError(f"an input of {size[0]}x{size[1]} is too small: {error.message}", where=error.where) from None
     found: dict[str, tuple[str, ...]] = {INPUT: _prepared_inputs(file)}
+    folded = set(only_readers(graph).values())
     for node in graph.nodes:
         if isinstance(node.op, Identity):
             found[node.path] = found[node.inputs[0]]
@@ -143,7 +162,8 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
         keys = {_key(node.op, names) for names in product(*(found[path] for path in node.inputs))}
         layers = [layer for key in sorted(keys) for layer in readers.get(key, ())]
         shape = known[node.inputs[0]]
-        found[node.path] = tuple(layer.name for layer in layers if is_kind(node.op, layer.op, shape))
+        fitting = tuple(layer.name for layer in layers if is_kind(node.op, layer.op, shape))
+        found[node.path] = (*found[node.inputs[0]], *fitting) if node.path in folded else fitting
     return Alignment(graph, file, found)
 
 
@@ -177,7 +197,8 @@ def _makes_cell(op: Op | Foreign) -> bool:
 def is_kind(wanted: Op, found: Op | Foreign, shape: Shape) -> bool:
     """Whether a layer can be a node by its op. Pads, strides, epsilons and clipping may differ.
 
-    A head may be a 1x1 convolution of pooled features, and an average over a whole map (`shape`) is a global one.
+    A head may be a 1x1 convolution of pooled features, an average over a whole map (`shape`) is a global one, and a norm whose
+    statistics became constants is a scale.
     """
     match wanted, found:
         case Conv(), Conv():
@@ -186,6 +207,8 @@ def is_kind(wanted: Op, found: Op | Foreign, shape: Shape) -> bool:
             return found.window == _POINT and found.groups == 1
         case GlobalAvgPool(), AvgPool():
             return found.window.kernel == shape[1:] and found.convention.rule == "valid"
+        case BatchNorm(), ChannelScale():
+            return True
         case ((Relu() | Relu6()), (Relu() | Relu6())):
             return True
         case _:

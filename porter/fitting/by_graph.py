@@ -4,7 +4,7 @@ these, such as scaled pixels and the user's own head, become nodes too. Layers t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.fitting.alignment import Alignment, align, describe
 from porter.fitting.file_heads import End, find_end, head_kernels, left_out, possible_heads, trunk_end
-from porter.fitting.fit import Fit, some
+from porter.fitting.fit import OWN_GRAPH, Fit, some
 from porter.fitting.grafting import Grafted, graft
 from porter.fitting.naming import parse_map
 from porter.frameworks.dialects import Dialect, get_dialect
@@ -23,6 +23,7 @@ from porter.graph import (
     Affine,
     AvgPool,
     BatchNorm,
+    ChannelScale,
     Conv,
     Dense,
     GlobalAvgPool,
@@ -88,10 +89,11 @@ def _fit(
     for path, layer in mapped.items():
         if path != draft.output and pairs.get(path) != layer:
             raise MappingError(f"the file's graph has '{pairs.get(path, 'nothing')}' there, not '{layer}'", where=path)
-    grafted = graft(draft, file, pairs, base, end.layer)
+    folded = aligned.folded(pairs)
+    grafted = graft(draft, file, pairs, folded, base, end.layer)
     size = file.built_size or recipe.native_size()
     _expect_whole_averages(grafted, file, size)
-    differences = _differences(draft, grafted.graph, size)
+    differences = _differences(draft, grafted.graph, folded.values(), size)
     layers = layer_names(recipe, variant, zoo, draft)
     background = end.own and "drop_background" in layers[draft.output].transforms
     drops = background and not keep_background
@@ -110,7 +112,7 @@ def _fit(
         if isinstance(graph.by_path[path].op, Affine)
         for tensor in file.by_name[layer].tensors.values()
     }
-    plain, shown = not differences and grafted.plain, tap_names(recipe, variant, zoo, draft)
+    plain, shown = not differences and not folded and grafted.plain, tap_names(recipe, variant, zoo, draft)
     rest = left_out(file, end.layer)
     left = (f"left out, because the head does not read them: {some(rest)}",) if rest else ()
     return Fit(
@@ -127,9 +129,10 @@ def _fit(
         taps={path: tap for path, layer in grafted.layers.items() if (tap := file.by_name[layer].tap)},
         reference_taps={path: name for path, name in shown.items() if path in graph.by_path} if plain else {},
         reference_names=_reference_names(graph, dialect, layers, found) if plain else {},
+        unlike=len(differences) + len(folded),
         scaling=grafted.scaling,
         warnings=(*left, *_difference_warnings(zoo, differences), *grafted.warnings),
-        notes=("the graph is the file's own",),
+        notes=(OWN_GRAPH, *_norms_note(draft, grafted.graph, folded)),
     )
 
 
@@ -146,8 +149,21 @@ def _with_classes(graph: Graph, more: int) -> Graph:
     return replace(graph, nodes=tuple(changed if node.path == head.path else node for node in graph.nodes))
 
 
-def _differences(draft: Graph, grafted: Graph, size: tuple[int | None, int | None]) -> list[str]:
-    """The differences of the file's graph from the recipe's, for a message; pads that are equal at the file's size are none."""
+def _norms_note(draft: Graph, grafted: Graph, folded: Mapping[str, str]) -> tuple[str, ...]:
+    """What the file has made of the recipe's batch norms, if they are none in it."""
+    norms = [node.path for node in draft.nodes if isinstance(node.op, BatchNorm) and node.path in grafted.by_path]
+    scales = sum(isinstance(grafted.by_path[path].op, ChannelScale) for path in norms)
+    said = {f"{len(folded)} folded into the layers before them": folded, f"{scales} scales and offsets": scales}
+    found = ", ".join(words for words, there in said.items() if there)
+    return (f"of its batch norms {found}",) if found else ()
+
+
+def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Size) -> list[str]:
+    """The differences of the file's graph from the recipe's, for a message; pads that are equal at the file's size are none.
+
+    Args:
+        folded: layers that have taken in the norm after them, and so have its offset as a bias.
+    """
     sites = {site.path: site for site in site_differences(draft, grafted, size)}
     found = []
     for node in draft.nodes:
@@ -159,9 +175,9 @@ def _differences(draft: Graph, grafted: Graph, size: tuple[int | None, int | Non
             found.append(f"{node.path}: windows {site.other.window} where the recipe has {site.one.window}")
         if isinstance(mine, BatchNorm) and isinstance(theirs, BatchNorm) and np.float32(mine.epsilon) != np.float32(theirs.epsilon):
             found.append(f"{node.path}: epsilon {theirs.epsilon:g} where the recipe has {mine.epsilon:g}")
-        if type(mine) is not type(theirs):
+        if type(mine) is not type(theirs) and not isinstance(theirs, ChannelScale):
             found.append(f"{node.path}: {describe(theirs)} where the recipe has {describe(mine)}")
-        if isinstance(mine, Conv) and isinstance(theirs, Conv) and mine.bias != theirs.bias:
+        if isinstance(mine, Conv) and isinstance(theirs, Conv) and mine.bias != theirs.bias and node.path not in folded:
             found.append(
                 f"{node.path}: {'a' if theirs.bias else 'no'} bias where the recipe has {'none' if theirs.bias else 'one'}"
             )

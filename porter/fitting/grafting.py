@@ -40,11 +40,11 @@ class Grafted:
     warnings: tuple[str, ...]
 
 
-def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], base: str, end: str) -> Grafted:
+def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], folded: Mapping[str, str], base: str, end: str) -> Grafted:
     """Joins both graphs.
 
     Args:
-        pairs: path to layer, as porter.fitting.alignment.Alignment.pairs gives them.
+        pairs, folded: path to layer, and the norms that the file has folded, as porter.fitting.alignment.Alignment gives them.
         base: the last node of the recipe that the file has.
         end: the layer that gives the logits: that of `base`, or one after it.
 
@@ -58,16 +58,17 @@ def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], base: str, en
         for layer in entrance
     ]
     source = nodes[-1].path if nodes else INPUT
-    trunk = [node for node in draft.nodes if node.path in pairs]
+    moved, base = {**folded, INPUT: source}, folded.get(base, base)
+    trunk = [node for node in draft.nodes if node.path in pairs and node.path not in folded]
     for node in trunk:
         op = node.op if isinstance(node.op, Identity) else _adopted(node.op, file.by_name[pairs[node.path]])
-        nodes.append(Node(node.path, op, tuple(source if path == INPUT else path for path in node.inputs)))
+        nodes.append(Node(node.path, op, tuple(moved.get(path, path) for path in node.inputs)))
     paths |= {pairs[node.path]: node.path for node in trunk if not isinstance(node.op, Identity)}
     output = base
     map_end = draft.by_path[draft.by_path[draft.output].inputs[0]]
     if end != pairs[base]:
         output = _append_head(draft, file, end, paths, nodes)
-    elif base == map_end.inputs[0]:
+    elif base == folded.get(map_end.inputs[0], map_end.inputs[0]):
         nodes.append(replace(map_end, inputs=(base,)))
         output = map_end.path
     headless = end == pairs[base] and base != draft.output

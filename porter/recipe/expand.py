@@ -144,6 +144,8 @@ def _expect_sites(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, steps: M
     if lost:
         for other in graphs_of_others(recipe, variant, zoo):
             lost = _unmatched(lost, other)
+            if not lost:
+                break
     faults, sites = Faults(), {node.path: steps[node.path] for node in graph.nodes if site_of(node.op)}
     for rule in lost:
         with faults.kept(), recipe.source.at(rule.location, key=True):

@@ -159,6 +159,8 @@ def _expect_matches(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules:
         for other in graphs_of_others(recipe, variant, zoo):
             lost = _unmatched(lost, other)
             paths += [node.path for node in other.nodes]
+            if not lost:
+                break
     steps = expand_steps(recipe, variant, zoo).steps if lost else {}
     for rule in lost:
         here, pattern = _lost(rule, paths)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from porter.data.preprocess import Preprocess
+from porter.graph import MaxPool
+from porter.graph.record import from_record
 from porter.port import OWN_BUILD, Record
 from porter.reporting.plots.nodes import written
 from porter.reporting.records import Comparison, Contents
@@ -88,11 +90,24 @@ def warn(contents: Contents) -> list[str]:
             f"The pads of training move the logits of {moved.reference} by {written(moved.rel_l2)} (relative L2), "
             f"and change the largest logit on {moved.argmax_differ} of {moved.images} inputs."
         )
+    zeros = _zeros_before_pools(record) if record.framework == "torch" else []
+    if zeros:
+        said.append(
+            f"By default, onnxruntime drops zeros before a max pool, as before {', '.join(zeros)}, from a model exported to ONNX. "
+            "model.py pads with -0.0, which it keeps; porter convert --to onnx makes an ONNX port."
+        )
     if record.background:
         said.append("Row 0 of the logits is the background class, so every label is one row later.")
     if record.licence is not None and "NC" in record.licence:
         said.append(f"The weights are licensed {record.licence}: not for commercial use.")
     return said
+
+
+def _zeros_before_pools(record: Record) -> list[str]:
+    """The max pools before which the port has a layer of zeros that take part in the maximum."""
+    padded = {pad.site for pad in record.pads if pad.kind == "pad layer"}
+    nodes = from_record(record.graph).nodes
+    return [node.path for node in nodes if node.path in padded and isinstance(node.op, MaxPool) and node.op.convention.fill == 0]
 
 
 def facts(record: Record) -> list[Fact]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from porter.errors import MappingError, PorterError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.to_graph import Translated, to_graph
 from porter.files import Digests
-from porter.fitting.fit import Fit, some
+from porter.fitting.fit import OWN_GRAPH, Fit, some
 from porter.formats.recognition import is_there
 from porter.frameworks import runner_of
 from porter.graph import Conv, Dense, Graph, shapes, tensor_shapes
@@ -27,7 +26,7 @@ from porter.source.weights import read_weights
 
 CLOSE = 0.02
 """Matches whose scores differ by no more than this are about as good."""
-TRIED = 5
+TRIED = 8
 """The most matches that are tried."""
 PROBE = (224, 224)
 """Rows and columns at which a graph of any size is looked at."""
@@ -58,13 +57,13 @@ def open_file(
     checkpoint, files = read_weights(file, with_md5=True)
     if checkpoint.graph is None:
         raise no_graph(checkpoint, recipes)
-    for match in [] if keep_activation else likeliest(rank(checkpoint, recipes)):
-        if match.score >= LIKELY:
-            with suppress(PorterError):
-                opened = open_as(checkpoint, files, match, keep_background=keep_background)
-                assert opened.member is not None
-                note = f"it is {opened.member.name}: the recipe's names, labels and protocol are used"
-                return replace(opened, file=opened.file.model_copy(update={"notes": (*opened.file.notes, note)}))
+    matches = [] if keep_activation else [match for match in likeliest(rank(checkpoint, recipes)) if match.score >= LIKELY]
+    found, _ = open_likeliest(checkpoint, files, matches, keep_background)
+    if found is not None:
+        opened = found[1]
+        assert opened.member is not None
+        note = f"it is {opened.member.name}: the recipe's names, labels and protocol are used"
+        return replace(opened, file=opened.file.model_copy(update={"notes": (*opened.file.notes, note)}))
     opened = translated(checkpoint, files, size, keep_activation)
     return replace(opened, warnings=tuple(f"this recipe was left out: {fault}" for fault in known_variants(recipes)[1]))
 
@@ -93,6 +92,26 @@ def expect_file(subject: str, recipes: Path | None, needing: Sequence[str] = ())
 def likeliest(matches: tuple[Match, ...]) -> list[Match]:
     """The best match and those that are about as good."""
     return [match for match in matches if match.score >= matches[0].score - CLOSE][:TRIED]
+
+
+def open_likeliest(
+    checkpoint: Checkpoint, files: Digests, matches: Sequence[Match], keep_background: bool = False
+) -> tuple[tuple[Match, Opened] | None, list[tuple[Match, PorterError]]]:
+    """The match whose graph differs least from the file's, with the file opened as it, and the errors of matches that it is not."""
+    found: list[tuple[Match, Opened]] = []
+    problems: list[tuple[Match, PorterError]] = []
+    for match in matches:
+        try:
+            found.append((match, open_as(checkpoint, files, match, keep_background=keep_background)))
+        except PorterError as error:
+            problems.append((match, error))
+        if found and not _unlike(found[-1][1]):
+            break
+    return min(found, key=lambda each: _unlike(each[1]), default=None), problems
+
+
+def _unlike(opened: Opened) -> int:
+    return opened.fit.unlike if opened.fit else 0
 
 
 def open_as(
@@ -180,7 +199,7 @@ def _fit(checkpoint: Checkpoint, found: Translated, size: tuple[int, int]) -> Fi
         head=found.names[graph.output],
         activation=found.activation,
         taps={path: tap for path, name in found.names.items() if (tap := file.by_name[name].tap)},
-        notes=("the graph is the file's own",),
+        notes=(OWN_GRAPH,),
     )
 
 

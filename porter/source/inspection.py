@@ -11,6 +11,7 @@ from typing import Any
 from porter.errors import MappingError, PorterError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import Digests
+from porter.fitting.fit import OWN_GRAPH
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import FORMATS
 from porter.frameworks import FRAMEWORK_NAMES
@@ -18,7 +19,7 @@ from porter.graph import head_of
 from porter.padding import ANY
 from porter.port import Port, port_at
 from porter.recipe import known_variants, recipes_option
-from porter.source.from_file import CLOSE, likeliest, open_as, translated
+from porter.source.from_file import CLOSE, likeliest, open_as, open_likeliest, translated
 from porter.source.matching import LIKELY, NO_RECIPE, Match, rank
 from porter.source.opened import Opened
 from porter.source.weights import read_weights
@@ -103,12 +104,9 @@ def inspect(file: Path, recipes: Path | None = None) -> Inspection:
 def _of_file(file: Path, recipes: Path | None) -> Inspection:
     checkpoint, files = read_weights(file, with_md5=True)
     matches = rank(checkpoint, recipes)
-    problems: list[tuple[Match, PorterError]] = []
-    for match in likeliest(matches):
-        try:
-            return _of_opened(checkpoint, matches, match, open_as(checkpoint, files, match), recipes)
-        except PorterError as error:
-            problems.append((match, error))
+    found, problems = open_likeliest(checkpoint, files, likeliest(matches))
+    if found is not None:
+        return _of_opened(checkpoint, matches, *found, recipes)
     alone = Inspection(checkpoint, (), None, problem=NO_RECIPE) if checkpoint.graph is None else _by_itself(checkpoint, files)
     for match, problem in problems:
         commands = _settled(checkpoint, files, match, problem, recipes)
@@ -171,7 +169,7 @@ def _of_opened(
         size=_size(checkpoint, match),
         head=opened.fit.head if opened.fit else None,
         activation=opened.activation,
-        differs=(*match.notes, *opened.warnings),
+        differs=(*(note for note in opened.file.notes if note not in (*checkpoint.notes, OWN_GRAPH)), *opened.warnings),
         assumed=opened.assumed,
         commands=(_command(match, opened.framework.NAME, checkpoint.path, recipes_option(match.recipe, recipes)),),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,16 +10,17 @@ from typing import Any
 
 from porter.errors import MappingError, RecipeError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.alignment import align
+from porter.fitting.alignment import Alignment, align
 from porter.fitting.by_names import Located, locate
 from porter.fitting.heads import head_rows
 from porter.fitting.naming import name_layers
 from porter.frameworks.dialects import Dialect, get_dialect
-from porter.graph import Graph, channels_of, head_of, tensor_shapes
+from porter.graph import Conv, Dense, Graph, channels_of, head_of, tensor_shapes
 from porter.recipe import LayerName, Recipe, Zoo, expand, known_variants
 from porter.recipe.transforms import apply_transforms
 from porter.source.screening import screen
 
+_NUMBER = re.compile(r"_\d+/")
 LIKELY = 0.5
 """A file looks like a variant if its score is at least this."""
 NO_RECIPE = (
@@ -33,7 +35,8 @@ class Match:
 
     Attributes:
         score: the number of tensors that fit by name and shape, divided by the number of those that the variant needs and of the
-            file's other tensors.
+            file's other tensors. For a file that carries its graph, the mean of the share of the nodes that the graph has, and of
+            the tensors or the names of layers that fit, whichever is larger.
         missing: tensors that the variant needs and the file lacks, or holds in another shape.
         unexpected: tensors of the file that the variant does not need.
         notes: how the file's names differ from the zoo's: a prefix, an older table of names.
@@ -87,8 +90,25 @@ def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Ma
     missing, needed = (*located.missing, *misfits), len(located.found) + len(located.missing)
     score = (len(located.found) - len(misfits)) / (needed + len(located.unexpected))
     if aligned is not None:
-        score = (aligned.share + score) / 2
+        score = (aligned.share + max(score, _named(aligned, layers))) / 2
     return Match(variant, zoo.name, score, missing, located.unexpected, naming.notes(), recipe)
+
+
+def _named(aligned: Alignment, layers: Mapping[str, LayerName]) -> float:
+    """The share of the convolutions and dense layers whose layer in the file, or one of its tensors, has the zoo's name in its own.
+
+    Exporters rename tensors and number layers: `Conv1` is in `model/Conv1_2/convolution/merged:0`.
+    """
+    weighted = [node.path for node in aligned.graph.nodes if isinstance(node.op, Conv | Dense)]
+    known = aligned.file.by_name
+
+    def has(path: str) -> bool:
+        name = f"/{layers[path].name}/".replace(".", "/")
+        texts = (text for each in aligned.candidates[path] for text in (each, *(s.name for s in known[each].tensors.values())))
+        whole = (f"/{text}/".replace(".", "/") for text in texts)
+        return any(name in text or name in _NUMBER.sub("/", text) for text in whole)
+
+    return sum(map(has, weighted)) / len(weighted) if weighted else 0.0
 
 
 def _misfits(

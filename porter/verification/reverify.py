@@ -11,6 +11,7 @@ from pathlib import Path
 from porter.dtypes import Dtype
 from porter.errors import MissingFramework, UsageError
 from porter.frameworks import Tensors
+from porter.padding import ANY, Size
 from porter.port import OWN_BUILD, Port, Record, read_port
 from porter.source.given import Given, GivenReference, open_given
 from porter.source.ladder import Form, first_that_runs, on_ladder
@@ -67,6 +68,7 @@ def check_against(
     tolerance: float | None = None,
     device: str = "cpu",
     given: Given | None = None,
+    size: Size = ANY,
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Compares a port with the file's own graph or the zoo's implementation, and with the reference that is `given`. If none can
     run, the port is compared with porter's own build in the source's framework. If the port has training pads, this proves a
@@ -74,19 +76,23 @@ def check_against(
 
     Returns the verdict, and warnings about the limits of the proof.
 
+    Args:
+        size: rows and columns in place of the native size, where the port takes any.
+
     Raises:
         UsageError: the reference that is given cannot be run, or has other outputs than the source.
         MissingFramework: no reference can run here, and porter's own build in the source's framework is the port itself; or what
             the reference that is given needs is not installed.
     """
-    record = port.record
+    record, (rows, columns) = port.record, size
+    native = record.input.native_size if rows is None or columns is None else (rows, columns)
     # Computed numbers are compared with the source's numbers as they are, not with rounded ones.
     dtype: Dtype = "float64" if record.computed else record.dtype
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if record.computed else None
 
     def against(form: Form) -> Verdict:
         own = isinstance(form, OwnBuild)
-        sizes = check_sizes(port.plan, record.input.native_size, form, None if own else opened.built_size, dtypes)
+        sizes = check_sizes(port.plan, native, form, None if own else opened.built_size, dtypes)
         if sizes is None:
             raise MissingFramework(f"{form.name} cannot be run at the port's size")
         if opened.shipped is None or own:
@@ -95,7 +101,7 @@ def check_against(
         return check_trained(port, form, opened.own(dtype), opened.shipped, as_ported, sizes, dtypes, tolerance, device, tensors)
 
     if given is not None:
-        proof = _given_proof(port, open_given(given, opened, dtype), dtypes, tolerance, device, tensors)
+        proof = _given_proof(port, native, open_given(given, opened, dtype), dtypes, tolerance, device, tensors)
         found, failures = first_that_runs(opened.references(dtype), against)
         return replace(found or Verdict((), rounding=record.rounding), given=proof), () if found else failures
     verdict, failures = on_ladder(opened, record.framework, dtype, against)
@@ -107,11 +113,17 @@ def check_against(
 
 
 def _given_proof(
-    port: Port, reference: GivenReference, dtypes: Sequence[Dtype], tolerance: float | None, device: str, tensors: Tensors | None
+    port: Port,
+    native: tuple[int, int],
+    reference: GivenReference,
+    dtypes: Sequence[Dtype],
+    tolerance: float | None,
+    device: str,
+    tensors: Tensors | None,
 ) -> GivenProof:
     """The comparison with the user's own reference, in float32 only if it cannot run in float64."""
     types: tuple[Dtype, ...] = tuple(dtypes) if reference.exact else ("float32",)
-    sizes = check_sizes(port.plan, port.record.input.native_size, reference, reference.native, types)
+    sizes = check_sizes(port.plan, native, reference, reference.native, types)
     if sizes is None:
         size = "{}x{}".format(*port.plan.only_size or reference.native)
         raise UsageError(f"{reference.name} cannot be run at the port's size, {size}", next="give one that takes it")

@@ -19,6 +19,7 @@ from porter.graph import (
     Affine,
     AvgPool,
     BatchNorm,
+    ChannelScale,
     Conv,
     Dense,
     GlobalAvgPool,
@@ -236,15 +237,45 @@ def test_a_foreign_layer_before_the_network_or_in_the_head_is_refused_by_name_wi
         assert (caught.value.where, caught.value.next) == (where, next)
 
 
-def test_a_norm_that_was_folded_away_is_refused() -> None:
+def without(file: FileGraph, name: str) -> FileGraph:
+    """The file's graph without a layer; its readers read what it reads."""
+    (source,) = file.by_name[name].inputs
+    nodes = tuple(replace(node, inputs=tuple(source if at == name else at for at in node.inputs)) for node in file.nodes)
+    return replace(file, nodes=tuple(node for node in nodes if node.name != name))
+
+
+@pytest.mark.parametrize("paths", [["block3/project/norm"], [node.path for node in DRAFT.nodes if isinstance(node.op, BatchNorm)]])
+def test_a_norm_that_the_file_has_folded_is_the_layer_before_it(paths: list[str]) -> None:
+    file = FILE
+    for path in paths:
+        layer = path.replace("norm", "conv")
+        bias = {role: Stored(f"{layer}/{role}") for role in ("kernel", "bias")}
+        file = changed(file, layer_of(DRAFT, layer), op=replace(conv_of(layer), bias=True), tensors=bias)
+        file = without(file, layer_of(DRAFT, path))
+    found = fit(file)
+    assert len(found.graph.nodes) == len(DRAFT.nodes) - len(paths) and set(found.graph.by_path).isdisjoint(paths)
+    assert found.graph.by_path["block4/expand/conv"].inputs[0] in ("block3/project/conv", "block3/add")
+    assert found.found["block3/project/conv", "bias"] == "block3/project/conv/bias" and found.own_head
+    assert not found.warnings and f"{len(paths)} folded" in found.notes[1] and found.unlike == len(paths)
+    assert not found.reference_names  # the zoo's own implementation has norms
+
+
+def test_a_norm_whose_numbers_became_constants_is_a_scale() -> None:
     name = layer_of(DRAFT, "block3/project/norm")
-    source = FILE.by_name[name].inputs[0]
-    nodes = tuple(
-        replace(node, inputs=tuple(source if at == name else at for at in node.inputs)) for node in FILE.nodes if node.name != name
-    )
-    with pytest.raises(MappingError) as caught:
-        fit(replace(FILE, nodes=nodes))
-    assert caught.value.where == "block3/project/norm" and "BatchNorm" in caught.value.message
+    tensors = {role: Stored(f"scale/{role}") for role in ("gamma", "beta")}
+    found = fit(changed(FILE, name, op=ChannelScale(True), tensors=tensors))
+    assert found.graph.by_path["block3/project/norm"].op == ChannelScale(True)
+    assert found.notes[1] == "of its batch norms 1 scales and offsets" and not found.warnings
+
+
+def test_a_norm_that_cannot_be_folded_is_missed() -> None:
+    recipe = find_recipe("resnet50v2")
+    graph = expand(recipe, "resnet50v2", recipe.zoo("keras", "resnet50v2"), {})
+    path = "stage1/unit2/preact/norm"
+    aligned = align(graph, without(as_file(graph), layer_of(graph, path)), (224, 224))
+    with pytest.raises(MappingError, match=r"Relu.* where the recipe has BatchNorm") as caught:
+        aligned.expect(graph.output)
+    assert caught.value.where == path
 
 
 def test_several_outputs_ask_for_a_choice() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +78,10 @@ def test_warnings_say_what_limits_the_port(tmp_path: Path) -> None:
         "2 of 2 inputs",
         "background",
         "not for commercial use",
+        "as before stem/pool, from a model exported to ONNX",
     ):
         assert words in said
+    assert "ONNX" not in " ".join(warn(replace(contents, record=contents.record.model_copy(update={"framework": "onnx"}))))
     assert "The shipped pads were proved against keras." in conclude(contents).sentence
 
 

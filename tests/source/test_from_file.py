@@ -15,7 +15,9 @@ import pytest
 
 import porter
 from porter.port import read_port
+from porter.recipe import find_recipe
 from porter.reporting.commands import convert as convert_line
+from porter.source import matching
 from tests.conftest import Cli, WeightsMaker, refused
 
 LAYERS = keras.layers
@@ -60,6 +62,13 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         model.save(folder / name)
     small().save_weights(folder / "tensors.weights.h5")
     return lambda name: folder / name
+
+
+@pytest.fixture(autouse=True)
+def one_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file is compared with the variants of one recipe only: all recipes take seconds, and no file here is of another one."""
+    recipe = find_recipe("mobilenet_v1")
+    monkeypatch.setattr(matching, "known_variants", lambda recipes: ([(recipe, variant) for variant in recipe.variants], ()))
 
 
 @pytest.mark.parametrize("name", ["small.keras", "small.h5", "two.keras"])
@@ -109,6 +118,13 @@ def test_a_file_without_a_size_is_asked_for_one(saved: Callable[[str], Path], tm
     (line,) = [line for line in cli("inspect", file).out.splitlines() if "porter convert" in line]
     ran = cli(*shlex.split(line)[1:], "--out", tmp_path / "any", "--json")
     assert json.loads(ran.out)["check"] == "passed" and read_port(tmp_path / "any").record.input.size is None
+
+
+def test_a_port_of_any_size_is_compared_at_the_size_that_is_asked_for(saved: Callable[[str], Path], tmp_path: Path) -> None:
+    made = porter.convert(saved("two.keras"), destination="torch", out=tmp_path / "port", check=True, input_size="24x27")
+    assert made.port.record.input.size is None and made.verdict is not None
+    float32 = next(parity for parity in made.verdict.parities if parity.dtype == "float32")
+    assert float32.sizes == ((24, 27),)
 
 
 def test_a_checkpoints_prefix_names_a_file(tmp_path: Path, cli: Cli) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from porter.dtypes import Array
 from porter.filegraph.dataflow import Evaluator, Numbers
 from porter.formats.onnx.nodes import OnnxNode
+from porter.graph import MOST_CONSTANTS
 
 INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 12, 13})
 FLOATS = frozenset({1, 10, 11, 16})
@@ -57,7 +59,7 @@ ELEMENTWISE: Mapping[str, Evaluator] = {
             "Max": np.maximum,
             "Min": np.minimum,
         },
-        **{"Equal": np.equal, "Where": np.where},
+        **{"Equal": np.equal, "Where": np.where, "Mod": np.mod},
     }.items()
 }
 
@@ -86,6 +88,25 @@ def wanted_sizes(node: OnnxNode, known: tuple[int, ...], wanted: list[int]) -> l
     """The sizes of a Reshape: 0 stands for the size that the value has there, unless `allowzero`."""
     keeps = not node.integer("allowzero")
     return [known[place] if size == 0 and keeps else size for place, size in enumerate(wanted)]
+
+
+def stated_sizes(node: OnnxNode, sizes: Sequence[int]) -> Numbers:
+    """What Shape and Size state of a value with these sizes."""
+    part = slice(node.integer("start"), node.attributes["end"].i if "end" in node.attributes else None)
+    return np.asarray(math.prod(sizes) if node.op == "Size" else sizes[part], np.int64)
+
+
+def _filled(node: OnnxNode, shape: Numbers) -> Numbers:
+    """Zeros, of ConstantOfShape."""
+    sizes = shape.ravel().tolist()
+    if "value" in node.attributes:
+        tensor = node.attributes["value"].t
+        numbers = [*tensor.raw_data, *tensor.int64_data, *tensor.int32_data, *tensor.float_data]
+        if not numbers or any(numbers):
+            raise ValueError("other numbers than zeros")
+    if math.prod(sizes) > MOST_CONSTANTS:
+        raise ValueError("more zeros than an op states")
+    return np.zeros(sizes, np.int64)
 
 
 def _gathered(node: OnnxNode, value: Numbers, places: Numbers) -> Numbers:
@@ -132,15 +153,18 @@ def _split(node: OnnxNode, value: Numbers, sizes: Numbers | None = None) -> list
 EVALUATORS: Mapping[str, Evaluator] = {
     **ELEMENTWISE,
     "Cast": _cast,
+    "ConstantOfShape": _filled,
     "Concat": lambda node, *values: np.concatenate(values, node.integer("axis")),
     "Flatten": lambda node, value: value.reshape(int(np.prod(value.shape[: node.integer("axis", 1)])), -1),
     "Gather": _gathered,
     "ReduceProd": partial(_reduced, np.prod),
     "ReduceSum": partial(_reduced, np.sum),
     "Reshape": _reshaped,
+    **dict.fromkeys(("Shape", "Size"), lambda node, value: stated_sizes(node, value.shape)),
     "Slice": _sliced,
     "Split": _split,
     "Squeeze": _squeezed,
+    "Transpose": lambda node, value: value.transpose(node.integers("perm") or None),
     "Unsqueeze": _expanded,
 }
 """What they give has no more numbers than they take, except where elementwise ones broadcast (porter.filegraph.dataflow)."""

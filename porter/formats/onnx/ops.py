@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import numpy as np
-
 from porter.filegraph.arithmetic import scale, slopes
 from porter.filegraph.moves import (
     concat,
@@ -36,7 +34,7 @@ from porter.formats.onnx.arithmetic import (
     read_swish,
     selu,
 )
-from porter.formats.onnx.constants import slices, wanted_sizes
+from porter.formats.onnx.constants import slices, stated_sizes, wanted_sizes
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.formats.onnx.windows import read_convolution, read_pad, read_pool, read_resize, read_transposed
 from porter.graph import (
@@ -58,15 +56,9 @@ _FUNCTIONS: Mapping[str, Function] = {"ReduceMean": "mean", "ReduceMax": "max"}
 _GLOBAL: Mapping[str, Function] = {"GlobalAveragePool": "mean", "GlobalMaxPool": "max"}
 
 
-def _shape(walk: Walk, node: OnnxNode) -> Read:
+def _sizes(walk: Walk, node: OnnxNode) -> Read:
     sizes = walk.sizes(node.inputs[0])
-    part = slice(node.integer("start"), node.attributes["end"].i if "end" in node.attributes else None)
-    return None if sizes is None else np.asarray(sizes[part], np.int64)
-
-
-def _size(walk: Walk, node: OnnxNode) -> Read:
-    sizes = walk.sizes(node.inputs[0])
-    return None if sizes is None else np.asarray(math.prod(sizes), np.int64)
+    return None if sizes is None else stated_sizes(node, sizes)
 
 
 def _softmax(walk: Walk, node: OnnxNode) -> Read:
@@ -193,9 +185,9 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Relu": unary(lambda node: Relu()),
     "Reshape": _reshape,
     "Selu": unary(selu),
-    "Shape": _shape,
+    "Shape": _sizes,
     "Sigmoid": unary(lambda node: Sigmoid()),
-    "Size": _size,
+    "Size": _sizes,
     "Slice": _slice,
     "Softmax": _softmax,
     "Softplus": unary(lambda node: Softplus()),

@@ -236,7 +236,7 @@ WINDOWED: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]] = {Conv: _
 def constant_pad(pads: Pads, fill: float) -> Layer:
     """A layer that puts cells of `fill` at the top, bottom, left and right."""
     arguments: dict[str, Value] = {"padding": torch_pads(pads)}
-    return Layer("ZeroPad2d", arguments) if fill == 0 else Layer("ConstantPad2d", {**arguments, "value": fill})
+    return Layer("ZeroPad2d", arguments) if str(fill) in ("0", "0.0") else Layer("ConstantPad2d", {**arguments, "value": fill})
 
 
 def torch_pads(pads: Pads) -> tuple[int, int, int, int]:

@@ -72,15 +72,14 @@ def _refuse_foreign(node: Node, realisation: Realisation) -> None:
 
 
 def _pad_layer(front: Front, site: Site, why: str) -> Layer:
+    fill, window = front.fill, site.window
+    if site.kind == "max_pool" and fill == site.convention.fill == 0:
+        # onnxruntime merges a Pad of zeros, of any exporter, into the max pool behind it, whose pads are -inf. It compares bytes,
+        # so negative zeros stay (onnxruntime/core/optimizer/pad_fusion.cc).
+        fill = -0.0
     if front.rule == "explicit":
-        layer = constant_pad(front.pads, front.fill)
-        if site.kind == "max_pool" and front.fill == site.convention.fill == 0:
-            # onnxruntime merges a pad of zeros, of any exporter, into the max pool behind it, whose pads are -inf
-            # (onnxruntime/core/optimizer/pad_fusion.cc). It compares bytes, so a negative zero stays.
-            layer = Layer("ConstantPad2d", {**layer.arguments, "value": -0.0})
-            why = "the source's pool reads its pads as 0; onnxruntime would ignore them, but not -0.0"
-        return replace(layer, why=why)
-    window = site.window
+        zeros = "the source's pool reads its pads as 0; onnxruntime would ignore them, but not -0.0"
+        return replace(constant_pad(front.pads, fill), why=zeros if str(fill) == "-0.0" else why)
     return Layer(
         "SamePad2d",
         {
@@ -88,7 +87,7 @@ def _pad_layer(front: Front, site: Site, why: str) -> Layer:
             "stride": pair(window.stride),
             "dilation": pair(window.dilation),
             "lower": front.rule == "same_lower",
-            "value": front.fill,
+            "value": fill,
         },
         why,
     )

@@ -70,6 +70,10 @@ CASES = {
     "split and joined": "a, b = Split <axis=1, num_outputs=2> (x) y = Concat <axis=1> (b, a, x)",
     "sizes at run time": "s = Shape (x) n = Gather (s, first) u = Unsqueeze (n, first0) c = Concat <axis=0> (u, minus) "
     "y = Reshape (x, c)",
+    "pads of torch's older exporter": "s = Shape (around) n = Sub (eight, s) z = ConstantOfShape <value=int64[1] {0}> (n) "
+    "c = Concat <axis=0> (around, z) m = Mod (c, eight) f = Reshape (m, pairs) b = Slice (f, minus, least, first0, minus) "
+    "t = Transpose <perm=[1, 0]> (b) p = Reshape (t, minus) y = Pad (x, p)",
+    "scale and offset": "c = Conv (x, k6) m = Mul (c, along) y = Add (m, along)",
     "slices": "y = Slice (x, starts, ends, axes, steps)",
     "resized": 'y = Resize <mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"> (x, , scales)',
     "cells to channels": 'c = Concat <axis=1> (x, x) y = DepthToSpace <blocksize=2, mode="CRD"> (c)',
@@ -90,6 +94,7 @@ NUMBERS: dict[str, Any] = {
         "starts": [1, 1],
         "ends": [9, 6],
     },
+    **{"around": [2, 1, 0, 3, 0, 1], "eight": [8], "pairs": [-1, 2], "least": [-(1 << 63) + 1]},
     **{"axes": [2, 1], "steps": [2, 2], "scales": np.float32([1, 1, 2, 3])},
 }
 

@@ -156,10 +156,12 @@ def test_writing_needs_onnx_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_torch_port_is_exported_without_that_fault(tmp_path: Path, dynamo: bool) -> None:
     """By torch's exporters, whose Pads state no axes: torch's module pads with negative zeros, which onnxruntime does not merge."""
     torch, theirs = pytest.importorskip("torch"), get_framework("torch")
-    graph = Graph((Node("pool", MaxPool(THREE, ZEROS), (INPUT,)),), 3, "pool")
+    zeros = (Node("pool", MaxPool(THREE, ZEROS), (INPUT,)), Node("same", MaxPool(THREE, Convention("same", fill=0.0)), ("pool",)))
+    graph = Graph(zeros, 3, "same", (), ("pool",))
     plan = make_plan(graph, ANY, theirs.CAPABILITIES)
-    batch = (-1 - np.abs(BATCH)).astype(np.float32)
+    batch = (-1 - np.abs(np.tile(BATCH, 3))).astype(np.float32)
     model, file = theirs.build(plan, {}, {}, "float32", "cpu"), tmp_path / "model.onnx"
-    torch.onnx.export(model, (torch.from_numpy(batch),), file, input_names=[INPUT], output_names=["pool"], dynamo=dynamo)
-    assert "Pad" in {node.op_type for node in onnx.load(file).graph.node}
-    assert np.array_equal(run_file(tmp_path, plan, batch)["pool"], model(torch.from_numpy(batch)).numpy())
+    torch.onnx.export(model, (torch.from_numpy(batch),), file, input_names=[INPUT], output_names=[*graph.outputs], dynamo=dynamo)
+    assert [node.op_type for node in onnx.load(file).graph.node].count("Pad") == 2
+    for found, wanted in zip(run_file(tmp_path, plan, batch).values(), model(torch.from_numpy(batch)), strict=True):
+        assert np.array_equal(found, wanted.numpy())
