@@ -106,6 +106,7 @@ def facts_of(opened: Opened) -> dict[str, str]:
         "variant": member.variant if member else None,
         "zoo": member.zoo.name if member else None,
         "licence": opened.licence,
+        "native_size": opened.native_size,
         "preprocess": asdict(opened.preprocess) if opened.preprocess else None,
         "output": opened.output,
         "activation": opened.activation,
