@@ -11,7 +11,7 @@ from porter.filegraph.file_graph import Stored
 from porter.filegraph.walk import Read, apply
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
-from porter.graph import Affine, Elu, LocalResponseNorm, Multiply, Op, PRelu, Selu, Softplus, Tanh
+from porter.graph import Affine, Elu, LocalResponseNorm, Multiply, Op, PRelu, Selu, Softplus, Tanh, ThresholdedRelu
 
 KINDS = {
     **{"add": "Add", "sub": "Sub", "rsub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "maximum": "Max", "minimum": "Min"},
@@ -156,6 +156,11 @@ def read_where(walk: Walk, node: AtenNode) -> Read:
 def read_softplus(walk: Walk, node: AtenNode) -> Read:
     stated = node.arguments.get("beta", 1), node.arguments.get("threshold", 20)
     return apply(walk, node, node.arguments["self"], Softplus()) if stated == (1, 20) else "softplus with a beta or threshold"
+
+
+def read_threshold(walk: Walk, node: AtenNode) -> Read:
+    number, value = float(node.arguments["threshold"]), node.arguments["value"]
+    return apply(walk, node, node.arguments["self"], ThresholdedRelu(number)) if value == 0 else "threshold with a value"
 
 
 def read_mish(walk: Walk, node: AtenNode) -> Read:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from porter.filegraph import moves
@@ -9,9 +10,17 @@ from porter.filegraph.dataflow import Reference
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
+from porter.graph.ops import Mode
 
 _FLOATS = (None, 7, 8)
 """Types of a cast that changes no function: real numbers of single and double precision (ScalarType)."""
+_MODES: Mapping[str, Mode] = {
+    "reflect": "reflect",
+    "reflection": "reflect",
+    "replicate": "edge",
+    "replication": "edge",
+    "circular": "wrap",
+}
 
 
 def taken(node: AtenNode) -> Reference:
@@ -112,11 +121,12 @@ def read_concat(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_pad(walk: Walk, node: AtenNode) -> Read:
-    """One number before and after the cells of axes, the last axis first."""
-    if node.arguments.get("mode", "constant") != "constant":
-        return f"pad ({node.arguments['mode']})"
-    numbers = whole_numbers(walk, node, "pad", taken(node))
+    """Cells before and after those of axes, the last axis first: one number, or the map's own cells."""
+    numbers = whole_numbers(walk, node, "pad" if "pad" in node.arguments else "padding", taken(node))
     pairs = {-1 - place: (numbers[2 * place], numbers[2 * place + 1]) for place in range(len(numbers) // 2)}
+    mode = node.arguments.get("mode", node.op.removesuffix("_pad2d"))
+    if mode in _MODES:
+        return moves.extend(walk, node, taken(node), pairs, _MODES[mode])
     return moves.pad(walk, node, taken(node), pairs, float(node.arguments.get("value") or 0))
 
 

@@ -86,7 +86,7 @@ def read_adaptive_pool(walk: Walk, node: AtenNode) -> Read:
     kernel, stride = [], []
     for size, count in zip(value.shape[1:], wanted, strict=True):
         if size is None:
-            return f"{node.op} to {wanted[0]}x{wanted[1]} of a map of open size"
+            return f"{node.op} to {wanted[0]}x{wanted[1]} of a map of any size: export the model for one size"
         # at::native::start_index and end_index
         starts = [place * size // count for place in range(count)]
         extents = {-(-(place + 1) * size // count) - start for place, start in enumerate(starts)}

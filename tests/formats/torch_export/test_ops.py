@@ -61,6 +61,11 @@ CASES: dict[str, Case] = {
     "repeated cells": lambda m, x: F.interpolate(x, scale_factor=2, mode="nearest"),
     "changed in place": lambda m, x: (x + 1).relu_().add_(x).mul_(2),
 }
+WHOLE_ONLY: dict[str, Case] = {
+    "pads of own cells": lambda m, x: F.pad(F.pad(x, (1, 2, 3, 0), mode="reflect"), (2, 0, 1, 1), mode="replicate"),
+    "around": lambda m, x: F.threshold(F.pad(x, (1, 2, 0, 1), mode="circular"), 0.3, 0.0),
+}
+"""Decomposed, they are lookups by computed places, which are refused."""
 FIXED_ONLY: dict[str, Case] = {
     "a corner of a size": lambda m, x: x[:, :, :6, 3:99],
     "windows": lambda m, x: F.adaptive_avg_pool2d(x, (5, 7)),
@@ -93,7 +98,7 @@ FORMS = [(False, False), (False, True), (True, False), (True, True)]
 
 @pytest.mark.parametrize(("free", "decomposed"), FORMS, ids=["fixed", "fixed, decomposed", "any size", "any size, decomposed"])
 def test_a_program_computes_what_torch_computes(free: bool, decomposed: bool, tmp_path: Path) -> None:
-    cases = CASES if free else {**CASES, **FIXED_ONLY}
+    cases = {**CASES, **({} if free else FIXED_ONLY), **({} if decomposed else WHOLE_ONLY)}
     model, image = Ops(cases).eval(), torch.randn(2, 6, *SIZE, generator=torch.Generator().manual_seed(1))
     checkpoint = read_checkpoint(export(model, image, tmp_path, free, decomposed)[0])
     graph = checkpoint.graph
