@@ -24,19 +24,22 @@ def changed_value(program: Program, known: Collection[str]) -> str | None:
         known: ops that porter knows. Others may give the memory of what they take.
     """
     memory: dict[Reference, str] = {}
+    holding: dict[str, list[Reference]] = {}
     changed: dict[Reference, AtenNode] = {}
     for node in program.nodes.values():
         for source in node.inputs:
             if source in changed:
                 return f"'{node.name}' uses a value that '{changed[source].name}' ({changed[source].target}) has changed"
         taken = _changed(node)
-        places = {memory[source] for source in taken}
-        if not places.isdisjoint(program.stored):
-            return f"'{node.name}' ({node.target}) changes a tensor of the model"
-        changed |= dict.fromkeys((source for source, place in memory.items() if place in places), node)
+        for source in taken:
+            if memory[source] in program.stored:
+                return f"'{node.name}' ({node.target}) changes a tensor of the model"
+            changed |= dict.fromkeys(holding.pop(memory[source], ()), node)
         shares = node.inputs and (taken or node.op in _SAME or node.op not in known)
+        place = memory[node.inputs[0]] if shares else node.name
         for output in range(max(node.outputs, 1)):
-            memory[node.name, output] = memory[node.inputs[0]] if shares else node.name
+            memory[node.name, output] = place
+            holding.setdefault(place, []).append((node.name, output))
     ends = [changed[end] for name in program.outputs if (end := program.given[name]) in changed]
     return f"an output is changed by '{ends[0].name}' ({ends[0].target}) after it" if ends else None
 

@@ -22,6 +22,8 @@ KINDS = {
 """Names of ops in patterns."""
 SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
 """Of arXiv:1706.02515, as torch writes them."""
+_LONGEST = 8
+"""How many moves a kernel may have gone through."""
 _MEANS = "avg_pool3d", ("pad", ("view", ("Mul", "x", "x")))
 
 
@@ -121,7 +123,9 @@ def read_product(walk: Walk, node: AtenNode) -> Read:
 def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:
     """The stored kernel that a constant is, and its axes: it may be transposed, and repeated for every row of images."""
     axes, node = "IO", walk.flow.nodes[kernel[0]]
-    while node.name not in walk.flow.live and node.op in ("permute", "transpose", "t", "expand", "view", "clone"):
+    for _ in range(_LONGEST):
+        if node.name in walk.flow.live or node.op not in ("permute", "transpose", "t", "expand", "view", "clone"):
+            break
         before = walk.flow.nodes[node.inputs[0][0]]
         sizes, own = before.sizes[0], node.sizes[0]
         if node.op in ("permute", "transpose", "t") and len(sizes) == 2:

@@ -31,7 +31,7 @@ def taken(node: AtenNode) -> Reference:
 
 def read_same(walk: Walk, node: AtenNode) -> Read:
     """Casts between real numbers, copies, and what does nothing in inference."""
-    if node.arguments.get("dtype") not in _FLOATS:
+    if node.arguments.get("dtype") not in _FLOATS or "other" in node.arguments:
         return f"{node.op} to another type"
     if node.arguments.get("train"):
         return f"{node.op} in training mode (call model.eval() before torch.export.export)"

@@ -20,6 +20,8 @@ Walk = walk.Walk["AtenNode"]
 Sizes = tuple[int | str, ...]
 _OPERANDS = ("self", "other", "exponent", "a", "b", "min", "max")
 _MOST_NODES = 1 << 18
+UNKNOWN = ...
+"""An argument of a kind that porter does not read, such as a program in the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,7 @@ class _Reader:
             case "as_ints" | "as_bools" if all(isinstance(each, int) for each in value):
                 return value
             case _:
-                return NotImplemented
+                return UNKNOWN
 
     def value(self, stated: Mapping[str, Any]) -> Any:
         """A value by its name, or the number or None that stands in its place."""
@@ -198,7 +200,10 @@ def _name(stated: Mapping[str, Any]) -> str:
     """The name in a TensorArgument or a SymIntArgument, which may be in an Argument."""
     if len(stated) == 1 and isinstance(inner := next(iter(stated.values())), Mapping):
         stated = inner
-    return str(stated["name"] if "name" in stated else stated["as_name"])
+    name = str(stated["name"] if "name" in stated else stated["as_name"])
+    if not name.isidentifier():
+        raise ValueError(f"{name!r} is no name of a value")
+    return name
 
 
 def _names(output: Mapping[str, Any]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import Foreign
 from porter.formats.torch_export.archive import parsed
 from porter.formats.torch_export.constants import EVALUATORS
-from porter.formats.torch_export.nodes import AtenNode, Program, read_program
+from porter.formats.torch_export.nodes import UNKNOWN, AtenNode, Program, read_program
 from porter.formats.torch_export.ops import INNER, READERS
 from porter.formats.torch_export.read import tap_of
 from porter.frameworks.torch.graph_module import to_tensor
@@ -96,7 +96,7 @@ class ExportedModule(nn.Module):
         for node, function in self._nodes:
             for values in known:
                 arguments = {name: self._argument(name, value, values) for name, value in node.arguments.items()}
-                given = function(arguments)
+                given = _run(node, function, arguments)
                 values[node.name] = list(given) if isinstance(given, list | tuple) else [given]
             tap = self._modules.get(tap_of(node.name))
             if tap is not None:
@@ -129,12 +129,21 @@ def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
     library, _, rest = node.target.partition(".")
     name, _, overload = rest.rpartition(".")
     packet = getattr(torch.ops.aten, name, None) if library == "aten" and node.op in _RUN else None
-    if packet is None or overload not in packet.overloads() or NotImplemented in node.arguments.values():
+    if packet is None or overload not in packet.overloads() or UNKNOWN in node.arguments.values():
         raise MissingFramework(f"porter does not run '{node.target}' with this torch", where=node.name)
     # A view asks for memory in one piece, which a module moved to channels last does not have.
     function = torch.ops.aten.reshape.default if node.target == "aten.view.default" else getattr(packet, overload)
     names = {"size": "shape"} if node.target == "aten.view.default" else {}
     return lambda arguments: function(**{names.get(name, name): value for name, value in arguments.items() if name not in _WHERE})
+
+
+def _run(node: AtenNode, function: Callable[[Mapping[str, Any]], Any], arguments: Mapping[str, Any]) -> Any:
+    """Raises MissingFramework where torch refuses the arguments."""
+    try:
+        return function(arguments)
+    except (RuntimeError, TypeError, ValueError, IndexError, ArithmeticError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise MissingFramework(f"torch cannot run '{node.target}' as the program has it: {reason}", where=node.name) from None
 
 
 def _filled(part: torch.Tensor, size: int) -> torch.Tensor:

@@ -155,6 +155,10 @@ BROKEN: dict[str, tuple[Callable[[Members], Members], str]] = {
     "no nodes": (program(lambda graph: graph.clear()), "the program is damaged"),
     "nodes of another kind": (program(lambda graph: graph["nodes"].insert(0, 7)), "the program is damaged"),
     "a loop": (program(loop), "which nothing before it gives"),
+    "a value without a name": (
+        program(lambda graph: graph["nodes"][0]["outputs"][0]["as_tensor"].update(name="a.b")),
+        "no name of a value",
+    ),
     "a value given twice": (program(twice), "two nodes give 'conv2d'"),
     "no weights": (
         lambda members: {name: members[name] for name in members if "weight_0" not in name},
