@@ -45,7 +45,7 @@ def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> 
     live, other = sources if first else sources[::-1]
     view = walk.kept(live)
     if not _fits(walk, view, other):
-        return None
+        return f"{node.op} by something that is not one number per channel"
     value = _with_tensor(walk, node, kind, view.value, other) or _with_constant(walk, node, kind, view.value, other, first)
     return walk.views.like(view, value) if value else None
 
@@ -55,14 +55,14 @@ def _of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) 
     if found is None:
         return f"{node.op} of values of different axes"
     values, names = found
-    if kind == "Sub":
+    if kind == "Sub" and len(values) == 2:
         value = walk.builder.subtract(node.name, values[0], values[1])
     elif kind == "Mean":
         value = walk.builder.average(node.name, *values)
     elif kind in _OF_VALUES:
         value = walk.builder.add(node.name, _OF_VALUES[kind], *values) if len(values) > 1 else values[0]
     else:
-        return None
+        return f"{node.op} of {len(values)} values"
     return walk.views.laid(value, names)
 
 

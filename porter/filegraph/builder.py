@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,6 @@ from porter.graph import (
     INPUT,
     Add,
     Affine,
-    AsMap,
     AvgPool,
     ChannelScale,
     Clip,
@@ -30,7 +28,6 @@ from porter.graph import (
     ConvTranspose,
     Crop,
     Dense,
-    Flatten,
     GlobalAvgPool,
     GlobalMaxPool,
     HardSigmoid,
@@ -44,15 +41,11 @@ from porter.graph import (
     Shape,
     SliceChannels,
 )
-from porter.graph.ops import Axis, Function, Order, shape_text
+from porter.graph.ops import Axis, Function, Order
 from porter.padding import LOWEST, Convention, Pads, SiteKind, Size, Window
 
-T = TypeVar("T")
 Tensors = Mapping[str, Stored]
 Numbers = NDArray[np.float64]
-Sizes = tuple[int | None, ...]
-"""A value's sizes as the file lays it out, without the batch."""
-
 _POINT = Window((1, 1))
 AXES: tuple[Axis, ...] = ("channels", "rows", "columns")
 """Of a shape, in porter's order."""
@@ -67,17 +60,13 @@ class Value:
     Attributes:
         node: the name of the node that gives it, or INPUT.
         shape: of a map or features, in porter's order; None where it is unknown, and for what is neither.
-        sizes: None where unknown; known also of a value that is no map and no features.
         padded: the value is this one with pads.
-        before: the value is this one in another shape.
         clipped: the value is this one clipped.
     """
 
     node: str
     shape: Shape | None = None
-    sizes: Sizes | None = None
     padded: Padded | None = None
-    before: Value | None = None
     clipped: Clipped | None = None
 
     @property
@@ -108,7 +97,7 @@ class Clipped:
 class Builder:
     """A FileGraph in the making. Each method adds one layer, as no node, one or several, and gives the layer's value.
 
-    `name` is the layer's; the node's is unique. `tap` is as in FileNode. A layer whose input does not fit becomes foreign.
+    `name` is the layer's; the node's is unique. A layer whose input does not fit becomes foreign.
 
     Attributes:
         channels, size: of the input.
@@ -125,10 +114,10 @@ class Builder:
 
     @property
     def input(self) -> Value:
-        return self._value(INPUT, (self.channels, *self.size))
+        return Value(INPUT, (self.channels, *self.size))
 
     def add(self, name: str, op: Op | Foreign, *values: Value, tensors: Tensors | None = None, tap: str | None = None) -> Value:
-        """One node. What follows a value of unknown shape has none."""
+        """One node; `tap` is as in FileNode. What follows a value of unknown shape has none."""
         shape = None
         known = [value.shape for value in values if value.shape is not None]
         if not isinstance(op, Foreign) and len(known) == len(values):
@@ -138,15 +127,15 @@ class Builder:
                 op = Foreign(f"{op.words} that does not fit: {error.message}")
         name = self._unused(name)
         self.nodes[name] = FileNode(name, op, tuple(value.node for value in values), tensors or {}, tap)
-        found = self._value(name, shape)
+        found = Value(name, shape)
         if isinstance(op, Relu | Relu6 | Clip):
             low, high = (op.low, op.high) if isinstance(op, Clip) else (0.0, 6.0 if isinstance(op, Relu6) else math.inf)
             return replace(found, clipped=Clipped(values[0], low, high))
         return found
 
-    def foreign(self, name: str, kind: str, *values: Value, tensors: Tensors | None = None, tap: str | None = None) -> Value:
+    def foreign(self, name: str, kind: str, *values: Value, tensors: Tensors | None = None) -> Value:
         """A layer that porter has no op for."""
-        return self.add(name, Foreign(kind), *values, tensors=tensors, tap=tap)
+        return self.add(name, Foreign(kind), *values, tensors=tensors)
 
     # Windows.
 
@@ -159,24 +148,21 @@ class Builder:
         convention: Convention,
         tensors: Tensors,
         groups: int = 1,
-        tap: str | None = None,
     ) -> Value:
         """A convolution, with a bias if `tensors` has one."""
         value, convention = _under("conv", value, window, convention)
-        return self.add(name, Conv(filters, window, convention, groups, "bias" in tensors), value, tensors=tensors, tap=tap)
+        return self.add(name, Conv(filters, window, convention, groups, "bias" in tensors), value, tensors=tensors)
 
-    def pool(
-        self, name: str, value: Value, function: Function, window: Window, convention: Convention, tap: str | None = None
-    ) -> Value:
+    def pool(self, name: str, value: Value, function: Function, window: Window, convention: Convention) -> Value:
         """A pool. What fills a max pool's own pads is the convention's."""
         largest = function == "max"
         all_of_it = value.shape is not None and value.shape[1:] == window.kernel and window.dilation == (1, 1)
         if self.fixed and all_of_it and value.padded is None and (convention.rule == "valid" or window.kernel == (1, 1)):
-            return self.add(name, GlobalMaxPool(keep=True) if largest else GlobalAvgPool(keep=True), value, tap=tap)
+            return self.add(name, GlobalMaxPool(keep=True) if largest else GlobalAvgPool(keep=True), value)
         value, convention = _under("max_pool" if largest else "avg_pool", value, window, convention)
-        return self.add(name, MaxPool(window, convention) if largest else AvgPool(window, convention), value, tap=tap)
+        return self.add(name, MaxPool(window, convention) if largest else AvgPool(window, convention), value)
 
-    def pad(self, name: str, value: Value, pads: Pads, fill: float = 0.0, tap: str | None = None) -> Value:
+    def pad(self, name: str, value: Value, pads: Pads, fill: float = 0.0) -> Value:
         """Pads around a map: top, bottom, left, right; negative ones crop it.
 
         Raises:
@@ -193,24 +179,24 @@ class Builder:
         if padded is not None and padded.fill == fill:
             value, pads = padded.value, _sum(padded.pads, pads)
         Convention("explicit", pads, fill)
-        return replace(self.add(name, PadMap(pads, fill), value, tap=tap), padded=Padded(value, pads, fill))
+        return replace(self.add(name, PadMap(pads, fill), value), padded=Padded(value, pads, fill))
 
     # Layers of features, biases and constants.
 
-    def dense(self, name: str, value: Value, units: int, tensors: Tensors, tap: str | None = None) -> Value:
+    def dense(self, name: str, value: Value, units: int, tensors: Tensors) -> Value:
         """A dense layer, with a bias if `tensors` has one; over the channels of a map it is a 1x1 convolution."""
         if value.is_map:
-            return self.conv(name, value, units, _POINT, Convention(), tensors, tap=tap)
-        return self.add(name, Dense(units, "bias" in tensors), value, tensors=tensors, tap=tap)
+            return self.conv(name, value, units, _POINT, Convention(), tensors)
+        return self.add(name, Dense(units, "bias" in tensors), value, tensors=tensors)
 
-    def bias(self, name: str, value: Value, bias: Stored, tap: str | None = None) -> Value | None:
+    def bias(self, name: str, value: Value, bias: Stored) -> Value | None:
         """The layer that gives `value` with a bias, if it is one without; otherwise None."""
         node = self.nodes.get(value.node)
         if node is None or not isinstance(node.op, Conv | ConvTranspose | Dense | ChannelScale) or node.op.bias:
             return None
         name, role = self._unused(name), "beta" if isinstance(node.op, ChannelScale) else "bias"
-        self.nodes[name] = replace(node, name=name, op=replace(node.op, bias=True), tensors={**node.tensors, role: bias}, tap=tap)
-        return self._value(name, value.shape)
+        self.nodes[name] = replace(node, name=name, op=replace(node.op, bias=True), tensors={**node.tensors, role: bias}, tap=None)
+        return Value(name, value.shape)
 
     def affine(
         self,
@@ -218,86 +204,61 @@ class Builder:
         value: Value,
         scale: Sequence[float] | Numbers,
         offset: Sequence[float] | Numbers,
-        tap: str | None = None,
         tensors: Tensors | None = None,
     ) -> Value:
         """value * scale + offset, each one number or one for each channel; no node if that is the value."""
         if {*scale} == {1} and not any(offset):
             return value
         if len(scale) != len(offset) and 1 not in (len(scale), len(offset)):
-            return self.foreign(name, "a scaling by numbers of two lengths", value, tap=tap)
+            return self.foreign(name, "a scaling by numbers of two lengths", value)
         if tuple(scale) == (1 / 6,) and not any(offset) and (shifted := self._shifted_relu6(value)):
-            return self.add(name, HardSigmoid(), shifted, tap=tap)
+            return self.add(name, HardSigmoid(), shifted)
         wide = np.broadcast_arrays(np.asarray(scale, np.float64), np.asarray(offset, np.float64) + 0.0)
-        return self.add(name, Affine(*(tuple(numbers.tolist()) for numbers in wide)), value, tensors=tensors, tap=tap)
+        return self.add(name, Affine(*(tuple(numbers.tolist()) for numbers in wide)), value, tensors=tensors)
 
-    def clip(self, name: str, value: Value, low: float = -math.inf, high: float = math.inf, tap: str | None = None) -> Value:
+    def clip(self, name: str, value: Value, low: float = -math.inf, high: float = math.inf) -> Value:
         """min(max(value, low), high). Clips after each other, and after a ReLU, are one; equal bounds are that number."""
         before = value.clipped or Clipped(value, -math.inf, math.inf)
         low, high = (min(max(bound, low), high) for bound in (before.low, before.high))
         if low == high:
-            return self.affine(name, before.value, (0.0,), (high,), tap)
+            return self.affine(name, before.value, (0.0,), (high,))
         op: Op = Clip(max(low, -LARGEST_FLOAT32), min(high, LARGEST_FLOAT32))
         if low == 0 and high in (6, math.inf):
             op = Relu6() if high == 6 else Relu()
-        return self.add(name, op, before.value, tap=tap)
+        return self.add(name, op, before.value)
 
     def _shifted_relu6(self, value: Value) -> Value | None:
         """x, if the value is relu6(x + 3)."""
         clipped = value.clipped
         before = self.nodes.get(clipped.value.node) if clipped and (clipped.low, clipped.high) == (0, 6) else None
-        return self._value(before.inputs[0], value.shape) if before and before.op == Affine((1.0,), (3.0,)) else None
+        return Value(before.inputs[0], value.shape) if before and before.op == Affine((1.0,), (3.0,)) else None
 
     # Several values.
 
-    def subtract(self, name: str, first: Value, second: Value, tap: str | None = None) -> Value:
+    def subtract(self, name: str, first: Value, second: Value) -> Value:
         """first - second."""
-        return self.add(name, Add(), first, self.affine(f"{name}:negative", second, (-1.0,), (0.0,)), tap=tap)
+        return self.add(name, Add(), first, self.affine(f"{name}:negative", second, (-1.0,), (0.0,)))
 
-    def average(self, name: str, *values: Value, tap: str | None = None) -> Value:
+    def average(self, name: str, *values: Value) -> Value:
         """The mean of the values in each place."""
-        return self.affine(name, self.add(f"{name}:sum", Add(), *values), (1 / len(values),), (0.0,), tap)
+        return self.affine(name, self.add(f"{name}:sum", Add(), *values), (1 / len(values),), (0.0,))
 
     # Places and axes.
 
-    def reshape(self, name: str, value: Value, sizes: Sequence[int | None], tap: str | None = None) -> Value:
-        """The value in another shape, in the file's layout; -1 is what is left. Reshapes after each other are one."""
-        before = self._one_cell(value.before or value, sizes)
-        if before.shape is None or before.sizes is None:
-            return self.foreign(name, "a reshape of a value of unknown size", value, tap=tap)
-        found = _resolved(before.sizes, sizes)
-        if found == before.sizes:
-            return before
-        op: Op | Foreign = Foreign(f"a reshape of {shape_text(before.sizes)} to {shape_text(found)}")
-        if len(found) == 1 and before.is_map and found[0] == math.prod(size or 0 for size in before.shape):
-            _, rows, columns = before.shape
-            op = Flatten(rows or 1, columns or 1, self.order) if (rows, columns) != (1, 1) else Flatten()
-        elif found == self._laid_out((*before.shape, 1, 1)):
-            op = AsMap()
-        return replace(self.add(name, op, before, tap=tap), sizes=found, before=before)
-
-    def reduce(
-        self, name: str, value: Value, function: Function, axes: Collection[Axis], keep: bool, tap: str | None = None
-    ) -> Value:
-        """The mean or the largest value over axes of a map, which stay with one cell if `keep`."""
-        if not value.is_map or value.sizes is None:
-            return self.foreign(name, f"a {function} of what is no map", value, tap=tap)
+    def reduce(self, name: str, value: Value, function: Function, axes: Collection[Axis], keep: bool = True) -> Value:
+        """The mean or the largest value over axes of a map, which stay with one cell; without `keep` of all rows and columns."""
+        if not value.is_map:
+            return self.foreign(name, f"a {function} of what is no map", value)
         both = {"rows", "columns"} <= set(axes)
         rest = [axis for axis in AXES if axis in axes and not (both and axis != "channels")]
         whole = GlobalAvgPool if function == "mean" else GlobalMaxPool
-        ops: list[Op] = [whole(keep or bool(rest))] if both else []
-        ops += [Reduce(function, axis) for axis in rest]
-        if keep or not rest:
-            return self.chain(name, value, ops, tap)
-        found = self.chain(f"{name}:kept", value, ops, None)
-        names = self._laid_out(AXES)
-        left = [size for axis, size in zip(names, value.sizes, strict=True) if axis not in axes]
-        return self.reshape(name, found, left, tap)
+        ops: list[Op] = [whole(keep)] if both else []
+        return self.chain(name, value, ops + [Reduce(function, axis) for axis in rest])
 
-    def cut(self, name: str, value: Value, slices: Mapping[Axis, slice], tap: str | None = None) -> Value:
+    def cut(self, name: str, value: Value, slices: Mapping[Axis, slice]) -> Value:
         """A part of a map, or of features (their axis is `channels`), as Python's slices take it."""
         if value.shape is None:
-            return self.foreign(name, "a slice of a value of unknown size", value, tap=tap)
+            return self.foreign(name, "a slice of a value of unknown size", value)
         every = range(value.channels or 0)
         channels = every[slices.get("channels", slice(None))]
         ops: list[Op] = [SliceChannels(channels.start, channels.stop, channels.step)] if channels != every else []
@@ -305,17 +266,17 @@ class Builder:
             _, rows, columns = value.shape
             down, across = _ends(slices.get("rows", slice(None)), rows), _ends(slices.get("columns", slice(None)), columns)
             if down is None or across is None:
-                return self.foreign(name, "a slice that depends on the size, or that turns a map around", value, tap=tap)
+                return self.foreign(name, "a slice that depends on the size, or that turns a map around", value)
             pads, steps = (*down[:2], *across[:2]), (down[2], across[2])
             ops += [Crop(pads)] if any(pads) else []
             ops += [MaxPool(Window((1, 1), steps), Convention(fill=LOWEST))] if steps != (1, 1) else []
-        return self.chain(name, value, ops, tap)
+        return self.chain(name, value, ops)
 
-    def chain(self, name: str, value: Value, ops: Sequence[Op], tap: str | None = None) -> Value:
+    def chain(self, name: str, value: Value, ops: Sequence[Op]) -> Value:
         """Ops one after the other; the last one has the layer's name."""
         for op in ops[:-1]:
             value = self.add(f"{name}:{op.name}", op, value)
-        return self.add(name, ops[-1], value, tap=tap) if ops else value
+        return self.add(name, ops[-1], value) if ops else value
 
     # The end.
 
@@ -334,20 +295,6 @@ class Builder:
         name = unused_name(name, self._taken)
         self._taken.add(name)
         return name
-
-    def _value(self, node: str, shape: Shape | None) -> Value:
-        return Value(node, shape, shape if shape is None or len(shape) == 1 else self._laid_out(shape))
-
-    def _laid_out(self, parts: tuple[T, ...]) -> tuple[T, ...]:
-        """What is said of channels, rows and columns, in the order of the file's layout."""
-        return (*parts[1:], parts[0]) if self.order == "HWC" else parts
-
-    def _one_cell(self, value: Value, sizes: Sequence[int | None]) -> Value:
-        """A map as one of one cell, where a graph of a fixed size states it by reshaping the map to as many values as channels."""
-        states = self.fixed and value.shape is not None and None in value.shape and None not in sizes and -1 not in sizes
-        if states and value.shape and math.prod(size or 1 for size in sizes) == value.shape[0]:
-            return self._value(value.node, (value.shape[0], 1, 1))
-        return value
 
 
 def _under(kind: SiteKind, value: Value, window: Window, convention: Convention) -> tuple[Value, Convention]:
@@ -371,17 +318,6 @@ def _under(kind: SiteKind, value: Value, window: Window, convention: Convention)
 def _sum(one: Pads, other: Pads) -> Pads:
     top, bottom, left, right = (a + b for a, b in zip(one, other, strict=True))
     return top, bottom, left, right
-
-
-def _resolved(known: Sizes, wanted: Sequence[int | None]) -> Sizes:
-    """The sizes that a reshape gives, None where they are unknown."""
-    if len(known) == len(wanted) and wanted.count(-1) < 2 and all(new in (old, -1) for old, new in zip(known, wanted, strict=True)):
-        return known
-    open_size = None
-    if None not in known and None not in wanted and wanted.count(-1) == 1:
-        total, rest = math.prod(size or 0 for size in known), math.prod(size or 0 for size in wanted if size != -1)
-        open_size = total // rest if rest and total % rest == 0 else None
-    return tuple(open_size if size == -1 else size for size in wanted)
 
 
 def _ends(part: slice, size: int | None) -> tuple[int, int, int] | None:

@@ -55,6 +55,19 @@ class Constants(Protocol):
 
 
 @dataclass(frozen=True)
+class Arrays:
+    """Constants whose arrays are at hand."""
+
+    arrays: Mapping[str, Array]
+
+    def declared(self, name: str) -> tuple[int, ...] | None:
+        return self.arrays[name].shape if name in self.arrays else None
+
+    def array(self, name: str) -> Array:
+        return self.arrays[name]
+
+
+@dataclass(frozen=True)
 class Tensor:
     """A constant or a variable, by the name of its node."""
 
@@ -157,12 +170,12 @@ class Dataflow(Generic[N]):
     def shape(self, source: Reference) -> tuple[int, ...] | None:
         """Of a constant, or of what is computed from sizes; None where it depends on pixels, or numpy cannot compute it."""
         computed = self.computed.get(source)
-        stored = None if source[0] in self.live else self.constants.declared(self._uncast[source[0]])
+        stored = None if source[0] in self.live else self.constants.declared(self._uncast.get(source[0], source[0]))
         return stored if computed is None else computed.shape
 
     def origin(self, source: Reference) -> str:
         """The node that computes a value, before all casts and reshapes of a constant."""
-        return self._unshaped[source[0]]
+        return self._unshaped.get(source[0], source[0])
 
     @cached_property
     def _uncast(self) -> Mapping[str, str]:

@@ -190,11 +190,11 @@ def reduce(walk: Walk[N], node: N, source: Reference, function: Function, places
     axes = {names[place] for place in gone}
     if "batch" in axes:
         return f"{node.op} over the batch"
-    chosen = [axis for axis in AXES if axis in axes]
-    if not keep and {*axes} == {"rows", "columns"}:
-        value = walk.builder.reduce(node.name, view.value, function, chosen, False)
+    cells_only = axes == {"rows", "columns"}
+    value = walk.builder.reduce(node.name, view.value, function, [axis for axis in AXES if axis in axes], keep or not cells_only)
+    if cells_only and not keep:
         return walk.views.laid(value, tuple(name for name in names if name not in axes))
-    found = walk.views.laid(walk.builder.reduce(node.name, view.value, function, chosen, True), names)
+    found = walk.views.laid(value, names)
     return found if keep or found is None else found.without(gone)
 
 

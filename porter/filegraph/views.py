@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from porter.errors import GraphError
 from porter.filegraph.builder import AXES, Builder, Value
+from porter.filegraph.file_graph import Foreign
 from porter.graph import AsMap, ChannelShuffle, DepthToSpace, Flatten, Identity, Op, Upsample
 from porter.graph.ops import Axis, shape_text
 
@@ -62,16 +63,18 @@ class View:
         return replace(self, axes=tuple(self.axes[axis] for axis in order)) if self.axes is not None and fits else None
 
     def without(self, places: Iterable[int]) -> View | None:
-        """The tensor without axes of one cell."""
+        """The tensor without axes, of one cell, at these places; None where they have more."""
+        if self.axes is None:
+            return self
         gone = self.places(places)
-        if self.axes is None or 0 in gone or any(self.axes[place] for place in gone):
+        if 0 in gone or any(self.axes[place] for place in gone):
             return None
         return replace(self, axes=tuple(axis for place, axis in enumerate(self.axes) if place not in gone))
 
     def with_axes(self, places: Collection[int]) -> View | None:
-        """The tensor with axes of one cell, which have these places in it."""
+        """The tensor with axes of one cell, which have these places in it; None where one is the first."""
         if self.axes is None:
-            return None
+            return self
         added, left = {range(len(self.axes) + len(places))[place] for place in places}, iter(self.axes)
         count = len(self.axes) + len(added)
         return replace(self, axes=tuple(() if place in added else next(left) for place in range(count))) if 0 not in added else None
@@ -178,11 +181,11 @@ class Views:
         plain = self.of(view.value)
         if view.axes is None or view.axes == plain.axes:
             return view.value
-        op = self.op(view)
+        op: Op | Foreign | None = self.op(view)
         if op is None:
             # What is foreign has no shape, so the sizes say what porter lacks.
             old, new = (tuple(None if size >= LARGE else size for size in (each.sizes or ())[1:]) for each in (plain, view))
-            return self.builder.foreign(name, f"a reshape of {shape_text(old)} to {shape_text(new)}", view.value, tap=tap)
+            op = Foreign(f"a reshape of {shape_text(old)} to {shape_text(new)}")
         return self.builder.add(name, op, view.value, tap=tap)
 
     def op(self, view: View) -> Op | None:

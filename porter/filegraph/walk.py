@@ -118,7 +118,7 @@ class Walk(Generic[N]):
         roles = Counter(name.rpartition("/")[2] for name in names)
         tensors = {(role if roles[role := name.rpartition("/")[2]] == 1 else name): Stored(name) for name in names}
         values = self.values(source for source in node.inputs if self.flow.is_value(source))
-        return self.builder.foreign(node.name, kind, *values, tensors=tensors, tap=node.name)
+        return self.builder.foreign(node.name, kind, *values, tensors=tensors)
 
 
 def read_nodes(walk: Walk[N], nodes: Iterable[N], readers: Mapping[str, Reader[N]]) -> None:

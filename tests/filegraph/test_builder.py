@@ -13,13 +13,11 @@ from porter.filegraph.file_graph import FileGraph, Foreign, Stored, canonical
 from porter.graph import (
     Add,
     Affine,
-    AsMap,
     AvgPool,
     Clip,
     Conv,
     Crop,
     Dense,
-    Flatten,
     GlobalAvgPool,
     GlobalMaxPool,
     HardSigmoid,
@@ -104,23 +102,10 @@ CASES: dict[str, tuple[Layers, list[Op]]] = {
     "one bound": (lambda b: b.clip("m", b.input, high=2.0), [Clip(-float(np.finfo(np.float32).max), 2.0)]),
     "a difference": (lambda b: b.subtract("s", b.input, b.add("r", Relu(), b.input)), [Relu(), Affine((-1.0,), (0.0,)), Add()]),
     "an average of two": (lambda b: b.average("a", b.input, b.input), [Add(), Affine((0.5,), (0.0,))]),
-    "flatten": (lambda b: b.reshape("f", b.input, [-1]), [Flatten(8, 6, "HWC")]),
-    "flatten a cell": (lambda b: b.reshape("f", b.add("g", GlobalMaxPool(True), b.input), [4]), [GlobalMaxPool(True), Flatten()]),
-    "as a map": (lambda b: b.reshape("f", b.add("g", GlobalMaxPool(), b.input), [1, 1, 4]), [GlobalMaxPool(), AsMap()]),
-    "axes that go and come one by one": (
-        lambda b: b.reshape("c", b.reshape("b", b.reshape("a", b.input, [48, 4]), [8, 1, 6, 4]), [8, 6, 4]),
-        [Identity()],
-    ),
-    "another reshape": (lambda b: b.reshape("f", b.input, [48, 4]), [Foreign("a reshape of 8x6x4 to 48x4")]),  # type: ignore[list-item]
-    "a reshape that does not fit": (lambda b: b.reshape("f", b.input, [-1, 5]), [Foreign("a reshape of 8x6x4 to ?x5")]),  # type: ignore[list-item]
     "mean over a map": (lambda b: b.reduce("m", b.input, "mean", ["columns", "rows"], False), [GlobalAvgPool()]),
     "max over everything": (
         lambda b: b.reduce("m", b.input, "max", ["columns", "rows", "channels"], True),
         [GlobalMaxPool(True), Reduce("max", "channels")],
-    ),
-    "mean over channels, which come back": (
-        lambda b: b.reshape("e", b.reduce("m", b.input, "mean", ["channels"], False), [8, 6, 1]),
-        [Reduce("mean", "channels")],
     ),
     "channels turned around": (lambda b: b.cut("c", b.input, {"channels": slice(None, None, -1)}), [SliceChannels(3, -1, -1)]),
     "every second cell": (
@@ -153,14 +138,12 @@ def test_slices_of_a_map_of_unknown_size() -> None:
     assert isinstance(node.op, Foreign)
 
 
-def test_a_graph_of_a_fixed_size_says_what_its_maps_are() -> None:
-    def head(b: Builder) -> Value:
-        return b.reshape("squeeze", b.pool("pool", b.input, "mean", Window((8, 6)), VALID), [4])
+def test_a_pool_over_a_whole_map_is_global_where_the_size_is_fixed() -> None:
+    def pooled(b: Builder) -> Value:
+        return b.pool("pool", b.input, "mean", Window((8, 6)), VALID)
 
-    assert [node.op for node in built(head, fixed=True).nodes] == [GlobalAvgPool(keep=True), Flatten()]
-    assert [node.op for node in built(head).nodes] == [AvgPool(Window((8, 6)), VALID), Flatten()]
-    assert [node.op for node in built(head, (None, None), fixed=True).nodes] == [AvgPool(Window((8, 6)), VALID), Flatten()]
-    assert isinstance(built(head, (None, None)).nodes[-1].op, Foreign)
+    assert [node.op for node in built(pooled, fixed=True).nodes] == [GlobalAvgPool(keep=True)]
+    assert [node.op for node in built(pooled).nodes] == [AvgPool(Window((8, 6)), VALID)]
 
 
 def test_names_are_unique_and_what_nothing_reads_is_left_out() -> None:

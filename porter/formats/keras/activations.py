@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from porter.filegraph.builder import Value
+from porter.filegraph.views import View
+from porter.filegraph.walk import apply
 from porter.formats.keras.layer import Layer, NoOp, number
 from porter.graph import (
     Elu,
@@ -65,13 +66,14 @@ def activation_name(value: Any) -> str | None:
     return value.removeprefix("keras.applications.mobilenet.").removeprefix("keras.activations.")
 
 
-def activated(layer: Layer) -> Value:
-    """The value of the activation that `layer.kind` names.
+def activated(layer: Layer) -> View:
+    """The value of the activation that `layer.op` names.
 
     Raises:
         NoOp: porter has no op for it.
     """
-    found = ACTIVATIONS.get(layer.kind)
+    found = ACTIVATIONS.get(layer.op)
     if found is None:
-        raise NoOp(f"activation '{layer.kind:.60}'")
-    return layer.add(found if isinstance(found, Op) else found(layer))
+        raise NoOp(f"activation '{layer.op:.60}'")
+    op = found if isinstance(found, Op) else found(layer)
+    return layer.each(op) if isinstance(op, Softmax) else apply(layer.walk, layer, layer.source, op)

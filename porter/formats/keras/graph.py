@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from porter.dtypes import Array
 from porter.errors import FileError, PaddingError
-from porter.filegraph.builder import Builder, Value
+from porter.filegraph.builder import Builder
+from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Stored
+from porter.filegraph.views import Views
+from porter.filegraph.walk import Read
 from porter.formats.keras.flow import SOURCE, Call, Flow, Result, read_flow, results_in, with_version
-from porter.formats.keras.layer import Layer, NoOp
-from porter.formats.keras.layers import SEVERAL, holds_tensors, is_in_training, read_layer
+from porter.formats.keras.layer import Layer, NoOp, Taken, Walk
+from porter.formats.keras.layers import FUSING, SEVERAL, holds_tensors, is_in_training, read_activation, read_layer
 from porter.formats.keras.naming import name_layers
 from porter.formats.keras.operations import read_operation
 from porter.formats.keras.versions import operation_name
@@ -20,6 +23,7 @@ from porter.padding import Size
 
 _OPERANDS = ("x", "x1", "inputs", "y", "x2")
 """Keywords of an operation that are operands, in their order."""
+_IMAGE: Reference = ("", 0)
 
 
 @dataclass(frozen=True)
@@ -60,36 +64,60 @@ def read_graph(text: str | bytes, tensors: Mapping[str, Array], where: str, vers
 def _graph(flow: Flow, calls: list[Named], channels: int, size: Size, tensors: Mapping[str, Array], where: str) -> FileGraph:
     """The graph for an input of `size`."""
     builder, current = Builder(channels, size), ""
-    values = {SOURCE.call: builder.input}
+    live = {_IMAGE[0], *(named.name for named in calls), *(fused_name(named) for named in calls)}
+    walk = Walk(builder, Views(builder), Dataflow({}, live, Arrays({}), {}, (), (), (), _kind, 0), ())
+    walk.found[_IMAGE] = walk.views.of(builder.input)
+    given = {SOURCE.call: _IMAGE}
     try:
         for place, named in enumerate(calls):
             current = named.name
-            values[place] = _value(named, builder, values, tensors, flow.keras)
-        return builder.finish([values[result.call] for result in flow.outputs])
+            given[place] = _read(named, walk, given, tensors, flow.keras)
+        return builder.finish([walk.value(given[result.call]) for result in flow.outputs])
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
         message = f"the file's description of layer '{current}' cannot be read: {type(error).__name__} {error}"
         raise FileError(message.splitlines()[0][:300], where=where, next="save the model again") from None
 
 
-def _value(named: Named, builder: Builder, values: Mapping[int, Value], tensors: Mapping[str, Array], keras: int) -> Value:
-    """The value of one call, of which porter has values before it."""
+def _kind(layer: Layer) -> str:
+    return layer.op
+
+
+def _read(named: Named, walk: Walk, given: Mapping[int, Reference], tensors: Mapping[str, Array], keras: int) -> Reference:
+    """Adds one call to the walk, and gives its value; `given` are those before it, by their calls."""
     call, operation = named.call, operation_name(named.call.kind, named.call.arguments)
-    inputs = tuple(values[result.call] for result in results_in(call.given))
+    inputs = tuple(given[result.call] for result in results_in(call.given))
     arguments = {**call.arguments, **call.given.keywords} if operation else call.arguments
     arrays = {variable: tensors[name] for variable, name in named.tensors.items()}
-    operands = tuple(_with_values(operand, values) for operand in operands_of(call)) if operation else ()
-    layer = Layer(builder, named.name, operation or call.kind, arguments, inputs, keras, named.tensors, arrays, operands)
+    operands = tuple(_taken(operand, given) for operand in operands_of(call)) if operation else ()
+    layer = Layer(walk, named.name, operation or call.kind, arguments, inputs, keras, named.tensors, arrays, operands)
+    found = _add(layer, lambda layer: read_operation(layer) if operation else _read_layer(layer, call))
+    if operation or call.kind not in FUSING:
+        return found
+    return _add(replace(layer, name=fused_name(named), inputs=(found,), tensors={}), read_activation)
+
+
+def _add(layer: Layer, read: Callable[[Layer], Read]) -> Reference:
+    """Adds what a layer is to the walk: a foreign node where porter has no op."""
+    reference = layer.name, 0
+    if reference in layer.walk.found:
+        raise ValueError("another layer has its name")
     try:
-        if operation is not None:
-            return read_operation(layer)
-        _expect_plain_call(layer, call)
-        return read_layer(layer, fused_name(named))
+        found = read(layer)
     except NoOp as error:
-        kind = str(error)
+        found = str(error)
     except PaddingError as error:
-        kind = f"{layer.kind} with {error.message}"
-    stored = {variable: Stored(name) for variable, name in named.tensors.items()}
-    return builder.foreign(named.name, kind, *inputs, tensors=stored, tap=named.name)
+        found = f"{layer.op} with {error.message}"
+    if found is None or isinstance(found, str):
+        stored = {variable: Stored(name) for variable, name in layer.tensors.items()}
+        found = layer.build.foreign(layer.name, found or layer.op, *layer.walk.values(layer.inputs), tensors=stored)
+    layer.walk.give(layer, [found])
+    layer.walk.kept(reference)  # so that nodes stand in the order of the calls
+    return reference
+
+
+def _read_layer(layer: Layer, call: Call) -> Read:
+    _expect_plain_call(layer, call)
+    return read_layer(layer)
 
 
 def _expect_plain_call(layer: Layer, call: Call) -> None:
@@ -107,10 +135,10 @@ def operands_of(call: Call) -> list[Any]:
     return [*call.given.arguments, *(keywords[name] for name in _OPERANDS if name in keywords)]
 
 
-def _with_values(operand: Any, values: Mapping[int, Value]) -> Any:
+def _taken(operand: Any, given: Mapping[int, Reference]) -> Any:
     if isinstance(operand, Result):
-        return values[operand.call]
-    return tuple(_with_values(item, values) for item in operand) if isinstance(operand, tuple) else operand
+        return Taken(given[operand.call])
+    return tuple(_taken(item, given) for item in operand) if isinstance(operand, tuple) else operand
 
 
 def name_calls(flow: Flow, tensors: Mapping[str, Array]) -> list[Named]:

@@ -7,11 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from porter.dtypes import Array
+from porter.filegraph import walk
 from porter.filegraph.builder import LARGEST_FLOAT32, Builder, Value
+from porter.filegraph.dataflow import Reference
 from porter.filegraph.file_graph import Stored
+from porter.filegraph.moves import reshape
+from porter.filegraph.views import View
+from porter.filegraph.walk import Read
 from porter.graph import Op
 
 Arguments = Mapping[str, Any]
+Walk = walk.Walk["Layer"]
 
 
 class NoOp(Exception):
@@ -19,12 +25,19 @@ class NoOp(Exception):
 
 
 @dataclass(frozen=True)
+class Taken:
+    """A value among the operands of an operation."""
+
+    source: Reference
+
+
+@dataclass(frozen=True)
 class Layer:
-    """One call of a layer, or of an operation.
+    """One call of a layer, or of an operation: a node of the walk.
 
     Attributes:
         name: of its node.
-        kind: its class; an operation's name in keras.ops.
+        op: its class; an operation's name in keras.ops.
         arguments: its config; for an operation together with the call's keywords.
         inputs: the values that it reads, in order.
         keras: the major version of the Keras that wrote the file.
@@ -32,23 +45,37 @@ class Layer:
         operands: an operation's first arguments: values and constants.
     """
 
-    build: Builder
+    walk: Walk
     name: str
-    kind: str
+    op: str
     arguments: Arguments
-    inputs: tuple[Value, ...]
+    inputs: tuple[Reference, ...]
     keras: int
     tensors: Mapping[str, str] = field(default_factory=dict)
     arrays: Mapping[str, Array] = field(default_factory=dict)
     operands: tuple[Any, ...] = ()
 
     @property
-    def input(self) -> Value:
+    def build(self) -> Builder:
+        return self.walk.builder
+
+    @property
+    def source(self) -> Reference:
         return self.inputs[0]
 
+    @property
+    def input(self) -> Value:
+        """The first value, as a map or features."""
+        return self.walk.value(self.source)
+
     def add(self, op: Op, **tensors: Stored) -> Value:
-        """The value of `op` of all inputs."""
-        return self.build.add(self.name, op, *self.inputs, tensors=tensors, tap=self.name)
+        """The value of `op` of a map or features."""
+        return self.build.add(self.name, op, self.input, tensors=tensors)
+
+    def each(self, op: Op, **tensors: Stored) -> View:
+        """The value of `op` of each cell."""
+        view = self.walk.by_cell(self.source)
+        return self.walk.views.like(view, self.build.add(self.name, op, view.value, tensors=tensors))
 
     def flag(self, name: str) -> bool:
         """An argument that is true if it is not stated."""
@@ -65,8 +92,19 @@ class Layer:
             NoOp: the file lacks it.
         """
         if variable not in self.tensors:
-            raise NoOp(f"{self.kind} without its weights in the file")
+            raise NoOp(f"{self.op} without its weights in the file")
         return Stored(self.tensors[variable], axes)
+
+    def reshaped(self, sizes: Any) -> Read:
+        """The first value with other axes after the batch; -1 is what is left.
+
+        Raises:
+            NoOp: the sizes are no whole numbers.
+        """
+        if not isinstance(sizes, list | tuple) or not all(type(size) is int for size in sizes):
+            raise NoOp(f"{self.op} to {sizes!r:.40}")
+        batch, *_ = self.walk.sizes(self.source) or (None,)
+        return None if batch is None else reshape(self.walk, self, self.source, [batch, *sizes])
 
     def expect_last_axis(self) -> None:
         """Refuses an `axis` that is not the one of the channels.
@@ -76,8 +114,8 @@ class Layer:
         """
         axis = self.arguments.get("axis", -1)
         axes = axis if isinstance(axis, list) else [axis]
-        if len(axes) != 1 or axes[0] not in (-1, 3 if self.input.is_map else 1):
-            raise NoOp(f"{self.kind} over axis {axis!r:.40}")
+        if len(axes) != 1 or axes[0] not in (-1, len(self.walk.sizes(self.source) or (0,) * 4) - 1):
+            raise NoOp(f"{self.op} over axis {axis!r:.40}")
 
 
 def pair(value: Any) -> tuple[int, int]:

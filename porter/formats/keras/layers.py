@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from porter.filegraph.builder import Value
+from porter.filegraph.arithmetic import clip, combine
+from porter.filegraph.builder import LARGEST_FLOAT32, Value
 from porter.filegraph.file_graph import Stored
+from porter.filegraph.moves import concat, flatten, transpose
+from porter.filegraph.walk import Read, apply
 from porter.formats.keras.activations import activated, activation_name
 from porter.formats.keras.flow import Call
 from porter.formats.keras.layer import Layer, NoOp, count, number, pair
@@ -19,17 +22,13 @@ from porter.graph import (
     Add,
     BatchNorm,
     ChannelScale,
-    Concat,
+    Clip,
     ConvTranspose,
     Crop,
     GlobalAvgPool,
     GlobalMaxPool,
     LayerNorm,
     LeakyRelu,
-    Maximum,
-    Minimum,
-    Multiply,
-    Op,
     PRelu,
     ThresholdedRelu,
     Upsample,
@@ -66,17 +65,17 @@ def is_in_training(call: Call) -> bool:
     return call.training is True and call.kind in _TRAINED and not (call.given.keras3 and call.kind in AUGMENTATIONS)
 
 
-def read_layer(layer: Layer, activation: str = "") -> Value:
-    """The value of a layer. `activation` is the name of the node for its `activation` argument.
+def read_layer(layer: Layer) -> Read:
+    """What a layer is, without its `activation` argument if it is one of FUSING.
 
     Raises:
         NoOp: porter has no op for the layer.
         PaddingError: its numbers make no window.
         ValueError, TypeError, KeyError: the config lacks an argument that the layer needs, or has a wrong one.
     """
-    kind = layer.kind
+    kind = layer.op
     if kind in IDENTITY_AT_INFERENCE and (kind != "RandomCrop" or _has_size(layer)):
-        return layer.input
+        return layer.walk.view(layer.source)
     reader = _READERS.get(kind)
     if reader is None:
         raise NoOp(kind)
@@ -85,13 +84,7 @@ def read_layer(layer: Layer, activation: str = "") -> Value:
     if others := sorted(layer.tensors.keys() - (_VARIABLES.get(kind) or layer.tensors.keys())):
         # For example LoRA's, which the layer adds to its kernel (keras/src/layers/core/dense.py, `kernel`).
         raise NoOp(f"{kind} that also has {', '.join(others)[:80]}")
-    value = reader(layer)
-    if kind not in FUSING:
-        return value
-    try:
-        return _activation(replace(layer, name=activation, inputs=(value,)))
-    except NoOp as error:
-        return layer.build.foreign(activation, str(error), value, tap=activation)
+    return reader(layer)
 
 
 def holds_tensors(kind: str) -> bool:
@@ -113,7 +106,7 @@ def _window(layer: Layer, kernel: str, strides: Any) -> Window:
 def _convention(layer: Layer, fill: float = 0.0) -> Convention:
     rule = layer.arguments.get("padding", "valid")
     if rule not in ("valid", "same"):
-        raise NoOp(f"{layer.kind} with padding {rule!r:.40}")
+        raise NoOp(f"{layer.op} with padding {rule!r:.40}")
     return Convention(rule, fill=fill)
 
 
@@ -121,14 +114,14 @@ def _weights(layer: Layer, kernel: Stored) -> dict[str, Stored]:
     return {"kernel": kernel, **({"bias": layer.tensor("bias")} if layer.flag("use_bias") else {})}
 
 
-def _conv(layer: Layer) -> Value:
+def _conv(layer: Layer) -> Read:
     tensors = _weights(layer, layer.tensor("kernel", "HWIO"))
     window, groups = _window(layer, "kernel_size", 1), count(layer.arguments.get("groups", 1))
     filters = count(layer.arguments["filters"])
-    return layer.build.conv(layer.name, layer.input, filters, window, _convention(layer), tensors, groups, layer.name)
+    return layer.build.conv(layer.name, layer.input, filters, window, _convention(layer), tensors, groups)
 
 
-def _depthwise(layer: Layer) -> Value:
+def _depthwise(layer: Layer) -> Read:
     """The kernel's shape has the number of channels. Keras 3 calls it `kernel`."""
     kernel = "depthwise_kernel" if "depthwise_kernel" in layer.tensors else "kernel"
     return _by_channel(layer, layer.name, _weights(layer, layer.tensor(kernel, "HWIM")), layer.arrays[kernel].shape)
@@ -136,25 +129,24 @@ def _depthwise(layer: Layer) -> Value:
 
 def _by_channel(layer: Layer, name: str, tensors: Mapping[str, Stored], shape: tuple[int, ...]) -> Value:
     if len(shape) != 4:
-        raise NoOp(f"{layer.kind} without its weights in the file")
+        raise NoOp(f"{layer.op} without its weights in the file")
     filters = shape[2] * count(layer.arguments.get("depth_multiplier", 1))
-    window, tap = _window(layer, "kernel_size", 1), name if name == layer.name else None
-    return layer.build.conv(name, layer.input, filters, window, _convention(layer), tensors, shape[2], tap)
+    return layer.build.conv(name, layer.input, filters, _window(layer, "kernel_size", 1), _convention(layer), tensors, shape[2])
 
 
-def _separable(layer: Layer) -> Value:
+def _separable(layer: Layer) -> Read:
     depthwise, tensors = layer.tensor("depthwise_kernel", "HWIM"), _weights(layer, layer.tensor("pointwise_kernel", "HWIO"))
     between = _by_channel(layer, f"{layer.name}:depthwise", {"kernel": depthwise}, layer.arrays["depthwise_kernel"].shape)
     filters = count(layer.arguments["filters"])
-    return layer.build.conv(layer.name, between, filters, Window((1, 1)), Convention(), tensors, tap=layer.name)
+    return layer.build.conv(layer.name, between, filters, Window((1, 1)), Convention(), tensors)
 
 
-def _transposed(layer: Layer) -> Value:
+def _transposed(layer: Layer) -> Read:
     """Keras's transposed convolution: the gradient of a convolution whose input has the size that `_cut` leaves."""
     window, convention = _window(layer, "kernel_size", 1), _convention(layer)
     groups, more = layer.arguments.get("groups", 1), layer.arguments.get("output_padding")
     if window.dilation != (1, 1) or groups != 1:
-        raise NoOp(f"{layer.kind} with groups or a dilation")
+        raise NoOp(f"{layer.op} with groups or a dilation")
     extra = (None, None) if more is None else pair(more)
     cuts = [_cut(convention.rule == "same", *sizes) for sizes in zip(window.kernel, window.stride, extra, strict=True)]
     tensors = _weights(layer, layer.tensor("kernel", "HWIO"))
@@ -170,23 +162,24 @@ def _cut(same: bool, kernel: int, stride: int, more: int | None) -> tuple[int, i
     return first, less - first
 
 
-def _pool(layer: Layer) -> Value:
-    largest = layer.kind == "MaxPooling2D"
+def _pool(layer: Layer) -> Read:
+    largest = layer.op == "MaxPooling2D"
     window, convention = _window(layer, "pool_size", layer.arguments["pool_size"]), _convention(layer, LOWEST if largest else 0.0)
-    return layer.build.pool(layer.name, layer.input, "max" if largest else "mean", window, convention, layer.name)
+    return layer.build.pool(layer.name, layer.input, "max" if largest else "mean", window, convention)
 
 
-def _global_pool(layer: Layer) -> Value:
+def _global_pool(layer: Layer) -> Read:
     keep = bool(layer.arguments.get("keepdims"))
-    return layer.add(GlobalAvgPool(keep) if layer.kind == "GlobalAveragePooling2D" else GlobalMaxPool(keep))
+    return layer.add(GlobalAvgPool(keep) if layer.op == "GlobalAveragePooling2D" else GlobalMaxPool(keep))
 
 
-def _dense(layer: Layer) -> Value:
+def _dense(layer: Layer) -> Read:
     tensors = _weights(layer, layer.tensor("kernel", "IO"))
-    return layer.build.dense(layer.name, layer.input, count(layer.arguments["units"]), tensors, layer.name)
+    view = layer.walk.by_cell(layer.source)
+    return layer.walk.views.like(view, layer.build.dense(layer.name, view.value, count(layer.arguments["units"]), tensors))
 
 
-def _batch_norm(layer: Layer) -> Value:
+def _batch_norm(layer: Layer) -> Read:
     layer.expect_last_axis()
     if layer.arguments.get("renorm"):
         raise NoOp("BatchNormalization with renorm")
@@ -195,15 +188,15 @@ def _batch_norm(layer: Layer) -> Value:
     tensors = _trained(layer) | {"mean": layer.tensor("moving_mean"), "variance": layer.tensor("moving_variance")}
     # Rounded, because 1 - 0.999 is not 0.001 in binary.
     momentum = round(1 - float(layer.arguments.get("momentum", 0.99)), 12)
-    return layer.add(BatchNorm(float(layer.arguments["epsilon"]), momentum, "gamma" in tensors, "beta" in tensors), **tensors)
+    return layer.each(BatchNorm(float(layer.arguments["epsilon"]), momentum, "gamma" in tensors, "beta" in tensors), **tensors)
 
 
-def _layer_norm(layer: Layer) -> Value:
+def _layer_norm(layer: Layer) -> Read:
     layer.expect_last_axis()
     if layer.arguments.get("rms_scaling"):
         raise NoOp("LayerNormalization with rms_scaling")
     tensors = _trained(layer)
-    return layer.add(LayerNorm(float(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors), **tensors)
+    return layer.each(LayerNorm(float(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors), **tensors)
 
 
 def _trained(layer: Layer) -> dict[str, Stored]:
@@ -211,7 +204,7 @@ def _trained(layer: Layer) -> dict[str, Stored]:
     return {name: layer.tensor(name) for name, needed in stated.items() if needed}
 
 
-def _relu(layer: Layer) -> Value:
+def _relu(layer: Layer) -> Read:
     if "max_value" not in layer.arguments:  # every Keras writes it, but a user's class with that name in an .h5 may not
         raise NoOp("ReLU that is not Keras's own")
     slope, most = number(layer.arguments.get("negative_slope") or 0), layer.arguments["max_value"]
@@ -219,75 +212,72 @@ def _relu(layer: Layer) -> Value:
     if threshold and (slope or most is not None):
         raise NoOp(f"ReLU with threshold {threshold:g} and another bound or slope")
     if threshold:
-        return layer.add(ThresholdedRelu(threshold))
+        return apply(layer.walk, layer, layer.source, ThresholdedRelu(threshold))
     high = np.inf if most is None else number(most)
     if not slope:
-        return layer.build.clip(layer.name, layer.input, 0.0, high, layer.name)
-    if most is None:
-        return layer.add(LeakyRelu(slope))
-    return layer.build.clip(
-        layer.name, layer.build.add(f"{layer.name}:leaky_relu", LeakyRelu(slope), layer.input), high=high, tap=layer.name
-    )
+        return clip(layer.walk, layer, layer.source, 0.0, high)
+    bound = [] if most is None else [Clip(-LARGEST_FLOAT32, high)]
+    return apply(layer.walk, layer, layer.source, LeakyRelu(slope), *bound)
 
 
-def _prelu(layer: Layer) -> Value:
+def _leaky(layer: Layer) -> Read:
+    return apply(layer.walk, layer, layer.source, LeakyRelu(number(layer.arguments.get("negative_slope", 0.3))))
+
+
+def _prelu(layer: Layer) -> Read:
     alpha = layer.tensor("alpha")
     shape = layer.arrays["alpha"].shape
     if shape[-1:] != (layer.input.channels,) or layer.arrays["alpha"].size != shape[-1]:
         raise NoOp("PReLU without one slope for each channel: its shared_axes are not rows and columns")
-    return layer.add(PRelu(), alpha=alpha)
+    return layer.each(PRelu(), alpha=alpha)
 
 
-def _activation(layer: Layer) -> Value:
-    """The `activation` argument: a name, or since Keras 3 a layer that is an activation."""
+def read_activation(layer: Layer) -> Read:
+    """The `activation` argument: a name, or since Keras 3 a layer that is an activation.
+
+    Raises:
+        NoOp: porter has no op for it.
+    """
     stated = layer.arguments.get("activation")
     name = activation_name(stated)
     if name == "linear":
-        return layer.input
+        return layer.walk.view(layer.source)
     if name is not None:
-        return activated(replace(layer, kind=name, arguments={}))
+        return activated(replace(layer, op=name, arguments={}))
     config = stated.get("config") if isinstance(stated, dict) else stated
     if isinstance(stated, dict) and isinstance(config, dict) and stated["class_name"] in _AS_ACTIVATIONS and not is_foreign(stated):
         kind, arguments = modern(stated["class_name"], config)
-        return read_layer(replace(layer, kind=kind, arguments=arguments, tensors={}))
+        return read_layer(replace(layer, op=kind, arguments=arguments, tensors={}))
     raise NoOp(f"activation of the user's own: {config!r:.60}")
 
 
-def _named(name: str) -> Callable[[Layer], Value]:
-    return lambda layer: activated(replace(layer, kind=name))
+def _named(name: str) -> Callable[[Layer], Read]:
+    return lambda layer: activated(replace(layer, op=name))
 
 
-def _merge(op: Op) -> Callable[[Layer], Value]:
-    def read(layer: Layer) -> Value:
-        if isinstance(op, Concat):
-            layer.expect_last_axis()
-        return layer.add(op) if len(layer.inputs) > 1 else layer.input
-
-    return read
+def _combined(kind: str) -> Callable[[Layer], Read]:
+    return lambda layer: combine(layer.walk, layer, kind, layer.inputs)
 
 
-def _subtract(layer: Layer) -> Value:
-    first, second = layer.inputs
-    return layer.build.subtract(layer.name, first, second, layer.name)
+def _concatenate(layer: Layer) -> Read:
+    layer.expect_last_axis()
+    return concat(layer.walk, layer, layer.inputs, -1)
 
 
-def _average(layer: Layer) -> Value:
-    return layer.build.average(layer.name, *layer.inputs, tap=layer.name)
-
-
-def _custom_scale(layer: Layer) -> Value:
+def _custom_scale(layer: Layer) -> Read:
     """Inception-ResNet's own layer: the first value, and the second one scaled."""
     if layer.arguments.keys() - {"name", "trainable", "dtype"} != {"scale"} or len(layer.inputs) != 2:
         raise NoOp("CustomScaleLayer that is not keras.applications' own")
-    scaled = layer.build.affine(f"{layer.name}:scaled", layer.inputs[1], (number(layer.arguments["scale"]),), (0.0,))
-    return layer.build.add(layer.name, Add(), layer.inputs[0], scaled, tap=layer.name)
+    first, second = layer.walk.values(layer.inputs)
+    scaled = layer.build.affine(f"{layer.name}:scaled", second, (number(layer.arguments["scale"]),), (0.0,))
+    return layer.build.add(layer.name, Add(), first, scaled)
 
 
-def _layer_scale(layer: Layer) -> Value:
+def _layer_scale(layer: Layer) -> Read:
     """ConvNeXt's own layer."""
     if not {"init_values", "projection_dim"} <= layer.arguments.keys() or len(layer.tensors) != 1:
         raise NoOp("LayerScale that is not keras.applications' own")
-    return layer.add(ChannelScale(), gamma=layer.tensor(*layer.tensors))
+    return layer.each(ChannelScale(), gamma=layer.tensor(*layer.tensors))
 
 
 def sides(value: Any) -> Pads:
@@ -300,51 +290,52 @@ def sides(value: Any) -> Pads:
     return Convention("explicit", (top, bottom, left, right)).pads
 
 
-def _zero_padding(layer: Layer) -> Value:
-    return layer.build.pad(layer.name, layer.input, sides(layer.arguments.get("padding", 1)), tap=layer.name)
+def _zero_padding(layer: Layer) -> Read:
+    return layer.build.pad(layer.name, layer.input, sides(layer.arguments.get("padding", 1)))
 
 
-def _upsampling(layer: Layer) -> Value:
+def _upsampling(layer: Layer) -> Read:
     if layer.arguments.get("interpolation", "nearest") != "nearest":
         raise NoOp(f"UpSampling2D with interpolation {layer.arguments['interpolation']!r:.40}")
     return layer.add(Upsample(*map(count, pair(layer.arguments["size"]))))
 
 
-def _resize(layer: Layer) -> Value:
+def _resize(layer: Layer) -> Read:
     """Resizing and CenterCrop give their input back if it has their size."""
     if not _has_size(layer):
-        raise NoOp("{} to {}x{}".format(layer.kind, layer.arguments["height"], layer.arguments["width"]))
-    return layer.input
+        raise NoOp("{} to {}x{}".format(layer.op, layer.arguments["height"], layer.arguments["width"]))
+    return layer.walk.view(layer.source)
 
 
-def _rescaling(layer: Layer) -> Value:
+def _rescaling(layer: Layer) -> Read:
     scale, offset = constant(layer.arguments["scale"]), constant(layer.arguments.get("offset", 0.0))
     if scale is None or offset is None:
         raise NoOp("Rescaling by something that is not one number per channel")
-    return layer.build.affine(layer.name, layer.input, scale, offset, layer.name)
+    return layer.build.affine(layer.name, layer.input, scale, offset)
 
 
-def _normalization(layer: Layer) -> Value:
+def _normalization(layer: Layer) -> Read:
     if layer.arguments.get("axis", -1) not in (None, []):
         layer.expect_last_axis()
     found = statistics(layer.arguments, layer.arrays)
     if found is None:
         raise NoOp("Normalization without one mean and variance per channel")
     scale, offset = normalising(*found, bool(layer.arguments.get("invert")))
-    return layer.build.affine(layer.name, layer.input, scale, offset, layer.name, {n: Stored(t) for n, t in layer.tensors.items()})
+    stored = {variable: Stored(name) for variable, name in layer.tensors.items()}
+    return layer.build.affine(layer.name, layer.input, scale, offset, tensors=stored)
 
 
 _AS_ACTIVATIONS = frozenset({"ELU", "LeakyReLU", "ReLU", "Softmax"})
 SEVERAL = frozenset({"Add", "Average", "Concatenate", "CustomScaleLayer", "Maximum", "Minimum", "Multiply", "Subtract"})
 """Layers of several values."""
-_READERS: Mapping[str, Callable[[Layer], Value]] = {
-    "Activation": _activation,
-    "Add": _merge(Add()),
-    "Average": _average,
+_READERS: Mapping[str, Callable[[Layer], Read]] = {
+    "Activation": read_activation,
+    "Add": _combined("Add"),
+    "Average": _combined("Mean"),
     "AveragePooling2D": _pool,
     "BatchNormalization": _batch_norm,
     "CenterCrop": _resize,
-    "Concatenate": _merge(Concat()),
+    "Concatenate": _concatenate,
     "Conv2D": _conv,
     "Conv2DTranspose": _transposed,
     "Cropping2D": lambda layer: layer.add(Crop(sides(layer.arguments["cropping"]))),
@@ -352,25 +343,26 @@ _READERS: Mapping[str, Callable[[Layer], Value]] = {
     "Dense": _dense,
     "DepthwiseConv2D": _depthwise,
     "ELU": _named("elu"),
-    "Flatten": lambda layer: layer.build.reshape(layer.name, layer.input, [-1], layer.name),
+    "Flatten": lambda layer: flatten(layer.walk, layer, layer.source, 1),
     "GlobalAveragePooling2D": _global_pool,
     "GlobalMaxPooling2D": _global_pool,
     "LayerNormalization": _layer_norm,
     "LayerScale": _layer_scale,
-    "LeakyReLU": lambda layer: layer.add(LeakyRelu(number(layer.arguments.get("negative_slope", 0.3)))),
+    "LeakyReLU": _leaky,
     "MaxPooling2D": _pool,
-    "Maximum": _merge(Maximum()),
-    "Minimum": _merge(Minimum()),
-    "Multiply": _merge(Multiply()),
+    "Maximum": _combined("Max"),
+    "Minimum": _combined("Min"),
+    "Multiply": _combined("Mul"),
     "Normalization": _normalization,
     "PReLU": _prelu,
+    "Permute": lambda layer: transpose(layer.walk, layer, layer.source, [0, *layer.arguments["dims"]]),
     "ReLU": _relu,
     "Rescaling": _rescaling,
-    "Reshape": lambda layer: layer.build.reshape(layer.name, layer.input, layer.arguments["target_shape"], layer.name),
+    "Reshape": lambda layer: layer.reshaped(layer.arguments["target_shape"]),
     "Resizing": _resize,
     "SeparableConv2D": _separable,
     "Softmax": _named("softmax"),
-    "Subtract": _subtract,
+    "Subtract": _combined("Sub"),
     "UpSampling2D": _upsampling,
     "ZeroPadding2D": _zero_padding,
 }

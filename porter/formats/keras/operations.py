@@ -1,146 +1,92 @@
-"""Operations in a Keras model, of keras.ops or TensorFlow, in porter's ops: arithmetic, reductions, pads, slices and reshapes."""
+"""Operations in a Keras model, of keras.ops or TensorFlow, in porter's ops: their arguments, decoded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from porter.filegraph.builder import Value
+from porter.filegraph.arithmetic import clip, combine, scale
+from porter.filegraph.dataflow import Reference
+from porter.filegraph.moves import concat, pad, reduce, squeeze, take, transpose, unsqueeze
+from porter.filegraph.walk import Read
 from porter.formats.keras.activations import ACTIVATIONS, activated
-from porter.formats.keras.layer import Layer, NoOp, count, number
-from porter.formats.keras.scaling import Numbers, constant
-from porter.graph import (
-    Add,
-    Concat,
-    DepthToSpace,
-    LocalResponseNorm,
-    Maximum,
-    Minimum,
-    Multiply,
-    Op,
-    PadChannels,
-)
-from porter.graph.ops import Axis, Function
-from porter.padding import LOWEST, Convention
+from porter.formats.keras.layer import Layer, NoOp, Taken, count, number
+from porter.formats.keras.scaling import constant
+from porter.graph import DepthToSpace, LocalResponseNorm
+from porter.graph.ops import Function
+from porter.padding import LOWEST
 
-_OF_TWO: Mapping[str, Op] = {"add": Add(), "multiply": Multiply(), "maximum": Maximum(), "minimum": Minimum()}
+_KINDS = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "true_divide": "Div", "maximum": "Max", "minimum": "Min"}
+_FUNCTIONS: Mapping[str, Function] = {"mean": "mean", "max": "max"}
 
 
-def read_operation(layer: Layer) -> Value:
-    """The value of an operation, whose name in keras.ops is `layer.kind`.
+def read_operation(layer: Layer) -> Read:
+    """What an operation is, whose name in keras.ops is `layer.op`.
 
     Raises:
         NoOp: porter has no op for it.
         PaddingError, ValueError, TypeError, KeyError: as porter.formats.keras.layers.read_layer.
     """
-    reader = _READERS.get(layer.kind, activated if layer.kind in ACTIVATIONS else None)
+    reader = _READERS.get(layer.op, activated if layer.op in ACTIVATIONS else None)
     if reader is None or not layer.inputs:
-        raise NoOp(layer.kind)
+        raise NoOp(layer.op)
     return reader(layer)
 
 
-def _arithmetic(layer: Layer) -> Value:
+def _arithmetic(layer: Layer) -> Read:
     if len(layer.operands) != 2:
-        raise NoOp(f"{layer.kind} of {len(layer.operands)} operands")
-    first, second = layer.operands
-    if isinstance(first, Value) and isinstance(second, Value):
-        if layer.kind == "subtract":
-            return layer.build.subtract(layer.name, first, second, layer.name)
-        if layer.kind in _OF_TWO:
-            return layer.build.add(layer.name, _OF_TWO[layer.kind], first, second, tap=layer.name)
-        raise NoOp(f"{layer.kind} of two values")
-    vector = constant(second if isinstance(first, Value) else first)
-    if vector is not None and layer.kind in ("maximum", "minimum") and len(vector) == 1:
-        bound = {"low" if layer.kind == "maximum" else "high": float(vector[0])}
-        return layer.build.clip(layer.name, layer.input, **bound, tap=layer.name)
-    found = None if vector is None else _affine(layer.kind, vector, isinstance(first, Value))
-    if found is None:
-        raise NoOp(f"{layer.kind} by something that is not one number per channel")
-    return layer.build.affine(layer.name, layer.input, *found, layer.name)
+        raise NoOp(f"{layer.op} of {len(layer.operands)} operands")
+    return combine(layer.walk, layer, _KINDS[layer.op], [_source(layer, operand) for operand in layer.operands])
 
 
-def _affine(operation: str, vector: Numbers, value_first: bool) -> tuple[Numbers, Numbers] | None:
-    """Scale and offset of an operation with a constant; None where it is no scaling, as a number divided by the value."""
-    one, none = np.ones(1), np.zeros(1)
-    match operation:
-        case "add":
-            return one, vector
-        case "multiply":
-            return vector, none
-        case "subtract":
-            return (one, -vector) if value_first else (-one, vector)
-        case "true_divide" if value_first and vector.all():
-            return 1 / vector, none
-    return None
+def _source(layer: Layer, operand: Any) -> Reference:
+    """An operand as a value of the walk, also a constant.
+
+    Raises:
+        NoOp: it is neither a value, nor one number for each channel.
+    """
+    if isinstance(operand, Taken):
+        return operand.source
+    numbers = constant(operand)
+    if numbers is None:
+        raise NoOp(f"{layer.op} by something that is not one number per channel")
+    layer.walk.flow.computed[f"{layer.name}:constant", 0] = numbers
+    return f"{layer.name}:constant", 0
 
 
-def _reduced(function: Function) -> Callable[[Layer], Value]:
-    def read(layer: Layer) -> Value:
-        axis = layer.arguments.get("axis")
-        names = [_axis_name(layer, one) for one in (axis if isinstance(axis, list | tuple) else [axis])]
-        axes = [name for name in names if name is not None]
-        if len(axes) < len(names) or not axes:
-            raise NoOp(f"{layer.kind} with {axis!r:.40}")
-        return layer.build.reduce(layer.name, layer.input, function, axes, bool(layer.arguments.get("keepdims")), layer.name)
-
-    return read
+def _reduced(layer: Layer) -> Read:
+    axis, rank = layer.arguments.get("axis"), len(layer.walk.sizes(layer.source) or ())
+    places: Any = axis if isinstance(axis, list | tuple) else [axis]
+    if not places or not all(type(place) is int and -rank <= place < rank for place in places):
+        raise NoOp(f"{layer.op} with {axis!r:.40}")
+    return reduce(layer.walk, layer, layer.source, _FUNCTIONS[layer.op], places, bool(layer.arguments.get("keepdims")))
 
 
-def _axis_name(layer: Layer, axis: Any) -> Axis | None:
-    """An axis of N x rows x columns x channels, or of N x features, counted from either end."""
-    names: tuple[Axis | None, ...] = (None, "rows", "columns", "channels") if layer.input.is_map else (None, "channels")
-    return names[axis] if type(axis) is int and -len(names) <= axis < len(names) else None
-
-
-def _concatenate(layer: Layer) -> Value:
+def _concatenate(layer: Layer) -> Read:
     layer.expect_last_axis()
     operands = layer.operands[0] if layer.operands and isinstance(layer.operands[0], tuple) else layer.operands
-    if not all(isinstance(operand, Value) for operand in operands):
+    if not all(isinstance(operand, Taken) for operand in operands):
         raise NoOp("concatenate with a constant")
-    return layer.add(Concat()) if len(layer.inputs) > 1 else layer.input
+    return concat(layer.walk, layer, layer.inputs, -1)
 
 
-def _pad(layer: Layer) -> Value:
-    widths = layer.first_of("pad_width", "paddings")
-    widths = widths if isinstance(widths, list | tuple) else []
-    fill = layer.arguments.get("constant_values") or 0.0
-    rows = [list(row) for row in widths if isinstance(row, list | tuple) and len(row) == 2]
-    if str(layer.arguments.get("mode", "constant")).lower() != "constant" or len(rows) != 4 or any(rows[0]):
+def _pad(layer: Layer) -> Read:
+    widths, fill = layer.first_of("pad_width", "paddings"), layer.arguments.get("constant_values") or 0.0
+    rows = widths if isinstance(widths, list | tuple) else []
+    pairs = {place: (row[0], row[1]) for place, row in enumerate(rows) if isinstance(row, list | tuple) and len(row) == 2}
+    if str(layer.arguments.get("mode", "constant")).lower() != "constant" or not rows or len(pairs) < len(rows):
         raise NoOp(f"pad with {widths!r:.60}, mode {layer.arguments.get('mode')!r:.20}")
-    (top, bottom), (left, right), (before, after) = rows[1:]
-    pads = Convention("explicit", (top, bottom, left, right)).pads
-    if not before and not after:
-        return layer.build.pad(layer.name, layer.input, pads, fill if fill == LOWEST else number(fill), layer.name)
-    if fill:
-        raise NoOp("pad of channels with other numbers than zeros")
-    value = layer.build.pad(f"{layer.name}:map", layer.input, pads)
-    return layer.build.add(layer.name, PadChannels(before, after), value, tap=layer.name)
+    return pad(layer.walk, layer, layer.source, pairs, fill if fill == LOWEST else number(fill))
 
 
-def _get_item(layer: Layer) -> Value:
-    """x[...]: slices of a map or of features; an index takes its axis away, and None adds one."""
-    items = key_of(layer.operands, layer.arguments)
-    sizes = layer.input.sizes
-    if sizes is None or layer.input.shape is None or items.count(...) > 1:
-        raise NoOp("get_item of what is no map and no features")
-    missing = len(sizes) + 1 - sum(item is not None and item is not ... for item in items)
+def _get_item(layer: Layer) -> Read:
+    """x[...], as numpy takes it."""
+    items, sizes = key_of(layer.operands, layer.arguments), layer.walk.sizes(layer.source)
+    if sizes is None or items.count(...) > 1:
+        raise NoOp("get_item of a value of unknown size, or with two ellipses")
+    missing = len(sizes) - sum(item is not None and item is not ... for item in items)
     at = items.index(...) if ... in items else len(items)
-    items = [*items[:at], *[slice(None)] * missing, *items[at + 1 :]]
-    if missing < 0 or not items or items[0] != slice(None):
-        raise NoOp("get_item of some images of a batch")
-    axes: tuple[Axis, ...] = ("rows", "columns", "channels") if layer.input.is_map else ("channels",)
-    parts = [slice(item, item + 1 or None) if isinstance(item, int) else item for item in items[1:] if item is not None]
-    slices = dict(zip(axes, parts, strict=True))
-    if all(isinstance(item, slice) for item in items):
-        return layer.build.cut(layer.name, layer.input, slices, layer.name)
-    cut = layer.build.cut(f"{layer.name}:slice", layer.input, slices)
-    if cut.sizes is None:
-        return cut
-    left = iter(cut.sizes)
-    wanted = [(1 if item is None else next(left), item) for item in items[1:]]
-    return layer.build.reshape(layer.name, cut, [size for size, item in wanted if not isinstance(item, int)], layer.name)
+    return take(layer.walk, layer, layer.source, [*items[:at], *[slice(None)] * missing, *items[at + 1 :]])
 
 
 def key_of(operands: Sequence[Any], settings: Mapping[str, Any]) -> list[Any]:
@@ -168,65 +114,60 @@ def _item(item: Any) -> Any:
     return slice(*ends)
 
 
-def _reshape(layer: Layer) -> Value:
+def _reshape(layer: Layer) -> Read:
     shape = layer.first_of("newshape", "shape")
-    if not isinstance(shape, list | tuple) or len(shape) < 2 or not all(type(size) is int for size in shape[1:]):
-        raise NoOp(f"reshape to {shape!r:.40}")
-    return layer.build.reshape(layer.name, layer.input, shape[1:], layer.name)
+    return layer.reshaped(shape[1:] if isinstance(shape, list | tuple) and len(shape) > 1 else shape)
 
 
-def _squeeze(layer: Layer) -> Value:
-    axis, sizes = layer.arguments.get("axis"), (None, *(layer.input.sizes or ()))
-    axes = [place for place, size in enumerate(sizes) if size == 1] if axis in (None, []) else axis
-    places = {place % len(sizes) for place in (axes if isinstance(axes, list | tuple) else [axes])}
-    if 0 in places or any(sizes[place] != 1 for place in places):
-        raise NoOp(f"squeeze of axis {axis!r:.40}")
-    left = [size for place, size in enumerate(sizes) if place not in places]
-    return layer.build.reshape(layer.name, layer.input, left[1:], layer.name)
+def _squeeze(layer: Layer) -> Read:
+    axis = layer.arguments.get("axis")
+    return squeeze(layer.walk, layer, layer.source, axis if isinstance(axis, list | tuple | None) else [axis])
 
 
-def _expand_dims(layer: Layer) -> Value:
-    axis, sizes = layer.arguments["axis"], [None, *(layer.input.sizes or ())]
-    place = axis % (len(sizes) + 1)
-    if not place:
-        raise NoOp(f"expand_dims with axis {axis!r:.40}")
-    return layer.build.reshape(layer.name, layer.input, [*sizes[1:place], 1, *sizes[place:]], layer.name)
+def _expand_dims(layer: Layer) -> Read:
+    return unsqueeze(layer.walk, layer, layer.source, [layer.arguments["axis"]])
 
 
-def _clip(layer: Layer) -> Value:
+def _transpose(layer: Layer) -> Read:
+    """Axes in another order; without one turned around."""
+    axes: Any = layer.first_of("axes", "perm", default=range(len(layer.walk.sizes(layer.source) or ()))[::-1])
+    return transpose(layer.walk, layer, layer.source, axes)
+
+
+def _clip(layer: Layer) -> Read:
     low, high = layer.first_of("x_min", "clip_value_min"), layer.first_of("x_max", "clip_value_max")
-    return layer.build.clip(layer.name, layer.input, number(low), number(high), layer.name)
+    return clip(layer.walk, layer, layer.source, number(low), number(high))
 
 
-def _cast(layer: Layer) -> Value:
+def _cast(layer: Layer) -> Read:
     if not str(layer.arguments.get("dtype")).startswith(("float", "bfloat")):
         raise NoOp("cast")
-    return layer.input
+    return layer.walk.view(layer.source)
 
 
-def _response_norm(layer: Layer) -> Value:
+def _response_norm(layer: Layer) -> Read:
     """tf.nn.local_response_normalization, with its defaults."""
     radius = layer.arguments.get("depth_radius", 5)
     alpha, beta, bias = (number(layer.arguments.get(name, default)) for name, default in (("alpha", 1), ("beta", 0.5), ("bias", 1)))
     return layer.add(LocalResponseNorm(count(2 * radius + 1), alpha, beta, bias))
 
 
-_READERS: Mapping[str, Callable[[Layer], Value]] = {
-    **dict.fromkeys(("add", "subtract", "multiply", "true_divide", "maximum", "minimum"), _arithmetic),
+_READERS: Mapping[str, Callable[[Layer], Read]] = {
+    **dict.fromkeys(_KINDS, _arithmetic),
+    **dict.fromkeys(_FUNCTIONS, _reduced),
     "cast": _cast,
     "clip": _clip,
     "concatenate": _concatenate,
     "depth_to_space": lambda layer: layer.add(DepthToSpace(count(layer.arguments["block_size"]))),
     "expand_dims": _expand_dims,
     "get_item": _get_item,
-    "identity": lambda layer: layer.input,
+    "identity": lambda layer: layer.walk.view(layer.source),
     "local_response_normalization": _response_norm,
-    "max": _reduced("max"),
-    "mean": _reduced("mean"),
-    "negative": lambda layer: layer.build.affine(layer.name, layer.input, (-1.0,), (0.0,), layer.name),
+    "negative": lambda layer: scale(layer.walk, layer, layer.source, -1.0),
     "pad": _pad,
     "reshape": _reshape,
     "squeeze": _squeeze,
+    "transpose": _transpose,
 }
 OPERATIONS = frozenset(_READERS.keys() | ACTIVATIONS.keys())
 """Names in keras.ops of the operations that porter knows, and of some that only TensorFlow has."""

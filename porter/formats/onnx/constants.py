@@ -1,16 +1,14 @@
-"""The tensors that an ONNX file stores, and what numpy computes from them and from sizes."""
+"""What numpy computes from the tensors of an ONNX file, and from sizes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array
 from porter.filegraph.dataflow import Evaluator, Numbers
 from porter.formats.onnx.nodes import OnnxNode
 from porter.graph import MOST_CONSTANTS
@@ -21,19 +19,6 @@ FLOATS = frozenset({1, 10, 11, 16})
 
 CASTS = frozenset({"Cast"})
 RESHAPES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten"})
-
-
-@dataclass(frozen=True)
-class Constants:
-    """What a graph stores, by the names of values."""
-
-    arrays: Mapping[str, Array]
-
-    def declared(self, name: str) -> tuple[int, ...] | None:
-        return self.arrays[name].shape if name in self.arrays else None
-
-    def array(self, name: str) -> Array:
-        return self.arrays[name]
 
 
 def _plain(function: Any) -> Evaluator:

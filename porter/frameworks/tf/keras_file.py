@@ -51,6 +51,7 @@ _LAYERS: Mapping[str, tuple[str, ...]] = {
     "Multiply": (),
     "Normalization": ("axis", "invert"),
     "PReLU": ("shared_axes",),
+    "Permute": ("dims",),
     "Rescaling": (),
     "Reshape": ("target_shape",),
     "SeparableConv2D": (*_CONVOLUTION, "filters", "depth_multiplier"),

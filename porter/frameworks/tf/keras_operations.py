@@ -145,5 +145,6 @@ _OPERATIONS: Mapping[str, Callable[[list[Any], Settings], Any]] = {
     "pad": _pad,
     "reshape": _named("reshape", "newshape", shape="newshape"),
     "squeeze": _named("squeeze", "axis"),
+    "transpose": _named("transpose", "axes", perm="axes"),
 }
 """What is run: none of it comes from the file."""

@@ -214,7 +214,7 @@ def test_a_layer_that_porter_has_an_op_for(kind: str, arguments: Json, tensors: 
         ("PReLU", {"shared_axes": None}, {"it/alpha": np.ones((8, 8, 3))}, "PReLU without one slope for each channel"),
         ("PReLU", {"shared_axes": [2, 3]}, {"it/alpha": np.ones((3, 1, 1))}, "PReLU without one slope for each channel"),
         ("UpSampling2D", {"size": 2, "interpolation": "bilinear"}, {}, "UpSampling2D with interpolation 'bilinear'"),
-        ("Permute", {"dims": [2, 1, 3]}, {}, "Permute"),
+        ("Permute", {"dims": [2, 1, 3]}, {}, "a reshape of 8x8x3 to 8x8x3"),
         ("LayerNormalization", {"axis": [1, 2, 3], "epsilon": 1e-3}, {}, "LayerNormalization over axis [1, 2, 3]"),
         ("Conv2DTranspose", {"filters": 4, "kernel_size": 3, "dilation_rate": 2}, KERNEL, "with groups or a dilation"),
         ("CustomScaleLayer", {"scale": 2.0, "shift": 1.0}, {}, "CustomScaleLayer that is not keras.applications' own"),
@@ -361,15 +361,16 @@ def test_arithmetic_of_keras_2() -> None:
     assert scaled("math.multiply", y=2) == Affine((2.0,), (0.0,))
     assert scaled("__operators__.add", y=0.5) == Affine((1.0,), (0.5,))
     assert scaled("math.subtract", ["_CONSTANT_VALUE", -1, 1.0, {"y": ["in", 0, 0]}]) == Affine((-1.0,), (1.0,))
-    assert scaled("math.truediv", y=["in", 0, 0]) == Foreign("true_divide of two values")
+    assert scaled("math.truediv", y=["in", 0, 0]) == Foreign("true_divide of 2 values")
     assert scaled("math.add", y=["in", 0, 0]) == Add()
     assert isinstance(scaled("math.truediv", ["_CONSTANT_VALUE", -1, 1.0, {"y": ["in", 0, 0]}]), Foreign)
     assert isinstance(scaled("math.truediv", y=0.0), Foreign)
     assert isinstance(scaled("math.multiply", y=[[1.0], [2.0]]), Foreign)
     for axes in ([1, 2], [-3, -2], [-2, 1]):
         assert scaled("math.reduce_mean", axis=axes) == GlobalAvgPool()
-    for others in ([0], [1.5], ["1", 2]):
+    for others in ([4], [1.5], ["1", 2]):
         assert scaled("math.reduce_mean", axis=others) == Foreign(f"mean with {others}")
+    assert scaled("math.reduce_mean", axis=[0, 1]) == Foreign("mean over the batch")
     assert scaled("cast", dtype="int32") == Foreign("cast")
 
 

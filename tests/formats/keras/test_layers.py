@@ -79,6 +79,20 @@ def stretched(layers: Any, ops: Any, x: Any) -> Any:
     return layers.Multiply()([layers.Add()([few, one]), layers.Average()([few, one]), ops.add(few, one)])
 
 
+def shuffled(layers: Any, ops: Any, x: Any) -> Any:
+    """Channels shuffled by layers, and back by operations."""
+    pairs = layers.Permute((1, 2, 4, 3))(layers.Reshape((ROWS, COLUMNS, 2, CHANNELS // 2))(x))
+    back = ops.transpose(ops.reshape(layers.ReLU()(pairs), (-1, ROWS, COLUMNS, 2, 2)), (0, 1, 2, 4, 3))
+    return layers.Reshape((ROWS, COLUMNS, CHANNELS))(back)
+
+
+def by_cells(layers: Any, ops: Any, x: Any) -> Any:
+    """Layers of a list of cells, and arithmetic with the channels first."""
+    cells = layers.LayerNormalization()(layers.Dense(CHANNELS, activation="relu")(layers.Reshape((-1, CHANNELS))(x)))
+    first = ops.transpose(layers.Reshape((ROWS, COLUMNS, CHANNELS))(cells), (0, 3, 1, 2))
+    return ops.mean((first * 3.0 + 0.5) * ops.sigmoid(first), (2, 3))
+
+
 def transposed(**arguments: Any) -> Make:
     return lambda layers, ops, x: layers.Conv2DTranspose(5, **arguments)(x)
 
@@ -136,6 +150,8 @@ CASES: dict[str, Make] = {
     "an index": lambda layers, ops, x: x[:, 0, -1] + ops.squeeze(x[:, None, 2, 3], 1),
     "bgr": lambda layers, ops, x: layers.Conv2D(2, 1)(x[..., ::-1]),
     "reshapes": lambda layers, ops, x: ops.reshape(ops.expand_dims(layers.GlobalMaxPooling2D()(x), 1), (-1, 1, 1, CHANNELS)) * x,
+    "channels shuffled": shuffled,
+    "layers of cells": by_cells,
     "clips": lambda layers, ops, x: ops.clip(x, -0.2, 0.4) + ops.relu6(x * 9) + ops.clip(x * 7, -float(np.finfo("f").max), 0.7),
     "gelu": lambda layers, ops, x: ops.leaky_relu(ops.gelu(x), 0.3) + ops.gelu(x, approximate=False) + ops.elu(x, 0.5),
     "scaling": lambda layers, ops, x: layers.Normalization(mean=[0.25, 0.5, 0.75, 1], variance=[1, 4, 16, 0.25])(
