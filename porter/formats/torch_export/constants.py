@@ -1,30 +1,15 @@
-"""The tensors and numbers of a program, and what numpy computes from them."""
+"""What numpy computes from the tensors and numbers of a program."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array
 from porter.filegraph.dataflow import Evaluator, Numbers
 from porter.formats.torch_export.nodes import AtenNode
-
-
-@dataclass(frozen=True)
-class Constants:
-    """What a program stores, by the names of values."""
-
-    arrays: Mapping[str, Array]
-
-    def declared(self, name: str) -> tuple[int, ...] | None:
-        return self.arrays[name].shape if name in self.arrays else None
-
-    def array(self, name: str) -> Array:
-        return self.arrays[name]
 
 
 def _plain(function: Any) -> Evaluator:
