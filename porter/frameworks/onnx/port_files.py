@@ -46,7 +46,7 @@ def write(
         _write_beside(folder / DATA_FILE, model)
     else:
         for tensor in model.stored:
-            tensor.raw_data = _bytes(model.tensors[tensor.name])
+            tensor.raw_data = _little(model.tensors[tensor.name]).tobytes()
     (folder / MODEL_FILE).write_bytes(proto.SerializeToString(deterministic=True))
     return {name: digest(folder / name) for name in (MODEL_FILE, DATA_FILE)[: 2 if beside else 1]}
 
@@ -58,11 +58,12 @@ def _write_beside(path: Path, model: Model) -> None:
             array = model.tensors[tensor.name]
             file.seek(-(-file.tell() // _ALIGNED) * _ALIGNED)
             state_place(tensor, path.name, file.tell(), array.nbytes)
-            file.write(_bytes(array))
+            _little(array).tofile(file)
 
 
-def _bytes(array: Array) -> bytes:
-    return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+def _little(array: Array) -> Array:
+    """With its bytes in ONNX's order."""
+    return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
