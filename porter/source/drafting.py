@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from porter.errors import GraphError, MappingError, RecipeError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import write_whole
+from porter.fitting.alignment import without_cells
 from porter.frameworks import runner_of
+from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph, Op
 from porter.graph.difference import site_differences
 from porter.padding import ANY, Convention, Size
@@ -117,11 +121,12 @@ def new_recipe(
     runner = runner_of(checkpoint)
     if checkpoint.graph is None or runner is None:
         raise no_graph(checkpoint, None)
-    found, built = translation(checkpoint, size)
+    found, built = translation(replace(checkpoint, graph=without_cells(checkpoint.graph)), size)
     # Names of tensors that are in no framework's own form, as in ONNX, mostly come from torch.
     framework = runner.NAME if runner.NAME in DEFAULT_ZOOS else "torch"
     facts = Facts(variant, zoo, framework, built, classes_of(found.graph, built, found.activation), found.activation)
-    draft = draft_recipe(found.graph, found.names, facts)
+    names = {path: name.replace("/", get_dialect(framework).SEPARATOR) for path, name in found.names.items()}
+    draft = draft_recipe(in_decimals(found.graph), names, facts)
     with TemporaryDirectory() as folder:
         recipe, member = _tried(draft, Path(folder) / path.name, variant, zoo)
         tried = None if weights is None else open_source(recipe, variant, member, weights).lists
@@ -172,6 +177,20 @@ def _tried(draft: Draft, trial: Path, variant: str, zoo: str) -> tuple[Recipe, Z
     layer_names(recipe, variant, member, expanded)
     assert same_function(draft.graph, expanded), "a draft expands to the graph that it is drafted from"
     return recipe, member
+
+
+def in_decimals(graph: Graph) -> Graph:
+    """The graph with the shortest decimals of epsilons and slopes that a file keeps in float32: torch's 1e-5 is 9.99999974e-6 in
+    ONNX.
+    """
+
+    def shortest(op: Op) -> Op:
+        stated = {each.name: getattr(op, each.name) for each in fields(op)}  # type: ignore[arg-type]
+        small = {name: value for name, value in stated.items() if isinstance(value, float) and 0 < value < 1}
+        single = {name: float(str(np.float32(value))) for name, value in small.items() if float(np.float32(value)) == value}
+        return replace(op, **single)  # type: ignore[type-var]
+
+    return replace(graph, nodes=tuple(replace(node, op=shortest(node.op)) for node in graph.nodes))
 
 
 def same_function(one: Graph, other: Graph) -> bool:
