@@ -81,7 +81,8 @@ class Fit(Output):
         reference_names: source tensor name to its name in the zoo's own implementation; empty if that computes another function
             than the file.
         stand_in: replaces the head of the zoo's own implementation; the file's layers after the features follow it.
-        unlike: how many differences the file's graph has from the recipe's, folded norms among them.
+        folded: by path, the batch norms of the recipe that the file has folded into the layers before them, to these layers' paths.
+        differences: how many other differences the file's graph has from the recipe's.
         scaling: the ops of the file's graph on its input before the network's first layer.
         places: by path, file:line:column of the recipe's name for the node; empty if the file's graph names its tensors.
         warnings: for the user; `notes`: for port.json.
@@ -97,7 +98,8 @@ class Fit(Output):
     reference_taps: Mapping[str, str] = field(default_factory=dict)
     reference_names: Mapping[str, str] = field(default_factory=dict)
     stand_in: StandIn | None = None
-    unlike: int = 0
+    folded: Mapping[str, str] = field(default_factory=dict)
+    differences: int = 0
     scaling: tuple[Affine, ...] = ()
     stored: Mapping[tuple[str, str], Stored] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)

@@ -121,7 +121,10 @@ def new_recipe(
     runner = runner_of(checkpoint)
     if checkpoint.graph is None or runner is None:
         raise no_graph(checkpoint, None)
-    found, built = translation(replace(checkpoint, graph=without_cells(checkpoint.graph)), size)
+    try:
+        found, built = translation(replace(checkpoint, graph=without_cells(checkpoint.graph)), size)
+    except MappingError:  # a convolution reads one cell
+        found, built = translation(checkpoint, size)
     # Names of tensors that are in no framework's own form, as in ONNX, mostly come from torch.
     framework = runner.NAME if runner.NAME in DEFAULT_ZOOS else "torch"
     facts = Facts(variant, zoo, framework, built, classes_of(found.graph, built, found.activation), found.activation)

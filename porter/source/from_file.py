@@ -111,7 +111,7 @@ def open_likeliest(
 
 
 def _unlike(opened: Opened) -> int:
-    return opened.fit.unlike if opened.fit else 0
+    return opened.fit.differences + len(opened.fit.folded) if opened.fit else 0
 
 
 def open_as(

@@ -17,10 +17,8 @@ import numpy as np
 
 from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, PorterError, UsageError
-from porter.filegraph.file_graph import FileGraph
-from porter.filegraph.to_graph import Translated, to_graph
+from porter.filegraph.to_graph import to_graph
 from porter.files import digest
-from porter.fitting.alignment import align
 from porter.formats.recognition import READABLE
 from porter.frameworks import runner_of
 from porter.frameworks.given import Shown, framework_of, given_models
@@ -29,6 +27,7 @@ from porter.padding import ANY
 from porter.port import GivenFile
 from porter.source.opened import Opened
 from porter.source.own_code import maker, running
+from porter.source.pairing import pair
 from porter.source.references import drops_background, rounded
 from porter.source.weights import digest_of, read_weights
 
@@ -80,6 +79,7 @@ class GivenReference:
         file: for port.json.
         notes: what it ran with, and how it was compared, one line each.
         exact: it runs in float64 too; otherwise its values are float32's in every type.
+        rounded: it has batch norms that the source has folded, in rounded numbers, or the source has norms that it has folded.
         native: rows and columns at which it runs.
         graph: of the source.
         ending: makes a port's logits comparable with its outputs.
@@ -96,6 +96,7 @@ class GivenReference:
     shown: Callable[[Array, Dtype], Shown]
     notes: tuple[str, ...] = ()
     exact: bool = True
+    rounded: bool = False
     ending: Ending | None = None
     dropped: str | None = None
     fixed: bool = False
@@ -137,6 +138,9 @@ def open_given(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     except UsageError:
         outputs, exact = reference.shown(image, "float32").outputs, False
     notes = reference.notes if exact else (*reference.notes, f"{given.name} runs in float32 only, so it is compared in float32")
+    if reference.rounded or (opened.fit is not None and opened.fit.folded):
+        folded = "a file has batch norms folded, into numbers that were rounded to float32"
+        exact, notes = False, (*notes, f"{given.name} is compared in float32, because {folded}")
     dropped = _expect_outputs(given, opened, outputs, reference.native)
     ending, said = _ending(given, opened, outputs)
     return replace(reference, exact=exact, dropped=dropped, ending=ending, notes=(*notes, *said))
@@ -211,8 +215,8 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     lacking = next((path for path in found.graph.outputs if taps[path] is None), None)
     if lacking is not None:
         raise UsageError("the file's framework does not show this output", where=f"{where}: {lacking}")
-    pairs = _pairs(opened, found, file)
-    asked = {path: tap for path, other in pairs.items() if (tap := taps[other]) is not None}
+    pairs = pair(opened, found, file)
+    asked = {path: tap for path, layer in pairs.layers.items() if (tap := file.by_name[layer].tap) is not None}
     asked |= {f"output {place}": str(taps[path]) for place, path in enumerate(found.graph.outputs)}
     own = rounded(checkpoint, stored)
 
@@ -226,22 +230,7 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
 
     record = GivenFile(file=given.file.name, sha256=digest_of(files), maker=None)
     fixed = not file.resizable and file.built_size is not None
-    return GivenReference(given.name, record, opened.graph, built, shown, fixed=fixed)
-
-
-def _pairs(opened: Opened, found: Translated, file: FileGraph) -> dict[str, str]:
-    """By path of the source, the path of the same node in the given file: by what its layers compute, otherwise by its names."""
-    graph, first = opened.graph, found.names[found.graph.output]
-    paths = {name: path for path, name in found.names.items()}
-    try:
-        alignment = align(graph, file, opened.native_size)
-        if first in alignment.candidates[graph.output]:
-            return {path: paths[name] for path, name in alignment.pairs(graph.output, first).items() if name in paths}
-    except MappingError:
-        pass
-    others = found.graph.by_path
-    own = {node.path: opened.names.get(node.path, node.path) for node in graph.nodes}
-    return {path: name for path, name in own.items() if name in others and type(others[name].op) is type(graph.by_path[path].op)}
+    return GivenReference(given.name, record, opened.graph, built, shown, rounded=pairs.rounded, fixed=fixed)
 
 
 def _expect_outputs(given: Given, opened: Opened, outputs: Sequence[Array], size: tuple[int, int]) -> str | None:

@@ -1,0 +1,80 @@
+"""Which layers of a reference file give the values of which nodes of a source: by what they compute, otherwise by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from porter.errors import MappingError
+from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.to_graph import Translated, to_graph
+from porter.fitting.alignment import align, without_cells
+from porter.graph import BatchNorm, Graph, Sigmoid, Softmax
+from porter.source.opened import Opened
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The layers of a reference file that give values of a source.
+
+    Attributes:
+        layers: by path of the source's node.
+        rounded: one of both has batch norms that the other has in the layers before them or as scales, in rounded numbers.
+    """
+
+    layers: Mapping[str, str]
+    rounded: bool = False
+
+
+def pair(opened: Opened, found: Translated, file: FileGraph) -> Pairs:
+    """The pairs of a source and a reference file, whose graph is `found` in porter's form."""
+    size, end = opened.native_size, found.names[found.graph.output]
+    with suppress(MappingError):
+        return _aligned(opened.graph, file, end, size)
+    if opened.checkpoint is not None and opened.checkpoint.graph is not None and opened.fit is not None:
+        own, paths = opened.checkpoint.graph, {tap: path for path, tap in opened.fit.taps.items()}
+        nodes = {node.name: paths[node.tap] for node in own.nodes if node.tap in paths}
+        kept = isinstance(opened.graph.by_path[opened.graph.output].op, Softmax | Sigmoid)
+        with suppress(MappingError):
+            one = to_graph(without_cells(own), kept)
+            pairs = _aligned(one.graph, file, end, size)
+            layers = {one.names[path]: layer for path, layer in pairs.layers.items()}
+            return Pairs({nodes[name]: layer for name, layer in layers.items() if name in nodes}, pairs.rounded)
+        with suppress(MappingError):  # the file has the norms
+            other = to_graph(without_cells(file), kept)
+            pairs = _aligned(other.graph, own, str(opened.fit.head), size)
+            layers = {layer: other.names[path] for path, layer in pairs.layers.items()}
+            return Pairs({nodes[name]: layer for name, layer in layers.items() if name in nodes}, pairs.rounded)
+    return Pairs(_by_names(opened, found))
+
+
+def _aligned(graph: Graph, file: FileGraph, end: str, size: tuple[int, int]) -> Pairs:
+    """The file's layers of a graph's nodes, without layers that have taken a norm in; the norm is their pair.
+
+    Args:
+        end: the layer of the graph's output.
+
+    Raises:
+        MappingError: the file has another graph.
+    """
+    alignment = align(graph, file, size)
+    while end not in alignment.file.by_name:  # a reshape of one cell
+        (end,) = file.by_name[end].inputs
+    if end not in alignment.candidates[graph.output]:
+        raise MappingError("the graphs differ", where=end)
+    pairs = alignment.pairs(graph.output, end)
+    folded = alignment.folded(pairs)
+    known = {path: file.by_name[layer] for path, layer in pairs.items() if path not in folded.values() and layer in file.by_name}
+    norms = [layer for path, layer in known.items() if isinstance(graph.by_path[path].op, BatchNorm)]
+    rounded = any(not isinstance(layer.op, BatchNorm) for layer in norms)
+    return Pairs({path: layer.name for path, layer in known.items()}, rounded)
+
+
+def _by_names(opened: Opened, found: Translated) -> dict[str, str]:
+    """Layers that have the names of nodes, and are of their kinds."""
+    others = found.graph.by_path
+    own = {node.path: opened.names.get(node.path, node.path) for node in opened.graph.nodes}
+    alike = {path: name for path, name in own.items() if name in others}
+    kinds = {path: type(node.op) for path, node in opened.graph.by_path.items()}
+    return {path: found.names[name] for path, name in alike.items() if type(others[name].op) is kinds[path]}

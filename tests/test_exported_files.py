@@ -1,0 +1,124 @@
+"""What users do with files that torch's exporters wrote of one network: drafts, ports with a recipe, and references."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import porter
+from porter.source.drafting import new_recipe
+from tests.conftest import Cli, refused
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+SIDE = 21
+
+
+class Unit(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x + self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x))))))
+
+
+class Network(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, ceil_mode=True)
+        )
+        self.layer1 = nn.Sequential(Unit(8), Unit(8))
+        self.pool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(torch.flatten(self.pool(self.layer1(self.stem(x))), 1))  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one network as `folded.onnx`, `raw.onnx`, `whole.pt2` and `weights.pth`, and `mine.yaml`, drafted from
+    `raw.onnx`.
+    """
+    folder = tmp_path_factory.mktemp("exported")
+    torch.manual_seed(0)
+    network, image = Network(), torch.zeros(1, 3, SIDE, SIDE)
+    for norm in network.modules():
+        if isinstance(norm, nn.BatchNorm2d):
+            norm.momentum = None
+            nn.init.uniform_(norm.weight, 0.5, 1.5)
+            nn.init.normal_(norm.bias, 0, 0.2)
+    network(torch.randn(16, 3, SIDE, SIDE))
+    torch.save(network.state_dict(), folder / "weights.pth")
+    network.eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the older exporter is deprecated
+        unfolded = {"do_constant_folding": False, "training": torch.onnx.TrainingMode.PRESERVE}
+        torch.onnx.export(network, (image,), folder / "folded.onnx", dynamo=False)
+        torch.onnx.export(network, (image,), folder / "raw.onnx", dynamo=False, **unfolded)
+        torch.export.save(torch.export.export(network, (image,)), folder / "whole.pt2")
+    new_recipe("mine", folder / "raw.onnx", out=folder / "mine.yaml")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["raw.onnx", "folded.onnx", "whole.pt2"])
+def test_a_draft_says_what_torchs_own_files_are_called(name: str, files: Path, tmp_path: Path) -> None:
+    drafted = new_recipe("mine", files / name, out=tmp_path / "mine.yaml")
+    assert "framework: torch" in drafted.draft.text and '"stem.{l}"' in drafted.draft.text.replace("stem.0", '"stem.{l}"')
+    assert "flatten" not in drafted.draft.text and (
+        "bn_epsilon" not in drafted.draft.text or "bn_epsilon: 1.0e-5" in drafted.draft.text
+    )
+    made = porter.convert("mine", "own", "tf", weights=files / name, recipes=tmp_path, out=tmp_path / "port")
+    assert made.verdict is not None and all(parity.proves for parity in made.verdict.parities)
+
+
+@pytest.mark.parametrize("name", ["raw.onnx", "folded.onnx", "whole.pt2"])
+def test_one_recipe_serves_all_files_of_a_network(name: str, files: Path, tmp_path: Path) -> None:
+    made = porter.convert("mine", "own", "torch", weights=files / name, recipes=files, out=tmp_path / "port")
+    paths = set(made.port.graph.by_path)
+    assert made.verdict is not None and made.verdict.ok
+    assert {"stem_layer_0", "layer1/unit1/conv2", "fc"} <= paths
+    assert ("layer1/unit1/bn2" in paths) == (name != "folded.onnx")
+
+
+def test_inspect_names_the_recipe_of_a_folded_file(files: Path, cli: Cli) -> None:
+    ran = cli("inspect", files / "folded.onnx", "--recipes", files)
+    assert "is         mine from own" in ran.out and "differs    of its batch norms 5 folded into the layers before them" in ran.out
+    assert f"porter convert mine --from own --to tf --weights {files / 'folded.onnx'} --recipes {files}" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("name", "reference", "nodes", "dtype"),
+    [
+        ("weights.pth", "raw.onnx", 20, "float64"),
+        ("raw.onnx", "whole.pt2", 20, "float64"),
+        ("whole.pt2", "folded.onnx", 15, "float32"),
+        ("folded.onnx", "whole.pt2", 15, "float32"),
+    ],
+)
+def test_a_file_is_the_reference_of_another_one(
+    name: str, reference: str, nodes: int, dtype: str, files: Path, tmp_path: Path
+) -> None:
+    settings = {"reference": str(files / reference), "out": tmp_path / "port", "overwrite": True}
+    made = [porter.convert("mine", "own", "torch", weights=files / name, recipes=files, **settings)]
+    made += [] if name == "weights.pth" else [porter.convert(files / name, destination="torch", **settings)]
+    given = [verdict.given for each in made if (verdict := each.verdict) is not None]
+    again = porter.verify(tmp_path / "port", weights=files / name, reference=str(files / reference), float64=True, recipes=files)
+    for proof in (*given, again.given):
+        assert proof is not None and all(parity.proves for parity in proof.parities)
+        assert (proof.parities[-1].dtype, len(proof.parities[-1].nodes)) == (dtype, nodes)
+    assert len(given) == len(made)
+
+
+def test_another_network_is_no_reference(files: Path, tmp_path: Path, cli: Cli) -> None:
+    other = Network().eval()
+    torch.export.save(torch.export.export(other, (torch.zeros(1, 3, SIDE, SIDE),)), tmp_path / "other.pt2")
+    ran = cli("convert", files / "folded.onnx", "--to", "tf", "--reference", tmp_path / "other.pt2")
+    refused(ran, "the port is not the function of the given other.pt2", status=1)
