@@ -227,6 +227,6 @@ def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
         best = matches[0]
         words = (best.variant, "--from", best.zoo, "--to", "FRAMEWORK", "--weights", str(checkpoint.path))
         advice = shlex.join(("porter", "convert", *words, *recipes_option(best.recipe, recipes)))
-    return UsageError(
-        "this file holds tensors and no graph, so a recipe has to say what they are", where=str(checkpoint.path), next=advice
-    )
+    said = f" ({'; '.join(checkpoint.notes)})" if checkpoint.notes else ""
+    message = f"this file holds tensors and no graph{said}, so a recipe has to say what they are"
+    return UsageError(message, where=str(checkpoint.path), next=advice)

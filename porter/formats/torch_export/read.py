@@ -12,7 +12,7 @@ from porter.errors import FileError
 from porter.filegraph.builder import Builder
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
-from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.names import named
 from porter.filegraph.views import Views
 from porter.filegraph.walk import Walk, read_nodes
@@ -49,13 +49,17 @@ def read_export(path: Path) -> Checkpoint:
     lacking = sorted({*program.stored.values()} - tensors.keys())
     if lacking:
         raise FileError(f"this archive lacks the tensor '{lacking[0]}'", where=str(path), next=SAVE)
-    problem = _not_one_image(program) or changed_value(program, READERS)
-    if problem:
+    problem, graph = _not_one_image(program), None
+    if problem is None:
+        arrays = {value: tensors[name] for value, name in program.stored.items()}
+        graph = _read_graph(program, arrays, path.stat().st_size)
+        if not graph.outputs:
+            raise FileError("no output of the program depends on its image", where=str(path), next=SAVE)
+        # An op that porter lacks is refused by its own name, and what it may share memory with is not known.
+        if not any(isinstance(node.op, Foreign) for node in graph.nodes):
+            problem = changed_value(program, READERS)
+    if problem is not None or graph is None:
         return Checkpoint(path, "torch-export", "torch", tensors, (f"read without the graph: {problem}",))
-    arrays = {value: tensors[name] for value, name in program.stored.items()}
-    graph = _read_graph(program, arrays, path.stat().st_size)
-    if not graph.outputs:
-        raise FileError("no output of the program depends on its image", where=str(path), next=SAVE)
     graph = replace(graph, traced=graph.built_size is not None, definition=archive.text, language=LANGUAGE)
     note = f"written by torch {archive.program.get('torch_version', 'of an unknown version')}"
     return Checkpoint(path, "torch-export", "torch", tensors, (note,), graph=graph)

@@ -15,10 +15,11 @@ import pytest
 import torch
 from torch import nn
 
-from porter.errors import FileError
+from porter.errors import FileError, MappingError, UsageError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.padding import ANY
+from porter.source.from_file import open_file
 from tests.formats.torch_export.exports import export
 
 pytestmark = pytest.mark.filterwarnings("ignore:No complete tensor", "ignore:.*treespec")
@@ -233,6 +234,16 @@ def changes(conv: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return part + 1
 
 
+def normed(conv: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    value = nn.functional.group_norm(x, 3).relu_() + x
+    return conv(value)
+
+
+def test_an_op_that_porter_lacks_is_named_where_it_may_share_memory(tmp_path: Path) -> None:
+    with pytest.raises(MappingError, match=r"porter has no op for 'group_norm' \(group_norm\)"):
+        open_file(export(Reads(normed), torch.randn(1, 3, 4, 4), tmp_path)[0])
+
+
 UNREAD = {
     "a value changed after it is a part": (
         changes,
@@ -247,6 +258,9 @@ UNREAD = {
 @pytest.mark.parametrize("name", UNREAD)
 def test_the_weights_are_read_where_the_graph_is_not(name: str, tmp_path: Path) -> None:
     call, image, words = UNREAD[name]
-    checkpoint = read_checkpoint(export(Reads(call), image, tmp_path)[0])
+    path = export(Reads(call), image, tmp_path)[0]
+    checkpoint = read_checkpoint(path)
     assert checkpoint.graph is None and "conv.weight" in checkpoint.tensors
     assert "read without the graph: " in checkpoint.notes[0] and words in checkpoint.notes[0]
+    with pytest.raises(UsageError, match=re.escape(words)):
+        open_file(path)
