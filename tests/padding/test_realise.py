@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from porter.errors import PaddingError
+from porter.frameworks.onnx import CAPABILITIES as ONNX
 from porter.frameworks.tf import CAPABILITIES as KERAS
 from porter.frameworks.torch import CAPABILITIES as TORCH
 from porter.padding import (
@@ -489,12 +490,34 @@ def test_rules_that_read_the_size_do_not_round() -> None:
         assert count_windows(Convention(rule, rounding=rounding), window, 0, size) == -(-size // 3)
 
 
-def test_explicit_and_counted_destinations() -> None:
-    """A destination such as ONNX, whose layers take any four pads."""
-    onnx = replace(TORCH, explicit=True, pool_pads="less", roundings=("floor", "ceil"))
-    uneven = Convention("explicit", (0, 1, 2, 1), average="clipped_window", rounding="ceil")
-    found = realise(Site("avg_pool", Window((3, 4), (2, 3)), uneven), (None, None), onnx)
-    assert (found.native, found.front) == (uneven, None)
+@pytest.mark.parametrize(
+    ("kind", "window", "convention", "said"),
+    [
+        (
+            "avg_pool",
+            Window((3, 4), (2, 3)),
+            Convention("explicit", (0, 1, 2, 1), 0.0, "clipped_window", "ceil"),
+            "((0,1),(2,1)), ceil",
+        ),
+        ("conv", Window((3, 3), (2, 2)), Convention("same"), "same"),
+        ("avg_pool", Window((3, 3), (2, 2)), Convention("same_lower"), "same_lower"),
+        ("max_pool", Window((3, 3), (2, 2)), Convention("same", fill=0.0), "pad same with 0, then valid"),
+        # onnxruntime computes SAME neither with a dilation nor for a kernel shorter than its stride.
+        ("conv", Window((3, 3), (2, 2), (2, 2)), Convention("same"), "pad same with 0, then valid"),
+        ("max_pool", Window((2, 2), (3, 3)), Convention("same", fill=LOWEST), "((0,1),(0,1)), -inf"),
+        # Its pools take pads of less than a kernel.
+        ("max_pool", Window((3, 3), (2, 2)), Convention("explicit", (2, 2, 2, 2), LOWEST), "2, -inf"),
+        (
+            "max_pool",
+            Window((2, 2), (1, 1), (3, 3)),
+            Convention("explicit", (2, 2, 2, 2), LOWEST),
+            "pad 2 with -inf, then valid",
+        ),
+    ],
+)
+def test_what_onnx_says_at_every_size(kind: SiteKind, window: Window, convention: Convention, said: str) -> None:
+    found = realise(Site(kind, window, convention), (None, None), ONNX)
+    assert found.every_size and str(found) == said
 
 
 @pytest.mark.parametrize("size", [10**3, 10**6, 10**12])
