@@ -21,7 +21,6 @@ from porter.graph import (
     Relu6,
     Selu,
     Sigmoid,
-    Softsign,
     Swish,
     Tanh,
 )
@@ -73,7 +72,6 @@ READERS: Mapping[str, Reader] = {
     "sigmoid": _each(lambda node: Sigmoid()),
     "silu": _each(lambda node: Swish()),
     "softplus": arithmetic.read_softplus,
-    "softsign": _each(lambda node: Softsign()),
     "threshold": arithmetic.read_threshold,
     "tanh": _each(lambda node: Tanh()),
     **dict.fromkeys(("softmax", "_softmax"), moves.read_softmax),

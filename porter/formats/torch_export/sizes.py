@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from porter.errors import GraphError
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
@@ -40,7 +41,7 @@ def whole_numbers(walk: Walk, node: AtenNode, name: str, source: Reference | Non
         source: a value that the numbers are sizes of. If two axes of a program have the same size, it is this value's that counts.
 
     Raises:
-        ValueError: one of them is not known before the program runs.
+        GraphError: one of them depends on the input's size in a way that porter does not follow.
     """
     stated, own = node.arguments[name], dict[int | str | None, int]()
     if source is not None and (sizes := walk.view(source).sizes) is not None:
@@ -60,5 +61,5 @@ def _number(walk: Walk, stated: int | Reference, own: Mapping[int | str | None, 
         return _ON_OPEN[node.op](*(_number(walk, each, own, name, depth + 1) for each in node.inputs))
     numbers = walk.flow.integers(stated)
     if numbers is None or len(numbers) != 1:
-        raise ValueError(f"'{name}' is not known before the program runs")
+        raise GraphError(f"a {name} that depends on the input's size")
     return numbers[0]

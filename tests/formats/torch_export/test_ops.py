@@ -14,6 +14,8 @@ from torch.nn import functional as F
 
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
+from porter.formats.torch_export.constants import EVALUATORS
+from porter.formats.torch_export.ops import INNER, READERS
 from porter.frameworks.torch import build_file, run_reference
 from porter.padding import ANY
 from tests.filegraph.values import values_of
@@ -94,6 +96,11 @@ class Ops(nn.Module):
 
 
 FORMS = [(False, False), (False, True), (True, False), (True, True)]
+
+
+def test_every_op_that_is_read_or_run_is_one_of_torch() -> None:
+    ops = {op for op in {*READERS, *EVALUATORS, *INNER} if not op.startswith("operator.")}
+    assert [op for op in ops if not hasattr(torch.ops.aten, op)] == []
 
 
 @pytest.mark.parametrize(("free", "decomposed"), FORMS, ids=["fixed", "fixed, decomposed", "any size", "any size, decomposed"])
