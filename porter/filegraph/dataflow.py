@@ -6,7 +6,7 @@ It is the same for every format that is a graph of ops: a format says which of i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import permutations
@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from porter.dtypes import Array, is_floating
+from porter.filegraph.views import LARGE
 from porter.graph import MOST_CONSTANTS
 
 Reference = tuple[str, int]
@@ -27,7 +28,19 @@ Pattern = float | str | tuple[Any, ...]
 """A number; a capture; or an op's kind and the patterns of its inputs. A capture is "x", the value that the layer takes, "$name", a
 number, or "name", a stored vector; the same capture stands for the same everywhere."""
 
+_QUOTIENTS = frozenset({"Div", "FloorDiv", "RealDiv"})
+_DECIDING = frozenset({*_QUOTIENTS, "Mod", "FloorMod", "Max", "Min", "Maximum", "Minimum"})
+"""Ops that may make of an open size a number of some sizes only, as pads that a file computes by SAME."""
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min"})
+
+
+def _hold_at_every_size(op: str, inputs: Sequence[Numbers], values: Iterable[Numbers]) -> bool:
+    """Whether values hold whatever the open sizes are that stand among the inputs; twice a size, over that size, is 2."""
+    are_open = [np.abs(each) >= LARGE // 2 for each in inputs if each.dtype.kind in "iuf"]
+    if not any(map(np.any, are_open)):
+        return True
+    ratio = op in _QUOTIENTS and len(are_open) == 2 and np.array_equal(are_open[0], are_open[1])
+    return (ratio or op not in _DECIDING) and all(np.array_equal(value, np.trunc(value)) for value in values)
 
 
 class Node(Protocol):
@@ -127,6 +140,8 @@ class Dataflow(Generic[N]):
         values = {
             (node.name, index): np.asarray(value) for index, value in enumerate(found if isinstance(found, list) else [found])
         }
+        if node.name in self.live and not _hold_at_every_size(node.op, inputs, values.values()):
+            return False
         self.budget -= sum(value.nbytes for value in values.values())
         if self.budget < 0 or any(value.size > MOST_CONSTANTS for value in values.values()):
             return False

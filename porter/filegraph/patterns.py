@@ -83,7 +83,7 @@ def _activations() -> list[Layer]:
         (lambda found: Swish(), [("Mul", x, ("Sigmoid", x)), ("Mul", x, ("Sigmoid", ("Mul", 1, x)))]),
         (lambda found: Gelu(), [pattern for each in sums for pattern in _halves(each)]),
         (lambda found: Gelu(True), _halves(tanh)),
-        (lambda found: HardSwish(), [("Mul", x, sixth) for sixth in sixths]),
+        (lambda found: HardSwish(), [("Mul", x, part) for part in (*sixths, ("HardSigmoid", x, 1 / 6, 0.5))]),
         (lambda found: HardSwish(), [("Div", ("Mul", x, six), 6) for six in sixes]),
         (lambda found: HardSwish(), [("Mul", ("Mul", x, six), 1 / 6) for six in sixes]),
         (lambda found: HardSigmoid(), sixths),

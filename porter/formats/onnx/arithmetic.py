@@ -24,12 +24,14 @@ def kind_of(node: OnnxNode) -> str:
 
 
 def operands(node: OnnxNode) -> Sequence[Operand]:
-    """A node's inputs, and in their places the numbers that older operators have as attributes."""
+    """A node's inputs, and in their places the numbers that it has as attributes."""
     numbers: Sequence[float] = ()
     if node.op == "ReduceMean":
         numbers = node.integers("axes")
     elif node.op == "Clip" and {"min", "max"} <= node.attributes.keys():
         numbers = node.real("min", 0.0), node.real("max", 0.0)
+    elif node.op == "HardSigmoid":
+        numbers = node.real("alpha", 0.2), node.real("beta", 0.5)
     return (*node.inputs, *map(float, numbers))
 
 

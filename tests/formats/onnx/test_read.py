@@ -13,7 +13,8 @@ from porter.errors import FileError
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.onnx import build_file, run_reference
-from porter.padding import ANY
+from porter.graph import Conv, Gelu, HardSigmoid, HardSwish, Op, Swish
+from porter.padding import ANY, Convention, Window
 from porter.source.drafting import new_recipe
 from tests.filegraph.values import values_of
 
@@ -83,13 +84,21 @@ CASES = {
 }
 NUMBERS: dict[str, Any] = {
     **{"zero": np.float32(0), "six": np.float32(6), "half": np.float32(0.5), "unit": np.float32(1), "two": np.float32(2)},
-    **{"root2": np.float32(np.sqrt(2)), "fill": np.float32(0), "pads": [0, 0, 1, 0, 0, 0, 0, 2], "places": [2, 3], "flat": [0, -1]},
+    **{
+        "root2": np.float32(np.sqrt(2)),
+        "root1": np.float32(np.sqrt(0.5)),
+        "fill": np.float32(0),
+        "pads": [0, 0, 1, 0, 0, 0, 0, 2],
+        "places": [2, 3],
+        "flat": [0, -1],
+    },
     **{
         "grouped": [0, 3, 2, 9, 11],
         "image": [0, 6, 9, 11],
         "first": 0,
         "first0": [0],
         "minus": [-1],
+        **{"rows": [2], "one1": [1], "two2": [2], "three": np.float32(3), "third": [3], "none": [0]},
         "all_pads": [0, 1, 1, 0, 0, 0, 0, 2],
         "starts": [1, 1],
         "ends": [9, 6],
@@ -227,6 +236,22 @@ def test_broken_models_are_refused_with_what_to_do(tmp_path: Path) -> None:
         read_checkpoint(path)
 
 
+def test_pads_that_a_file_computes_from_its_size_are_of_that_size(tmp_path: Path) -> None:
+    """SAME of a kernel of 3 at stride 2, as exporters write it out. Of an open size they would be those of odd sizes."""
+    text = """s = Shape (x) h = Gather (s, rows) a = Add (h, one1) b = Div (a, two2) c = Sub (b, one1) d = Mul (c, two2)
+    e = Add (d, third) f = Sub (e, h) g = Max (f, none) first = Div (g, two2) last = Sub (g, first)
+    pads = Concat <axis=0> (none, none, first, none, none, none, last, none) p = Pad (x, pads)
+    y = Conv <strides=[2, 2]> (p, k3)"""
+    for size, pads in ((9, (1, 1)), (12, (0, 1)), ("rows", None)):
+        graph = read_checkpoint(written(model(text, image=("N", 6, size, 11)), tmp_path)).graph
+        assert graph is not None
+        if pads:
+            (node,) = graph.nodes
+            assert node.op == Conv(8, Window((3, 3), (2, 2)), Convention("explicit", (*pads, 0, 0)))
+        else:
+            assert "Pad" in [node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)]
+
+
 def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
     texts = {
         "InstanceNormalization": "y = InstanceNormalization (x, gamma, beta)",
@@ -239,6 +264,24 @@ def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
     for kind, text in texts.items():
         graph = read_checkpoint(written(model(text), tmp_path)).graph
         assert graph is not None and [node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)] == [kind]
+
+
+PARTS: dict[str, Op] = {
+    "a = Add (x, three) b = Clip (a, zero, six) c = Div (b, six) y = Mul (x, c)": HardSwish(),
+    "a = Add (x, three) b = Clip (a, zero, six) c = Mul (x, b) y = Div (c, six)": HardSwish(),
+    "a = Add (x, three) b = Clip (a, zero, six) y = Div (b, six)": HardSigmoid(),
+    "a = HardSigmoid <alpha=0.16666667, beta=0.5> (x) y = Mul (x, a)": HardSwish(),
+    "s = Sigmoid (x) y = Mul (x, s)": Swish(),
+    "s = Mul (x, half) a = Mul (x, root1) e = Erf (a) c = Add (unit, e) y = Mul (c, s)": Gelu(),
+    "a = Div (x, root2) e = Erf (a) c = Add (e, unit) d = Mul (c, half) y = Mul (x, d)": Gelu(),
+    "a = Div (x, root2) e = Erf (a) c = Add (e, unit) d = Mul (x, c) y = Mul (half, d)": Gelu(),
+}
+
+
+def test_layers_that_exporters_write_in_parts_are_one_op(tmp_path: Path) -> None:
+    for text, op in PARTS.items():
+        graph = read_checkpoint(written(model(text), tmp_path)).graph
+        assert graph is not None and [node.op for node in graph.nodes] == [op], text
 
 
 @pytest.mark.parametrize("destination", ["torch", "tf"])
