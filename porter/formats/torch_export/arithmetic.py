@@ -53,17 +53,19 @@ def _response_norm(walk: Walk, node: AtenNode) -> Read:
     found = walk.flow.match(node, ("Div", "x", ("Pow", ("Add", ("Mul", means, "$alpha"), "$bias"), "$beta")))
     if found is None:
         return None
-    pool = node
+    value, pool = walk.value(found["x"]), node
     while pool.op != "avg_pool3d":
         live = [name for name, _ in pool.inputs if name in walk.flow.live]
         pool = walk.flow.nodes[live[-1] if pool is node else live[0]]
-    pads = walk.flow.nodes[pool.inputs[0][0]].arguments
-    size = whole_numbers(walk, pool, "kernel_size")
-    around = [0, 0, 0, 0, size[0] // 2, (size[0] - 1) // 2]
-    if size[1:] != [1, 1] or pads["pad"] != around or any(stride != 1 for stride in pool.arguments["stride"]) or pads.get("value"):
+    padded = walk.flow.nodes[pool.inputs[0][0]]
+    squares = walk.flow.nodes[padded.inputs[0][0]]
+    kernel, stride = (whole_numbers(walk, pool, name) for name in ("kernel_size", "stride"))
+    size, pads = kernel[0], whole_numbers(walk, padded, "pad")
+    along = squares.sizes[0][1:3] == (1, value.channels) and len(squares.sizes[0]) == 5
+    plain = kernel[1:] == [1, 1] and stride == [1, 1, 1] and pool.arguments.keys() == {"self", "kernel_size", "stride"}
+    if not along or not plain or pads != [0, 0, 0, 0, size // 2, (size - 1) // 2] or padded.arguments.get("value"):
         return None
-    op = LocalResponseNorm(size[0], found["$alpha"] / size[0], found["$beta"], found["$bias"])
-    return walk.builder.add(node.name, op, walk.value(found["x"]))
+    return walk.builder.add(node.name, LocalResponseNorm(size, found["$alpha"] / size, found["$beta"], found["$bias"]), value)
 
 
 def read_negative(walk: Walk, node: AtenNode) -> Read:
