@@ -1,26 +1,27 @@
-"""Keras's layers that every format has to say: one list of cases, which are the outputs of one model."""
+"""Keras's layers and operations that every format has to say: one list of cases, which are the outputs of one model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from porter.dtypes import Array
 
-ROWS, COLUMNS, CHANNELS = 8, 6, 4
-Make = Callable[[Any, Any], Any]
-"""From keras.layers and a map to an output, or a list of outputs."""
+ROWS, COLUMNS, CHANNELS = 7, 6, 4
+Make = Callable[[Any, Any, Any], Any]
+"""From keras.layers, keras.ops and a map to an output, or a list of outputs."""
 
 
-def _excited(layers: Any, x: Any) -> Any:
+def _excited(layers: Any, ops: Any, x: Any) -> Any:
     """Squeeze-and-excite, as EfficientNet writes it."""
     weights = layers.Reshape((1, 1, CHANNELS))(layers.GlobalAveragePooling2D()(x))
-    return layers.Multiply()([x, layers.Conv2D(CHANNELS, 1, activation="sigmoid")(weights)])
+    weights = layers.Conv2D(CHANNELS, 1, activation="sigmoid")(layers.Conv2D(2, 1, activation="swish")(weights))
+    return layers.Multiply()([x, weights])
 
 
-def _heads(layers: Any, x: Any) -> Any:
+def _heads(layers: Any, ops: Any, x: Any) -> Any:
     features = layers.Flatten()(layers.MaxPooling2D(2, padding="same")(x))
     return [layers.Dense(3, activation="softmax")(features), layers.Dense(2)(features), layers.GlobalMaxPooling2D()(x)]
 
@@ -28,7 +29,7 @@ def _heads(layers: Any, x: Any) -> Any:
 def _row(*names: str) -> Make:
     """Activations one after the other, each over a convolution that keeps its values of both signs."""
 
-    def make(layers: Any, x: Any) -> Any:
+    def make(layers: Any, ops: Any, x: Any) -> Any:
         for name in names:
             x = layers.Activation(name)(layers.Conv2D(CHANNELS, 1)(x))
         return x
@@ -36,43 +37,154 @@ def _row(*names: str) -> Make:
     return make
 
 
+def _transposed(**arguments: Any) -> Make:
+    return lambda layers, ops, x: layers.Conv2DTranspose(5, **arguments)(x)
+
+
 KERAS_CASES: Mapping[str, Make] = {
-    "activations": _row("elu", "selu", "softplus", "tanh", "sigmoid", "relu6"),
-    "hard activations": _row("hard_sigmoid", "swish", "hard_sigmoid", "softmax"),
-    "leaky": lambda layers, x: layers.ReLU(negative_slope=0.25)(layers.LeakyReLU(0.125)(x)),
-    "prelu": lambda layers, x: layers.PReLU(shared_axes=[1, 2])(x),
-    "norms": lambda layers, x: layers.LayerNormalization(epsilon=1e-6)(layers.BatchNormalization(scale=False)(x)),
-    "norm of features": lambda layers, x: layers.LayerNormalization(center=False, epsilon=1e-6)(layers.Flatten()(x)),
-    "dense on a map": lambda layers, x: layers.Dense(5, activation="relu")(layers.Dense(3, use_bias=False)(x)),
-    "flatten": lambda layers, x: layers.Dense(5)(layers.BatchNormalization()(layers.Flatten()(x))),
+    "activations": _row("elu", "selu", "softplus", "tanh", "sigmoid", "relu6", "softsign"),
+    "hard activations": _row("hard_sigmoid", "swish", "hard_sigmoid", "softmax", "relu"),
+    "leaky": lambda layers, ops, x: layers.ReLU(negative_slope=0.25)(layers.LeakyReLU(0.125)(layers.Dropout(0.3)(x))),
+    "prelu": lambda layers, ops, x: layers.PReLU(shared_axes=[1, 2])(x),
+    "prelu of features": lambda layers, ops, x: layers.PReLU()(layers.GlobalMaxPooling2D()(x)),
+    "softmax inside": lambda layers, ops, x: layers.Conv2D(2, 1)(layers.Softmax()(x)),
+    "norms": lambda layers, ops, x: layers.LayerNormalization(epsilon=1e-6)(layers.BatchNormalization(scale=False)(x)),
+    "layer norm": lambda layers, ops, x: layers.LayerNormalization(scale=False)(layers.LayerNormalization()(x)),
+    "layer norm of features": lambda layers, ops, x: layers.LayerNormalization(center=False, epsilon=1e-6)(layers.Flatten()(x)),
+    "norm of features": lambda layers, ops, x: layers.BatchNormalization()(layers.GlobalMaxPooling2D()(x)),
+    "dense on a map": lambda layers, ops, x: layers.Dense(5, activation="tanh")(layers.Dense(3, use_bias=False)(x)),
+    "flatten": lambda layers, ops, x: layers.Dense(5)(layers.BatchNormalization()(layers.Flatten()(x))),
     "squeeze and excite": _excited,
-    "separable": lambda layers, x: layers.SeparableConv2D(5, 3, strides=2, depth_multiplier=2, padding="same")(x),
-    "transposed": lambda layers, x: layers.Conv2DTranspose(3, 3, strides=2, padding="same")(x),
-    "transposed, valid": lambda layers, x: layers.Conv2DTranspose(3, (2, 4), strides=(3, 1), use_bias=False)(x),
-    "upsampled": lambda layers, x: layers.UpSampling2D((2, 3))(x),
-    "pads and crops": lambda layers, x: layers.Cropping2D(((0, 3), (1, 0)))(layers.ZeroPadding2D(((1, 0), (2, 1)))(x)),
-    "a pad before a pool": lambda layers, x: layers.AveragePooling2D(3, 2)(layers.ZeroPadding2D(1)(x)),
-    "several values": lambda layers, x: layers.Maximum()([layers.Subtract()([x, layers.Average()([x, -x])]), layers.Add()([x, x])]),
-    "joined": lambda layers, x: layers.Concatenate()([x, layers.Minimum()([x, layers.ReLU(1.5)(x)])]),
+    "separable": lambda layers, ops, x: layers.SeparableConv2D(5, 3, strides=2, depth_multiplier=2, padding="same")(x),
+    "separable of pads": lambda layers, ops, x: layers.SeparableConv2D(5, (3, 2), activation="elu")(layers.ZeroPadding2D(1)(x)),
+    "depthwise by groups": lambda layers, ops, x: layers.Conv2D(2 * CHANNELS, 3, groups=CHANNELS, padding="same", strides=2)(x),
+    "convs with activations": lambda layers, ops, x: layers.Conv2D(3, 1, activation="hard_sigmoid")(
+        layers.DepthwiseConv2D(3, strides=2, activation="relu")(x)
+    ),
+    "transposed": _transposed(kernel_size=3, strides=2, padding="same"),
+    "transposed, valid": _transposed(kernel_size=(4, 3), strides=(2, 3), use_bias=False),
+    "transposed with a small kernel": _transposed(kernel_size=2, strides=3),
+    "transposed same with a small kernel": _transposed(kernel_size=2, strides=3, padding="same"),
+    "transposed with more": _transposed(kernel_size=3, strides=2, padding="same", output_padding=(0, 1)),
+    "transposed valid with more": _transposed(kernel_size=(3, 2), strides=3, output_padding=(1, 2)),
+    "upsampled": lambda layers, ops, x: layers.UpSampling2D((2, 3))(x),
+    "pads and crops": lambda layers, ops, x: layers.Cropping2D(((0, 3), (1, 0)))(layers.ZeroPadding2D(((1, 0), (2, 1)))(x)),
+    "pads before same": lambda layers, ops, x: layers.Conv2D(3, 3, padding="same")(layers.ZeroPadding2D(((0, 2), (1, 0)))(x)),
+    "pads and an activation": lambda layers, ops, x: layers.ReLU()(layers.ZeroPadding2D(1)(x)),
+    "pads at the end": lambda layers, ops, x: layers.ZeroPadding2D((1, 2))(layers.ReLU(4.0)(x)),
+    "a pad before a pool": lambda layers, ops, x: layers.AveragePooling2D(3, 2)(layers.ZeroPadding2D(1)(x)),
+    "several values": lambda layers, ops, x: layers.Maximum()(
+        [layers.Subtract()([x, layers.Average()([x, x, layers.Minimum()([x, -x])])]), layers.Add()([x, x])]
+    ),
+    "joined": lambda layers, ops, x: layers.Concatenate()(
+        [x, layers.Minimum()([x, layers.ReLU(1.5)(x)]), layers.Multiply()([x, x])]
+    ),
     "several outputs": _heads,
-    "a whole map": lambda layers, x: layers.GlobalAveragePooling2D(keepdims=True)(x),
+    "a whole map": lambda layers, ops, x: layers.GlobalAveragePooling2D(keepdims=True)(x),
+    "a whole map, flattened": lambda layers, ops, x: layers.Flatten()(layers.GlobalMaxPooling2D(keepdims=True)(x)),
 }  # fmt: skip
 
 
-def keras_model(keras: Any) -> Any:
-    """One model with the outputs of all cases, each after a convolution of its own; `keras` is set to float64."""
-    image = keras.Input((ROWS, COLUMNS, CHANNELS), name="image")
-    found = [make(keras.layers, keras.layers.Conv2D(CHANNELS, 1)(image)) for make in KERAS_CASES.values()]
-    outputs = [output for each in found for output in (each if isinstance(each, list) else [each])]
+def _shortcut(layers: Any, ops: Any, x: Any) -> Any:
+    """A CIFAR ResNet's shortcut: every second cell, and channels of zeros."""
+    main = layers.Conv2D(8, 3, strides=2, padding="same")(x)
+    side = ops.pad(x[:, ::2, ::2], [[0, 0], [0, 0], [0, 0], [2, 2]])
+    return layers.Activation("relu")(layers.Add()([main, side]))
+
+
+def _inception_resnet(layers: Any, ops: Any, x: Any) -> Any:
+    from keras.src.applications.inception_resnet_v2 import CustomScaleLayer
+
+    return CustomScaleLayer(0.3)([x, layers.Conv2D(CHANNELS, 1)(x)])
+
+
+def _convnext(layers: Any, ops: Any, x: Any) -> Any:
+    from keras.src.applications.convnext import LayerScale, StochasticDepth
+
+    found = layers.LayerNormalization(epsilon=1e-6)(layers.DepthwiseConv2D(3, padding="same")(x))
+    found = layers.Dense(CHANNELS)(layers.Dense(7, activation="gelu")(found))
+    return x + StochasticDepth(0.2)(LayerScale(0.1, CHANNELS)(found))
+
+
+def _stretched(layers: Any, ops: Any, x: Any) -> Any:
+    """Of as many channels as images."""
+    few = x[..., :2]
+    one = ops.mean(layers.GlobalMaxPooling2D(keepdims=True)(few), -1, keepdims=True)
+    return layers.Multiply()([layers.Add()([few, one]), layers.Average()([few, one]), ops.add(few, one)])
+
+
+def _shuffled(layers: Any, ops: Any, x: Any) -> Any:
+    """Channels shuffled by layers, and back by operations."""
+    pairs = layers.Permute((1, 2, 4, 3))(layers.Reshape((ROWS, COLUMNS, 2, CHANNELS // 2))(x))
+    back = ops.transpose(ops.reshape(layers.ReLU()(pairs), (-1, ROWS, COLUMNS, 2, 2)), (0, 1, 2, 4, 3))
+    return layers.Reshape((ROWS, COLUMNS, CHANNELS))(back)
+
+
+def _by_cells(layers: Any, ops: Any, x: Any) -> Any:
+    """Layers of a list of cells, and arithmetic with the channels first."""
+    cells = layers.LayerNormalization()(layers.Dense(CHANNELS, activation="relu")(layers.Reshape((-1, CHANNELS))(x)))
+    first = ops.transpose(layers.Reshape((ROWS, COLUMNS, CHANNELS))(cells), (0, 3, 1, 2))
+    return ops.mean((first * 3.0 + 0.5) * ops.sigmoid(first), (2, 3))
+
+
+KERAS_3_CASES: Mapping[str, Make] = {
+    "activations of Keras 3": _row("silu", "hard_silu", "hard_swish"),
+    "gelu": _row("gelu", "relu"),
+    "gelus": lambda layers, ops, x: ops.gelu(x) + ops.gelu(x, approximate=False),
+    "leaky relus": lambda layers, ops, x: layers.ReLU(negative_slope=0.2)(x + layers.ReLU(max_value=0.1, negative_slope=0.2)(x)),
+    "leaky activations": lambda layers, ops, x: layers.Conv2D(3, 2, activation=layers.LeakyReLU(0.25))(
+        layers.Conv2D(3, 1, activation=layers.ReLU(negative_slope=0.125))(layers.Activation("leaky_relu")(x))
+    ),
+    "sums of stretched values": _stretched,
+    "inception resnet's own": _inception_resnet,
+    "convnext's own, with a gelu": _convnext,
+    "cifar resnet": _shortcut,
+    "arithmetic": lambda layers, ops, x: (2.0 - x / np.array([0.1, 0.2, 0.4, 0.7])) * 3.3 + (-x) - 0.7,
+    "products": lambda layers, ops, x: ops.multiply(x, ops.maximum(x, ops.minimum(-x, 0.3))) - ops.maximum(x, x * 2),
+    "mean and max": lambda layers, ops, x: ops.concatenate(
+        [ops.mean(x, axis=-1, keepdims=True), ops.max(x, axis=3, keepdims=True), ops.expand_dims(ops.mean(x, 3), -1)], axis=-1
+    ),
+    "means of rows": lambda layers, ops, x: x * ops.mean(x, axis=1, keepdims=True) + ops.max(x, axis=[2], keepdims=True),
+    "means of maps": lambda layers, ops, x: ops.mean(x, (1, 2)) * ops.squeeze(ops.max(x, (-3, -2), keepdims=True), (1, 2)),
+    "pads of ops": lambda layers, ops, x: layers.MaxPooling2D(2)(ops.pad(x, [[0, 0], [1, 0], [0, 2], [0, 0]], constant_values=0.1)),
+    "slices": lambda layers, ops, x: ops.concatenate([x[:, 1:, ::2, ::-1], x[:, :-1, 0::2, 0:1], x[..., 1:, 1::2, 2:]], -1),
+    "an index": lambda layers, ops, x: x[:, 0, -1] + ops.squeeze(x[:, None, 2, 3], 1),
+    "bgr": lambda layers, ops, x: layers.Conv2D(2, 1)(x[..., ::-1]),
+    "reshapes": lambda layers, ops, x: ops.reshape(ops.expand_dims(layers.GlobalMaxPooling2D()(x), 1), (-1, 1, 1, CHANNELS)) * x,
+    "channels shuffled": _shuffled,
+    "layers of cells": _by_cells,
+    "clips": lambda layers, ops, x: ops.clip(x, -0.2, 0.4) + ops.relu6(x * 9) + ops.clip(x * 7, -float(np.finfo("f").max), 0.7),
+    "scaling": lambda layers, ops, x: layers.Normalization(mean=[0.25, 0.5, 0.75, 1], variance=[1, 4, 16, 0.25])(
+        layers.Rescaling(0.25)(x)
+    ),
+    "elu": lambda layers, ops, x: layers.ELU(0.3)(x) + ops.elu(x, 0.5),
+    "thresholds": lambda layers, ops, x: layers.ReLU(threshold=0.3)(x) + ops.relu(x),
+}  # fmt: skip
+"""Cases that only Keras 3 has."""
+BY_COMPARISON = ("elu", "thresholds")
+"""Cases that TensorFlow's graphs say by comparing numbers, for which porter has no op."""
+
+
+def keras_model(keras: Any, cases: Mapping[str, Make]) -> tuple[Any, list[str]]:
+    """One model with the outputs of `cases`, each after a convolution of its own, and the case of each output; `keras` is set to
+    float64.
+    """
+    image, ops = keras.Input((ROWS, COLUMNS, CHANNELS), name="image"), getattr(keras, "ops", None)
+    found = [(name, output) for name, make in cases.items() for output in _outputs(make, keras.layers, ops, image)]
     # Keras 2's SavedModels sort outputs by the names of their layers.
-    named = [keras.layers.Activation("linear", name=f"output_{place:02}")(output) for place, output in enumerate(outputs)]
+    named = [keras.layers.Activation("linear", name=f"output_{place:02}")(output) for place, (_, output) in enumerate(found)]
     model = keras.Model(image, named)
     random = np.random.default_rng(0)
     for weight in model.weights:
         weight.assign(
             random.uniform(0.5, 1.2, weight.shape) * random.choice([-1, 1], weight.shape) ** ("variance" not in weight.name)
         )
-    return model
+    return model, [name for name, _ in found]
+
+
+def _outputs(make: Make, layers: Any, ops: Any, image: Any) -> Iterator[Any]:
+    made = make(layers, ops, layers.Conv2D(CHANNELS, 1)(image))
+    yield from made if isinstance(made, list) else [made]
 
 
 def images() -> Array:

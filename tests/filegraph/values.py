@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 
 from porter.dtypes import Array
+from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, canonical
 from porter.filegraph.to_graph import Translated, to_graph
+from porter.frameworks import runner_of
 from porter.graph import tensor_shapes
 from tests.oracle import evaluate
 
@@ -26,3 +31,27 @@ def values_of(file: FileGraph, tensors: Mapping[str, Array], batch: Array) -> di
     found, held = translated(file, tensors)
     values = evaluate(found.graph, held, batch)
     return {name: values[path] for path, name in found.names.items()}
+
+
+def values_as_run(checkpoint: Checkpoint, batch: Array) -> dict[str, Array]:
+    """As `values_of`, for a batch N×H×W×C. At every tap they are the values of the file's own graph as porter runs it."""
+    graph, runner, images = checkpoint.graph, runner_of(checkpoint), channels_first(batch)
+    assert graph is not None and runner is not None
+    values = values_of(graph, checkpoint.tensors, images)
+    taps = {node.name: node.tap for node in graph.nodes if node.tap}
+    found = runner.run_reference(runner.build_file(checkpoint, "float64", batch.shape[1:3]), images, taps)
+    assert found.keys() == taps.keys()
+    for name, value in found.items():
+        assert value.shape == values[name].shape and distance(values[name], value) <= 1e-12, name
+    return values
+
+
+def channels_first(value: Any) -> Array:
+    """A value of TensorFlow's in porter's layout."""
+    array = np.asarray(value)
+    return array.transpose(0, 3, 1, 2) if array.ndim == 4 else array
+
+
+def distance(found: Array, wanted: Array) -> float:
+    """The relative L2 distance."""
+    return float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
