@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from porter.errors import FileError, GraphError
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
@@ -45,8 +47,8 @@ class GraphNode:
         return bool(self.attributes[name].b) if name in self.attributes else default
 
     def real(self, name: str, default: float) -> float:
-        """A float, which a file keeps in 32 bits: 0.001 reads as 0.0010000000474974513."""
-        return float(self.attributes[name].f) if name in self.attributes else default
+        """A float of 32 bits: 0.001 reads as 0.0010000000474974513, also where it is a `default`, which SavedModels leave out."""
+        return float(self.attributes[name].f if name in self.attributes else np.float32(default))
 
     def type(self, name: str) -> int:
         """A DataType's number (tensorflow/core/framework/types.proto); 0 where there is none."""
