@@ -37,7 +37,7 @@ def test_a_port_is_used_from_python(weights_file: WeightsMaker, tmp_path: Path, 
 
 def test_a_file_of_ones_own_is_ported_as_shown(tmp_path: Path, cli: Cli) -> None:
     page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
-    code, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     ((command, printed),) = re.findall(r"\$ porter (.*?)\n(.*?)```", page, re.DOTALL)
     (check,) = re.findall(r"  # check    (.*?); \.\.\.\n", TEXT)
     exec(code, {})

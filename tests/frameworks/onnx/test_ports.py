@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,16 @@ def test_a_file_says_by_itself_what_it_is(made: tuple[Path, Any, Path]) -> None:
     assert zoo.preprocess is not None and json.loads(stated["preprocess"])["size"] == zoo.preprocess.size
     assert stated["native_size"] == "[224, 224]" and stated["source_sha256"] == made[1].port.record.source.sha256
     assert model.producer_name == "porter" and "head/logits.weight" in {tensor.name for tensor in model.graph.initializer}
+
+
+def test_a_file_is_run_as_the_page_says(made: tuple[Path, Any, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "files.md").read_text(encoding="utf-8")
+    (block,) = (code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "onnxruntime" in code)
+    (tmp_path / "resnet50v2-keras-onnx").symlink_to(made[2])  # another network: the lines do not depend on it
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    assert names["logits"].shape == (1, 1000)
 
 
 def test_a_port_is_loaded_asked_and_reported(made: tuple[Path, Any, Path], tmp_path: Path) -> None:
