@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import permutations
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -28,19 +28,42 @@ Pattern = float | str | tuple[Any, ...]
 """A number; a capture; or an op's kind and the patterns of its inputs. A capture is "x", the value that the layer takes, "$name", a
 number, or "name", a stored vector; the same capture stands for the same everywhere."""
 
-_QUOTIENTS = frozenset({"Div", "FloorDiv", "RealDiv"})
-_DECIDING = frozenset({*_QUOTIENTS, "Mod", "FloorMod", "Max", "Min", "Maximum", "Minimum"})
-"""Ops that may make of an open size a number of some sizes only, as pads that a file computes by SAME."""
+_QUOTIENTS = frozenset({"Div", "FloorDiv"})
+_DECIDING = frozenset({*_QUOTIENTS, "FloorMod", "Max", "Min"})
+"""Kinds that may make of an open size a number of some sizes only, as pads that a file computes by SAME."""
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min"})
 
 
-def _hold_at_every_size(op: str, inputs: Sequence[Numbers], values: Iterable[Numbers]) -> bool:
+def _hold_at_every_size(kind: str, inputs: Sequence[Numbers], values: Iterable[Numbers]) -> bool:
     """Whether values hold whatever the open sizes are that stand among the inputs; twice a size, over that size, is 2."""
     are_open = [np.abs(each) >= LARGE // 2 for each in inputs if each.dtype.kind in "iuf"]
     if not any(map(np.any, are_open)):
         return True
-    ratio = op in _QUOTIENTS and len(are_open) == 2 and np.array_equal(are_open[0], are_open[1])
-    return (ratio or op not in _DECIDING) and all(np.array_equal(value, np.trunc(value)) for value in values)
+    ratio = kind in _QUOTIENTS and len(are_open) == 2 and np.array_equal(are_open[0], are_open[1])
+    return (ratio or kind not in _DECIDING) and all(np.array_equal(value, np.trunc(value)) for value in values)
+
+
+def _quotient(first: Numbers, second: Numbers) -> Numbers:
+    """Whole numbers are cut, real ones divided."""
+    whole = first.dtype.kind == second.dtype.kind == "i"
+    return np.trunc(first / second).astype(np.int64) if whole else np.asarray(first / second)
+
+
+ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
+    **{"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Max": np.maximum, "Min": np.minimum, "Pow": np.power},
+    **{"Div": _quotient, "FloorDiv": np.floor_divide, "FloorMod": np.mod, "Equal": np.equal, "Neg": np.negative},
+    **{"Sqrt": np.sqrt, "Square": np.square, "Floor": np.floor, "Ceil": np.ceil},
+    **{"Reciprocal": lambda x: 1 / x, "Rsqrt": lambda x: 1 / np.sqrt(x), "Where": lambda test, x, other: np.where(test, x, other)},
+}
+"""Functions of each number, by the kinds of nodes; operands broadcast."""
+
+
+def _each(kind: str, values: Sequence[Numbers]) -> Any:
+    """A function of each number. numpy would write into a third operand of a function of two."""
+    function, several = ELEMENTWISE[kind], kind in _COMMUTATIVE and len(values) > 1
+    if isinstance(function, np.ufunc) and len(values) != function.nin and not several:
+        raise ValueError(f"{kind} of {len(values)} values")
+    return reduce(function, values) if several else function(*values)
 
 
 class Node(Protocol):
@@ -99,9 +122,9 @@ class Dataflow(Generic[N]):
     Attributes:
         nodes: in order, without nodes that give their input unchanged.
         live: names of the nodes that depend on the input.
-        evaluators: by op. What they give has no more numbers than they take, except where `elementwise` ones broadcast.
+        evaluators: by op, of those that are no function of each number. What they give has no more numbers than they take.
         casts, reshapes: ops that keep the numbers of their first input, in their order.
-        kind: the op of a node in patterns.
+        kind: the op of a node in patterns, and in ELEMENTWISE.
         operands: what it reads there: its inputs, and numbers that its format has as attributes.
         budget: bytes that all values computed from constants may take.
         computed: values from constants, and what live nodes compute from the sizes of values.
@@ -111,7 +134,6 @@ class Dataflow(Generic[N]):
     live: Collection[str]
     constants: Constants
     evaluators: Mapping[str, Evaluator]
-    elementwise: Collection[str]
     casts: Collection[str]
     reshapes: Collection[str]
     kind: Callable[[N], str]
@@ -124,23 +146,25 @@ class Dataflow(Generic[N]):
 
         Each is computed once: in 64 sums of a value with itself it would be read 2**64 times.
         """
-        if node.op not in self.evaluators or not node.inputs or self.constants.declared(node.name) is not None:
+        evaluator, kind = self.evaluators.get(node.op), self.kind(node)
+        known = evaluator is not None or kind in ELEMENTWISE
+        if not known or not node.inputs or self.constants.declared(node.name) is not None:
             return False
         inputs = [value for source in node.inputs if (value := self._small(source)) is not None]
         if len(inputs) < len(node.inputs):
             return False
         try:
-            shape = np.broadcast_shapes(*(value.shape for value in inputs)) if node.op in self.elementwise else ()
+            shape = np.broadcast_shapes(*(value.shape for value in inputs)) if kind in ELEMENTWISE else ()
             if math.prod(shape) > MOST_CONSTANTS or sum(value.size for value in inputs) > 4 * MOST_CONSTANTS:
                 return False
             with np.errstate(all="ignore"):
-                found = self.evaluators[node.op](node, *inputs)
+                found = _each(kind, inputs) if evaluator is None else evaluator(node, *inputs)
         except (ValueError, TypeError, IndexError, OverflowError):  # operands that do not fit
             return False
         values = {
             (node.name, index): np.asarray(value) for index, value in enumerate(found if isinstance(found, list) else [found])
         }
-        if node.name in self.live and not _hold_at_every_size(node.op, inputs, values.values()):
+        if node.name in self.live and not _hold_at_every_size(kind, inputs, values.values()):
             return False
         self.budget -= sum(value.nbytes for value in values.values())
         if self.budget < 0 or any(value.size > MOST_CONSTANTS for value in values.values()):

@@ -20,6 +20,8 @@ def kind_of(node: OnnxNode) -> str:
     """A node's op as patterns name it: there `Mean` keeps its axes."""
     if node.op == "ReduceMean":
         return "Mean" if node.integer("keepdims", 1) else node.op
+    if node.op == "Mod" and not node.integer("fmod"):
+        return "FloorMod"
     return "Add" if node.op == "Sum" and len(node.inputs) == 2 else node.op
 
 

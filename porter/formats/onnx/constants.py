@@ -21,34 +21,6 @@ CASTS = frozenset({"Cast"})
 RESHAPES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 
 
-def _plain(function: Any) -> Evaluator:
-    return lambda node, *values: function(*values)
-
-
-def _quotient(first: Numbers, second: Numbers) -> Numbers:
-    """Whole numbers are cut, real ones divided."""
-    if first.dtype.kind == "i" and second.dtype.kind == "i":
-        return np.asarray(np.trunc(first / second), np.int64)
-    return np.asarray(first / second)
-
-
-ELEMENTWISE: Mapping[str, Evaluator] = {
-    op: _plain(function)
-    for op, function in {
-        **{"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": _quotient, "Neg": np.negative, "Sqrt": np.sqrt},
-        **{
-            "Reciprocal": lambda x: 1 / x,
-            "Floor": np.floor,
-            "Ceil": np.ceil,
-            "Pow": np.power,
-            "Max": np.maximum,
-            "Min": np.minimum,
-        },
-        **{"Equal": np.equal, "Where": np.where, "Mod": np.mod},
-    }.items()
-}
-
-
 def _cast(node: OnnxNode, value: Numbers) -> Numbers:
     return np.trunc(value).astype(np.int64) if node.integer("to") in INTEGERS else value
 
@@ -136,7 +108,6 @@ def _split(node: OnnxNode, value: Numbers, sizes: Numbers | None = None) -> list
 
 
 EVALUATORS: Mapping[str, Evaluator] = {
-    **ELEMENTWISE,
     "Cast": _cast,
     "ConstantOfShape": _filled,
     "Concat": lambda node, *values: np.concatenate(values, node.integer("axis")),
@@ -152,4 +123,4 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "Transpose": lambda node, value: value.transpose(node.integers("perm") or None),
     "Unsqueeze": _expanded,
 }
-"""What they give has no more numbers than they take, except where elementwise ones broadcast (porter.filegraph.dataflow)."""
+"""What they give has no more numbers than they take (porter.filegraph.dataflow)."""

@@ -9,7 +9,7 @@ from porter.formats.tf_graph.windows import wrong_layout
 
 _KINDS = {
     **{"AddV2": "Add", "BiasAdd": "Add", "AddN": "Add", "RealDiv": "Div", "Maximum": "Max", "Minimum": "Min"},
-    **{"ClipByValue": "Clip", "Mean": "Mean of fewer axes"},
+    **{"ClipByValue": "Clip", "Mean": "Mean of fewer axes", "Max": "Max of axes", "Min": "Min of axes"},
 }
 _FUSED_EPSILON = 0.0001
 """The default of FusedBatchNorm's epsilon (tensorflow/core/ops/nn_ops.cc)."""

@@ -22,14 +22,6 @@ _INTEGERS = (3, 9)
 
 CASTS = frozenset({"Cast"})
 RESHAPES = frozenset({"Reshape", "Squeeze", "ExpandDims"})
-ELEMENTWISE: Mapping[str, Evaluator] = {
-    op: lambda node, *values, function=function: function(*values)
-    for op, function in {
-        **{"Add": np.add, "AddV2": np.add, "Sub": np.subtract, "Mul": np.multiply, "FloorDiv": np.floor_divide},
-        **{"RealDiv": np.divide, "Div": np.divide, "Maximum": np.maximum, "Minimum": np.minimum, "Neg": np.negative},
-        **{"Sqrt": np.sqrt, "Square": np.square, "Reciprocal": np.reciprocal, "Rsqrt": lambda x: 1 / np.sqrt(x)},
-    }.items()
-}
 
 
 def _reduced(function: Any) -> Evaluator:
@@ -76,7 +68,6 @@ def _packed(node: GraphNode, *values: Numbers) -> Numbers:
 
 
 EVALUATORS: Mapping[str, Evaluator] = {
-    **ELEMENTWISE,
     "Cast": lambda node, value: np.trunc(value).astype(np.int64) if node.type("DstT") in _INTEGERS else value,
     "Reshape": lambda node, value, shape: value.reshape(shape.ravel().tolist()),
     "ExpandDims": lambda node, value, axis: np.expand_dims(value, int(axis)),

@@ -17,7 +17,7 @@ from porter.filegraph.views import Views
 from porter.filegraph.walk import read_nodes
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
-from porter.formats.tf_graph.constants import CASTS, ELEMENTWISE, EVALUATORS, RESHAPES, Constants
+from porter.formats.tf_graph.constants import CASTS, EVALUATORS, RESHAPES, Constants
 from porter.formats.tf_graph.ends import input_sizes
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, Walk, depending, ordered
 from porter.formats.tf_graph.ops import READERS
@@ -74,7 +74,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     nodes, ends = _shortened(ordered(nodes, graph.ends, refuse), graph.ends)
     live = depending(nodes, [graph.image] + [node.name for node in nodes.values() if node.op == "Placeholder"])
     constants = Constants(nodes, graph.variables, graph.budget, refuse)
-    flow = Dataflow(nodes, live, constants, EVALUATORS, ELEMENTWISE, CASTS, RESHAPES, kind_of, graph.budget)
+    flow = Dataflow(nodes, live, constants, EVALUATORS, CASTS, RESHAPES, kind_of, graph.budget)
     batch, channels, size = _image_shape(nodes, graph.image, flow)
     builder = Builder(channels, size, fixed=True)
     walk = Walk(builder, Views(builder, batch), flow, graph.variables)

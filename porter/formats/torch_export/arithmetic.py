@@ -17,7 +17,7 @@ KINDS = {
     **{"add": "Add", "sub": "Sub", "rsub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "maximum": "Max", "minimum": "Min"},
     **{"neg": "Neg", "sqrt": "Sqrt", "rsqrt": "Rsqrt", "sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu", "erf": "Erf"},
     **{"exp": "Exp", "log1p": "Log1p", "abs": "Abs", "gt": "Greater", "where": "Where", "clamp_min": "Max", "clamp_max": "Min"},
-    **{"relu6": "Relu6", "constant_pad_nd": "pad", "reshape": "view", "_unsafe_view": "view"},
+    **{"reciprocal": "Reciprocal", "relu6": "Relu6", "constant_pad_nd": "pad", "reshape": "view", "_unsafe_view": "view"},
 }
 """Names of ops in patterns."""
 SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805

@@ -21,7 +21,7 @@ from porter.formats.torch_export import SAVE
 from porter.formats.torch_export.aliases import changed_value
 from porter.formats.torch_export.archive import read_archive
 from porter.formats.torch_export.arithmetic import kind_of
-from porter.formats.torch_export.constants import CASTS, ELEMENTWISE, EVALUATORS, RESHAPES
+from porter.formats.torch_export.constants import CASTS, EVALUATORS, RESHAPES
 from porter.formats.torch_export.nodes import AtenNode, Program, read_program
 from porter.formats.torch_export.ops import READERS
 from porter.formats.torch_export.sizes import SIZES
@@ -80,7 +80,7 @@ def _read_graph(program: Program, arrays: Mapping[str, Array], size: int) -> Fil
     nodes, image = program.nodes, program.images[0]
     live = downstream(nodes, lambda name: _live_inputs(nodes, name), [image])
     constants = Arrays({**arrays, **program.numbers})
-    flow = Dataflow(nodes, live, constants, EVALUATORS, ELEMENTWISE, CASTS, RESHAPES, kind_of, most_bytes(size))
+    flow = Dataflow(nodes, live, constants, EVALUATORS, CASTS, RESHAPES, kind_of, most_bytes(size))
     batch, channels, rows, columns = (each if isinstance(each, int) else None for each in program.sizes(image))
     builder = Builder(channels or 3, (rows, columns), "CHW", fixed=None not in (rows, columns))
     walk = Walk(builder, Views(builder, batch), flow, frozenset(arrays))

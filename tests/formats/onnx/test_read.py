@@ -43,7 +43,7 @@ CASES = {
     "count_include_pad=1> (x)",
     "average, same": 'y = AveragePool <kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_LOWER"> (x)',
     "norm and its activation": "n = BatchNormalization <epsilon=0.01> (x, gamma, beta, mean, variance) y = Clip (n, zero, six)",
-    "constants": "a = Mul (x, along) b = Sub (a, half) c = Div (b, half) y = Max (c, zero)",
+    "constants": "a = Mul (x, along) b = Sub (a, half) m = Max (half, two, six) c = Div (b, m) y = Max (c, zero)",
     "activations": "a = LeakyRelu <alpha=0.3> (x) b = Elu (a) c = HardSigmoid <alpha=0.16666667, beta=0.5> (b) "
     "d = HardSwish (c) y = Softplus (d)",
     "no room between bounds": "a = Clip (x, six, half) y = Concat <axis=1> (a, x)",
