@@ -122,10 +122,10 @@ class Dataflow(Generic[N]):
     Attributes:
         nodes: in order, without nodes that give their input unchanged.
         live: names of the nodes that depend on the input.
+        kind: the op of a node in patterns, and in ELEMENTWISE.
         evaluators: by op, of those that are no function of each number. What they give has no more numbers than they take.
         casts, reshapes: ops that keep the numbers of their first input, in their order.
-        kind: the op of a node in patterns, and in ELEMENTWISE.
-        operands: what it reads there: its inputs, and numbers that its format has as attributes.
+        operands: what a node reads in patterns: its inputs, and numbers that its format has as attributes.
         budget: bytes that all values computed from constants may take.
         computed: values from constants, and what live nodes compute from the sizes of values.
     """
@@ -133,11 +133,11 @@ class Dataflow(Generic[N]):
     nodes: Mapping[str, N]
     live: Collection[str]
     constants: Constants
-    evaluators: Mapping[str, Evaluator]
-    casts: Collection[str]
-    reshapes: Collection[str]
     kind: Callable[[N], str]
-    budget: int
+    evaluators: Mapping[str, Evaluator] = field(default_factory=dict)
+    casts: Collection[str] = ()
+    reshapes: Collection[str] = ()
+    budget: int = 0
     operands: Callable[[N], Sequence[Operand]] = lambda node: node.inputs
     computed: dict[Reference, Numbers] = field(default_factory=dict)
 

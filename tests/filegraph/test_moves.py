@@ -51,7 +51,7 @@ def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | Non
     """The graph of steps one after the other, over an image of four channels; after a split with all parts."""
     builder = Builder(4, size, order)
     names = [f"step{place}" for place in range(len(steps))]
-    flow: Dataflow[Node] = Dataflow({}, {IMAGE[0], *names}, Arrays({}), {}, (), (), lambda node: node.op, 0)
+    flow: Dataflow[Node] = Dataflow({}, {IMAGE[0], *names}, Arrays({}), lambda node: node.op)
     walk: Walk[Node] = Walk(builder, Views(builder), flow, ())
     walk.found[IMAGE] = walk.views.of(builder.input)
     sources = [IMAGE]

@@ -65,7 +65,7 @@ def _graph(flow: Flow, calls: list[Named], channels: int, size: Size, tensors: M
     """The graph for an input of `size`."""
     builder, current = Builder(channels, size), ""
     live = {_IMAGE[0], *(named.name for named in calls), *(fused_name(named) for named in calls)}
-    walk = Walk(builder, Views(builder), Dataflow({}, live, Arrays({}), {}, (), (), _kind, 0), ())
+    walk = Walk(builder, Views(builder), Dataflow({}, live, Arrays({}), _kind), ())
     walk.found[_IMAGE] = walk.views.of(builder.input)
     given = {SOURCE.call: _IMAGE}
     try:

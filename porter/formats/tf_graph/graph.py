@@ -74,7 +74,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     nodes, ends = _shortened(ordered(nodes, graph.ends, refuse), graph.ends)
     live = depending(nodes, [graph.image] + [node.name for node in nodes.values() if node.op == "Placeholder"])
     constants = Constants(nodes, graph.variables, graph.budget, refuse)
-    flow = Dataflow(nodes, live, constants, EVALUATORS, CASTS, RESHAPES, kind_of, graph.budget)
+    flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, CASTS, RESHAPES, graph.budget)
     batch, channels, size = _image_shape(nodes, graph.image, flow)
     builder = Builder(channels, size, fixed=True)
     walk = Walk(builder, Views(builder, batch), flow, graph.variables)

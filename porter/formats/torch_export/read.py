@@ -80,7 +80,7 @@ def _read_graph(program: Program, arrays: Mapping[str, Array], size: int) -> Fil
     nodes, image = program.nodes, program.images[0]
     live = downstream(nodes, lambda name: _live_inputs(nodes, name), [image])
     constants = Arrays({**arrays, **program.numbers})
-    flow = Dataflow(nodes, live, constants, EVALUATORS, CASTS, RESHAPES, kind_of, most_bytes(size))
+    flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, CASTS, RESHAPES, most_bytes(size))
     batch, channels, rows, columns = (each if isinstance(each, int) else None for each in program.sizes(image))
     builder = Builder(channels or 3, (rows, columns), "CHW", fixed=None not in (rows, columns))
     walk = Walk(builder, Views(builder, batch), flow, frozenset(arrays))
