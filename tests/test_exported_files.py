@@ -94,6 +94,7 @@ def test_inspect_names_the_recipe_of_a_folded_file(files: Path, cli: Cli) -> Non
     assert f"porter convert mine --from own --to tf --weights {files / 'folded.onnx'} --recipes {files}" in ran.out
 
 
+@pytest.mark.usefixtures("one_recipe")
 @pytest.mark.parametrize(
     ("name", "reference", "nodes", "dtype"),
     [
@@ -117,6 +118,7 @@ def test_a_file_is_the_reference_of_another_one(
     assert len(given) == len(made)
 
 
+@pytest.mark.usefixtures("one_recipe")
 def test_another_network_is_no_reference(files: Path, tmp_path: Path, cli: Cli) -> None:
     other = Network().eval()
     torch.export.save(torch.export.export(other, (torch.zeros(1, 3, SIDE, SIDE),)), tmp_path / "other.pt2")

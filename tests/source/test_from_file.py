@@ -15,12 +15,11 @@ import pytest
 
 import porter
 from porter.port import read_port
-from porter.recipe import find_recipe
 from porter.reporting.commands import convert as convert_line
-from porter.source import matching
 from tests.conftest import Cli, WeightsMaker, refused
 
 LAYERS = keras.layers
+pytestmark = pytest.mark.usefixtures("one_recipe")
 
 
 def small(size: int | None = 20) -> keras.Model:
@@ -62,13 +61,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         model.save(folder / name)
     small().save_weights(folder / "tensors.weights.h5")
     return lambda name: folder / name
-
-
-@pytest.fixture(autouse=True)
-def one_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each file is compared with the variants of one recipe only: all recipes take seconds, and no file here is of another one."""
-    recipe = find_recipe("mobilenet_v1")
-    monkeypatch.setattr(matching, "known_variants", lambda recipes: ([(recipe, variant) for variant in recipe.variants], ()))
 
 
 @pytest.mark.parametrize("name", ["small.keras", "small.h5", "two.keras"])

@@ -284,6 +284,7 @@ def test_layers_that_exporters_write_in_parts_are_one_op(tmp_path: Path) -> None
         assert graph is not None and [node.op for node in graph.nodes] == [op], text
 
 
+@pytest.mark.usefixtures("one_recipe")
 @pytest.mark.parametrize("destination", ["torch", "tf"])
 def test_a_model_is_ported_and_proved(destination: str, tmp_path: Path) -> None:
     text = 'c = Conv <auto_pad="SAME_UPPER", strides=[2, 2]> (x, k3, b8) p = Pad (c, pads, fill) '

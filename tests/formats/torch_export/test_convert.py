@@ -32,6 +32,7 @@ class Net(nn.Module):
         return self.fc(torch.flatten(nn.functional.adaptive_avg_pool2d(x, 1), 1))
 
 
+@pytest.mark.usefixtures("one_recipe")
 @pytest.mark.parametrize("free", [False, True])
 def test_a_port_takes_the_sizes_that_the_program_takes(free: bool, tmp_path: Path) -> None:
     model = Net().eval()
