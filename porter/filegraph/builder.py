@@ -42,6 +42,7 @@ from porter.graph import (
     SliceChannels,
 )
 from porter.graph.ops import Axis, Function, Order
+from porter.graph.record import expect_attributes
 from porter.padding import LOWEST, Convention, Pads, SiteKind, Size, Window
 
 Tensors = Mapping[str, Stored]
@@ -122,6 +123,7 @@ class Builder:
         known = [value.shape for value in values if value.shape is not None]
         if not isinstance(op, Foreign) and len(known) == len(values):
             try:
+                expect_attributes(op)
                 shape = op.shape(*known)
             except GraphError as error:
                 op = Foreign(f"{op.words} that does not fit: {error.message}")

@@ -195,9 +195,10 @@ class Dataflow(Generic[N]):
         return float(value.ravel()[0]) if value is not None and value.size == 1 else None
 
     def integers(self, source: Reference) -> list[int] | None:
-        """Whole numbers, also those that depend on sizes."""
+        """Whole numbers, also those that depend on sizes; None where they are unknown or not whole."""
         value = self._small(source)
-        return None if value is None else [int(number) for number in value.ravel()]
+        whole = value is not None and np.array_equal(value, np.trunc(value))
+        return [int(number) for number in value.ravel()] if value is not None and whole else None
 
     def tensor(self, source: Reference) -> Tensor | None:
         """The constant or variable that a value is; None for a computed value, or a reshaped one that is no vector."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,8 +12,11 @@ from porter.errors import GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.names import unused_name
 from porter.graph import INPUT, Graph, Node, Op, Sigmoid, Softmax, shapes
+from porter.graph.ops import shape_text
 
 LONGEST_PATH = 160
+MOST_NUMBERS = 1 << 28
+"""The most numbers in one value for one image: 1 GiB in float32, as 64 channels of 2048x2048 cells."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,10 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         where = next((name for name, path in paths.items() if path == error.where), error.where)
         raise MappingError(f"the file's graph does not fit together: {error.message}", where=where, next=error.next) from None
     names = {path: name for name, path in paths.items()}
+    large = next((path for path, shape in known.items() if math.prod(size or 1 for size in shape) > MOST_NUMBERS), None)
+    if large is not None:
+        message = f"this value has the shape {shape_text(known[large])}, more than {MOST_NUMBERS} numbers"
+        raise MappingError(message, where=names.get(large), next="give a smaller --input-size, if the file states none")
     last = graph.by_path[output]
     logits = last.inputs[0]
     removable = isinstance(last.op, Softmax | Sigmoid) and not further and len(known[output]) == 1 and logits != INPUT

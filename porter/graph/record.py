@@ -59,6 +59,19 @@ def read_attribute(kind: type[Op], name: str, value: object) -> Any:
     return _READERS[attributes(kind)[name]](value)
 
 
+def expect_attributes(op: Op) -> None:
+    """Refuses an op that no record can state, such as a convolution in no groups.
+
+    Raises:
+        GraphError: an attribute has another type or range than `read_attribute` reads.
+    """
+    for name, value in _jsonable(asdict(op)).items():  # type: ignore[call-overload]
+        try:
+            read_attribute(type(op), name, value)
+        except (ValueError, PaddingError) as error:
+            raise GraphError(f"{name}: {error}") from None
+
+
 def attributes(kind: type[Op]) -> dict[str, str]:
     """The attributes of an op, to what each may be, as porter.graph.ops.op names it."""
     return {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 from porter.dtypes import Array
 from porter.errors import FileError, MissingFramework
 from porter.filegraph.dataflow import Reference
+from porter.formats.limits import most_bytes
 from porter.formats.onnx.nodes import MISSING, OnnxNode
 from porter.package import install
 
@@ -57,15 +59,22 @@ def read_message(path: Path, refuse: Refuse) -> Message:
     """
     proto = _parse(path, refuse)
     opset = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 0)
-    if opset < OLDEST_OPSET:
+    newest = import_onnx().defs.onnx_opset_version()
+    if not OLDEST_OPSET <= opset <= newest:
         next_step = "convert it with onnx.version_converter.convert_version"
-        raise refuse(f"the model has opset {opset}, and porter reads opset {OLDEST_OPSET} and newer", next_step)
+        raise refuse(f"the model has opset {opset}, and porter reads opset {OLDEST_OPSET} to {newest}", next_step)
     if proto.functions:
         raise refuse(f"the model calls functions of its own, such as '{proto.functions[0].name}'", "inline them with onnx.inliner")
     if proto.graph.sparse_initializer:
         raise refuse("the model stores sparse tensors", "export it with dense ones")
     if len(proto.graph.node) + len(proto.graph.initializer) > _MOST_NODES:
         raise refuse(f"the model has more than {_MOST_NODES} nodes", "export it again")
+    _expect_names(proto.graph, refuse)
+    outside = next(
+        (node for node in proto.graph.node if node.op_type != "Constant" and any(map(_is_external, _tensors(node)))), None
+    )
+    if outside is not None:
+        raise refuse(f"'{outside.name or outside.op_type}' keeps its own numbers in another file", "export it again")
     stored = _Stored(path, refuse)
     arrays = {tensor.name: stored.array(tensor, tensor.name) for tensor in proto.graph.initializer}
     nodes = {"": OnnxNode("", "", (), opset)}
@@ -82,11 +91,10 @@ def read_message(path: Path, refuse: Refuse) -> Message:
                 f"'{node.name or node.op_type}' reads '{missing}', which nothing before it gives", "export the model again"
             )
         name = next((output for output in node.output if output), "")
-        again = [output for output in node.output if output and output in given]
-        if not name or again:
-            raise refuse(f"two nodes give '{again[0]}'" if again else f"a node ({node.op_type}) gives nothing", "export it again")
+        if not name:
+            raise refuse(f"a node ({node.op_type}) gives nothing", "export it again")
         attributes = {attribute.name: attribute for attribute in node.attribute}
-        inputs = tuple(given[source] for source in node.input)
+        inputs = tuple(given[source] for source in (*node.input, *_captured(node, given)))
         if node.op_type == "Constant" and not node.domain:
             arrays[name] = stored.constant(attributes, name)
         if node.op_type in _THROUGH and inputs and len(inputs) < 3 and not node.domain:
@@ -95,7 +103,48 @@ def read_message(path: Path, refuse: Refuse) -> Message:
         op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
         nodes[name] = OnnxNode(name, op, inputs, opset, node.name, attributes, len(node.output))
         given |= {output: (name, place) for place, output in enumerate(node.output) if output}
-    return Message(proto, nodes, given, arrays, (path, *stored.files))
+    files = (path, *stored.files)
+    taken, most = sum(array.nbytes for array in arrays.values()), most_bytes(sum(file.stat().st_size for file in files))
+    if taken > most:
+        raise refuse(f"the model's tensors take {taken} bytes, more than files of their size may ({most})", "export it again")
+    return Message(proto, nodes, given, arrays, files)
+
+
+def _expect_names(graph: Any, refuse: Refuse) -> None:
+    """Refuses a graph that gives a name to two values, or none to a tensor that it stores."""
+    stored = [tensor.name for tensor in graph.initializer]
+    images = [value.name for value in graph.input if value.name not in stored]
+    counts = Counter([*stored, *images, *(name for node in graph.node for name in node.output if name)])
+    titles = (text for node in graph.node for text in (node.name, node.op_type, node.domain))
+    if not all(isinstance(name, str) for name in (*counts, *titles)):  # bytes that are no UTF-8
+        raise refuse("a name in the model is no text", "fetch or copy it again")
+    twice = next((name for name, count in counts.items() if count > 1 or not name), None)
+    if twice is not None:
+        message = f"the model has two values called '{twice}'" if twice else "the model stores a tensor without a name"
+        raise refuse(message, "export it again")
+
+
+def _tensors(node: Any) -> Iterator[Any]:
+    """The tensors in a node's attributes, and in the graphs among them."""
+    for attribute in node.attribute:
+        yield from (attribute.t, *attribute.tensors)
+        for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+            yield from (sparse.values, sparse.indices)
+        for graph in (attribute.g, *attribute.graphs):
+            yield from graph.initializer
+            for inner in graph.node:
+                yield from _tensors(inner)
+
+
+def _captured(node: Any, given: Collection[str]) -> Iterator[str]:
+    """The values that graphs in a node's attributes, such as the branches of an If, read from outside."""
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            yield from (name for inner in graph.node for name in inner.input if name and name in given)
+
+
+def _is_external(tensor: Any) -> bool:
+    return bool(tensor.data_location == _EXTERNAL)
 
 
 def import_onnx() -> Any:
@@ -157,9 +206,12 @@ class _Stored:
         onnx, shape = import_onnx(), tuple(tensor.dims)
         try:
             kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
-            if kind.kind not in "iufbV" or min(shape, default=1) < 0:
+            if kind.kind not in "iufbV":
+                kinds = onnx.TensorProto.DataType.Name(tensor.data_type).lower()
+                raise self.refuse(f"tensor '{name}' holds no real numbers: its type is {kinds}", "export the model without it")
+            if min(shape, default=1) < 0:
                 raise ValueError
-            if tensor.data_location == _EXTERNAL:
+            if _is_external(tensor):
                 return self._external(tensor, name, kind, shape)
             if tensor.HasField("raw_data"):
                 return np.frombuffer(tensor.raw_data, kind.newbyteorder("<") if kind.isbuiltin == 1 else kind).reshape(shape)
@@ -181,7 +233,8 @@ class _Stored:
             message = f"the file '{entries.get('location', '')}' of tensor '{name}' {outside}"
             raise self.refuse(message, f"put it beside the model, in {self.path.parent}")
         offset, count = int(entries.get("offset") or 0), math.prod(shape)
-        if offset < 0 or offset + count * kind.itemsize > file.stat().st_size:
+        length = int(entries.get("length") or count * kind.itemsize)
+        if offset < 0 or length < count * kind.itemsize or offset + length > file.stat().st_size:
             raise ValueError
         if file not in self.files:
             self.files = (*self.files, file)

@@ -22,7 +22,7 @@ from porter.formats.onnx.arithmetic import kind_of, operands
 from porter.formats.onnx.constants import CASTS, EVALUATORS, FLOATS, RESHAPES
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
-from porter.formats.onnx.proto import Message, import_onnx, read_message
+from porter.formats.onnx.proto import Message, Refuse, import_onnx, read_message
 from porter.graph.walks import downstream
 
 _CHANNELS_FIRST = (0, 3, 1, 2)
@@ -50,6 +50,13 @@ def read_onnx(path: Path) -> Checkpoint:
     def refuse(message: str, next: str) -> FileError:
         return FileError(message, where=str(path), next=next)
 
+    try:
+        return _read(path, refuse)
+    except UnicodeDecodeError:
+        raise refuse("a name in the model is no text", "fetch or copy it again") from None
+
+
+def _read(path: Path, refuse: Refuse) -> Checkpoint:
     message = read_message(path, refuse)
     tensors = {name: array for name, array in message.arrays.items() if array.ndim and is_floating(array)}
     images = [value for value in message.proto.graph.input if message.nodes[value.name].op == "Input"]
@@ -103,8 +110,9 @@ def _channels_last(nodes: Mapping[str, OnnxNode], image: str, sizes: list[int | 
 def _taken(message: Message, live: set[str]) -> int | None:
     """The channels that the first convolution takes, for an image that does not state them."""
     for node in message.nodes.values():
-        if node.op == "Conv" and node.name in live and node.inputs[1][0] in message.arrays:
-            return int(message.arrays[node.inputs[1][0]].shape[1]) * node.integer("group", 1)
+        kernel = message.arrays.get(node.inputs[1][0]) if node.op == "Conv" and len(node.inputs) > 1 else None
+        if kernel is not None and kernel.ndim == 4 and node.name in live:
+            return int(kernel.shape[1]) * node.integer("group", 1)
     return None
 
 
@@ -133,7 +141,12 @@ def _definition(message: Message, tensors: Mapping[str, Array], stated: Mapping[
     kept.graph.name = whole.graph.name or "graph"
     kept.graph.input.extend(value for value in whole.graph.input if value.name not in message.arrays)
     kept.graph.output.extend(whole.graph.output)
-    kept.graph.node.extend(node for node in whole.graph.node if node.output[0] not in message.arrays)
+    needed, nodes = {value.name for value in whole.graph.output}, []
+    for node in reversed(whole.graph.node):
+        if needed.intersection(node.output):
+            needed.update(node.input)
+            nodes.append(node)
+    kept.graph.node.extend(node for node in reversed(nodes) if node.output[0] not in message.arrays)
     for name, array in message.arrays.items():
         if name in tensors:
             kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype.newbyteorder("="))

@@ -43,7 +43,10 @@ def make_session(model: Any, tensors: Mapping[str, Array], *, optimised: bool) -
 
     def run(batch: Array) -> list[Array]:
         assert len(held) == len(tensors), "the session reads their memory"
-        found: list[Array] = session.run(None, {name: batch})
+        try:
+            found: list[Array] = session.run(None, {name: batch})
+        except Exception as error:  # as above
+            raise MissingFramework(f"onnxruntime cannot run this model: {str(error).splitlines()[0]}") from None
         return found
 
     return run

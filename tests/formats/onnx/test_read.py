@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,9 @@ import numpy as np
 import pytest
 
 import porter
-from porter.errors import FileError
+from porter.errors import FileError, MappingError, PorterError
 from porter.filegraph.file_graph import Foreign
+from porter.filegraph.to_graph import to_graph
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.onnx import build_file, run_reference
 from porter.graph import Conv, Gelu, HardSigmoid, HardSwish, Op, Swish
@@ -104,6 +107,7 @@ NUMBERS: dict[str, Any] = {
         "ends": [9, 6],
     },
     **{"around": [2, 1, 0, 3, 0, 1], "eight": [8], "pairs": [-1, 2], "least": [-(1 << 63) + 1]},
+    **{"on": True, "endless": [0, 0, 1 << 40, 0, 0, 0, 0, 0], "million": [1, 1, 1 << 20, 1 << 20]},
     **{"axes": [2, 1], "steps": [2, 2], "scales": np.float32([1, 1, 2, 3])},
 }
 
@@ -205,35 +209,157 @@ def test_no_file_outside_the_folder_is_read(tmp_path: Path) -> None:
             read_checkpoint(external(folder, location=location))
 
 
-def broken(folder: Path) -> dict[str, tuple[Any, str]]:
-    """By what is wrong: a model, and what the message says."""
-    old, loop, short, large, twice = (model("a = Conv (x, k3) y = Relu (a)") for _ in range(5))
-    old.opset_import[0].version = 6
-    loop.graph.node[0].input[0] = "y"
-    short.graph.initializer[0].raw_data = b"\0" * 12
-    large.graph.initializer[0].dims[0] = 1 << 40
-    twice.graph.node[1].output[0] = "a"
-    functions = model("y = Relu (x)")
-    functions.functions.add(name="Mine", domain="mine")
-    return {
-        "opset 6": (old, "opset 6, and porter reads opset 7"),
-        "a loop": (loop, "reads 'y', which nothing before it gives"),
-        "too few numbers": (short, "tensor 'k3' does not hold"),
-        "too many numbers": (large, "tensor 'k3' does not hold"),
-        "a value given twice": (twice, "two nodes give 'a'"),
-        "functions": (functions, "functions of its own, such as 'Mine'"),
-    }
+SMALL = "a = Conv (x, k3) y = Relu (a)"
 
 
-def test_broken_models_are_refused_with_what_to_do(tmp_path: Path) -> None:
-    for made, words in broken(tmp_path).values():
-        with pytest.raises(FileError, match=words) as caught:
-            read_checkpoint(written(made, tmp_path))
+def changed(change: Callable[[Any], Any], text: str = SMALL) -> Any:
+    made = model(text)
+    change(made)
+    return made
+
+
+def holding(name: str, op: str, **attributes: Any) -> Callable[[Any], Any]:
+    """Adds a node that nothing reads."""
+    return lambda made: made.graph.node.add(op_type=op, name=name, input=["x"], output=[name]).attribute.extend(
+        onnx.helper.make_attribute(key, value) for key, value in attributes.items()
+    )
+
+
+def outside() -> Any:
+    tensor = onnx.TensorProto(name="t", data_type=1, dims=[1], data_location=1)
+    tensor.external_data.add(key="location", value="/etc/hostname")
+    return tensor
+
+
+def a_branch() -> Any:
+    graph = onnx.parser.parse_graph("g () => (float z) { z = Constant <value_float=1.0> () }")
+    graph.initializer.append(outside())
+    return graph
+
+
+BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
+    "opset 6": (lambda: changed(lambda made: setattr(made.opset_import[0], "version", 6)), "opset 6, and porter reads opset 7 to"),
+    "an opset to come": (lambda: changed(lambda made: setattr(made.opset_import[0], "version", 999)), "has opset 999"),
+    "a loop": (
+        lambda: changed(lambda made: made.graph.node[0].input.__setitem__(0, "y")),
+        "reads 'y', which nothing before it gives",
+    ),
+    "a dangling input": (lambda: changed(lambda made: made.graph.node[1].input.__setitem__(0, "b")), "reads 'b', which nothing"),
+    "too few numbers": (
+        lambda: changed(lambda made: setattr(made.graph.initializer[0], "raw_data", b"\0" * 12)),
+        "'k3' does not hold",
+    ),
+    "too many numbers": (
+        lambda: changed(lambda made: made.graph.initializer[0].dims.__setitem__(0, 1 << 62)),
+        "'k3' does not hold",
+    ),
+    "no numbers": (lambda: changed(lambda made: made.graph.initializer[0].ClearField("raw_data")), "'k3' does not hold"),
+    "numbers below none": (lambda: changed(lambda made: made.graph.initializer[0].dims.__setitem__(0, -1)), "'k3' does not hold"),
+    "texts": (
+        lambda: changed(lambda made: setattr(made.graph.initializer[0], "data_type", 8)),
+        "'k3' holds no real numbers.*string",
+    ),
+    "a type to come": (lambda: changed(lambda made: setattr(made.graph.initializer[0], "data_type", 99)), "'k3' does not hold"),
+    "a value given twice": (lambda: changed(lambda made: made.graph.node[1].output.__setitem__(0, "a")), "two values called 'a'"),
+    "a node that gives a value twice": (
+        lambda: changed(lambda made: made.graph.node[1].output.append("y")),
+        "two values called 'y'",
+    ),
+    "a tensor stored twice": (
+        lambda: changed(lambda made: made.graph.initializer.append(made.graph.initializer[0])),
+        "two values called 'k3'",
+    ),
+    "a tensor without a name": (lambda: changed(lambda made: made.graph.initializer.add(data_type=1)), "without a name"),
+    "a node without a value": (lambda: changed(lambda made: made.graph.node.add(op_type="Relu", input=["x"])), "gives nothing"),
+    "functions": (
+        lambda: changed(lambda made: made.functions.add(name="Mine", domain="mine")),
+        "functions of its own, such as 'Mine'",
+    ),
+    "sparse tensors": (lambda: changed(lambda made: made.graph.sparse_initializer.add()), "stores sparse tensors"),
+    "a constant elsewhere": (lambda: changed(holding("c", "Constant", value=outside())), "stands outside the model's folder"),
+    "numbers of a node elsewhere": (lambda: changed(holding("c", "ConstantOfShape", value=outside())), "'c' keeps its own numbers"),
+    "numbers of a branch elsewhere": (lambda: changed(holding("c", "If", then_branch=a_branch())), "'c' keeps its own numbers"),
+    "an image of whole numbers": (
+        lambda: changed(lambda made: setattr(made.graph.input[0].type.tensor_type, "elem_type", 7)),
+        "the input 'x' has whole numbers",
+    ),
+    "no output": (lambda: changed(lambda made: made.graph.ClearField("output")), "no output of the model depends on its image"),
+}
+"""Models that are refused when they are read, and what the message says."""
+FOREIGN: dict[str, tuple[str, str]] = {
+    "a branch": (
+        "y = If <then_branch=t () => (float z) {z = Identity (x)}, else_branch=e () => (float z) {z = Relu (x)}> (on)",
+        "If",
+    ),
+    "a loop": ("y = Loop <body=b (int64 i, bool c, float v) => (bool c, float w) {w = Relu (v)}> (eight, on, x)", "Loop"),
+    "an op of another domain": ("y = mine.Gelu (x)", "mine.Gelu"),
+    "an op that is none": ("y = Frobnicate (x)", "Frobnicate"),
+    "an op without inputs": ("c = Conv (x) y = Relu (c)", "Conv"),
+    "pads without end": ("y = Pad (x, endless, fill)", "whole numbers from 0 to 1024"),
+    "pads that are not whole": ("y = Pad (x, scales)", "Pad"),
+    "strides of 0": ("y = Conv <strides=[0, 0]> (x, k3)", "stride"),
+    "no groups": ("y = Conv <group=0> (x, k3)", "groups: expected a whole number from 1"),
+    "blocks of 0": ("y = DepthToSpace <blocksize=0> (x)", "block: expected a whole number from 1"),
+    "parts of 0": ("y = Div (x, zero)", "Div"),
+    "cells without end": ("y = Tile (x, million)", "reshape"),
+    "channels without end": (
+        " ".join(f"v{n} = Concat <axis=1> ({', '.join([f'v{n - 1}' if n else 'x'] * 64)})" for n in range(6)),
+        "numbers",
+    ),
+}
+"""Models that are refused by the name of an op or a value."""
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_models_are_refused_with_what_to_do(name: str, tmp_path: Path) -> None:
+    make, words = BROKEN[name]
+    with pytest.raises(FileError, match=words) as caught:
+        read_checkpoint(written(make(), tmp_path))
+    assert caught.value.next
+
+
+def test_models_that_are_cut_short_are_refused(tmp_path: Path) -> None:
+    whole = model(SMALL).SerializeToString()
+    for end in range(40, len(whole), 97):
+        (tmp_path / "model.onnx").write_bytes(whole[:end])
+        with pytest.raises(PorterError) as caught:
+            read_checkpoint(tmp_path / "model.onnx")
         assert caught.value.next
-    path = written(model("y = Conv (x, k3)"), tmp_path)
-    path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(FileError, match="cut short or damaged"):
-        read_checkpoint(path)
+    (tmp_path / "model.onnx").write_bytes(whole.replace(b"k3", b"k\xff"))
+    with pytest.raises(FileError, match="is no text"):
+        read_checkpoint(tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_has_no_op_or_no_end_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    text, words = FOREIGN[name]
+    made = model(text, image=(1, *IMAGE[1:]))
+    made.opset_import.add(domain="mine", version=1)
+    tracemalloc.start()
+    try:
+        graph = read_checkpoint(written(made, tmp_path)).graph
+        assert graph is not None
+        with pytest.raises(MappingError, match=words) as caught:
+            to_graph(graph)
+        assert caught.value.next and tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_tensors_in_one_place_of_a_file_take_no_more_memory_than_a_file_may(tmp_path: Path) -> None:
+    made = model("y = Relu (x)")
+    (tmp_path / "weights.bin").write_bytes(bytes(1 << 20))
+    for place in range(65):
+        tensor = made.graph.initializer.add(name=f"t{place}", data_type=1, dims=[1 << 18], data_location=1)
+        tensor.external_data.add(key="location", value="weights.bin")
+    with pytest.raises(FileError, match="tensors take 68157440 bytes, more than"):
+        read_checkpoint(written(made, tmp_path))
+
+
+@pytest.mark.parametrize("entries", [{"offset": "x"}, {"offset": "-8"}, {"offset": "1760"}, {"length": "12"}, {"length": "999999"}])
+def test_a_place_outside_the_file_of_a_tensor_is_refused(entries: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="tensor 'k3' does not hold"):
+        read_checkpoint(external(tmp_path, **entries))
 
 
 def test_pads_that_a_file_computes_from_its_size_are_of_that_size(tmp_path: Path) -> None:
