@@ -415,6 +415,7 @@ FOREIGN: dict[str, Make] = {
         tensorflow().reduce_mean(x, [1, 2]), variable("w", 2, 3), transpose_a=True
     ),
     "StridedSlice of the batch": lambda x: x[:1],
+    "Max over the batch": lambda x: tensorflow().minimum(tensorflow().reduce_max(x * 0.2 + 0.5, 0, keepdims=True), 1.0),
     "ResizeNearestNeighbor by 3x3 without half_pixel_centers": lambda x: tensorflow().compat.v1.image.resize_nearest_neighbor(
         x, (36, 33)
     ),
