@@ -15,15 +15,13 @@ from porter.frameworks.onnx.layout import fillings, stored_shapes, tensor_names
 from porter.frameworks.onnx.maker import NodeMaker
 from porter.frameworks.onnx.sites import windowed
 from porter.frameworks.onnx.spellings import PLAIN
-from porter.graph import INPUT, AvgPool, Conv, MaxPool, shapes, tensor_shapes
+from porter.graph import INPUT, AvgPool, Conv, MaxPool, Shape, shapes, tensor_shapes
 from porter.graph.plan import Plan
 from porter.padding import ANY
 
 OPSET, IR = 20, 9
 """The first version with all that porter writes: average pools with a dilation (19) and Gelu (20). onnx 1.15 and onnxruntime 1.17,
 of the winter of 2023, are the first that read it."""
-
-
 EXTERNAL = 1
 """TensorProto.DataLocation: in another file."""
 
@@ -56,33 +54,33 @@ def make_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dt
         MissingFramework: the package `onnx` is not installed.
     """
     onnx, graph, kind = import_onnx(), plan.graph, storage_type(dtype)
-    names = tensor_names(graph)
-    known = shapes(graph, plan.only_size or ANY)
+    names, known = tensor_names(graph), shapes(graph, plan.only_size or ANY)
+    maker, stored = _made(plan, names, known, kind), _stored(plan, tensors, names, kind)
+    number, sizes = onnx.helper.np_dtype_to_tensor_dtype(kind), plan.only_size or ("H", "W")
+    drawn = onnx.helper.make_graph(
+        maker.nodes,
+        "port",
+        [onnx.helper.make_tensor_value_info(INPUT, number, ("N", graph.channels, *sizes))],
+        [onnx.helper.make_tensor_value_info(path, number, ("N", *known[path])) for path in graph.outputs],
+        [onnx.numpy_helper.from_array(array, name) for name, array in maker.constants.items()],
+    )
+    for name, array in stored.items():
+        drawn.initializer.add(name=name, dims=array.shape, data_type=number)
+    proto = onnx.helper.make_model(drawn, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR)
+    shaped = onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
+    return Model(shaped, stored, maker.exact)
+
+
+def _made(plan: Plan, names: Mapping[str, Mapping[str, str]], known: Mapping[str, Shape], kind: np.dtype[Any]) -> NodeMaker:
+    """The nodes of a plan and their constants."""
     taken = {*known, *(name for roles in names.values() for name in roles.values())}
     maker = NodeMaker(kind, names, known, taken)
-    for node in graph.nodes:
+    for node in plan.graph.nodes:
         if isinstance(node.op, Conv | MaxPool | AvgPool):
             windowed(maker, node, node.op, plan.realisations[node.path])
         else:
             PLAIN[type(node.op)](maker, node, node.op)
-    stored = _stored(plan, tensors, names, kind)
-    number = onnx.helper.np_dtype_to_tensor_dtype(kind)
-    sizes = plan.only_size or ("H", "W")
-    proto = onnx.helper.make_model(
-        onnx.helper.make_graph(
-            maker.nodes,
-            "port",
-            [onnx.helper.make_tensor_value_info(INPUT, number, ("N", graph.channels, *sizes))],
-            [onnx.helper.make_tensor_value_info(path, number, ("N", *known[path])) for path in graph.outputs],
-            [onnx.numpy_helper.from_array(array, name) for name, array in maker.constants.items()],
-        ),
-        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
-        ir_version=IR,
-    )
-    for name, array in stored.items():
-        proto.graph.initializer.add(name=name, dims=array.shape, data_type=number)
-    shaped = onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
-    return Model(shaped, stored, maker.exact)
+    return maker
 
 
 def _stored(

@@ -44,13 +44,16 @@ class OnnxModel:
         """The values at paths of the graph. Outputs are those of the model as it is; a session that gives other values too
         may compute them in another way, because no optimisation merges what it gives.
         """
-        unknown = [path for path in paths if path not in self.plan.graph.by_path]
+        graph = self.plan.graph
+        unknown = [path for path in paths if path not in graph.by_path]
         if unknown:
             raise UsageError("the model has no such node", where=unknown[0])
-        outputs = dict(zip(self.plan.graph.outputs, self._values(batch, ()), strict=True)) if paths else {}
-        inner = tuple(path for path in dict.fromkeys(paths) if path not in outputs)
-        outputs |= dict(zip(inner, self._values(batch, inner) if inner else [], strict=True))
-        return {path: outputs[path] for path in paths}
+        whole = [] if self.dtype == "float64" else [path for path in paths if path in graph.outputs]  # only onnxruntime optimises
+        inner = tuple(dict.fromkeys(path for path in paths if path not in whole))
+        found = dict(zip(inner, self._values(batch, inner), strict=True)) if inner else {}
+        if whole:
+            found |= dict(zip(graph.outputs, self._values(batch, ()), strict=True))
+        return {path: found[path] for path in paths}
 
     def _values(self, batch: Array, paths: tuple[str, ...]) -> list[Array]:
         self._expect_fit(batch.shape)
