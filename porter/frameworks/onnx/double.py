@@ -1,8 +1,9 @@
 """ONNX's reference implementation in double precision, with ops of porter's own where its are wrong or compute in float32.
 
-Of onnx 1.23: pools give windows that `ceil_mode` does not have (18 cells of 16 in GoogLeNet), LRN normalises as many channels as
-there are images, a grouped ConvTranspose fails; Erf, a GELU's and a SELU's numbers and a hard sigmoid's sixth are float32; Sigmoid
-calls Python for each number. Every value is compared with onnxruntime's float32 too.
+Of onnx 1.23: batch norms before opset 14 take the statistics of their input, pools give windows that `ceil_mode` does not have (18
+cells of 16 in GoogLeNet), LRN normalises as many channels as there are images, a grouped ConvTranspose fails; Erf, a GELU's and a
+SELU's numbers and a hard sigmoid's sixth are float32; Sigmoid calls Python for each number. Every value is compared with
+onnxruntime's float32 too.
 """
 
 from __future__ import annotations
@@ -44,6 +45,14 @@ def make_evaluator(model: Any, exact: Mapping[str, Mapping[str, float]] = Mappin
 
 def _ops() -> list[type[Any]]:
     op_run: Any = import_module("onnx.reference.op_run").OpRun
+
+    class BatchNormalization(op_run):  # type: ignore[misc]
+        def _run(
+            self, x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers, epsilon: float = 1e-5, **stated: Any
+        ) -> tuple[Array]:
+            over = (-1, *[1] * (x.ndim - 2))
+            scale = gamma / np.sqrt(variance + epsilon)
+            return ((x - mean.reshape(over)) * scale.reshape(over) + beta.reshape(over),)
 
     class ConvTranspose(op_run):  # type: ignore[misc]
         def _run(self, x: Numbers, kernel: Numbers, bias: Numbers | None = None, group: int = 1, **stated: Any) -> tuple[Array]:
@@ -94,7 +103,7 @@ def _ops() -> list[type[Any]]:
             counted = _windows(np.ones((1, 1, *x.shape[2:])), stated, 0.0, 1.0 if count_include_pad else 0.0).sum((-2, -1))
             return (_windows(x, stated, 0.0).sum((-2, -1)) / counted,)
 
-    return [ConvTranspose, Erf, Gelu, LRN, Sigmoid, HardSigmoid, HardSwish, Selu, MaxPool, AveragePool]
+    return [BatchNormalization, ConvTranspose, Erf, Gelu, LRN, Sigmoid, HardSigmoid, HardSwish, Selu, MaxPool, AveragePool]
 
 
 def _windows(x: Numbers, stated: dict[str, Any], beyond: float, pad: float | None = None) -> Numbers:
