@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from porter.errors import GraphError
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
 
@@ -59,7 +60,7 @@ class OnnxNode:
         """Whole numbers that older operators have as an attribute and newer ones as an input; None where neither is there.
 
         Raises:
-            ValueError: the input is computed from the image.
+            GraphError: the model computes the input as it runs.
         """
         if name in self.attributes:
             return list(self.integers(name))
@@ -68,14 +69,14 @@ class OnnxNode:
             return None
         found: list[int] | None = flow.integers(source)
         if found is None:
-            raise ValueError(f"'{name}' is not known before the model runs")
+            raise GraphError(f"{name} that the model computes as it runs")
         return found
 
     def bound(self, flow: Any, name: str, place: int, default: float) -> float:
         """As `stated`, for one number.
 
         Raises:
-            ValueError: the input is no single constant number.
+            GraphError: the input is no single constant number.
         """
         if name in self.attributes:
             return self.real(name, default)
@@ -84,5 +85,5 @@ class OnnxNode:
             return default
         found: float | None = flow.number(source)
         if found is None:
-            raise ValueError(f"'{name}' is no constant number")
+            raise GraphError(f"'{name}' that is no constant number")
         return found

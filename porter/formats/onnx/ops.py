@@ -90,7 +90,9 @@ def _global_pool(walk: Walk, node: OnnxNode) -> Read:
 
 def _reshape(walk: Walk, node: OnnxNode) -> Read:
     sizes, stated = walk.sizes(node.inputs[0]), walk.flow.integers(node.inputs[1])
-    return None if stated is None or sizes is None else reshape(walk, node, node.inputs[0], wanted_sizes(node, sizes, stated))
+    if stated is None:
+        return "Reshape to sizes that the model computes as it runs"
+    return None if sizes is None else reshape(walk, node, node.inputs[0], wanted_sizes(node, sizes, stated))
 
 
 def _flatten(walk: Walk, node: OnnxNode) -> Read:
