@@ -16,52 +16,7 @@ import numpy as np
 from porter.errors import GraphError
 from porter.frameworks.tf.maker import LayerMaker
 from porter.frameworks.tf.runtime import import_keras
-from porter.graph import (
-    Add,
-    Affine,
-    AsMap,
-    BatchNorm,
-    ChannelScale,
-    ChannelShuffle,
-    Clip,
-    Concat,
-    ConvTranspose,
-    Crop,
-    Dense,
-    DepthToSpace,
-    Elu,
-    ExtendMap,
-    Flatten,
-    Gelu,
-    GlobalAvgPool,
-    GlobalMaxPool,
-    HardSigmoid,
-    HardSwish,
-    Identity,
-    LayerNorm,
-    LeakyRelu,
-    LocalResponseNorm,
-    Maximum,
-    Minimum,
-    Multiply,
-    Op,
-    PadChannels,
-    PadMap,
-    PRelu,
-    Reduce,
-    Relu,
-    Relu6,
-    Selu,
-    Sigmoid,
-    SliceChannels,
-    Softmax,
-    Softplus,
-    Softsign,
-    Swish,
-    Tanh,
-    ThresholdedRelu,
-    Upsample,
-)
+from porter.graph import Op, ops
 
 
 def _layer(kind: str, maker: LayerMaker, op: Op, name: str, inputs: list[Any], **config: Any) -> Any:
@@ -76,7 +31,7 @@ def _merge(kind: str, maker: LayerMaker, op: Op, name: str, inputs: list[Any], *
     return maker.layer(kind, name, **config)(inputs)
 
 
-def _add(maker: LayerMaker, op: Add, name: str, inputs: list[Any]) -> Any:
+def _add(maker: LayerMaker, op: ops.Add, name: str, inputs: list[Any]) -> Any:
     """Keras takes a second summand for a bias by its sizes, such as N×1×1×1 where N images have N channels, and adds it along
     another axis (keras/src/backend/tensorflow/numpy.py, `add`). A value that is stretched is subtracted with its sign turned.
     """
@@ -86,11 +41,11 @@ def _add(maker: LayerMaker, op: Add, name: str, inputs: list[Any]) -> Any:
     return maker.operation("subtract", name, total, maker.operation("negative", maker.name(f"{name}_negative"), inputs[-1]))
 
 
-def _global_pool(kind: str, maker: LayerMaker, op: GlobalAvgPool | GlobalMaxPool, name: str, inputs: list[Any]) -> Any:
+def _global_pool(kind: str, maker: LayerMaker, op: ops.GlobalAvgPool | ops.GlobalMaxPool, name: str, inputs: list[Any]) -> Any:
     return maker.spatial(kind, name, **({"keepdims": True} if op.keep else {}))(inputs[0])
 
 
-def _conv_transpose(maker: LayerMaker, op: ConvTranspose, name: str, inputs: list[Any]) -> Any:
+def _conv_transpose(maker: LayerMaker, op: ops.ConvTranspose, name: str, inputs: list[Any]) -> Any:
     """Keras's layer gives at least a stride of cells for each cell of its input; cells that a negative cut adds are those of an
     input with zeros around it."""
     window, value = op.window, inputs[0]
@@ -111,27 +66,27 @@ def _conv_transpose(maker: LayerMaker, op: ConvTranspose, name: str, inputs: lis
     return maker.spatial("Cropping2D", maker.name(f"{name}_crop"), cropping=((top, bottom), (left, right)))(result)
 
 
-def _reduce(maker: LayerMaker, op: Reduce, name: str, inputs: list[Any]) -> Any:
+def _reduce(maker: LayerMaker, op: ops.Reduce, name: str, inputs: list[Any]) -> Any:
     axis = {"rows": 1, "columns": 2, "channels": 3}[op.axis]
     return maker.operation(op.function, name, inputs[0], axis=axis, keepdims=True)
 
 
-def _dense(maker: LayerMaker, op: Dense, name: str, inputs: list[Any]) -> Any:
+def _dense(maker: LayerMaker, op: ops.Dense, name: str, inputs: list[Any]) -> Any:
     return maker.layer("Dense", name, units=op.units, use_bias=op.bias)(inputs[0])
 
 
-def _batch_norm(maker: LayerMaker, op: BatchNorm, name: str, inputs: list[Any]) -> Any:
+def _batch_norm(maker: LayerMaker, op: ops.BatchNorm, name: str, inputs: list[Any]) -> Any:
     # Keras's momentum is the share of the old value, porter's (and torch's) the share of the new one.
     statistics = {"momentum": 1 - op.momentum, "epsilon": op.epsilon}
     return maker.layer("BatchNormalization", name, axis=-1, scale=op.scale, center=op.center, **statistics)(inputs[0])
 
 
-def _layer_norm(maker: LayerMaker, op: LayerNorm, name: str, inputs: list[Any]) -> Any:
+def _layer_norm(maker: LayerMaker, op: ops.LayerNorm, name: str, inputs: list[Any]) -> Any:
     config = {"epsilon": op.epsilon, "scale": op.scale, "center": op.center}
     return maker.layer("LayerNormalization", name, axis=-1, **config)(inputs[0])
 
 
-def _local_response_norm(maker: LayerMaker, op: LocalResponseNorm, name: str, inputs: list[Any]) -> Any:
+def _local_response_norm(maker: LayerMaker, op: ops.LocalResponseNorm, name: str, inputs: list[Any]) -> Any:
     """tf.nn.local_response_normalization is no operation of Keras, so the squares are added from shifted channels."""
     value, channels = inputs[0], inputs[0].shape[-1]
     before, after = min(op.size // 2, channels - 1), min((op.size - 1) // 2, channels - 1)
@@ -145,12 +100,12 @@ def _local_response_norm(maker: LayerMaker, op: LocalResponseNorm, name: str, in
     return maker.operation("divide", name, value, power)
 
 
-def _channel_scale(maker: LayerMaker, op: ChannelScale, name: str, inputs: list[Any]) -> Any:
+def _channel_scale(maker: LayerMaker, op: ops.ChannelScale, name: str, inputs: list[Any]) -> Any:
     layer = maker.spatial("DepthwiseConv2D", name, kernel_size=1, use_bias=op.bias)
     return _over_maps(maker, layer, name, inputs[0])
 
 
-def _affine(maker: LayerMaker, op: Affine, name: str, inputs: list[Any]) -> Any:
+def _affine(maker: LayerMaker, op: ops.Affine, name: str, inputs: list[Any]) -> Any:
     """A `Rescaling` casts a Python number through float32, but an array directly (keras/src/layers/preprocessing/rescaling.py and
     tf.cast). If ~/.keras/keras.json says channels_first, it moves a vector of scales away from the last axis, but not an array of
     rank 3.
@@ -168,11 +123,11 @@ def _over_maps(maker: LayerMaker, layer: Any, name: str, value: Any) -> Any:
     return maker.layer("Reshape", maker.name(f"{name}_features"), target_shape=(features,))(layer(maps))
 
 
-def _clip(maker: LayerMaker, op: Clip, name: str, inputs: list[Any]) -> Any:
+def _clip(maker: LayerMaker, op: ops.Clip, name: str, inputs: list[Any]) -> Any:
     return maker.operation("clip", name, inputs[0], op.low, op.high)
 
 
-def _thresholded_relu(maker: LayerMaker, op: ThresholdedRelu, name: str, inputs: list[Any]) -> Any:
+def _thresholded_relu(maker: LayerMaker, op: ops.ThresholdedRelu, name: str, inputs: list[Any]) -> Any:
     """Keras's layer refuses thresholds below 0. It rounds others to float32, as comparisons do; a difference keeps its sign."""
     if op.threshold >= 0 and (not maker.double or float(np.float32(op.threshold)) == op.threshold):
         return maker.layer("ReLU", name, threshold=op.threshold)(inputs[0])
@@ -181,7 +136,7 @@ def _thresholded_relu(maker: LayerMaker, op: ThresholdedRelu, name: str, inputs:
     return maker.operation("where", name, passed, inputs[0], maker.operation("zeros_like", maker.name(f"{name}_zeros"), inputs[0]))
 
 
-def _leaky_relu(maker: LayerMaker, op: LeakyRelu, name: str, inputs: list[Any]) -> Any:
+def _leaky_relu(maker: LayerMaker, op: ops.LeakyRelu, name: str, inputs: list[Any]) -> Any:
     """Keras's layer refuses slopes below 0."""
     if op.slope >= 0 and (not maker.double or float(np.float32(op.slope)) == op.slope):
         return maker.layer("LeakyReLU", name, negative_slope=op.slope)(inputs[0])
@@ -189,22 +144,22 @@ def _leaky_relu(maker: LayerMaker, op: LeakyRelu, name: str, inputs: list[Any]) 
     return maker.operation("maximum" if op.slope <= 1 else "minimum", name, inputs[0], below)
 
 
-def _prelu(maker: LayerMaker, op: PRelu, name: str, inputs: list[Any]) -> Any:
+def _prelu(maker: LayerMaker, op: ops.PRelu, name: str, inputs: list[Any]) -> Any:
     return maker.layer("PReLU", name, **({"shared_axes": (1, 2)} if inputs[0].ndim == 4 else {}))(inputs[0])
 
 
-def _elu(maker: LayerMaker, op: Elu, name: str, inputs: list[Any]) -> Any:
+def _elu(maker: LayerMaker, op: ops.Elu, name: str, inputs: list[Any]) -> Any:
     return maker.layer("ELU", name, alpha=op.alpha)(inputs[0])
 
 
-def _hard_sigmoid(maker: LayerMaker, op: HardSigmoid, name: str, inputs: list[Any]) -> Any:
-    if op == HardSigmoid():
+def _hard_sigmoid(maker: LayerMaker, op: ops.HardSigmoid, name: str, inputs: list[Any]) -> Any:
+    if op == ops.HardSigmoid():
         return _activation("hard_sigmoid", maker, op, name, inputs)
     scaled = maker.operation("multiply", maker.name(f"{name}_scaled"), inputs[0], op.slope)
     return maker.operation("clip", name, maker.operation("add", maker.name(f"{name}_moved"), scaled, op.offset), 0.0, 1.0)
 
 
-def _gelu(maker: LayerMaker, op: Gelu, name: str, inputs: list[Any]) -> Any:
+def _gelu(maker: LayerMaker, op: ops.Gelu, name: str, inputs: list[Any]) -> Any:
     value = inputs[0]
     if not maker.double:
         if op.approximate:
@@ -222,29 +177,29 @@ def _gelu(maker: LayerMaker, op: Gelu, name: str, inputs: list[Any]) -> Any:
     return maker.operation("multiply", name, step("multiply", value, 0.5), step("add", share, 1.0))
 
 
-def _softmax(maker: LayerMaker, op: Softmax, name: str, inputs: list[Any]) -> Any:
+def _softmax(maker: LayerMaker, op: ops.Softmax, name: str, inputs: list[Any]) -> Any:
     """Keras warns at every call of a softmax over one channel, which is 1."""
     if inputs[0].shape[-1] == 1:
         return maker.operation("ones_like", name, inputs[0])
     return maker.layer("Softmax", name, axis=-1)(inputs[0])
 
 
-def _flatten(maker: LayerMaker, op: Flatten, name: str, inputs: list[Any]) -> Any:
+def _flatten(maker: LayerMaker, op: ops.Flatten, name: str, inputs: list[Any]) -> Any:
     value = inputs[0]
     if op.order == "CHW" and (op.rows, op.columns) != (1, 1):
         value = maker.layer("Permute", maker.name(f"{name}_channels_first"), dims=(3, 1, 2))(value)
     return maker.spatial("Flatten", name)(value)
 
 
-def _as_map(maker: LayerMaker, op: AsMap, name: str, inputs: list[Any]) -> Any:
+def _as_map(maker: LayerMaker, op: ops.AsMap, name: str, inputs: list[Any]) -> Any:
     return maker.layer("Reshape", name, target_shape=(1, 1, inputs[0].shape[-1]))(inputs[0])
 
 
-def _pad_map(maker: LayerMaker, op: PadMap, name: str, inputs: list[Any]) -> Any:
+def _pad_map(maker: LayerMaker, op: ops.PadMap, name: str, inputs: list[Any]) -> Any:
     return maker.pad(inputs[0], op.pads, op.fill, name)
 
 
-def _extend_map(maker: LayerMaker, op: ExtendMap, name: str, inputs: list[Any]) -> Any:
+def _extend_map(maker: LayerMaker, op: ops.ExtendMap, name: str, inputs: list[Any]) -> Any:
     value, (top, bottom, left, right) = inputs[0], op.pads
     if op.mode in ("reflect", "symmetric"):
         return maker.operation("pad", name, value, ((0, 0), (top, bottom), (left, right), (0, 0)), mode=op.mode)
@@ -262,17 +217,17 @@ def _extend_map(maker: LayerMaker, op: ExtendMap, name: str, inputs: list[Any]) 
     return value
 
 
-def _crop(maker: LayerMaker, op: Crop, name: str, inputs: list[Any]) -> Any:
+def _crop(maker: LayerMaker, op: ops.Crop, name: str, inputs: list[Any]) -> Any:
     top, bottom, left, right = op.pads
     return maker.spatial("Cropping2D", name, cropping=((top, bottom), (left, right)))(inputs[0])
 
 
-def _pad_channels(maker: LayerMaker, op: PadChannels, name: str, inputs: list[Any]) -> Any:
+def _pad_channels(maker: LayerMaker, op: ops.PadChannels, name: str, inputs: list[Any]) -> Any:
     width = (*[(0, 0)] * (inputs[0].ndim - 1), (op.before, op.after))
     return maker.operation("pad", name, inputs[0], width)
 
 
-def _slice_channels(maker: LayerMaker, op: SliceChannels, name: str, inputs: list[Any]) -> Any:
+def _slice_channels(maker: LayerMaker, op: ops.SliceChannels, name: str, inputs: list[Any]) -> Any:
     return _slice(maker, inputs[0], op.start, op.stop, op.step, name)
 
 
@@ -281,13 +236,13 @@ def _slice(maker: LayerMaker, value: Any, start: int, stop: int, step: int, name
     return maker.named(value[..., slice(start, stop if stop >= 0 else None, step)], name)
 
 
-def _channel_shuffle(maker: LayerMaker, op: ChannelShuffle, name: str, inputs: list[Any]) -> Any:
+def _channel_shuffle(maker: LayerMaker, op: ops.ChannelShuffle, name: str, inputs: list[Any]) -> Any:
     """Reshaped as usual, a map would need a size that is known."""
     order = np.arange(inputs[0].shape[-1]).reshape(op.groups, -1).T
     return _take(maker, inputs[0], order, name)
 
 
-def _depth_to_space(maker: LayerMaker, op: DepthToSpace, name: str, inputs: list[Any]) -> Any:
+def _depth_to_space(maker: LayerMaker, op: ops.DepthToSpace, name: str, inputs: list[Any]) -> Any:
     if op.block == 1:
         return maker.layer("Identity", name)(inputs[0])
     if not hasattr(import_keras().ops, "depth_to_space"):
@@ -304,53 +259,53 @@ def _take(maker: LayerMaker, value: Any, order: Any, name: str) -> Any:
     return maker.operation("take", name, value, order.ravel().tolist(), axis=-1)
 
 
-def _upsample(maker: LayerMaker, op: Upsample, name: str, inputs: list[Any]) -> Any:
+def _upsample(maker: LayerMaker, op: ops.Upsample, name: str, inputs: list[Any]) -> Any:
     return maker.spatial("UpSampling2D", name, size=(op.rows, op.columns))(inputs[0])
 
 
 LAYERS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Any]], Any]] = {
-    ConvTranspose: _conv_transpose,
-    GlobalAvgPool: partial(_global_pool, "GlobalAveragePooling2D"),
-    GlobalMaxPool: partial(_global_pool, "GlobalMaxPooling2D"),
-    Reduce: _reduce,
-    Dense: _dense,
-    BatchNorm: _batch_norm,
-    LayerNorm: _layer_norm,
-    LocalResponseNorm: _local_response_norm,
-    ChannelScale: _channel_scale,
-    Affine: _affine,
-    Relu: partial(_layer, "ReLU"),
-    Relu6: partial(_layer, "ReLU", max_value=6.0),
-    ThresholdedRelu: _thresholded_relu,
-    Clip: _clip,
-    LeakyRelu: _leaky_relu,
-    PRelu: _prelu,
-    Elu: _elu,
-    Selu: partial(_activation, "selu"),
-    Sigmoid: partial(_activation, "sigmoid"),
-    Tanh: partial(_activation, "tanh"),
-    Softplus: partial(_activation, "softplus"),
-    Softsign: partial(_activation, "softsign"),
-    HardSigmoid: _hard_sigmoid,
-    Swish: partial(_activation, "silu"),
-    HardSwish: partial(_activation, "hard_silu"),
-    Gelu: _gelu,
-    Softmax: _softmax,
-    Add: _add,
-    Multiply: partial(_merge, "Multiply"),
-    Maximum: partial(_merge, "Maximum"),
-    Minimum: partial(_merge, "Minimum"),
-    Concat: partial(_merge, "Concatenate", axis=-1),
-    Identity: partial(_layer, "Identity"),
-    Flatten: _flatten,
-    AsMap: _as_map,
-    PadMap: _pad_map,
-    ExtendMap: _extend_map,
-    Crop: _crop,
-    PadChannels: _pad_channels,
-    SliceChannels: _slice_channels,
-    ChannelShuffle: _channel_shuffle,
-    DepthToSpace: _depth_to_space,
-    Upsample: _upsample,
+    ops.ConvTranspose: _conv_transpose,
+    ops.GlobalAvgPool: partial(_global_pool, "GlobalAveragePooling2D"),
+    ops.GlobalMaxPool: partial(_global_pool, "GlobalMaxPooling2D"),
+    ops.Reduce: _reduce,
+    ops.Dense: _dense,
+    ops.BatchNorm: _batch_norm,
+    ops.LayerNorm: _layer_norm,
+    ops.LocalResponseNorm: _local_response_norm,
+    ops.ChannelScale: _channel_scale,
+    ops.Affine: _affine,
+    ops.Relu: partial(_layer, "ReLU"),
+    ops.Relu6: partial(_layer, "ReLU", max_value=6.0),
+    ops.ThresholdedRelu: _thresholded_relu,
+    ops.Clip: _clip,
+    ops.LeakyRelu: _leaky_relu,
+    ops.PRelu: _prelu,
+    ops.Elu: _elu,
+    ops.Selu: partial(_activation, "selu"),
+    ops.Sigmoid: partial(_activation, "sigmoid"),
+    ops.Tanh: partial(_activation, "tanh"),
+    ops.Softplus: partial(_activation, "softplus"),
+    ops.Softsign: partial(_activation, "softsign"),
+    ops.HardSigmoid: _hard_sigmoid,
+    ops.Swish: partial(_activation, "silu"),
+    ops.HardSwish: partial(_activation, "hard_silu"),
+    ops.Gelu: _gelu,
+    ops.Softmax: _softmax,
+    ops.Add: _add,
+    ops.Multiply: partial(_merge, "Multiply"),
+    ops.Maximum: partial(_merge, "Maximum"),
+    ops.Minimum: partial(_merge, "Minimum"),
+    ops.Concat: partial(_merge, "Concatenate", axis=-1),
+    ops.Identity: partial(_layer, "Identity"),
+    ops.Flatten: _flatten,
+    ops.AsMap: _as_map,
+    ops.PadMap: _pad_map,
+    ops.ExtendMap: _extend_map,
+    ops.Crop: _crop,
+    ops.PadChannels: _pad_channels,
+    ops.SliceChannels: _slice_channels,
+    ops.ChannelShuffle: _channel_shuffle,
+    ops.DepthToSpace: _depth_to_space,
+    ops.Upsample: _upsample,
 }
 """Every op without a padding site: the value of a node, from its op, its name and its inputs."""

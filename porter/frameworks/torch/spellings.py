@@ -6,56 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from porter.graph import (
-    Add,
-    Affine,
-    AsMap,
-    AvgPool,
-    BatchNorm,
-    ChannelScale,
-    ChannelShuffle,
-    Clip,
-    Concat,
-    Conv,
-    ConvTranspose,
-    Crop,
-    Dense,
-    DepthToSpace,
-    Elu,
-    ExtendMap,
-    Flatten,
-    Gelu,
-    GlobalAvgPool,
-    GlobalMaxPool,
-    HardSigmoid,
-    HardSwish,
-    Identity,
-    LayerNorm,
-    LeakyRelu,
-    LocalResponseNorm,
-    Maximum,
-    MaxPool,
-    Minimum,
-    Multiply,
-    Op,
-    PadChannels,
-    PadMap,
-    PRelu,
-    Reduce,
-    Relu,
-    Relu6,
-    Selu,
-    Shape,
-    Sigmoid,
-    SliceChannels,
-    Softmax,
-    Softplus,
-    Softsign,
-    Swish,
-    Tanh,
-    ThresholdedRelu,
-    Upsample,
-)
+from porter.graph import Op, Shape, ops
 from porter.graph.blocks.arguments import Value
 from porter.graph.ops import Mode
 from porter.padding import Pads, Realisation, Window
@@ -103,18 +54,18 @@ _LARGEST_NEAREST = 40
 """The largest factor at which torch's mode `nearest` repeats every cell equally often: at 41, rounding to float32 moves a cell."""
 
 
-def _batch_norm(op: BatchNorm, shape: Shape) -> Layer:
+def _batch_norm(op: ops.BatchNorm, shape: Shape) -> Layer:
     kind = "BatchNorm2d" if len(shape) == 3 else "BatchNorm1d"
     affine = op.scale or op.center
     return Layer(kind, {"num_features": _channels(shape), "eps": op.epsilon, "momentum": op.momentum, "affine": affine})
 
 
-def _layer_norm(op: LayerNorm, shape: Shape) -> Layer:
+def _layer_norm(op: ops.LayerNorm, shape: Shape) -> Layer:
     kind = "LayerNorm2d" if len(shape) == 3 else "LayerNorm"
     return Layer(kind, {"normalized_shape": _channels(shape), "eps": op.epsilon, "elementwise_affine": op.scale or op.center})
 
 
-def _transposed(op: ConvTranspose, shape: Shape) -> Layer:
+def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
     """`padding` cuts both sides alike, and `output_padding` gives back fewer cells than a stride at the end."""
     window, (top, bottom, left, right) = op.window, op.cut
     padding, added = (top, left), (top - bottom, left - right)
@@ -132,22 +83,22 @@ def _global(kind: str) -> Callable[[Any, Shape], Layer]:
     return lambda op, shape: Layer(GLOBAL_POOLS[kind], {"output_size": 1}) if op.keep else Layer(kind)
 
 
-def _hard_sigmoid(op: HardSigmoid, shape: Shape) -> Layer:
+def _hard_sigmoid(op: ops.HardSigmoid, shape: Shape) -> Layer:
     if (op.slope, op.offset) == (1 / 6, 0.5):
         return Layer("Hardsigmoid")
     return Layer("HardSigmoid", {"slope": op.slope, "offset": op.offset})
 
 
-def _flatten(op: Flatten, shape: Shape) -> Layer:
+def _flatten(op: ops.Flatten, shape: Shape) -> Layer:
     return Layer("Flatten" if op.order == "CHW" or op.rows == op.columns == 1 else "FlattenCells")
 
 
-def _upsample(op: Upsample, shape: Shape) -> Layer:
+def _upsample(op: ops.Upsample, shape: Shape) -> Layer:
     mode = "nearest" if max(op.rows, op.columns) <= _LARGEST_NEAREST else "nearest-exact"
     return Layer("Upsample", {"scale_factor": pair((op.rows, op.columns)), "mode": mode})
 
 
-def _pad_map(op: PadMap, shape: Shape) -> Layer:
+def _pad_map(op: ops.PadMap, shape: Shape) -> Layer:
     return constant_pad(op.pads, op.fill)
 
 
@@ -156,70 +107,70 @@ def _plain(kind: str) -> Callable[[Any, Shape], Layer]:
 
 
 PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
-    ConvTranspose: _transposed,
-    GlobalAvgPool: _global("global_avg_pool"),
-    GlobalMaxPool: _global("global_max_pool"),
-    Reduce: lambda op, shape: Layer(f"{op.function}_{op.axis}"),
-    Dense: lambda op, shape: Layer("Linear", {"in_features": _channels(shape), "out_features": op.units, "bias": op.bias}),
-    BatchNorm: _batch_norm,
-    LayerNorm: _layer_norm,
-    LocalResponseNorm: lambda op, shape: Layer(
+    ops.ConvTranspose: _transposed,
+    ops.GlobalAvgPool: _global("global_avg_pool"),
+    ops.GlobalMaxPool: _global("global_max_pool"),
+    ops.Reduce: lambda op, shape: Layer(f"{op.function}_{op.axis}"),
+    ops.Dense: lambda op, shape: Layer("Linear", {"in_features": _channels(shape), "out_features": op.units, "bias": op.bias}),
+    ops.BatchNorm: _batch_norm,
+    ops.LayerNorm: _layer_norm,
+    ops.LocalResponseNorm: lambda op, shape: Layer(
         "LocalResponseNorm", {"size": op.size, "alpha": op.alpha * op.size, "beta": op.beta, "k": op.bias}
     ),
-    ChannelScale: lambda op, shape: Layer("ChannelScale", {"channels": _channels(shape), "bias": op.bias}),
-    Affine: lambda op, shape: Layer("Affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)}),
-    Relu: _plain("ReLU"),
-    Relu6: _plain("ReLU6"),
-    ThresholdedRelu: lambda op, shape: Layer("Threshold", {"threshold": op.threshold, "value": 0.0}),
-    Clip: lambda op, shape: Layer("Hardtanh", {"min_val": op.low, "max_val": op.high}),
-    LeakyRelu: lambda op, shape: Layer("LeakyReLU", {"negative_slope": op.slope}),
-    PRelu: lambda op, shape: Layer("PReLU", {"num_parameters": _channels(shape)}),
-    Elu: lambda op, shape: Layer("ELU", {"alpha": op.alpha}),
-    Selu: _plain("SELU"),
-    Sigmoid: _plain("Sigmoid"),
-    Tanh: _plain("Tanh"),
-    Softplus: lambda op, shape: Layer("Softplus", {"threshold": 40}, "torch's own threshold, 20, loses 2e-9"),
-    Softsign: _plain("Softsign"),
-    HardSigmoid: _hard_sigmoid,
-    Swish: _plain("SiLU"),
-    HardSwish: _plain("Hardswish"),
-    Gelu: lambda op, shape: Layer("GELU", {"approximate": "tanh" if op.approximate else "none"}),
-    Softmax: lambda op, shape: Layer("Softmax", {"dim": 1}),
-    Add: _plain("add"),
-    Multiply: _plain("multiply"),
-    Maximum: _plain("maximum"),
-    Minimum: _plain("minimum"),
-    Concat: _plain("concat"),
-    Identity: _plain("Identity"),
-    Flatten: _flatten,
-    AsMap: lambda op, shape: MAP_OF_FEATURES,
-    PadMap: _pad_map,
-    ExtendMap: lambda op, shape: Layer(_EXTENSIONS[op.mode], {"padding": torch_pads(op.pads)}),
-    Crop: lambda op, shape: Layer("ZeroPad2d", {"padding": tuple(-n for n in torch_pads(op.pads))}, "negative pads crop"),
-    PadChannels: lambda op, shape: Layer("PadChannels", {"before": op.before, "after": op.after}),
-    SliceChannels: lambda op, shape: Layer("SliceChannels", {"start": op.start, "stop": op.stop, "step": op.step}),
-    ChannelShuffle: lambda op, shape: Layer("ChannelShuffle", {"groups": op.groups}),
-    DepthToSpace: lambda op, shape: (
+    ops.ChannelScale: lambda op, shape: Layer("ChannelScale", {"channels": _channels(shape), "bias": op.bias}),
+    ops.Affine: lambda op, shape: Layer("Affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)}),
+    ops.Relu: _plain("ReLU"),
+    ops.Relu6: _plain("ReLU6"),
+    ops.ThresholdedRelu: lambda op, shape: Layer("Threshold", {"threshold": op.threshold, "value": 0.0}),
+    ops.Clip: lambda op, shape: Layer("Hardtanh", {"min_val": op.low, "max_val": op.high}),
+    ops.LeakyRelu: lambda op, shape: Layer("LeakyReLU", {"negative_slope": op.slope}),
+    ops.PRelu: lambda op, shape: Layer("PReLU", {"num_parameters": _channels(shape)}),
+    ops.Elu: lambda op, shape: Layer("ELU", {"alpha": op.alpha}),
+    ops.Selu: _plain("SELU"),
+    ops.Sigmoid: _plain("Sigmoid"),
+    ops.Tanh: _plain("Tanh"),
+    ops.Softplus: lambda op, shape: Layer("Softplus", {"threshold": 40}, "torch's own threshold, 20, loses 2e-9"),
+    ops.Softsign: _plain("Softsign"),
+    ops.HardSigmoid: _hard_sigmoid,
+    ops.Swish: _plain("SiLU"),
+    ops.HardSwish: _plain("Hardswish"),
+    ops.Gelu: lambda op, shape: Layer("GELU", {"approximate": "tanh" if op.approximate else "none"}),
+    ops.Softmax: lambda op, shape: Layer("Softmax", {"dim": 1}),
+    ops.Add: _plain("add"),
+    ops.Multiply: _plain("multiply"),
+    ops.Maximum: _plain("maximum"),
+    ops.Minimum: _plain("minimum"),
+    ops.Concat: _plain("concat"),
+    ops.Identity: _plain("Identity"),
+    ops.Flatten: _flatten,
+    ops.AsMap: lambda op, shape: MAP_OF_FEATURES,
+    ops.PadMap: _pad_map,
+    ops.ExtendMap: lambda op, shape: Layer(_EXTENSIONS[op.mode], {"padding": torch_pads(op.pads)}),
+    ops.Crop: lambda op, shape: Layer("ZeroPad2d", {"padding": tuple(-n for n in torch_pads(op.pads))}, "negative pads crop"),
+    ops.PadChannels: lambda op, shape: Layer("PadChannels", {"before": op.before, "after": op.after}),
+    ops.SliceChannels: lambda op, shape: Layer("SliceChannels", {"start": op.start, "stop": op.stop, "step": op.step}),
+    ops.ChannelShuffle: lambda op, shape: Layer("ChannelShuffle", {"groups": op.groups}),
+    ops.DepthToSpace: lambda op, shape: (
         Layer("PixelShuffle", {"upscale_factor": op.block}) if op.order == "CRD" else Layer("DepthToSpace", {"block": op.block})
     ),
-    Upsample: _upsample,
+    ops.Upsample: _upsample,
 }
 """How torch says an op for an input of some shape. Windowed ops, which need a realisation, are in WINDOWED."""
 
 
-def _conv(op: Conv, channels: int, realisation: Realisation) -> Layer:
+def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
     ends: dict[str, Value] = {"in_channels": channels, "out_channels": op.filters}
     dilation = {"dilation": pair(op.window.dilation)}
     own = {**ends, **_window(op.window), **_padding(realisation), **dilation}
     return Layer("Conv2d", {**own, "groups": op.groups, "bias": op.bias})
 
 
-def _max_pool(op: MaxPool, channels: int, realisation: Realisation) -> Layer:
+def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer:
     dilation = {"dilation": pair(op.window.dilation)}
     return Layer("MaxPool2d", {**_window(op.window), **_padding(realisation), **dilation, **_ceil(realisation)})
 
 
-def _avg_pool(op: AvgPool, channels: int, realisation: Realisation) -> Layer:
+def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer:
     front, own = realisation.front, _window(op.window)
     if realisation.counted is not None and front is not None:
         if front.rule != "explicit":
@@ -229,7 +180,11 @@ def _avg_pool(op: AvgPool, channels: int, realisation: Realisation) -> Layer:
     return Layer("AvgPool2d", {**own, **_padding(realisation), **_ceil(realisation), **counted})
 
 
-WINDOWED: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]] = {Conv: _conv, MaxPool: _max_pool, AvgPool: _avg_pool}
+WINDOWED: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]] = {
+    ops.Conv: _conv,
+    ops.MaxPool: _max_pool,
+    ops.AvgPool: _avg_pool,
+}
 """How torch says a windowed op for so many channels, after a pad layer if the realisation has one."""
 
 
