@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from porter.dtypes import Array
 from porter.errors import FileError
@@ -14,6 +15,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.names import named
+from porter.filegraph.to_graph import to_graph
 from porter.filegraph.views import Views
 from porter.filegraph.walk import Walk, read_nodes
 from porter.formats.limits import most_bytes
@@ -22,14 +24,19 @@ from porter.formats.torch_export.aliases import changed_value
 from porter.formats.torch_export.archive import read_archive
 from porter.formats.torch_export.arithmetic import kind_of
 from porter.formats.torch_export.constants import CASTS, EVALUATORS, RESHAPES
+from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
 from porter.formats.torch_export.nodes import AtenNode, Program, read_program
 from porter.formats.torch_export.ops import READERS
 from porter.formats.torch_export.sizes import SIZES
 from porter.graph.walks import downstream
+from porter.padding import Size
 
 LANGUAGE = "torch-export"
 _FLOATS = frozenset({6, 7, 8, 13})
 """ScalarType (torch/_export/serde/schema.py): real numbers of 16 bits and more."""
+
+_CHECKS = ("_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
+"""Ops with which a program checks sizes as it runs."""
 
 
 def read_export(path: Path) -> Checkpoint:
@@ -58,6 +65,8 @@ def read_export(path: Path) -> Checkpoint:
         # An op that porter lacks is refused by its own name, and what it may share memory with is not known.
         if not any(isinstance(node.op, Foreign) for node in graph.nodes):
             problem = changed_value(program, READERS)
+            size = None if problem or graph.built_size else _only_size(archive.program, program, graph)
+            graph = _read_graph(program, arrays, path.stat().st_size, size) if size else graph
     if problem is not None or graph is None:
         return Checkpoint(path, "torch-export", "torch", tensors, (f"read without the graph: {problem}",))
     graph = replace(graph, traced=graph.built_size is not None, definition=archive.text, language=LANGUAGE)
@@ -76,12 +85,25 @@ def _not_one_image(program: Program) -> str | None:
     return None
 
 
-def _read_graph(program: Program, arrays: Mapping[str, Array], size: int) -> FileGraph:
+def _only_size(stated: Mapping[str, Any], program: Program, graph: FileGraph) -> Size | None:
+    """Rows and columns that a program of open sizes was traced with, if it holds for them only; None if it holds for all."""
+    traced = traced_sizes(stated, program.images[0])
+    if traced is None:
+        return None
+    built = traced[2], traced[3]
+    checked = any(node.op in _CHECKS for node in program.nodes.values())
+    translated = to_graph(replace(graph, size=built), keep_activation=True).graph
+    return built if checked or not holds_at_every_size(stated, program.images[0], traced, translated) else None
+
+
+def _read_graph(program: Program, arrays: Mapping[str, Array], size: int, only: Size | None = None) -> FileGraph:
+    """The graph of a program, read from a file of `size` bytes, for images of any size or of the `only` one."""
     nodes, image = program.nodes, program.images[0]
     live = downstream(nodes, lambda name: _live_inputs(nodes, name), [image])
     constants = Arrays({**arrays, **program.numbers})
     flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, CASTS, RESHAPES, most_bytes(size))
     batch, channels, rows, columns = (each if isinstance(each, int) else None for each in program.sizes(image))
+    rows, columns = only or (rows, columns)
     builder = Builder(channels or 3, (rows, columns), "CHW", fixed=None not in (rows, columns))
     walk = Walk(builder, Views(builder, batch), flow, frozenset(arrays))
     walk.found[image, 0] = walk.views.of(builder.input)

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-_FREE = ({0: torch.export.Dim.DYNAMIC, 2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC},)
+_FREE = ({0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO, 3: torch.export.Dim.AUTO},)
 
 
 def export(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from torch import nn
 
 import porter
 from porter.errors import UsageError
+from porter.formats.reading import read_checkpoint
+from porter.padding import ANY
 from tests.formats.torch_export.exports import export
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*treespec")
@@ -52,6 +55,33 @@ def test_a_port_takes_the_sizes_that_the_program_takes(free: bool, tmp_path: Pat
     if not free:
         with pytest.raises(UsageError, match="traced at 17x20, and numbers in its file hold for that size only"):
             porter.convert(path, destination="torch", out=tmp_path / "other", input_size="any")
+
+
+class Looks(nn.Module):
+    """A model that computes otherwise for images of an odd width, as those do that pad by their input's size."""
+
+    def __init__(self, looks: Callable[[torch.Tensor], bool]) -> None:
+        super().__init__()
+        self.conv, self.looks = nn.Conv2d(3, 4, 3, 2), looks
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.conv(x + 1 if self.looks(x) else x).relu()
+
+
+LOOKS: dict[str, tuple[Callable[[torch.Tensor], bool], bool]] = {
+    "never": (lambda x: True, True),
+    "at the width": (lambda x: x.shape[3] % 4 == 0, False),
+    "at the height": (lambda x: x.shape[2] > 7, False),
+    "at both": (lambda x: x.shape[2] == x.shape[3], False),
+    "at what is always so": (lambda x: x.shape[2] + x.shape[3] > 2, True),
+}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_a_program_that_looked_at_the_size_holds_for_the_traced_one(name: str, tmp_path: Path) -> None:
+    looks, free = LOOKS[name]
+    graph = read_checkpoint(export(Looks(looks), torch.randn(2, 3, 12, 12), tmp_path, free=True)[0]).graph
+    assert graph is not None and (graph.size, graph.traced) == ((ANY, False) if free else ((12, 12), True))
 
 
 @pytest.mark.full

@@ -1,0 +1,133 @@
+"""At which sizes a program of open sizes holds: a model that looks at its input's size is traced one way, and its guards say when.
+
+Guards are Python expressions of sizes, such as `(L['x'].size()[3] % 2) == 0`. They are read as arithmetic and never run.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from porter.errors import GraphError
+from porter.graph import Graph, shapes
+
+Guard = Callable[[Sequence[int]], int]
+_MOST, _LONGEST = 4096, 8192
+"""Guards, and characters of one."""
+_BEYOND = 64
+"""So many sizes past the traced one are tried, more than the strides of a network together."""
+_BINARY: Mapping[type, Callable[[int, int], int]] = {
+    **{
+        ast.Add: operator.add,
+        ast.Sub: operator.sub,
+        ast.Mult: operator.mul,
+        ast.FloorDiv: operator.floordiv,
+        ast.Mod: operator.mod,
+    },
+    **{ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge},
+    **{ast.Eq: operator.eq, ast.NotEq: operator.ne},
+}
+_FUNCTIONS: Mapping[str, Callable[..., int]] = {"max": max, "min": min, "abs": abs}
+
+
+def traced_sizes(program: Mapping[str, Any], image: str) -> list[int] | None:
+    """The sizes of the image that a program was traced with; None where it does not say.
+
+    Args:
+        program: as in porter.formats.torch_export.archive.Archive.
+    """
+    found: list[int] = []
+    for size in program["graph_module"]["graph"]["tensor_values"][image]["sizes"]:
+        stated = size if "as_int" in size else size["as_expr"].get("hint") or {}
+        if "as_int" not in stated:
+            return None
+        found.append(int(stated["as_int"]))
+    return found
+
+
+def holds_at_every_size(program: Mapping[str, Any], image: str, traced: Sequence[int], graph: Graph) -> bool:
+    """Whether a program is the model's at all sizes at which its maps have more than one cell along each axis that has more in the
+    traced one: torch assumes that of every size.
+
+    Args:
+        traced: as `traced_sizes` gives them.
+        graph: what the program computes.
+    """
+    stated = program["graph_module"]["graph"]["tensor_values"][image]["sizes"][2:]
+    texts = {axis: str(size["as_expr"]["expr_str"]) for axis, size in enumerate(stated) if "as_expr" in size}
+    symbols = {axis: re.fullmatch(r"Symbol\('(\w+)'[^()]*\)|(\w+)", text) for axis, text in texts.items()}
+    if len({*texts.values()}) < len(texts) or None in symbols.values():  # rows are as many as columns, or an even number
+        return False
+    try:
+        guards = [_guard(str(text)) for text in (program.get("guards_code") or ())[:_MOST]]
+        for axis, symbol in symbols.items():
+            bounds = program["range_constraints"].get(symbol and (symbol[1] or symbol[2])) or {}
+            least, side = _least(graph, axis, (traced[2], traced[3])), traced[2 + axis]
+            if bounds.get("max_val") is not None or (bounds.get("min_val") or 0) > least:
+                return False
+            for size in range(least, max(least, side) + _BEYOND):
+                sizes = [*traced[: 2 + axis], size, *traced[3 + axis :]]
+                if not all(guard(sizes) for guard in guards):
+                    return False
+    except (ValueError, SyntaxError, RecursionError, MemoryError, ArithmeticError, IndexError):
+        return False
+    return len(program.get("guards_code") or ()) <= _MOST
+
+
+def _least(graph: Graph, axis: int, traced: tuple[int, int]) -> int:
+    """The least size at which the graph has maps of more than one cell along an axis, wherever the traced size has them."""
+    whole = shapes(graph, traced)
+    wide = [path for path, shape in whole.items() if len(shape) == 3 and shape[1 + axis] != 1]
+
+    def suffices(size: int) -> bool:
+        try:
+            found = shapes(graph, (size, traced[1]) if axis == 0 else (traced[0], size))
+        except GraphError:
+            return False
+        return all((found[path][1 + axis] or 0) > 1 for path in wide)
+
+    return bisect_left(range(traced[axis]), True, key=suffices)
+
+
+def _guard(text: str) -> Guard:
+    """A guard as a function of the image's sizes.
+
+    Raises:
+        ValueError, SyntaxError, RecursionError, MemoryError: it is no arithmetic of sizes.
+    """
+    if len(text) > _LONGEST:
+        raise ValueError("a guard is too long")
+    return _read(ast.parse(text, mode="eval").body)
+
+
+def _read(node: ast.expr) -> Guard:
+    match node:
+        case ast.Constant(value=int(number)):
+            return lambda sizes: number
+        case ast.Subscript(value=ast.Call(func=ast.Attribute(attr="size"), args=[]), slice=ast.Constant(value=int(place))):
+            return lambda sizes: sizes[place]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            inner = _read(operand)
+            return lambda sizes: -inner(sizes)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            inner = _read(operand)
+            return lambda sizes: not inner(sizes)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _of_two(_BINARY[type(op)], _read(left), _read(right))
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _BINARY:
+            return _of_two(_BINARY[type(op)], _read(left), _read(right))
+        case ast.BoolOp(op=op, values=values):
+            every, parts = all if isinstance(op, ast.And) else any, [_read(value) for value in values]
+            return lambda sizes: every(part(sizes) for part in parts)
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+            function, given = _FUNCTIONS[name], [_read(argument) for argument in arguments]
+            return lambda sizes: function(*(each(sizes) for each in given))
+    raise ValueError(f"a guard is no arithmetic of sizes: {type(node).__name__}")
+
+
+def _of_two(function: Callable[[int, int], int], left: Guard, right: Guard) -> Guard:
+    return lambda sizes: function(left(sizes), right(sizes))
