@@ -97,5 +97,5 @@ READERS: Mapping[str, Reader] = {
     "pixel_shuffle": _map(lambda node: DepthToSpace(int(node.arguments["upscale_factor"]), "CRD")),
     **dict.fromkeys(SIZES, read_size),
 }
-INNER = frozenset({"avg_pool3d", "abs", "erf", "exp", "gt", "log1p", "sqrt", "rsqrt"})
+INNER = frozenset({"avg_pool3d", "abs", "erf", "exp", "gt", "log1p", "reciprocal", "sqrt", "rsqrt"})
 """Ops that are read only as parts of several ops that are one layer (porter.filegraph.patterns)."""

@@ -46,6 +46,11 @@ CASES: dict[str, Case] = {
     "tanh and sigmoid": lambda m, x: torch.tanh(torch.sigmoid(x)),
     "softmax": lambda m, x: x.softmax(1),
     "constants": lambda m, x: (2 - x) / 0.5 - (x * m.along + torch.tensor(0.25)) ** 2 + torch.add(x, 1.5) - x.neg() * 3,
+    "computed constants": lambda m, x: (
+        x * (m.gamma * (m.variance + 0.1).rsqrt()).view(1, -1, 1, 1)
+        - (m.beta / m.variance.sqrt() + m.variance.reciprocal())[:, None, None]
+    ),
+    "norm in parts": lambda m, x: (x - m.mean.view(6, 1, 1)) / (m.variance.view(6, 1, 1) + 0.1).sqrt() * m.along + m.along,
     "of values": lambda m, x: torch.maximum(x * x.sigmoid(), x - x.tanh()) + torch.minimum(x, x * x),
     "squeeze and excite": lambda m, x: x * F.conv2d(x.mean((2, 3), keepdim=True), m.k1).sigmoid(),
     "head": lambda m, x: F.linear(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1), m.dense, m.b8),
