@@ -5,7 +5,6 @@ Files as people have them are in test_slim.py and test_finetuned.py.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import keras
@@ -14,10 +13,11 @@ import pytest
 
 import porter
 from porter.filegraph.checkpoint import Checkpoint
+from porter.fitting import naming
 from porter.frameworks import get_framework
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph, tensor_shapes
-from porter.recipe import Recipe, Zoo, all_recipes, expand, find_recipe, layer_names
+from porter.recipe import LayerName, Recipe, Zoo, all_recipes, expand, find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
 from porter.source import matching
 from porter.source.matching import rank
@@ -53,17 +53,20 @@ def named(variant: str, zoo_name: str, generation: str | None) -> Checkpoint:
 @pytest.fixture(scope="module")
 def expanded_once() -> Iterator[None]:
     """Each case ranks every variant that its names could be of, and most cases rank the same ones."""
+    graphs: dict[tuple[object, ...], Graph] = {}
+    names: dict[tuple[object, ...], Mapping[str, LayerName]] = {}
 
-    @cache
-    def expanded(variant: str, zoo: str, options: tuple[tuple[str, int], ...]) -> Graph:
-        recipe = find_recipe(variant)
-        return expand(recipe, variant, recipe.zoo(zoo, variant), dict(options))
+    def expand_once(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, int]) -> Graph:
+        key = (variant, zoo.name, *options.items())
+        return graphs[key] if key in graphs else graphs.setdefault(key, expand(recipe, variant, zoo, options))
 
-    def by_name(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, int]) -> Graph:
-        return expanded(variant, zoo.name, tuple(options.items()))
+    def name_once(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, label: str | None = None) -> Mapping[str, LayerName]:
+        key = (variant, zoo.name, label)
+        return names[key] if key in names else names.setdefault(key, layer_names(recipe, variant, zoo, graph, label))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matching, "expand", by_name)
+        patch.setattr(matching, "expand", expand_once)
+        patch.setattr(naming, "layer_names", name_once)
         yield
 
 
