@@ -159,7 +159,7 @@ class Dataflow(Generic[N]):
                 return False
             with np.errstate(all="ignore"):
                 found = _each(kind, inputs) if evaluator is None else evaluator(node, *inputs)
-        except (ValueError, TypeError, IndexError, OverflowError):  # operands that do not fit
+        except (ValueError, TypeError, LookupError, ArithmeticError):  # operands that do not fit
             return False
         values = {
             (node.name, index): np.asarray(value) for index, value in enumerate(found if isinstance(found, list) else [found])

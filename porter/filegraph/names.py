@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
 from porter.graph import INPUT
 
 
-def unused_name(name: str, taken: Collection[str]) -> str:
-    """`name`, or `name_2`, `name_3`, ... where it is taken."""
-    candidate, count = name, 1
+def unused_name(name: str, taken: Collection[str], count: int = 1) -> str:
+    """`name`, or `name_2`, `name_3`, ... where it is taken, from the one of `count` on."""
+    candidate = name if count == 1 else f"{name}_{count}"
     while candidate in taken:
         count += 1
         candidate = f"{name}_{count}"
@@ -29,12 +30,28 @@ def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGrap
     counts = Counter(scopes.values())
     names = {INPUT: INPUT}
     taken = {INPUT} | {scope for scope in counts if scope and counts[scope] == 1}
+    uses = Counter[str]()
     for node in graph.nodes:
-        scope = scopes[node.name]
-        names[node.name] = scope if scope and counts[scope] == 1 else unused_name(titles.get(node.name, node.name), taken)
+        scope, title = scopes[node.name], titles.get(node.name, node.name)
+        uses[title] += 1
+        names[node.name] = scope if scope and counts[scope] == 1 else unused_name(title, taken, uses[title])
         taken.add(names[node.name])
     nodes = (replace(node, name=names[node.name], inputs=tuple(names[name] for name in node.inputs)) for node in graph.nodes)
     return replace(graph, nodes=tuple(nodes), outputs=tuple(names[name] for name in graph.outputs))
+
+
+def titles(paths: Mapping[str, tuple[str, ...]], ops: Mapping[str, str]) -> dict[str, str]:
+    """The names of nodes by their paths, which are modules and a last word: `layer1/0/conv1`.
+
+    A word that is the node's op is left out where the module computes nothing else and holds no other module.
+    """
+    modules = Counter(path[:-1] for path in paths.values())
+    holding = {outer for outer, inner in pairwise(sorted(modules)) if inner[: len(outer)] == outer}
+    found = {}
+    for name, (*module, word) in paths.items():
+        own = word == ops[name] and modules[tuple(module)] == 1 and tuple(module) not in holding
+        found[name] = "/".join(module if own else (*module, word))
+    return {name: title for name, title in found.items() if title.strip("/")}
 
 
 def _scope(node: FileNode) -> str:

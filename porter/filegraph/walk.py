@@ -136,7 +136,7 @@ def read_nodes(walk: Walk[N], nodes: Iterable[N], readers: Mapping[str, Reader[N
                 given = read_pattern(walk, node) or readers[node.op](walk, node)
         except (PaddingError, GraphError) as error:  # a window or a pad is too large
             given = f"{node.op} with {error.message}"
-        except (ValueError, TypeError, IndexError, ArithmeticError):  # inputs or numbers that the op does not take
+        except (ValueError, TypeError, LookupError, ArithmeticError):  # inputs or numbers that the op does not take, or lacks
             given = None
         if given is None or isinstance(given, str):
             given = walk.foreign(node, given or node.op)

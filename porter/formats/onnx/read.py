@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from porter.filegraph.builder import Builder
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph
-from porter.filegraph.names import named
+from porter.filegraph.names import named, titles
 from porter.filegraph.views import Views
 from porter.filegraph.walk import Walk, read_nodes
 from porter.formats.limits import most_bytes
@@ -117,21 +116,12 @@ def _taken(message: Message, live: set[str]) -> int | None:
 
 
 def _titles(nodes: Collection[OnnxNode]) -> dict[str, str]:
-    """The nodes' own names, of torch's exporter only the module's: `/layer1/layer1.0/conv1/Conv` is `layer1/0/conv1`.
-
-    A module that is called more than once, or computes several ops itself, keeps the op's name behind its own.
-    """
-    titles = {}
+    """The nodes' own names, of torch's exporter only the module's: `/layer1/layer1.0/conv1/Conv` is `layer1/0/conv1`."""
+    paths = {}
     for node in nodes:
         words = node.title.strip("/").split("/")
-        titles[node.name] = tuple(word.removeprefix(f"{before}.") for before, word in zip(["", *words], words, strict=False))
-    modules = Counter(parts[:-1] for parts in titles.values())
-    holding = {parts[:end] for parts in modules for end in range(len(parts))}
-    ops = {node.name: node.op for node in nodes}
-    for name, parts in titles.items():
-        if parts[-1] == ops[name] and modules[parts[:-1]] == 1 and parts[:-1] not in holding:
-            titles[name] = parts[:-1]
-    return {name: "/".join(parts) for name, parts in titles.items() if any(parts)}
+        paths[node.name] = tuple(word.removeprefix(f"{before}.") for before, word in zip(["", *words], words, strict=False))
+    return titles(paths, {node.name: node.op for node in nodes})
 
 
 def _definition(message: Message, tensors: Mapping[str, Array], stated: Mapping[str, str]) -> bytes:

@@ -83,7 +83,8 @@ def read_program(program: Mapping[str, Any]) -> Program:
     """The program in what `porter.formats.torch_export.archive.Archive.program` holds.
 
     Raises:
-        ValueError: it is no such program, two nodes give the same value, or a node reads what nothing before it gives.
+        ValueError, OverflowError: it is no such program, two nodes give the same value, a node reads what nothing before it gives,
+            or a number is too large.
         KeyError, TypeError, AttributeError: it is no such program.
     """
     graph, signature = program["graph_module"]["graph"], program["graph_module"]["signature"]
@@ -156,7 +157,7 @@ class _Reader:
             if isinstance(arguments.get(key), int | float) and not isinstance(arguments[key], bool):
                 constant = AtenNode(f"{name}.{key}", "number")
                 self.add(constant)
-                self.numbers[constant.name] = np.asarray(arguments[key])
+                self.numbers[constant.name] = _number(arguments[key])
                 arguments[key] = constant.name, 0
         stack = str((stated.get("metadata") or {}).get("nn_module_stack") or "").split(";")[-1].split(",")
         module = stack[1] if len(stack) > 2 else ""
@@ -220,6 +221,12 @@ def _sources(value: Any) -> Iterator[Reference]:
         yield value
     elif isinstance(value, list):
         yield from (each for each in value if isinstance(each, tuple))
+
+
+def _number(value: float) -> Array:
+    if isinstance(value, int) and value.bit_length() > 63:  # numpy would leave it to Python, whose powers take any memory
+        raise ValueError("a number has more than 64 bits")
+    return np.asarray(value)
 
 
 def _size(stated: Mapping[str, Any]) -> int | str:

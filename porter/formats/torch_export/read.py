@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from porter.filegraph.builder import Builder
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, Foreign
-from porter.filegraph.names import named
+from porter.filegraph.names import named, titles
 from porter.filegraph.to_graph import to_graph
 from porter.filegraph.views import Views
 from porter.filegraph.walk import Walk, read_nodes
@@ -49,7 +48,7 @@ def read_export(path: Path) -> Checkpoint:
     archive = read_archive(path)
     try:
         program = read_program(archive.program)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
         message = f"the program is damaged: {str(error)[:200] or type(error).__name__}"
         raise FileError(message, where=str(path), next="fetch or export it again") from None
     tensors = {**archive.constants, **archive.weights}
@@ -110,7 +109,9 @@ def _read_graph(program: Program, arrays: Mapping[str, Array], size: int, only: 
     read_nodes(walk, nodes.values(), READERS)
     ends = [program.given[name] for name in program.outputs]
     found = builder.finish([walk.value(end) for end in dict.fromkeys(ends) if flow.is_value(end)])
-    return named(_with_own_names(found, program.stored), _titles([nodes[node.name] for node in found.nodes if node.name in nodes]))
+    kept = [nodes[node.name] for node in found.nodes if node.name in nodes]
+    paths = {node.name: (*filter(None, node.module.split(".")), node.op) for node in kept}
+    return named(_with_own_names(found, program.stored), titles(paths, {node.name: node.op for node in kept}))
 
 
 def _live_inputs(nodes: Mapping[str, AtenNode], name: str) -> list[str]:
@@ -135,16 +136,3 @@ def _with_own_names(graph: FileGraph, stored: Mapping[str, str]) -> FileGraph:
 def tap_of(name: str) -> str:
     """The name of a value as a tap: torch's modules have attributes, such as `to`, that their parts cannot be named after."""
     return f"value_{name}"
-
-
-def _titles(nodes: Collection[AtenNode]) -> dict[str, str]:
-    """The modules that compute nodes: `layer1.0.conv1` is `layer1/0/conv1`. The name of one that computes several has the op behind
-    it."""
-    computed = Counter(node.module for node in nodes if node.module)
-    parts = {module: tuple(module.split(".")) for module in computed}
-    holding = {part[:end] for part in parts.values() for end in range(len(part))}
-    titles = {}
-    for node in nodes:
-        own = computed[node.module] == 1 and parts[node.module] not in holding
-        titles[node.name] = "/".join((*parts.get(node.module, ()), *(() if own else (node.op,))))
-    return titles

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -18,6 +18,8 @@ _ON_OPEN: Mapping[str, Callable[..., int]] = {
 """What is computed from numbers that stand for open sizes; a quotient of them would say nothing."""
 _DEEPEST = 50
 """How deep arithmetic with sizes is followed."""
+_MOST = 1 << 62
+"""Squares of squares would take any memory."""
 SIZES = (*_ON_OPEN, "operator.floordiv", "operator.mod", "sym_size")
 """Ops that give a size."""
 
@@ -31,7 +33,7 @@ def read_size(walk: Walk, node: AtenNode) -> Read:
     if sizes is not None:
         return np.asarray(sizes[place])
     operands = [walk.flow.integers(each) or [] for each in node.inputs]
-    return np.asarray(_ON_OPEN[node.op](*(number for (number,) in operands))) if node.op in _ON_OPEN else None
+    return np.asarray(_computed(node, [number for (number,) in operands])) if node.op in _ON_OPEN else None
 
 
 def whole_numbers(walk: Walk, node: AtenNode, name: str, source: Reference | None = None) -> list[int]:
@@ -47,19 +49,32 @@ def whole_numbers(walk: Walk, node: AtenNode, name: str, source: Reference | Non
     if source is not None and (sizes := walk.view(source).sizes) is not None:
         said = (*walk.flow.nodes[source[0]].sizes, ())[source[1]]
         own = dict(zip(said, sizes, strict=True)) if len(said) == len(sizes) else {}
-    return [_number(walk, each, own, name) for each in (stated if isinstance(stated, list) else [stated])]
+    known: dict[Reference, int] = {}
+
+    def number(each: int | Reference, depth: int = 0) -> int:
+        """A number, or a size by its name: from `own` sizes by their expressions, otherwise as `read_size` found it."""
+        if isinstance(each, int):
+            return each
+        if each not in known:  # each once: in 50 sums of a size with itself it would be read 2**50 times
+            known[each] = size(each, depth)
+        return known[each]
+
+    def size(each: Reference, depth: int) -> int:
+        before = walk.flow.nodes[each[0]]
+        if before.expression in own:
+            return own[before.expression]
+        if before.op in _ON_OPEN and depth < _DEEPEST:
+            return _computed(before, [number(source, depth + 1) for source in before.inputs])
+        numbers = walk.flow.integers(each)
+        if numbers is None or len(numbers) != 1:
+            raise GraphError(f"a {name} that depends on the input's size")
+        return numbers[0]
+
+    return [number(each) for each in (stated if isinstance(stated, list) else [stated])]
 
 
-def _number(walk: Walk, stated: int | Reference, own: Mapping[int | str | None, int], name: str, depth: int = 0) -> int:
-    """A number, or a size by its name: from `own` sizes by their expressions, otherwise as `read_size` found it."""
-    if isinstance(stated, int):
-        return stated
-    node = walk.flow.nodes[stated[0]]
-    if node.expression in own:
-        return own[node.expression]
-    if node.op in _ON_OPEN and depth < _DEEPEST:
-        return _ON_OPEN[node.op](*(_number(walk, each, own, name, depth + 1) for each in node.inputs))
-    numbers = walk.flow.integers(stated)
-    if numbers is None or len(numbers) != 1:
-        raise GraphError(f"a {name} that depends on the input's size")
-    return numbers[0]
+def _computed(node: AtenNode, operands: Sequence[int]) -> int:
+    found = _ON_OPEN[node.op](*operands)
+    if abs(found) > _MOST:
+        raise GraphError("a size of more than 62 bits")
+    return found

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 import zipfile
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import torch
 from torch import nn
 
 from porter.errors import FileError, MappingError, UsageError
+from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.padding import ANY
@@ -146,6 +149,11 @@ class Runs:
         return Path.write_text, (self.path, "ran")
 
 
+def call(target: str, output: dict[str, Any], **inputs: Any) -> dict[str, Any]:
+    arguments = [{"name": name, "arg": argument, "kind": 1} for name, argument in inputs.items()]
+    return {"target": target, "inputs": arguments, "outputs": [output], "metadata": {}}
+
+
 BROKEN: dict[str, tuple[Callable[[Members], Members], str]] = {
     "no program": (lambda members: {"archive_format": b"pt2"}, "no exported program, perhaps compiled code"),
     "two programs": (lambda members: {**members, "models/other.json": b"{}"}, "2 programs, expected one"),
@@ -161,6 +169,18 @@ BROKEN: dict[str, tuple[Callable[[Members], Members], str]] = {
         "no name of a value",
     ),
     "a value given twice": (program(twice), "two nodes give 'conv2d'"),
+    "a power of large numbers": (
+        program(
+            lambda graph: graph["nodes"].append(
+                call("torch.ops.aten.pow.Scalar", {"as_tensor": {"name": "p"}}, self=number(1 << 64), exponent=number(1 << 40))
+            )
+        ),
+        "a number has more than 64 bits",
+    ),
+    "an infinite size": (
+        program(lambda graph: graph["tensor_values"]["x"]["sizes"].insert(0, {"as_int": math.inf})),
+        "the program is damaged: cannot convert float infinity",
+    ),
     "no weights": (
         lambda members: {name: members[name] for name in members if "weight_0" not in name},
         "lacks 'data/weights/weight_0'",
@@ -175,6 +195,46 @@ BROKEN: dict[str, tuple[Callable[[Members], Members], str]] = {
     "as an object": (entry(use_pickle=True), "is pickled, as an object"),
     "a path outside": (entry(path_name="weight_/../../../secret"), "lacks 'data/weights/weight_/../../../secret'"),
 }
+
+
+def computed_size(kind: str) -> Callable[[Any], None]:
+    """A reshape to a size that is computed in 45 steps, each from the one before and itself."""
+
+    def change(graph: Any) -> None:
+        image = {"as_tensor": {"name": "conv2d"}}
+        sizes = [{"as_sym_int": {"as_name": f"size_{step}"}} for step in range(46)]
+        first = call("torch.ops.aten.sym_size.int", sizes[0], self=image, dim=number(2))
+        steps = [call(f"_operator.{kind}", after, a=before, b=before) for before, after in pairwise(sizes)]
+        shape = {"as_sym_ints": [*map(number, (2, 4)), {"as_name": "size_45"}, number(8)]}
+        graph["nodes"][1:1] = [
+            first,
+            *steps,
+            call("torch.ops.aten.view.default", {"as_tensor": {"name": "viewed"}}, self=image, size=shape),
+        ]
+        graph["nodes"][48]["inputs"][0]["arg"] = {"as_tensor": {"name": "viewed"}}
+
+    return change
+
+
+def deep(graph: Any) -> None:
+    graph["nodes"][0]["metadata"]["nn_module_stack"] = f"a,{'a.' * (1 << 18)}a,b"
+
+
+HOSTILE: dict[str, tuple[Callable[[Any], Any], bool]] = {
+    "sums of sums": (computed_size("add"), True),
+    "squares of squares": (computed_size("mul"), True),
+    "a path of many modules": (deep, False),
+    "an op without its kernel": (lambda graph: graph["nodes"][0]["inputs"].pop(1) and None, True),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_programs_take_no_time_and_no_memory(made: tuple[Any, Members], name: str, tmp_path: Path) -> None:
+    """Each is read, and with a foreign layer where porter cannot say it."""
+    change, foreign = HOSTILE[name]
+    graph = read_checkpoint(written(tmp_path / "a.pt2", program(change)(made[1]))).graph
+    assert graph is not None
+    assert any(isinstance(node.op, Foreign) for node in graph.nodes) == foreign
 
 
 @pytest.mark.parametrize("name", BROKEN)
