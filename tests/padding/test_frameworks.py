@@ -392,7 +392,7 @@ def most_of_the_grid() -> list[Geometry]:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("name", "wanted"), [("torch", {}), ("tf", {}), ("onnx", {})])
+@pytest.mark.parametrize(("name", "wanted"), [("torch", {}), ("tf", {})])
 def test_builds_over_the_grid(name: str, wanted: dict[str, int]) -> None:
-    chosen = most_of_the_grid() if name == "tf" else geometries()
+    chosen = geometries() if name == "torch" else most_of_the_grid()
     assert prove_builds(name, cases_at(list(chosen), ANY), ANY, 8) == wanted
