@@ -16,8 +16,8 @@ from porter.errors import GraphError
 from porter.graph import Graph, shapes
 
 Guard = Callable[[Sequence[int]], int]
-_MOST, _LONGEST = 4096, 8192
-"""Guards, and characters of one."""
+_MOST, _LARGEST = 1 << 16, 4096
+"""Characters of all guards together, and the size of an image that they are tried up to: every guard is computed at every size."""
 _BEYOND = 64
 """So many sizes past the traced one are tried, more than the strides of a network together."""
 _BINARY: Mapping[type, Callable[[int, int], int]] = {
@@ -63,7 +63,10 @@ def holds_at_every_size(program: Mapping[str, Any], image: str, traced: Sequence
     if len({*texts.values()}) < len(texts) or None in symbols.values():  # rows are as many as columns, or an even number
         return False
     try:
-        guards = [_guard(str(text)) for text in (program.get("guards_code") or ())[:_MOST]]
+        code = program.get("guards_code") or []
+        if len("".join(code)) > _MOST or max(traced[2:]) > _LARGEST:
+            return False
+        guards = [_read(ast.parse(text, mode="eval").body) for text in code]
         for axis, symbol in symbols.items():
             bounds = program["range_constraints"].get(symbol and (symbol[1] or symbol[2])) or {}
             least, side = _least(graph, axis, (traced[2], traced[3])), traced[2 + axis]
@@ -73,9 +76,9 @@ def holds_at_every_size(program: Mapping[str, Any], image: str, traced: Sequence
                 sizes = [*traced[: 2 + axis], size, *traced[3 + axis :]]
                 if not all(guard(sizes) for guard in guards):
                     return False
-    except (ValueError, SyntaxError, RecursionError, MemoryError, ArithmeticError, IndexError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError, ArithmeticError, IndexError):  # no arithmetic of sizes
         return False
-    return len(program.get("guards_code") or ()) <= _MOST
+    return True
 
 
 def _least(graph: Graph, axis: int, traced: tuple[int, int]) -> int:
@@ -93,18 +96,12 @@ def _least(graph: Graph, axis: int, traced: tuple[int, int]) -> int:
     return bisect_left(range(traced[axis]), True, key=suffices)
 
 
-def _guard(text: str) -> Guard:
-    """A guard as a function of the image's sizes.
+def _read(node: ast.expr) -> Guard:
+    """A guard, or a part of one, as a function of the image's sizes.
 
     Raises:
-        ValueError, SyntaxError, RecursionError, MemoryError: it is no arithmetic of sizes.
+        ValueError: it is no arithmetic of sizes.
     """
-    if len(text) > _LONGEST:
-        raise ValueError("a guard is too long")
-    return _read(ast.parse(text, mode="eval").body)
-
-
-def _read(node: ast.expr) -> Guard:
     match node:
         case ast.Constant(value=int(number)):
             return lambda sizes: number

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,11 +47,8 @@ def read_export(path: Path) -> Checkpoint:
         MissingFramework: the archive is of torch 2.8 or older, and torch is not installed.
     """
     archive = read_archive(path)
-    try:
+    with _refusing_damage(path):
         program = read_program(archive.program)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
-        message = f"the program is damaged: {str(error)[:200] or type(error).__name__}"
-        raise FileError(message, where=str(path), next="fetch or export it again") from None
     tensors = {**archive.constants, **archive.weights}
     lacking = sorted({*program.stored.values()} - tensors.keys())
     if lacking:
@@ -64,13 +62,24 @@ def read_export(path: Path) -> Checkpoint:
         # An op that porter lacks is refused by its own name, and what it may share memory with is not known.
         if not any(isinstance(node.op, Foreign) for node in graph.nodes):
             problem = changed_value(program, READERS)
-            size = None if problem or graph.built_size else _only_size(archive.program, program, graph)
+            with _refusing_damage(path):
+                size = None if problem or graph.built_size else _only_size(archive.program, program, graph)
             graph = _read_graph(program, arrays, path.stat().st_size, size) if size else graph
     if problem is not None or graph is None:
         return Checkpoint(path, "torch-export", "torch", tensors, (f"read without the graph: {problem}",))
     graph = replace(graph, traced=graph.built_size is not None, definition=archive.text, language=LANGUAGE)
     note = f"written by torch {archive.program.get('torch_version', 'of an unknown version')}"
     return Checkpoint(path, "torch-export", "torch", tensors, (note,), graph=graph)
+
+
+@contextmanager
+def _refusing_damage(path: Path) -> Iterator[None]:
+    """Raises FileError for what reading a damaged program raises."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        message = f"the program is damaged: {str(error)[:200] or type(error).__name__}"
+        raise FileError(message, where=str(path), next="fetch or export it again") from None
 
 
 def _not_one_image(program: Program) -> str | None:

@@ -237,6 +237,37 @@ def test_hostile_programs_take_no_time_and_no_memory(made: tuple[Any, Members], 
     assert any(isinstance(node.op, Foreign) for node in graph.nodes) == foreign
 
 
+def hinted(hint: Any) -> Callable[[Any], Any]:
+    def change(content: Any) -> None:
+        for size in content["graph_module"]["graph"]["tensor_values"]["x"]["sizes"][2:]:
+            size["as_expr"]["hint"] = hint
+
+    return change
+
+
+SIZES: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "as they are": (lambda content: None, ANY),
+    "a large image": (hinted(number(5000)), (5000, 5000)),
+    "many guards": (lambda content: content.update(guards_code=["1 < 2"] * (1 << 18)), (8, 8)),
+    "sizes of another kind": (hinted({"as_int": "a"}), "the program is damaged: invalid literal"),
+    "no ranges": (lambda content: content.pop("range_constraints") and None, "the program is damaged: 'range_constraints'"),
+    "guards of another kind": (lambda content: content.update(guards_code=[7]), "the program is damaged: sequence item 0"),
+}
+
+
+def test_hostile_guards(tmp_path: Path) -> None:
+    path, _ = export(Small().eval(), torch.randn(2, 3, 8, 8), tmp_path, free=True)
+    with zipfile.ZipFile(path) as archive:
+        members = {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
+    for name, (change, expected) in SIZES.items():
+        changed = written(tmp_path / "a.pt2", with_json("models/model.json", change)(members))
+        if isinstance(expected, str):
+            refused(changed, expected)
+            continue
+        graph = read_checkpoint(changed).graph
+        assert graph is not None and graph.size == expected, name
+
+
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_archives_are_refused_in_one_line(made: tuple[Any, Members], name: str, tmp_path: Path) -> None:
     change, words = BROKEN[name]
