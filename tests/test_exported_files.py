@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -124,3 +126,22 @@ def test_another_network_is_no_reference(files: Path, tmp_path: Path, cli: Cli) 
     torch.export.save(torch.export.export(other, (torch.zeros(1, 3, SIDE, SIDE),)), tmp_path / "other.pt2")
     ran = cli("convert", files / "folded.onnx", "--to", "tf", "--reference", tmp_path / "other.pt2")
     refused(ran, "the port is not the function of the given other.pt2", status=1)
+
+
+def test_a_port_in_onnx_is_read_back_as_what_it_is(files: Path, tmp_path: Path) -> None:
+    settings = {"recipes": files, "check": False}
+    there = porter.convert("mine", "own", "onnx", weights=files / "whole.pt2", out=tmp_path / "there", **settings).port
+    alone = shutil.copyfile(there.folder / "model.onnx", tmp_path / "alone.onnx")
+    back = porter.convert(alone, destination="torch", out=tmp_path / "back", recipes=files)
+    assert back.verdict is not None and all(parity.proves for parity in back.verdict.parities)
+    assert (back.port.record.variant, set(back.port.graph.by_path)) == ("mine", set(there.graph.by_path))
+    mine, theirs = back.port.tensors(), there.tensors()
+    assert all(np.array_equal(array, mine[path][role]) for path, roles in theirs.items() for role, array in roles.items())
+    image = np.random.default_rng(0).standard_normal((2, 3, SIDE, SIDE)).astype(np.float32)
+    with torch.no_grad():
+        expected = porter.load(tmp_path / "back")(torch.from_numpy(image)).numpy()
+    assert np.allclose(porter.load(tmp_path / "there")(image), expected, rtol=0, atol=1e-5)
+    proved = porter.convert(
+        "mine", "own", "tf", weights=files / "weights.pth", reference=str(alone), out=tmp_path / "tf", recipes=files
+    )
+    assert proved.verdict is not None and proved.verdict.given is not None and proved.verdict.given.parities[-1].proves

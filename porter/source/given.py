@@ -79,7 +79,7 @@ class GivenReference:
         file: for port.json.
         notes: what it ran with, and how it was compared, one line each.
         exact: it runs in float64 too; otherwise its values are float32's in every type.
-        rounded: it has batch norms that the source has folded, in rounded numbers, or the source has norms that it has folded.
+        rounded: it or the source has numbers of the other rounded to float32 (porter.source.pairing).
         native: rows and columns at which it runs.
         graph: of the source.
         ending: makes a port's logits comparable with its outputs.
@@ -138,12 +138,10 @@ def open_given(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     except UsageError:
         outputs, exact = reference.shown(image, "float32").outputs, False
     notes = reference.notes if exact else (*reference.notes, f"{given.name} runs in float32 only, so it is compared in float32")
-    if reference.rounded or (opened.fit is not None and opened.fit.folded):
-        folded = "a file has batch norms folded, into numbers that were rounded to float32"
-        exact, notes = False, (*notes, f"{given.name} is compared in float32, because {folded}")
+    rounds = reference.rounded or (opened.fit is not None and bool(opened.fit.folded))
     dropped = _expect_outputs(given, opened, outputs, reference.native)
     ending, said = _ending(given, opened, outputs)
-    return replace(reference, exact=exact, dropped=dropped, ending=ending, notes=(*notes, *said))
+    return replace(reference, exact=exact, rounded=rounds, dropped=dropped, ending=ending, notes=(*notes, *said))
 
 
 def _image(graph: Graph, size: tuple[int, int]) -> Array:

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+import numpy as np
+
 from porter.errors import MappingError
-from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.to_graph import Translated, to_graph
 from porter.fitting.alignment import align, without_cells
-from porter.graph import BatchNorm, Graph, Sigmoid, Softmax
+from porter.graph import BatchNorm, Graph, Op, Sigmoid, Softmax
 from porter.source.opened import Opened
 
 
@@ -20,7 +22,8 @@ class Pairs:
 
     Attributes:
         layers: by path of the source's node.
-        rounded: one of both has batch norms that the other has in the layers before them or as scales, in rounded numbers.
+        rounded: one of both has numbers of the other rounded to float32: batch norms that are folded into the layers before them or
+            are scales, or an epsilon.
     """
 
     layers: Mapping[str, str]
@@ -66,9 +69,15 @@ def _aligned(graph: Graph, file: FileGraph, end: str, size: tuple[int, int]) -> 
     pairs = alignment.pairs(graph.output, end)
     folded = alignment.folded(pairs)
     known = {path: file.by_name[layer] for path, layer in pairs.items() if path not in folded.values() and layer in file.by_name}
-    norms = [layer for path, layer in known.items() if isinstance(graph.by_path[path].op, BatchNorm)]
-    rounded = any(not isinstance(layer.op, BatchNorm) for layer in norms)
+    rounded = any(_rounds(graph.by_path[path].op, layer.op) for path, layer in known.items() if path in graph.by_path)
     return Pairs({path: layer.name for path, layer in known.items()}, rounded)
+
+
+def _rounds(one: Op, other: Op | Foreign) -> bool:
+    """Whether two ops are one function but for numbers that one of them has in float32."""
+    if not isinstance(one, BatchNorm) or not isinstance(other, BatchNorm):
+        return isinstance(one, BatchNorm)
+    return one.epsilon != other.epsilon and bool(np.float32(one.epsilon) == np.float32(other.epsilon))
 
 
 def _by_names(opened: Opened, found: Translated) -> dict[str, str]:
