@@ -21,8 +21,10 @@ from porter.graph import (
     INPUT,
     MOST_CONSTANTS,
     Add,
+    Affine,
     BatchNorm,
     ChannelScale,
+    Elu,
     LayerNorm,
     LeakyRelu,
     Maximum,
@@ -30,8 +32,11 @@ from porter.graph import (
     Multiply,
     Op,
     PRelu,
+    Selu,
 )
 
+SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
+"""Of arXiv:1706.02515, as torch has them; ONNX has them in float32."""
 _OF_VALUES: Mapping[str, Op] = {"Add": Add(), "Mul": Multiply(), "Max": Maximum(), "Min": Minimum()}
 
 
@@ -126,6 +131,20 @@ def clip(walk: Walk[N], node: N, source: Reference, low: float, high: float) -> 
 
 def square(walk: Walk[N], node: N, source: Reference) -> Read:
     return combine(walk, node, "Mul", (source, source))
+
+
+def scaled_elu(alpha: float, gamma: float) -> Sequence[Op]:
+    """gamma * Elu(x), which is a SELU with the numbers of its paper."""
+    if (alpha, gamma) == (SELU_ALPHA, SELU_GAMMA):
+        return (Selu(),)
+    return (Elu(alpha),) if gamma == 1 else (Elu(alpha), Affine((gamma,), (0.0,)))
+
+
+def gated(walk: Walk[N], node: N, source: Reference, *ops: Op) -> View:
+    """A value times what ops, one after the other, make of it."""
+    view = walk.kept(source)
+    gate = walk.builder.chain(f"{node.name}:gate", view.value, ops)
+    return walk.views.like(view, walk.builder.add(node.name, Multiply(), view.value, gate))
 
 
 def slopes(walk: Walk[N], node: N, source: Reference, alpha: Reference) -> Read:

@@ -6,14 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from porter.filegraph.arithmetic import batch_norm, clip, combine, dense, layer_norm
+from porter.filegraph.arithmetic import (
+    SELU_ALPHA,
+    SELU_GAMMA,
+    batch_norm,
+    clip,
+    combine,
+    dense,
+    gated,
+    layer_norm,
+    scaled_elu,
+)
 from porter.filegraph.dataflow import Operand
 from porter.filegraph.walk import Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
-from porter.graph import Affine, Elu, Gelu, HardSigmoid, Multiply, Op, Selu, Sigmoid, Softplus, Swish, Tanh
-
-SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
-"""Of arXiv:1706.02515; files have them in float32."""
+from porter.graph import Affine, Elu, Gelu, HardSigmoid, Op, Sigmoid, Softplus, Swish, Tanh
 
 
 def kind_of(node: OnnxNode) -> str:
@@ -79,10 +86,13 @@ def celu(node: OnnxNode) -> Sequence[Op]:
 
 
 def selu(node: OnnxNode) -> Sequence[Op]:
-    """Selu with the numbers of its paper, or gamma * Elu."""
-    alpha, gamma = (node.real(name, default) for name, default in (("alpha", SELU_ALPHA), ("gamma", SELU_GAMMA)))
+    return scaled_elu(*selu_numbers(node.real("alpha", SELU_ALPHA), node.real("gamma", SELU_GAMMA)))
+
+
+def selu_numbers(alpha: float, gamma: float) -> tuple[float, float]:
+    """A SELU's numbers: those of its paper, which float32 rounds."""
     papers = np.allclose((alpha, gamma), (SELU_ALPHA, SELU_GAMMA), rtol=1e-6)
-    return (Selu(),) if papers else (Elu(alpha), Affine((gamma,), (0.0,)))
+    return (SELU_ALPHA, SELU_GAMMA) if papers else (alpha, gamma)
 
 
 def gelu(node: OnnxNode) -> Op:
@@ -101,16 +111,11 @@ def hard_sigmoid(node: OnnxNode) -> Op:
 def read_swish(walk: Walk, node: OnnxNode) -> Read:
     """x * Sigmoid(alpha * x)."""
     alpha = node.real("alpha", 1.0)
-    return _gated(walk, node, Affine((alpha,), (0.0,)), Sigmoid()) if alpha != 1 else apply(walk, node, node.inputs[0], Swish())
+    if alpha == 1:
+        return apply(walk, node, node.inputs[0], Swish())
+    return gated(walk, node, node.inputs[0], Affine((alpha,), (0.0,)), Sigmoid())
 
 
 def read_mish(walk: Walk, node: OnnxNode) -> Read:
     """x * Tanh(Softplus(x))."""
-    return _gated(walk, node, Softplus(), Tanh())
-
-
-def _gated(walk: Walk, node: OnnxNode, *ops: Op) -> Read:
-    """A value times what ops make of it."""
-    view = walk.kept(node.inputs[0])
-    gate = walk.builder.chain(f"{node.name}:gate", view.value, ops)
-    return walk.views.like(view, walk.builder.add(node.name, Multiply(), view.value, gate))
+    return gated(walk, node, node.inputs[0], Softplus(), Tanh())

@@ -11,7 +11,7 @@ from porter.filegraph.file_graph import Stored
 from porter.filegraph.walk import Read, apply
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
-from porter.graph import Affine, Elu, LocalResponseNorm, Multiply, Op, PRelu, Selu, Softplus, Tanh, ThresholdedRelu
+from porter.graph import LocalResponseNorm, PRelu, Softplus, Tanh, ThresholdedRelu
 
 KINDS = {
     **{"add": "Add", "sub": "Sub", "rsub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "maximum": "Max", "minimum": "Min"},
@@ -29,8 +29,6 @@ KINDS = {
     **{"reciprocal": "Reciprocal", "relu6": "Relu6", "constant_pad_nd": "pad", "reshape": "view", "_unsafe_view": "view"},
 }
 """Names of ops in patterns."""
-SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
-"""Of arXiv:1706.02515, as torch writes them."""
 _LONGEST = 8
 """How many moves a kernel may have gone through."""
 _MEANS = "avg_pool3d", ("pad", ("view", ("Mul", "x", "x")))
@@ -152,10 +150,7 @@ def read_elu(walk: Walk, node: AtenNode) -> Read:
     alpha, factor, inner = (float(node.arguments.get(name, 1)) for name in ("alpha", "scale", "input_scale"))
     if inner != 1:
         return "elu with scales"
-    if (alpha, factor) == (SELU_ALPHA, SELU_GAMMA):
-        return apply(walk, node, node.arguments["self"], Selu())
-    more: tuple[Op, ...] = () if factor == 1 else (Affine((factor,), (0.0,)),)
-    return apply(walk, node, node.arguments["self"], Elu(alpha), *more)
+    return apply(walk, node, node.arguments["self"], *arithmetic.scaled_elu(alpha, factor))
 
 
 def read_where(walk: Walk, node: AtenNode) -> Read:
@@ -180,9 +175,7 @@ def read_threshold(walk: Walk, node: AtenNode) -> Read:
 
 def read_mish(walk: Walk, node: AtenNode) -> Read:
     """x * tanh(softplus(x))."""
-    view = walk.kept(node.arguments["self"])
-    inner = walk.builder.chain(f"{node.name}:tanh", view.value, (Softplus(), Tanh()))
-    return walk.views.like(view, walk.builder.add(node.name, Multiply(), view.value, inner))
+    return arithmetic.gated(walk, node, node.arguments["self"], Softplus(), Tanh())
 
 
 def read_prelu(walk: Walk, node: AtenNode) -> Read:

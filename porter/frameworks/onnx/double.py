@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from porter.dtypes import Array
 from porter.errors import MissingFramework
-from porter.formats.onnx.arithmetic import SELU_ALPHA, SELU_GAMMA, hard_slope
+from porter.filegraph.arithmetic import SELU_ALPHA, SELU_GAMMA
+from porter.formats.onnx.arithmetic import hard_slope, selu_numbers
 
 Numbers = NDArray[np.float64]
 
@@ -90,8 +91,7 @@ def _ops() -> list[type[Any]]:
 
     class Selu(op_run):  # type: ignore[misc]
         def _run(self, x: Numbers, alpha: float = SELU_ALPHA, gamma: float = SELU_GAMMA) -> tuple[Array]:
-            exact = np.allclose((alpha, gamma), (SELU_ALPHA, SELU_GAMMA), rtol=1e-6)
-            alpha, gamma = (SELU_ALPHA, SELU_GAMMA) if exact else (alpha, gamma)
+            alpha, gamma = selu_numbers(alpha, gamma)
             return (gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),)
 
     class MaxPool(op_run):  # type: ignore[misc]
