@@ -79,7 +79,8 @@ def _ops() -> list[type[Any]]:
 
     class Sigmoid(op_run):  # type: ignore[misc]
         def _run(self, x: Numbers) -> tuple[Array]:
-            return (0.5 * np.tanh(0.5 * x) + 0.5,)
+            power = np.exp(-np.abs(x))  # a half and half a tanh would lose the digits of values close to 0
+            return (np.where(x < 0, power, 1.0) / (1 + power),)
 
     class HardSigmoid(op_run):  # type: ignore[misc]
         def _run(self, x: Numbers, alpha: float = 0.2, beta: float = 0.5) -> tuple[Array]:

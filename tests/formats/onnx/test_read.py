@@ -152,6 +152,13 @@ def test_a_model_computes_what_onnxruntime_computes(name: str, tmp_path: Path) -
             assert values[node].shape == value.shape and np.abs(values[node] - value).max() <= limit * np.abs(value).max(), node
 
 
+def test_a_sigmoid_close_to_zero_has_all_its_digits_in_float64(tmp_path: Path) -> None:
+    checkpoint = read_checkpoint(written(model("y = Sigmoid (x)"), tmp_path))
+    batch = np.full(IMAGE, -40.0)
+    found = run_reference(build_file(checkpoint, "float64", ANY), batch, {"y": "y"})["y"]
+    assert np.allclose(found, np.exp(-40), rtol=1e-14, atol=0)
+
+
 def test_an_image_with_its_channels_last_is_turned(tmp_path: Path) -> None:
     text = "t = Transpose <perm=[0, 3, 1, 2]> (x) y = Conv (t, k3)"
     checkpoint = read_checkpoint(written(model(text, image=(1, "H", "W", 6)), tmp_path))
