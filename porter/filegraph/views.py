@@ -94,7 +94,7 @@ class View:
             wanted[wanted.index(-1)] = total // rest
         batch = self.sizes[0]
         if wanted and wanted[0] == 1 and total == batch * math.prod(wanted):
-            wanted[0] = batch  # a graph for one image, whose batch is free all the same
+            wanted[0] = batch  # a graph for one image, whose batch is free in the port
         left = [piece for axis in reversed(self.axes) for piece in reversed(axis)]
         found = []
         for size in wanted:

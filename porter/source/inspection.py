@@ -107,15 +107,15 @@ def _of_file(file: Path, recipes: Path | None) -> Inspection:
     found, problems = open_likeliest(checkpoint, files, likeliest(matches))
     if found is not None:
         return _of_opened(checkpoint, matches, *found, recipes)
-    alone = Inspection(checkpoint, (), None, problem=NO_RECIPE) if checkpoint.graph is None else _by_itself(checkpoint, files)
+    unmatched = Inspection(checkpoint, (), None, problem=NO_RECIPE) if checkpoint.graph is None else _by_itself(checkpoint, files)
     for match, problem in problems:
         commands = _settled(checkpoint, files, match, problem, recipes)
-        if match.score >= LIKELY and alone.commands and not commands:
-            return replace(alone, matches=matches, match=match, problem=f"{problem.where}: {problem.message}")
+        if match.score >= LIKELY and unmatched.commands and not commands:
+            return replace(unmatched, matches=matches, match=match, problem=f"{problem.where}: {problem.message}")
         if commands or match.score >= LIKELY:
             size, stated = _size(checkpoint, match), _stated(problem, checkpoint)
             return Inspection(checkpoint, matches, match, size=size, problem=stated, commands=commands)
-    return replace(alone, matches=matches)
+    return replace(unmatched, matches=matches)
 
 
 def _of_port(port: Port) -> Inspection:

@@ -28,11 +28,12 @@ _SCHEMA = 8
 _MOST_JSON = 64 << 20
 """Python takes some twenty times as much for it."""
 _STRIDED = 7
-_TYPES = {
+TYPES = {
     **{1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64"},
     **{12: "bool", 13: "bfloat16"},
 }
-"""numpy's names of ScalarType (torch/_export/serde/schema.py)."""
+"""The names that numpy and torch have for ScalarType (torch/_export/serde/schema.py)."""
+FLOATS = frozenset(number for number, name in TYPES.items() if "float" in name)
 _OLD = "serialized_exported_program.json"
 
 
@@ -131,7 +132,7 @@ class _Members:
         return self.archive.read(member)  # zipfile stops at the declared size and checks the CRC
 
     def tensors(self, kind: str, model: str) -> dict[str, Array]:
-        """The tensors of data/weights or data/constants. Members other than tensors, which are pickled, are left alone."""
+        """The tensors of data/weights or data/constants. Other members than tensors are pickled, and not read."""
         folder = f"data/{kind}/"
         if f"{folder}{model}.pt" in self.found:  # torch 2.8
             return self.pickled(f"{folder}{model}.pt")
@@ -153,9 +154,9 @@ class _Members:
 
     def _tensor(self, name: str, data: bytes, stated: Mapping[str, Any]) -> Array:
         """A tensor over its storage, without a copy."""
-        if stated["layout"] != _STRIDED or stated["dtype"] not in _TYPES:
+        if stated["layout"] != _STRIDED or stated["dtype"] not in TYPES:
             raise FileError(f"tensor '{name}' is no dense tensor of real numbers", where=str(self.path), next=SAVE)
-        kind = storage_type(_TYPES[stated["dtype"]])  # type: ignore[arg-type]
+        kind = storage_type(TYPES[stated["dtype"]])  # type: ignore[arg-type]
         sizes, strides = ([int(each["as_int"]) for each in stated[key]] for key in ("sizes", "strides"))
         offset = int(stated["storage_offset"]["as_int"])
         last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))

@@ -21,7 +21,7 @@ from porter.filegraph.walk import Walk, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.torch_export import SAVE
 from porter.formats.torch_export.aliases import changed_value
-from porter.formats.torch_export.archive import read_archive
+from porter.formats.torch_export.archive import FLOATS, read_archive
 from porter.formats.torch_export.arithmetic import kind_of
 from porter.formats.torch_export.constants import CASTS, EVALUATORS, RESHAPES
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
@@ -32,8 +32,6 @@ from porter.graph.walks import downstream
 from porter.padding import Size
 
 LANGUAGE = "torch-export"
-_FLOATS = frozenset({6, 7, 8, 13})
-"""ScalarType (torch/_export/serde/schema.py): real numbers of 16 bits and more."""
 
 _CHECKS = ("_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
 """Ops with which a program checks sizes as it runs."""
@@ -88,7 +86,7 @@ def _not_one_image(program: Program) -> str | None:
     if rank != 4:
         found = ", ".join(f"'{name}'" for name in program.images[:3]) or "none"
         return f"one image of rank 4 is expected as its only input, found {found}"
-    if program.types[program.images[0]] not in _FLOATS:
+    if program.types[program.images[0]] not in FLOATS:
         return f"the input '{program.images[0]}' has whole numbers"
     return None
 
@@ -124,7 +122,7 @@ def _read_graph(program: Program, arrays: Mapping[str, Array], size: int, only: 
 
 
 def _live_inputs(nodes: Mapping[str, AtenNode], name: str) -> list[str]:
-    """What a node computes with: a constant that is repeated as often as the image's size says is a constant all the same."""
+    """What a node computes with. A constant that is repeated as often as the image's size says is still a constant."""
     sources = [source for source, _ in nodes[name].inputs]
     return sources if nodes[name].op in SIZES else [source for source in sources if nodes[source].op not in SIZES]
 

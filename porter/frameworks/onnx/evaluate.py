@@ -26,7 +26,7 @@ def classifier(
     from porter.data.pipeline import normalise
 
     if precision != "fp32":
-        raise UsageError("porter runs ONNX models in fp32", where="--precision")
+        raise UsageError("porter runs ONNX models in fp32", where="--precision", next="leave it out")
     if isinstance(model, OnnxRunner) and tap is None:
         raise UsageError("a file's own graph gives only values that are named")
 

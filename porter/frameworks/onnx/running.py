@@ -101,7 +101,7 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
     """
     expect_installed("onnxruntime", install("onnx"))
     if device != "cpu":
-        raise UsageError("porter runs ONNX models on the CPU", where="--device")
+        raise UsageError("porter runs ONNX models on the CPU", where="--device", next="leave it out")
     if dtype == "bfloat16":
         raise UsageError("porter runs ONNX models in float32, float16 and float64, not in bfloat16")
     return OnnxModel(plan, make_model(plan, tensors, dtype), dtype)

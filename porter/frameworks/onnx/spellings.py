@@ -223,7 +223,7 @@ def _slice_channels(maker: NodeMaker, node: Node, op: SliceChannels) -> None:
 
 
 def _channel_shuffle(maker: NodeMaker, node: Node, op: ChannelShuffle) -> None:
-    """The cells stand in one axis meanwhile, so that no size has to be known."""
+    """In between, the cells are one axis, so that no size has to be known."""
     path, (source,) = node.path, node.inputs
     channels = maker.shapes[path][0] or 0
     sizes = maker.integers(f"{path}.groups", 0, op.groups, channels // op.groups, -1)
@@ -240,7 +240,7 @@ def _upsample(maker: NodeMaker, node: Node, op: Upsample) -> None:
 
 
 def _trained(maker: NodeMaker, node: Node, *roles: str) -> list[str]:
-    """The names of the node's tensors of these roles, without those that the op has not."""
+    """The names of the node's tensors of these roles, without those that the op lacks."""
     names = maker.tensors[node.path]
     return [names[role] for role in roles if role in names]
 

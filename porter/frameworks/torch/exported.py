@@ -16,7 +16,7 @@ from porter.dtypes import Dtype
 from porter.errors import MissingFramework
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import Foreign
-from porter.formats.torch_export.archive import parsed
+from porter.formats.torch_export.archive import FLOATS, TYPES, parsed
 from porter.formats.torch_export.constants import EVALUATORS
 from porter.formats.torch_export.nodes import UNKNOWN, AtenNode, Program, read_program
 from porter.formats.torch_export.ops import INNER, READERS
@@ -24,9 +24,6 @@ from porter.formats.torch_export.read import tap_of
 from porter.frameworks.torch.graph_module import to_tensor
 from porter.graph.walks import upstream
 
-_FLOATS = frozenset({6, 7, 8, 13})
-_TYPES = {1: torch.uint8, 2: torch.int8, 3: torch.int16, 4: torch.int32, 5: torch.int64, 12: torch.bool}
-"""ScalarType (torch/_export/serde/schema.py): real numbers, which are run in the module's own type, and others."""
 _RUN = frozenset({*READERS, *EVALUATORS, *INNER})
 """The closed list: what porter reads."""
 _FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 4: torch.preserve_format}
@@ -113,7 +110,7 @@ class ExportedModule(nn.Module):
         if isinstance(value, list):
             return [self._argument(name, each, known) for each in value]
         if name == "dtype" and value is not None:
-            return self._dtype if value in _FLOATS else _TYPES[value]
+            return self._dtype if value in FLOATS else getattr(torch, TYPES[value])
         return _FORMATS[value] if name == "memory_format" and value is not None else value
 
 
