@@ -118,10 +118,9 @@ def _with_constant(walk: Walk[N], node: N, kind: str, value: Value, other: Refer
     return builder.affine(name, value, *scales[kind]) if kind in scales else None
 
 
-def scale(walk: Walk[N], node: N, source: Reference, factor: float, offset: float = 0.0) -> View:
-    """value * factor + offset."""
+def negative(walk: Walk[N], node: N, source: Reference) -> View:
     view = walk.kept(source)
-    return walk.views.like(view, walk.builder.affine(node.name, view.value, (factor,), (offset,)))
+    return walk.views.like(view, walk.builder.affine(node.name, view.value, (-1.0,), (0.0,)))
 
 
 def clip(walk: Walk[N], node: N, source: Reference, low: float, high: float) -> View:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from porter.filegraph.arithmetic import clip, combine, scale
+from porter.filegraph.arithmetic import clip, combine, negative
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.moves import concat, pad, reduce, squeeze, take, transpose, unsqueeze
 from porter.filegraph.walk import Read
@@ -163,7 +163,7 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "get_item": _get_item,
     "identity": lambda layer: layer.walk.view(layer.source),
     "local_response_normalization": _response_norm,
-    "negative": lambda layer: scale(layer.walk, layer, layer.source, -1.0),
+    "negative": lambda layer: negative(layer.walk, layer, layer.source),
     "pad": _pad,
     "reshape": _reshape,
     "squeeze": _squeeze,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from porter.filegraph.arithmetic import scale, slopes
+from porter.filegraph.arithmetic import negative, slopes
 from porter.filegraph.moves import (
     concat,
     cut,
@@ -181,7 +181,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "LeakyRelu": unary(lambda node: LeakyRelu(node.real("alpha", 0.01))),
     "MatMul": read_matrix,
     "Mish": read_mish,
-    "Neg": lambda walk, node: scale(walk, node, node.inputs[0], -1.0),
+    "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),
     "PRelu": lambda walk, node: slopes(walk, node, *node.inputs),
     "Pad": read_pad,
     "Relu": unary(lambda node: Relu()),

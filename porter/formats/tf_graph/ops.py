@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.filegraph.arithmetic import scale, square
+from porter.filegraph.arithmetic import negative, square
 from porter.filegraph.moves import concat, reduce, repeat, reshape, softmax, split, squeeze, take, transpose, unsqueeze
 from porter.filegraph.walk import Read, Reader, unary
 from porter.formats.tf_graph.arithmetic import (
@@ -139,7 +139,7 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "LRN": _response_norm,
     "LeakyRelu": unary(lambda node: LeakyRelu(node.real("alpha", 0.2))),
     "MirrorPad": read_mirror,
-    "Neg": lambda walk, node: scale(walk, node, node.inputs[0], -1.0),
+    "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),
     "Relu": unary(lambda node: Relu()),
     "Relu6": unary(lambda node: Relu6()),
     "Reshape": _reshape,

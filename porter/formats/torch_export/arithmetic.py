@@ -76,7 +76,7 @@ def _response_norm(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_negative(walk: Walk, node: AtenNode) -> Read:
-    return arithmetic.scale(walk, node, node.arguments["self"], -1.0)
+    return arithmetic.negative(walk, node, node.arguments["self"])
 
 
 def read_clip(walk: Walk, node: AtenNode) -> Read:
