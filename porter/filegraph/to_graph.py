@@ -13,6 +13,7 @@ from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.names import unused_name
 from porter.graph import INPUT, Graph, Node, Op, Sigmoid, Softmax, shapes
 from porter.graph.ops import shape_text
+from porter.graph.walks import downstream
 
 LONGEST_PATH = 160
 MOST_NUMBERS = 1 << 28
@@ -44,12 +45,16 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     Raises:
         MappingError: porter has no op for a node, or the file's values do not fit each other; `where` is the file's name of it.
     """
-    foreign = [node for node in file.nodes if isinstance(node.op, Foreign)]
+    foreign = {node.name: node.op.kind for node in file.nodes if isinstance(node.op, Foreign)}
     if foreign:
-        kinds = ", ".join(f"'{node.name}' ({node.op.kind})" for node in foreign[:5] if isinstance(node.op, Foreign))
-        more = f" and {len(foreign) - 5} more" if len(foreign) > 5 else ""
+        # What reads a foreign node's value is often foreign only because nothing is known of that value.
+        reached = downstream(file.by_name, lambda name: file.by_name[name].inputs, foreign)
+        first = [name for name in foreign if reached.isdisjoint(file.by_name[name].inputs)]
+        kinds = ", ".join(f"'{name}' ({foreign[name]})" for name in first[:5])
+        more = f" and {len(first) - 5} more" if len(first) > 5 else ""
+        behind = f"; of the nodes behind, {len(foreign) - len(first)} cannot be read" if len(foreign) > len(first) else ""
         raise MappingError(
-            f"porter has no op for {kinds}{more}",
+            f"porter has no op for {kinds}{more}{behind}",
             next="a port without them would be another function: save a model that ends before them",
         )
     paths = _paths(node.name for node in file.nodes)

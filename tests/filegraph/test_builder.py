@@ -8,8 +8,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from porter.errors import MappingError
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.file_graph import FileGraph, Foreign, Stored, canonical
+from porter.filegraph.to_graph import to_graph
 from porter.graph import (
     Add,
     Affine,
@@ -187,3 +189,15 @@ def test_canonical(axes: str, stored: tuple[int, ...], shape: tuple[int, ...]) -
             at = {**at, "O": at["I"] * 5 + at["M"], "I": 0}
         wanted = tuple(at[letter] for letter in "OIHW" if letter in at) if letters else (place[-1],)
         assert number == found[tuple(index for index, _ in zip((*wanted, 0, 0), shape, strict=False))]
+
+
+def test_layers_that_porter_lacks_are_named_without_those_that_only_follow_them() -> None:
+    builder = Builder(3, (8, 6))
+    lost = builder.foreign("norm", "GroupNormalization", builder.input)
+    mean = builder.reduce("mean", lost, "mean", ("rows", "columns"), keep=False)
+    other = builder.foreign("where", "Where", builder.input)
+    with pytest.raises(MappingError) as caught:
+        to_graph(builder.finish([mean, other]))
+    assert caught.value.message == (
+        "porter has no op for 'norm' (GroupNormalization), 'where' (Where); of the nodes behind, 1 cannot be read"
+    )
