@@ -58,8 +58,8 @@ def _filled(node: OnnxNode, shape: Numbers) -> Numbers:
     sizes = shape.ravel().tolist()
     if "value" in node.attributes:
         tensor = node.attributes["value"].t
-        numbers = [*tensor.raw_data, *tensor.int64_data, *tensor.int32_data, *tensor.float_data]
-        if not numbers or any(numbers):
+        stated = tensor.raw_data, tensor.int64_data, tensor.int32_data, tensor.float_data
+        if not any(map(len, stated)) or any(map(any, stated)):
             raise ValueError("other numbers than zeros")
     if math.prod(sizes) > MOST_CONSTANTS:
         raise ValueError("more zeros than an op states")

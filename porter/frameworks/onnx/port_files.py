@@ -75,7 +75,7 @@ def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, 
     """
     path = folder / MODEL_FILE
 
-    def refuse(message: str, next: str) -> FileError:
+    def refuse(message: str, _: str) -> FileError:  # what helps with another's file does not help with a port
         return FileError(message, where=str(path), next="convert again")
 
     if not path.is_file():
