@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from porter.errors import MissingFramework, PorterError, UsageError
+from porter.errors import MissingFramework, PorterError, UsageError, first_line
 from porter.package import install
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ def _join(process: Process, timeout_s: float) -> tuple[Callable[[Any], list[Any]
 
 
 def _lost(error: Exception, timeout_s: float) -> PorterError:
-    reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+    reason = first_line(error)
     return PorterError(
         f"another process of this run ended, or did not answer within {timeout_s:g} s: {reason}",
         next="see that process's error; torchrun starts all of them",

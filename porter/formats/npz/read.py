@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from porter.dtypes import Array
-from porter.errors import FileError
+from porter.errors import FileError, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import open_zip
 from porter.formats.limits import most_bytes
@@ -78,8 +78,7 @@ def _header(data: bytes, where: str) -> tuple[np.dtype[Any], tuple[int, ...], bo
         raise
     # The header is a Python literal, which numpy reads with ast and repairs with tokenize; both raise errors of their own.
     except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise FileError(f"this array is cut short or damaged: {reason}", where=where, next="fetch it again") from None
+        raise FileError(f"this array is cut short or damaged: {first_line(error)}", where=where, next="fetch it again") from None
     return dtype, shape, fortran, data[stream.tell() :]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from porter.dtypes import Array
-from porter.errors import FileError
+from porter.errors import FileError, first_line
 from porter.formats.pickled import read_opcodes
 
 _OPCODES = frozenset(
@@ -46,7 +46,7 @@ def unpickle_arrays(stream: bytes, limit: int, where: str) -> list[Array]:
         raise
     # A stranger's pickle may fail in every way that Python knows; none is a bug of porter's.
     except Exception as error:
-        raise FileError(f"this pickle is cut short or damaged: {_first_line(error)}", where=where, next="fetch it again") from None
+        raise FileError(f"this pickle is cut short or damaged: {first_line(error)}", where=where, next="fetch it again") from None
     if not isinstance(whole, _Array) or not isinstance(whole.data, list) or whole.shape != (len(whole.data),):
         raise FileError("expected a pickled list of arrays", where=where, next=_NEXT)
     # Through the memo one array can be in the list any number of times, and each is copied.
@@ -150,7 +150,3 @@ def _text(value: object) -> str:
     if not isinstance(value, bytes | str):
         raise TypeError(f"expected text, got {type(value).__name__}")
     return value.decode("ascii") if isinstance(value, bytes) else value
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]

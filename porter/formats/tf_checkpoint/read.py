@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from porter.dtypes import Array
-from porter.errors import FileError
+from porter.errors import FileError, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.limits import most_bytes
 from porter.formats.tensorflow import import_tensorflow
@@ -154,8 +154,7 @@ def _refusing(path: Path, what: str = "") -> Iterator[None]:
     except FileError:
         raise
     except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        message = f"TensorFlow cannot read {what}this checkpoint; it is cut short or damaged: {reason[:200]}"
+        message = f"TensorFlow cannot read {what}this checkpoint; it is cut short or damaged: {first_line(error)}"
         raise FileError(message, where=str(path), next="fetch or copy it again") from None
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from porter.dtypes import Array, is_floating
+from porter.errors import first_line
 from porter.filegraph.dataflow import Evaluator, Numbers
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.nodes import GraphNode, Refuse
@@ -150,8 +151,7 @@ class Constants:
                 raise self.refuse(f"constant '{node.name}' declares {size} bytes, more than the {self.budget} it can hold")
             array = np.asarray(tf.make_ndarray(proto))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise self.refuse(f"constant '{node.name}' does not hold what it declares: {reason[:200]}") from None
+            raise self.refuse(f"constant '{node.name}' does not hold what it declares: {first_line(error)}") from None
         if array.shape != shape:
             raise self.refuse(f"constant '{node.name}' declares shape {shape} and holds {array.shape}")
         return array

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from porter.dtypes import Array
-from porter.errors import MissingFramework
+from porter.errors import MissingFramework, first_line
 from porter.package import install
 
 Session = Callable[[Array], list[Array]]
@@ -38,7 +38,7 @@ def make_session(model: Any, tensors: Mapping[str, Array], *, optimised: bool) -
     try:
         session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors have no common base
-        raise MissingFramework(f"onnxruntime cannot run this model: {str(error).splitlines()[0]}") from None
+        raise MissingFramework(f"onnxruntime cannot run this model: {first_line(error)}") from None
     name = model.graph.input[0].name
 
     def run(batch: Array) -> list[Array]:
@@ -46,7 +46,7 @@ def make_session(model: Any, tensors: Mapping[str, Array], *, optimised: bool) -
         try:
             found: list[Array] = session.run(None, {name: batch})
         except Exception as error:  # as above
-            raise MissingFramework(f"onnxruntime cannot run this model: {str(error).splitlines()[0]}") from None
+            raise MissingFramework(f"onnxruntime cannot run this model: {first_line(error)}") from None
         return found
 
     return run

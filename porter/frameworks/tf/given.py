@@ -11,6 +11,7 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from porter.dtypes import Array, Dtype, is_floating, storage_type
+from porter.errors import first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras import FORMATS
 from porter.formats.tensorflow import import_tensorflow
@@ -69,7 +70,7 @@ def _load(model: Any, checkpoint: Checkpoint) -> str | None:
             simplefilter("ignore")
             model.load_weights(checkpoint.path)
     except (ValueError, TypeError, KeyError, OSError) as error:
-        return next(iter(str(error).strip().splitlines()), type(error).__name__)
+        return first_line(error)
     held = Counter(_number(np.asarray(variable)) for variable in model.weights if _is_real(variable))
     same = held == Counter(_number(array) for array in checkpoint.tensors.values() if is_floating(array))
     return None if same else "they have other layers"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from porter.dtypes import Array, Dtype, cast, storage_type
-from porter.errors import MappingError, MissingFramework
+from porter.errors import MappingError, MissingFramework, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.formats.keras.activations import activation_name
@@ -167,7 +167,7 @@ class _Builder:
             return found
         # Keras raises these for arguments that exclude each other, or shapes that do not fit.
         except (ValueError, TypeError, KeyError, AttributeError, NoOp) as error:
-            text = (str(error).splitlines() or [type(error).__name__])[0]
+            text = first_line(error)
             message = f"Keras {self.keras.__version__} cannot build layer '{named.name}': {text:.200}"
             raise MissingFramework(message, where=str(self._checkpoint.path)) from None
 

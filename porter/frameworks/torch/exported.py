@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from porter.dtypes import Dtype
-from porter.errors import MissingFramework
+from porter.errors import MissingFramework, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import Foreign
 from porter.formats.torch_export.archive import FLOATS, TYPES, parsed
@@ -139,7 +139,7 @@ def _run(node: AtenNode, function: Callable[[Mapping[str, Any]], Any], arguments
     try:
         return function(arguments)
     except (RuntimeError, TypeError, ValueError, IndexError, ArithmeticError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        reason = first_line(error)
         raise MissingFramework(f"torch cannot run '{node.target}' as the program has it: {reason}", where=node.name) from None
 
 

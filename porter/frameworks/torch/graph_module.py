@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from porter.dtypes import Array, Dtype, storage_type
-from porter.errors import GraphError, UsageError
+from porter.errors import GraphError, UsageError, first_line
 from porter.frameworks.torch import layers
 from porter.frameworks.torch.layout import module_name
 from porter.frameworks.torch.spellings import GLOBAL_POOLS, REDUCTIONS, Layer
@@ -113,7 +113,7 @@ def build_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: D
     try:
         return model.to(device).eval()
     except (RuntimeError, AssertionError) as error:
-        raise UsageError(f"torch cannot use the device '{device}': {str(error).splitlines()[0]}") from None
+        raise UsageError(f"torch cannot use the device '{device}': {first_line(error)}") from None
 
 
 def twin_of(model: GraphModule, plan: Plan) -> GraphModule:

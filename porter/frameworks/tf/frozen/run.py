@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from porter.dtypes import Array, Dtype
-from porter.errors import MissingFramework, UsageError
+from porter.errors import MissingFramework, UsageError, first_line
 from porter.formats.limits import most_bytes
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import read_definition
@@ -85,10 +85,10 @@ class GraphRunner:
             fed = {f"{op}:0": array for op, array in (self._fed | {self._input: images}).items()}
             found = self._session.run({name: f"{self.values[name]}:0" for name in names}, fed)
         except (tensorflow.errors.UnimplementedError, tensorflow.errors.NotFoundError) as error:
-            raise MissingFramework(f"TensorFlow {tensorflow.__version__} cannot run this graph: {_first_line(error)}") from None
+            raise MissingFramework(f"TensorFlow {tensorflow.__version__} cannot run this graph: {first_line(error)}") from None
         except tensorflow.errors.OpError as error:
             size = f"{images.shape[1]}x{images.shape[2]}"
-            raise UsageError(f"the graph cannot be run on images of {size}: {_first_line(error)}") from None
+            raise UsageError(f"the graph cannot be run on images of {size}: {first_line(error)}") from None
         return {name: value[: at_once - missing] if missing else value for name, value in found.items()}
 
     def _expect_fit(self, shape: tuple[int, ...]) -> None:
@@ -126,12 +126,8 @@ def _session(tensorflow: Any, graph: Any) -> Any:
         with built.as_default():
             tensorflow.graph_util.import_graph_def(graph, name="")
     except (ValueError, TypeError, tensorflow.errors.OpError) as error:
-        raise MissingFramework(f"TensorFlow {tensorflow.__version__} does not take this graph: {_first_line(error)}") from None
+        raise MissingFramework(f"TensorFlow {tensorflow.__version__} does not take this graph: {first_line(error)}") from None
     return v1.Session(graph=built, config=config)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(getattr(error, "message", error)).splitlines() or [type(error).__name__])[0][:200]
 
 
 def channels_first(value: Array) -> Array:
