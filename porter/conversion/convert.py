@@ -132,8 +132,8 @@ def convert(
             assumed += assumed_size(opened.member.zoo, opened.native_size)
         size = size or opened.native_size
         if opened.only_size not in (None, size):
-            message = "the model was traced at {}x{}, and numbers in its file hold for that size only".format(*opened.native_size)
-            raise UsageError(message, where="--input-size", next="leave it out, or export the model with dynamic_shapes")
+            message = "the file holds for {}x{} only: numbers in it were computed from that size".format(*opened.native_size)
+            raise UsageError(message, where="--input-size", next="leave it out, or export the model with open sizes")
         if stock:
             written = write_stock(building, opened, framework, size, stored_as, allow_overflow)
         else:

@@ -146,7 +146,7 @@ def translation(checkpoint: Checkpoint, size: Size | None, keep_activation: bool
     asked = PROBE if size == ANY else size or ANY
     rows, columns = asked if None in file.size else file.size
     if rows is None or columns is None:
-        next = "add --input-size any, or N for a port of one size"
+        next = "add --input-size N, or any for pads that are computed from the size"
         raise UsageError("the file states no input size", where=where, next=next)
     try:
         found = to_graph(replace(file, size=(rows, columns)), keep_activation)

@@ -70,7 +70,8 @@ def _read(path: Path, refuse: Refuse) -> Checkpoint:
         raise refuse("no output of the model depends on its image", "export it again")
     used = {stored.name: message.arrays[stored.name] for node in graph.nodes for stored in node.tensors.values()}
     note = f"opset {message.nodes[''].opset}, written by {message.proto.producer_name or 'an unknown program'}"
-    graph = replace(graph, definition=_definition(message, {**tensors, **used}, stated), language="onnx")
+    definition = _definition(message, {**tensors, **used}, stated)
+    graph = replace(graph, traced=graph.built_size is not None, definition=definition, language="onnx")
     return Checkpoint(path, "onnx", None, {**tensors, **used}, (note,), graph=graph, files=message.files)
 
 

@@ -62,15 +62,19 @@ class OnnxRunner:
     _sessions: dict[tuple[str, ...], Session] = field(default_factory=dict)
 
     def __call__(self, batch: Array, taps: tuple[str, ...]) -> dict[str, Array]:
-        """Values by tap for a batch N×C×H×W, as the model gives them. Images go through one by one if the model takes one only."""
+        """Values by tap for a batch N×C×H×W, as the model gives them.
+
+        A model of a fixed batch gets the images in parts of that many; the last image is repeated where they do not suffice.
+        """
         if taps not in self._sessions:
             whole = self._whole(taps)
             self._sessions[taps] = make_session(whole, {}, optimised=False) if self.dtype == "float32" else _reference(whole)
         images = batch.transpose(0, 2, 3, 1) if CHANNELS_LAST in self._stated else batch
-        one = self.definition.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 1
-        parts = np.split(images, len(images)) if one else [images]
+        count = self.definition.graph.input[0].type.tensor_type.shape.dim[0].dim_value or len(images)
+        images = np.concatenate([images, *[images[-1:]] * (-len(images) % count)])
+        parts = np.split(images, len(images) // count)
         found = [self._sessions[taps](np.ascontiguousarray(part, self.dtype)) for part in parts]
-        return {tap: np.concatenate([values[place] for values in found]) for place, tap in enumerate(taps)}
+        return {tap: np.concatenate([values[place] for values in found])[: len(batch)] for place, tap in enumerate(taps)}
 
     @cached_property
     def _stated(self) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.errors import FileError, MappingError, PorterError
+from porter.errors import FileError, MappingError, PorterError, UsageError
 from porter.filegraph.file_graph import Foreign
 from porter.filegraph.to_graph import to_graph
 from porter.formats.reading import read_checkpoint
@@ -435,6 +435,17 @@ def test_a_model_is_ported_and_proved(destination: str, kind: int, tmp_path: Pat
     assert result.port.record.activation == "softmax" and result.port.record.classes == 7
     assert result.verdict is not None and result.verdict.ok and all(parity.proves for parity in result.verdict.parities)
     assert porter.verify(tmp_path / "port", weights=tmp_path / "model.onnx", float64=True).ok
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_a_model_of_fixed_sizes_is_proved_in_its_own_batch_and_holds_at_its_own_size_only(tmp_path: Path) -> None:
+    """Its exporter may have computed its pads from the size: these are right for even rows only."""
+    made = model("p = Pad (x, pads, fill) y = Conv (p, k3, b8)", image=(3, 6, 17, 20))
+    result = porter.convert(written(made, tmp_path), destination="torch", out=tmp_path / "port")
+    assert result.verdict is not None and result.verdict.ok and all(parity.proves for parity in result.verdict.parities)
+    assert result.port.record.input.size == (17, 20)
+    with pytest.raises(UsageError, match="the file holds for 17x20 only"):
+        porter.convert(tmp_path / "model.onnx", destination="torch", out=tmp_path / "other", input_size="18")
 
 
 def test_a_recipe_is_drafted_from_a_model(tmp_path: Path) -> None:
