@@ -157,8 +157,14 @@ def slopes(walk: Walk[N], node: N, source: Reference, alpha: Reference) -> Read:
     return _each_cell(walk, node, view, PRelu(), {"alpha": origin})
 
 
-def batch_norm(walk: Walk[N], node: N, source: Reference, tensors: Mapping[str, Reference], epsilon: float) -> Read:
-    """A norm by stored vectors, by role. A scale that the file does not train and that is 1 is left out, as is an offset of 0."""
+def batch_norm(
+    walk: Walk[N], node: N, source: Reference, tensors: Mapping[str, Reference], epsilon: float, momentum: float = 0.0
+) -> Read:
+    """A norm by stored vectors, by role. A scale that the file does not train and that is 1 is left out, as is an offset of 0.
+
+    Args:
+        momentum: as in torch; 0 where the file does not state it.
+    """
     view = walk.by_cell(source, walk.views.channels_place)
     names = _vectors(walk, view, tensors)
     if names is None:
@@ -168,7 +174,7 @@ def batch_norm(walk: Walk[N], node: N, source: Reference, tensors: Mapping[str, 
         learnt = name in walk.trained or name.rpartition("/")[2] == role
         if name and not learnt and np.all(walk.flow.constants.array(name) == neutral):
             del names[role]
-    return _each_cell(walk, node, view, BatchNorm(epsilon, 0.0, "gamma" in names, "beta" in names), names)
+    return _each_cell(walk, node, view, BatchNorm(epsilon, momentum, "gamma" in names, "beta" in names), names)
 
 
 def layer_norm(

@@ -58,7 +58,9 @@ def read_batch_norm(walk: Walk, node: OnnxNode) -> Read:
     if node.integer("training_mode") or not node.integer("spatial", 1):
         return f"{node.op} {'in training mode' if node.integer('training_mode') else 'of each cell'}"
     tensors = dict(zip(("gamma", "beta", "mean", "variance"), node.inputs[1:5], strict=True))
-    return batch_norm(walk, node, node.inputs[0], tensors, node.real("epsilon", 1e-5))
+    # ONNX's is the weight of the old statistics, in 32 bits.
+    momentum = round(1 - node.real("momentum", 1.0), 6)
+    return batch_norm(walk, node, node.inputs[0], tensors, node.real("epsilon", 1e-5), momentum)
 
 
 def read_layer_norm(walk: Walk, node: OnnxNode) -> Read:

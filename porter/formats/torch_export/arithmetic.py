@@ -100,7 +100,8 @@ def read_batch_norm(walk: Walk, node: AtenNode) -> Any:
     tensors = _given(node, gamma="weight", beta="bias", mean="running_mean", variance="running_var")
     if not {"mean", "variance"} <= tensors.keys():
         return f"{node.op} with the statistics of its input"
-    return arithmetic.batch_norm(walk, node, node.arguments["input"], tensors, float(node.arguments["eps"]))
+    epsilon, momentum = (float(node.arguments[name]) for name in ("eps", "momentum"))
+    return arithmetic.batch_norm(walk, node, node.arguments["input"], tensors, epsilon, momentum)
 
 
 def read_layer_norm(walk: Walk, node: AtenNode) -> Read:

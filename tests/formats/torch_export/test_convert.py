@@ -13,6 +13,7 @@ from torch import nn
 import porter
 from porter.errors import UsageError
 from porter.formats.reading import read_checkpoint
+from porter.graph import BatchNorm
 from porter.padding import ANY
 from tests.formats.torch_export.exports import export
 
@@ -45,6 +46,7 @@ def test_a_port_takes_the_sizes_that_the_program_takes(free: bool, tmp_path: Pat
     assert made.verdict is not None and made.verdict.ok
     assert {parity.reference for parity in made.verdict.parities} == {"the file's own graph"}
     assert made.port.record.input.size == (None if free else (17, 20))
+    assert [node.op.momentum for node in made.port.graph.nodes if isinstance(node.op, BatchNorm)] == [0.1]
     names = made.port.record.names
     own = [names[node.path] for node in made.port.graph.nodes]
     assert own[:5] == ["stem/layer_0", "stem/layer_1", "stem/layer_2", "block/conv", "block/act"]
