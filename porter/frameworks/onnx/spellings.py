@@ -9,53 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from porter.frameworks.onnx.maker import NodeMaker
-from porter.graph import (
-    Add,
-    Affine,
-    AsMap,
-    BatchNorm,
-    ChannelScale,
-    ChannelShuffle,
-    Clip,
-    Concat,
-    ConvTranspose,
-    Crop,
-    Dense,
-    DepthToSpace,
-    Elu,
-    ExtendMap,
-    Flatten,
-    Gelu,
-    GlobalAvgPool,
-    GlobalMaxPool,
-    HardSigmoid,
-    HardSwish,
-    Identity,
-    LayerNorm,
-    LeakyRelu,
-    LocalResponseNorm,
-    Maximum,
-    Minimum,
-    Multiply,
-    Node,
-    Op,
-    PadChannels,
-    PadMap,
-    PRelu,
-    Reduce,
-    Relu,
-    Relu6,
-    Selu,
-    Sigmoid,
-    SliceChannels,
-    Softmax,
-    Softplus,
-    Softsign,
-    Swish,
-    Tanh,
-    ThresholdedRelu,
-    Upsample,
-)
+from porter.graph import Node, Op, ops
 
 Spelling: TypeAlias = Callable[[NodeMaker, Node, Any], object]
 
@@ -78,23 +32,23 @@ def _pairwise(kind: str, maker: NodeMaker, node: Node, op: Op) -> None:
     maker.node(kind, node.path, reduce(joined, before), last)
 
 
-def _global_pool(kind: str, maker: NodeMaker, node: Node, op: GlobalAvgPool | GlobalMaxPool) -> None:
+def _global_pool(kind: str, maker: NodeMaker, node: Node, op: ops.GlobalAvgPool | ops.GlobalMaxPool) -> None:
     pooled = maker.node(kind, node.path if op.keep else maker.name(f"{node.path}_cell"), *node.inputs)
     if not op.keep:
         maker.node("Flatten", node.path, pooled)
 
 
-def _reduce(maker: NodeMaker, node: Node, op: Reduce) -> None:
+def _reduce(maker: NodeMaker, node: Node, op: ops.Reduce) -> None:
     axis = 1 + ("channels", "rows", "columns").index(op.axis)
     kind = {"mean": "ReduceMean", "max": "ReduceMax"}[op.function]
     maker.node(kind, node.path, *node.inputs, maker.integers(f"{node.path}.axes", axis))
 
 
-def _dense(maker: NodeMaker, node: Node, op: Dense) -> None:
+def _dense(maker: NodeMaker, node: Node, op: ops.Dense) -> None:
     maker.node("Gemm", node.path, *node.inputs, *_trained(maker, node, "kernel", "bias"), transB=1)
 
 
-def _transposed(maker: NodeMaker, node: Node, op: ConvTranspose) -> None:
+def _transposed(maker: NodeMaker, node: Node, op: ops.ConvTranspose) -> None:
     """`pads` cut, and add nothing: cells that only the bias reaches come from a Pad before it."""
     window, path = op.window, node.path
     (top, bottom, left, right), (above, below, before, after) = ([max(sign * n, 0) for n in op.cut] for sign in (1, -1))
@@ -111,12 +65,12 @@ def _transposed(maker: NodeMaker, node: Node, op: ConvTranspose) -> None:
         maker.node("Add", path, padded, bias)
 
 
-def _batch_norm(maker: NodeMaker, node: Node, op: BatchNorm) -> None:
+def _batch_norm(maker: NodeMaker, node: Node, op: ops.BatchNorm) -> None:
     statistics = _trained(maker, node, "gamma", "beta", "mean", "variance")
     maker.node("BatchNormalization", node.path, *node.inputs, *statistics, epsilon=float(op.epsilon))
 
 
-def _layer_norm(maker: NodeMaker, node: Node, op: LayerNorm) -> None:
+def _layer_norm(maker: NodeMaker, node: Node, op: ops.LayerNorm) -> None:
     """LayerNormalization is over the last axes."""
     path, source, trained = node.path, node.inputs[0], _trained(maker, node, "gamma", "beta")
     if not maker.is_map(path):
@@ -127,7 +81,7 @@ def _layer_norm(maker: NodeMaker, node: Node, op: LayerNorm) -> None:
     maker.node("Transpose", path, normed, perm=(0, 3, 1, 2))
 
 
-def _local_response_norm(maker: NodeMaker, node: Node, op: LocalResponseNorm) -> None:
+def _local_response_norm(maker: NodeMaker, node: Node, op: ops.LocalResponseNorm) -> None:
     """LRN divides alpha by the size. An even size has its odd channel behind, not before, and onnxruntime takes none."""
     path, source = node.path, node.inputs[0]
     if op.size % 2:
@@ -145,14 +99,14 @@ def _local_response_norm(maker: NodeMaker, node: Node, op: LocalResponseNorm) ->
     maker.node("Div", path, source, power)
 
 
-def _channel_scale(maker: NodeMaker, node: Node, op: ChannelScale) -> None:
+def _channel_scale(maker: NodeMaker, node: Node, op: ops.ChannelScale) -> None:
     scaled = maker.name(f"{node.path}_scaled") if op.bias else node.path
     maker.node("Mul", scaled, *node.inputs, *_trained(maker, node, "gamma"))
     if op.bias:
         maker.node("Add", node.path, scaled, *_trained(maker, node, "beta"))
 
 
-def _affine(maker: NodeMaker, node: Node, op: Affine) -> None:
+def _affine(maker: NodeMaker, node: Node, op: ops.Affine) -> None:
     ends, path, (source,) = (1, 1) if maker.is_map(node.path) else (), node.path, node.inputs
     scale, offset = (np.reshape(values, (-1, *ends) if len(values) > 1 else ()) for values in (op.scale, op.offset))
     if op.offset == (0,):
@@ -168,31 +122,31 @@ def _clip(low: Callable[[Any], float], high: Callable[[Any], float], maker: Node
     maker.node("Clip", node.path, *node.inputs, *bounds)
 
 
-def _prelu(maker: NodeMaker, node: Node, op: PRelu) -> None:
+def _prelu(maker: NodeMaker, node: Node, op: ops.PRelu) -> None:
     maker.node("PRelu", node.path, *node.inputs, *_trained(maker, node, "alpha"))
 
 
-def _swish(maker: NodeMaker, node: Node, op: Swish) -> None:
+def _swish(maker: NodeMaker, node: Node, op: ops.Swish) -> None:
     (source,) = node.inputs
     maker.node("Mul", node.path, source, maker.node("Sigmoid", maker.name(f"{node.path}_sigmoid"), source))
 
 
-def _flatten(maker: NodeMaker, node: Node, op: Flatten) -> None:
+def _flatten(maker: NodeMaker, node: Node, op: ops.Flatten) -> None:
     (source,) = node.inputs
     if op.order == "HWC" and (op.rows, op.columns) != (1, 1):
         source = maker.node("Transpose", maker.name(f"{node.path}_channels_last"), source, perm=(0, 2, 3, 1))
     maker.node("Flatten", node.path, source)
 
 
-def _as_map(maker: NodeMaker, node: Node, op: AsMap) -> None:
+def _as_map(maker: NodeMaker, node: Node, op: ops.AsMap) -> None:
     maker.node("Unsqueeze", node.path, *node.inputs, maker.integers(f"{node.path}.axes", 2, 3))
 
 
-def _pad_map(maker: NodeMaker, node: Node, op: PadMap) -> None:
+def _pad_map(maker: NodeMaker, node: Node, op: ops.PadMap) -> None:
     maker.pad(node.path, node.inputs[0], op.pads, op.fill)
 
 
-def _extend_map(maker: NodeMaker, node: Node, op: ExtendMap) -> None:
+def _extend_map(maker: NodeMaker, node: Node, op: ops.ExtendMap) -> None:
     path, (source,) = node.path, node.inputs
     if op.mode != "symmetric":
         maker.pad(path, source, op.pads, 0.0, mode=op.mode)
@@ -207,22 +161,22 @@ def _extend_map(maker: NodeMaker, node: Node, op: ExtendMap) -> None:
         source = maker.node("Concat", name, *parts, axis=axis)
 
 
-def _crop(maker: NodeMaker, node: Node, op: Crop) -> None:
+def _crop(maker: NodeMaker, node: Node, op: ops.Crop) -> None:
     top, bottom, left, right = op.pads
     maker.cut(node.path, node.inputs[0], (top, left), (-bottom or _END, -right or _END), (2, 3))
 
 
-def _pad_channels(maker: NodeMaker, node: Node, op: PadChannels) -> None:
+def _pad_channels(maker: NodeMaker, node: Node, op: ops.PadChannels) -> None:
     amounts, axes = maker.integers(f"{node.path}.pads", op.before, op.after), maker.integers(f"{node.path}.axes", 1)
     maker.node("Pad", node.path, *node.inputs, amounts, "", axes)
 
 
-def _slice_channels(maker: NodeMaker, node: Node, op: SliceChannels) -> None:
+def _slice_channels(maker: NodeMaker, node: Node, op: ops.SliceChannels) -> None:
     stop, steps = op.stop if op.stop >= 0 else -_END, () if op.step == 1 else (op.step,)
     maker.cut(node.path, node.inputs[0], (op.start,), (stop,), (1,), steps)
 
 
-def _channel_shuffle(maker: NodeMaker, node: Node, op: ChannelShuffle) -> None:
+def _channel_shuffle(maker: NodeMaker, node: Node, op: ops.ChannelShuffle) -> None:
     """In between, the cells are one axis, so that no size has to be known."""
     path, (source,) = node.path, node.inputs
     channels = maker.shapes[path][0] or 0
@@ -232,7 +186,7 @@ def _channel_shuffle(maker: NodeMaker, node: Node, op: ChannelShuffle) -> None:
     maker.node("Reshape", path, turned, maker.node("Shape", maker.name(f"{path}_shape"), source))
 
 
-def _upsample(maker: NodeMaker, node: Node, op: Upsample) -> None:
+def _upsample(maker: NodeMaker, node: Node, op: ops.Upsample) -> None:
     scales = maker.name(f"{node.path}.scales")
     maker.constants[scales] = np.array((1, 1, op.rows, op.columns), np.float32)
     how = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
@@ -246,48 +200,48 @@ def _trained(maker: NodeMaker, node: Node, *roles: str) -> list[str]:
 
 
 PLAIN: Mapping[type[Op], Spelling] = {
-    ConvTranspose: _transposed,
-    GlobalAvgPool: partial(_global_pool, "GlobalAveragePool"),
-    GlobalMaxPool: partial(_global_pool, "GlobalMaxPool"),
-    Reduce: _reduce,
-    Dense: _dense,
-    BatchNorm: _batch_norm,
-    LayerNorm: _layer_norm,
-    LocalResponseNorm: _local_response_norm,
-    ChannelScale: _channel_scale,
-    Affine: _affine,
-    Relu: _plain("Relu"),
-    Relu6: partial(_clip, lambda op: 0.0, lambda op: 6.0),
-    ThresholdedRelu: _plain("ThresholdedRelu", lambda op: {"alpha": float(op.threshold)}),
-    Clip: partial(_clip, lambda op: op.low, lambda op: op.high),
-    LeakyRelu: _plain("LeakyRelu", lambda op: {"alpha": float(op.slope)}),
-    PRelu: _prelu,
-    Elu: _plain("Elu", lambda op: {"alpha": float(op.alpha)}),
-    Selu: _plain("Selu"),
-    Sigmoid: _plain("Sigmoid"),
-    Tanh: _plain("Tanh"),
-    Softplus: _plain("Softplus"),
-    Softsign: _plain("Softsign"),
-    HardSigmoid: _plain("HardSigmoid", lambda op: {"alpha": float(op.slope), "beta": float(op.offset)}),
-    Swish: _swish,
-    HardSwish: _plain("HardSwish"),
-    Gelu: _plain("Gelu", lambda op: {"approximate": "tanh" if op.approximate else "none"}),
-    Softmax: _plain("Softmax", lambda op: {"axis": 1}),
-    Add: lambda maker, node, op: maker.node("Add" if len(node.inputs) == 2 else "Sum", node.path, *node.inputs),
-    Multiply: partial(_pairwise, "Mul"),
-    Maximum: _plain("Max"),
-    Minimum: _plain("Min"),
-    Concat: _plain("Concat", lambda op: {"axis": 1}),
-    Identity: _plain("Identity"),
-    Flatten: _flatten,
-    AsMap: _as_map,
-    PadMap: _pad_map,
-    ExtendMap: _extend_map,
-    Crop: _crop,
-    PadChannels: _pad_channels,
-    SliceChannels: _slice_channels,
-    ChannelShuffle: _channel_shuffle,
-    DepthToSpace: _plain("DepthToSpace", lambda op: {"blocksize": op.block, "mode": op.order}),
-    Upsample: _upsample,
+    ops.ConvTranspose: _transposed,
+    ops.GlobalAvgPool: partial(_global_pool, "GlobalAveragePool"),
+    ops.GlobalMaxPool: partial(_global_pool, "GlobalMaxPool"),
+    ops.Reduce: _reduce,
+    ops.Dense: _dense,
+    ops.BatchNorm: _batch_norm,
+    ops.LayerNorm: _layer_norm,
+    ops.LocalResponseNorm: _local_response_norm,
+    ops.ChannelScale: _channel_scale,
+    ops.Affine: _affine,
+    ops.Relu: _plain("Relu"),
+    ops.Relu6: partial(_clip, lambda op: 0.0, lambda op: 6.0),
+    ops.ThresholdedRelu: _plain("ThresholdedRelu", lambda op: {"alpha": float(op.threshold)}),
+    ops.Clip: partial(_clip, lambda op: op.low, lambda op: op.high),
+    ops.LeakyRelu: _plain("LeakyRelu", lambda op: {"alpha": float(op.slope)}),
+    ops.PRelu: _prelu,
+    ops.Elu: _plain("Elu", lambda op: {"alpha": float(op.alpha)}),
+    ops.Selu: _plain("Selu"),
+    ops.Sigmoid: _plain("Sigmoid"),
+    ops.Tanh: _plain("Tanh"),
+    ops.Softplus: _plain("Softplus"),
+    ops.Softsign: _plain("Softsign"),
+    ops.HardSigmoid: _plain("HardSigmoid", lambda op: {"alpha": float(op.slope), "beta": float(op.offset)}),
+    ops.Swish: _swish,
+    ops.HardSwish: _plain("HardSwish"),
+    ops.Gelu: _plain("Gelu", lambda op: {"approximate": "tanh" if op.approximate else "none"}),
+    ops.Softmax: _plain("Softmax", lambda op: {"axis": 1}),
+    ops.Add: lambda maker, node, op: maker.node("Add" if len(node.inputs) == 2 else "Sum", node.path, *node.inputs),
+    ops.Multiply: partial(_pairwise, "Mul"),
+    ops.Maximum: _plain("Max"),
+    ops.Minimum: _plain("Min"),
+    ops.Concat: _plain("Concat", lambda op: {"axis": 1}),
+    ops.Identity: _plain("Identity"),
+    ops.Flatten: _flatten,
+    ops.AsMap: _as_map,
+    ops.PadMap: _pad_map,
+    ops.ExtendMap: _extend_map,
+    ops.Crop: _crop,
+    ops.PadChannels: _pad_channels,
+    ops.SliceChannels: _slice_channels,
+    ops.ChannelShuffle: _channel_shuffle,
+    ops.DepthToSpace: _plain("DepthToSpace", lambda op: {"blocksize": op.block, "mode": op.order}),
+    ops.Upsample: _upsample,
 }
 """Every op without a padding site."""
