@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.dtypes import Array
-from porter.errors import MissingFramework
+from porter.errors import MissingFramework, first_line
 from porter.filegraph.arithmetic import SELU_ALPHA, SELU_GAMMA
 from porter.formats.onnx.arithmetic import hard_slope, selu_numbers
 
@@ -37,7 +37,7 @@ def make_evaluator(model: Any, exact: Mapping[str, Mapping[str, float]] = Mappin
     try:
         evaluator = import_module("onnx.reference").ReferenceEvaluator(model, new_ops=_ops())
     except (NotImplementedError, RuntimeError) as error:
-        raise MissingFramework(f"ONNX's reference implementation cannot run this model: {error}") from None
+        raise MissingFramework(f"ONNX's reference implementation cannot run this model: {first_line(error)}") from None
     for node in evaluator.rt_nodes_:
         for attribute, number in exact.get(node.output[0], {}).items():
             setattr(node, attribute, number)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from porter.dtypes import Array, Dtype, is_floating
-from porter.errors import MissingFramework, UsageError
+from porter.errors import MissingFramework, UsageError, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.onnx.constants import FLOATS
 from porter.formats.onnx.proto import import_onnx
@@ -115,7 +115,7 @@ def _reference(model: Any) -> Session:
         try:
             found: list[Array] = evaluator.run(None, {name: batch})
         except Exception as error:  # whatever its ops raise for inputs that do not fit
-            raise MissingFramework(f"ONNX's reference implementation cannot run this model: {error}") from None
+            raise MissingFramework(f"ONNX's reference implementation cannot run this model: {first_line(error)}") from None
         return found
 
     return run
