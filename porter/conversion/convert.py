@@ -57,6 +57,8 @@ class Conversion:
             "framework": record.framework,
             "classes": record.classes,
             "source_classes": record.source_classes,
+            "output": record.output,
+            "activation": record.activation,
             "tensors": {"used": len(lists.used), "ignored": len(lists.ignored), "filled": len(lists.filled)},
             "pads": [pad.model_dump() for pad in record.pads],
             "folded": None if record.folded is None else {"norms": len(record.folded), "kept": list(self.norms)},

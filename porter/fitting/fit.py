@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 
@@ -13,7 +12,8 @@ from porter.errors import FileError, MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import Stored, canonical
 from porter.frameworks.dialects import Dialect
-from porter.graph import Affine, Graph, channels_of, head_of, tensor_shapes
+from porter.graph import Affine, Graph, Sigmoid, Softmax, channels_of, head_of, tensor_shapes
+from porter.port import Gives
 from porter.recipe.expressions import Value
 from porter.recipe.transforms import apply_transforms
 
@@ -59,8 +59,11 @@ class Output:
         return channels_of(self.graph)[self.graph.output] if self.source_classes else 0
 
     @property
-    def output(self) -> Literal["logits", "features"]:
-        return "logits" if self.source_classes else "features"
+    def output(self) -> Gives:
+        if not self.source_classes:
+            return "features"
+        kept = self.activation is None and isinstance(self.graph.by_path[self.graph.output].op, Softmax | Sigmoid)
+        return "probabilities" if kept else "logits"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,8 @@ FileName = Annotated[str, Field(pattern=r"^\w[\w.-]*$", max_length=255)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Padding = Literal["shipped", "trained"]
 """The pads of a port: the source's own, or the training pads at the sites where the recipe says that they differ."""
+Gives = Literal["logits", "probabilities", "features"]
+"""What a model's output is: probabilities if the source's last softmax or sigmoid is kept, features if there are no classes."""
 
 
 class SourceFile(_Strict):
@@ -141,7 +143,7 @@ class Record(_Strict):
     classes: int
     source_classes: int
     background: bool
-    output: Literal["logits", "features"]
+    output: Gives
     activation: str | None
     licence: str | None
     folded: Mapping[str, str] | None = None

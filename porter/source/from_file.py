@@ -63,9 +63,18 @@ def open_file(
         opened = found[1]
         assert opened.member is not None
         note = f"it is {opened.member.name}: the recipe's names, labels and protocol are used"
-        return replace(opened, file=opened.file.model_copy(update={"notes": (*opened.file.notes, note)}))
+        return _noted(opened, note, *_taken_off(opened))
     opened = translated(checkpoint, files, size, keep_activation)
-    return replace(opened, warnings=tuple(f"this recipe was left out: {fault}" for fault in known_variants(recipes)[1]))
+    opened = replace(opened, warnings=tuple(f"this recipe was left out: {fault}" for fault in known_variants(recipes)[1]))
+    return _noted(opened, *_taken_off(opened))
+
+
+def _noted(opened: Opened, *notes: str) -> Opened:
+    return replace(opened, file=opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)}))
+
+
+def _taken_off(opened: Opened) -> tuple[str, ...]:
+    return (f"its {opened.activation} is taken off: --keep-activation keeps it",) if opened.activation else ()
 
 
 def expect_file(subject: str, recipes: Path | None, needing: Sequence[str] = ()) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from porter.errors import DownloadError, UsageError
-from porter.graph import Sigmoid, Softmax
 from porter.port import Port, Record, port_at
 from porter.port.recipe import recipe_of
 from porter.recipe import Recipe, Zoo
@@ -39,7 +38,7 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
 
 def _file_again(port: Port, weights: Path | None) -> Opened:
     """The source of a port that was made without a recipe."""
-    record, last = port.record, port.graph.by_path[port.graph.output].op
+    record = port.record
     if weights is None:
         made, given = _made_from(record)
         raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
@@ -49,7 +48,7 @@ def _file_again(port: Port, weights: Path | None) -> Opened:
     checkpoint, files = read_weights(weights, with_md5=False)
     if checkpoint.graph is None:
         raise UsageError("this file carries no graph, and the port was made from one", where=str(weights))
-    return translated(checkpoint, files, record.input.native_size, isinstance(last, Softmax | Sigmoid), record.names)
+    return translated(checkpoint, files, record.input.native_size, record.activation is None, record.names)
 
 
 def _weights_again(port: Port, recipe: Recipe, variant: str, zoo: Zoo, weights: Path | None) -> Opened:

@@ -95,6 +95,17 @@ def test_the_commands_work_on_such_a_port(saved: Callable[[str], Path], tmp_path
     refused(cli("verify", tmp_path / "again"), "made from another port", "--weights with that port")
 
 
+@pytest.mark.parametrize(("kept", "output"), [(False, "logits"), (True, "probabilities")])
+def test_what_a_port_gives_is_said(kept: bool, output: str, saved: Callable[[str], Path], tmp_path: Path, cli: Cli) -> None:
+    onnx = pytest.importorskip("onnx")
+    ran = cli("convert", saved("small.keras"), "--to", "onnx", "--no-check", *["--keep-activation"] * kept)
+    assert ("its softmax is taken off: --keep-activation keeps it" in ran.out) == (not kept)
+    stated = {entry.key: entry.value for entry in onnx.load(tmp_path / "small-onnx" / "model.onnx").metadata_props}
+    assert stated["porter.output"] == output == read_port(tmp_path / "small-onnx").record.output
+    again = porter.convert(tmp_path / "small-onnx", destination="torch", out=tmp_path / "again", check=False)
+    assert again.record()["output"] == output
+
+
 def test_a_file_of_a_recipes_graph_gets_its_names(weights_file: WeightsMaker, tmp_path: Path) -> None:
     file = weights_file("mobilenet_v1_0.25", "keras", ".whole.h5")
     record = porter.convert(file, destination="torch", out=tmp_path / "port", check=False).port.record
