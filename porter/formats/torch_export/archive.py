@@ -44,14 +44,12 @@ class Archive:
     Attributes:
         program: ExportedProgram of torch/_export/serde/schema.py.
         text: the same as JSON.
-        weights: of the state_dict, by name.
-        constants: other tensors of the program, by name.
+        tensors: those of the state_dict and other constants of the program, by name.
     """
 
     program: Mapping[str, Any]
     text: bytes
-    weights: Mapping[str, Array]
-    constants: Mapping[str, Array]
+    tensors: Mapping[str, Array]
 
 
 def read_archive(path: Path) -> Archive:
@@ -71,11 +69,11 @@ def read_archive(path: Path) -> Archive:
         text = members.read(names[0], _MOST_JSON)
         program = _program(text, path)
         if names[0] == _OLD:
-            held = (members.pickled("serialized_state_dict.pt"), members.pickled("serialized_constants.pt"))
+            weights, constants = (members.pickled(f"serialized_{kind}.pt") for kind in ("state_dict", "constants"))
         else:
             model = names[0].removeprefix("models/").removesuffix(".json")
-            held = (members.tensors("weights", model), members.tensors("constants", model))
-    return Archive(program, text, *held)
+            weights, constants = (members.tensors(kind, model) for kind in ("weights", "constants"))
+    return Archive(program, text, {**constants, **weights})
 
 
 def parsed(text: bytes, where: str) -> Any:

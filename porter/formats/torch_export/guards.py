@@ -20,18 +20,12 @@ _MOST, _LARGEST = 1 << 16, 4096
 """Characters of all guards together, and the size of an image that they are tried up to: every guard is computed at every size."""
 _BEYOND = 64
 """So many sizes past the traced one are tried, more than the strides of a network together."""
-_BINARY: Mapping[type, Callable[[int, int], int]] = {
-    **{
-        ast.Add: operator.add,
-        ast.Sub: operator.sub,
-        ast.Mult: operator.mul,
-        ast.FloorDiv: operator.floordiv,
-        ast.Mod: operator.mod,
-    },
-    **{ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge},
-    **{ast.Eq: operator.eq, ast.NotEq: operator.ne},
+_FUNCTIONS: Mapping[type | str, Callable[..., int]] = {
+    **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv},
+    **{ast.Mod: operator.mod, ast.USub: operator.neg, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt},
+    **{ast.GtE: operator.ge, ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Not: operator.not_},
+    **{ast.And: lambda *values: all(values), ast.Or: lambda *values: any(values), "max": max, "min": min, "abs": abs},
 }
-_FUNCTIONS: Mapping[str, Callable[..., int]] = {"max": max, "min": min, "abs": abs}
 
 
 def traced_sizes(program: Mapping[str, Any], image: str) -> list[int] | None:
@@ -102,29 +96,23 @@ def _read(node: ast.expr) -> Guard:
     Raises:
         ValueError: it is no arithmetic of sizes.
     """
+    key: type | str
     match node:
         case ast.Constant(value=int(number)):
             return lambda sizes: number
         case ast.Subscript(value=ast.Call(func=ast.Attribute(attr="size"), args=[]), slice=ast.Constant(value=int(place))):
-            return lambda sizes: sizes[place]
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            inner = _read(operand)
-            return lambda sizes: -inner(sizes)
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            inner = _read(operand)
-            return lambda sizes: not inner(sizes)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _of_two(_BINARY[type(op)], _read(left), _read(right))
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _BINARY:
-            return _of_two(_BINARY[type(op)], _read(left), _read(right))
-        case ast.BoolOp(op=op, values=values):
-            every, parts = all if isinstance(op, ast.And) else any, [_read(value) for value in values]
-            return lambda sizes: every(part(sizes) for part in parts)
-        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
-            function, given = _FUNCTIONS[name], [_read(argument) for argument in arguments]
-            return lambda sizes: function(*(each(sizes) for each in given))
-    raise ValueError(f"a guard is no arithmetic of sizes: {type(node).__name__}")
-
-
-def _of_two(function: Callable[[int, int], int], left: Guard, right: Guard) -> Guard:
-    return lambda sizes: function(left(sizes), right(sizes))
+            return operator.itemgetter(place)
+        case ast.UnaryOp(op=op, operand=operand):
+            key, parts = type(op), [operand]
+        case ast.BinOp(left=left, op=op, right=right) | ast.Compare(left=left, ops=[op], comparators=[right]):
+            key, parts = type(op), [left, right]
+        case ast.BoolOp(op=op, values=parts):
+            key = type(op)
+        case ast.Call(func=ast.Name(id=key), args=parts, keywords=[]):
+            pass
+        case _:
+            key, parts = type(node), []
+    if key not in _FUNCTIONS:
+        raise ValueError(f"a guard is no arithmetic of sizes: {key}")
+    function, given = _FUNCTIONS[key], [_read(part) for part in parts]
+    return lambda sizes: function(*(each(sizes) for each in given))

@@ -21,7 +21,7 @@ from porter.filegraph.walk import Walk, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.torch_export import SAVE
 from porter.formats.torch_export.aliases import changed_value
-from porter.formats.torch_export.archive import FLOATS, read_archive
+from porter.formats.torch_export.archive import FLOATS, Archive, read_archive
 from porter.formats.torch_export.arithmetic import kind_of
 from porter.formats.torch_export.constants import CASTS, EVALUATORS, RESHAPES
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
@@ -46,28 +46,32 @@ def read_export(path: Path) -> Checkpoint:
     """
     archive = read_archive(path)
     with _refusing_damage(path):
-        program = read_program(archive.program)
-    tensors = {**archive.constants, **archive.weights}
-    lacking = sorted({*program.stored.values()} - tensors.keys())
-    if lacking:
-        raise FileError(f"this archive lacks the tensor '{lacking[0]}'", where=str(path), next=SAVE)
-    problem, graph = _not_one_image(program), None
-    if problem is None:
-        arrays = {value: tensors[name] for value, name in program.stored.items()}
-        graph = _read_graph(program, arrays, path.stat().st_size)
-        if not graph.outputs:
-            raise FileError("no output of the program depends on its image", where=str(path), next=SAVE)
-        # An op that porter lacks is refused by its own name, and what it may share memory with is not known.
-        if not any(isinstance(node.op, Foreign) for node in graph.nodes):
-            problem = changed_value(program, READERS)
-            with _refusing_damage(path):
-                size = None if problem or graph.built_size else _only_size(archive.program, program, graph)
-            graph = _read_graph(program, arrays, path.stat().st_size, size) if size else graph
-    if problem is not None or graph is None:
-        return Checkpoint(path, "torch-export", "torch", tensors, (f"read without the graph: {problem}",))
+        graph = _graph(archive, path)
+    if isinstance(graph, str):
+        return Checkpoint(path, "torch-export", "torch", archive.tensors, (f"read without the graph: {graph}",))
     graph = replace(graph, traced=graph.built_size is not None, definition=archive.text, language=LANGUAGE)
     note = f"written by torch {archive.program.get('torch_version', 'of an unknown version')}"
-    return Checkpoint(path, "torch-export", "torch", tensors, (note,), graph=graph)
+    return Checkpoint(path, "torch-export", "torch", archive.tensors, (note,), graph=graph)
+
+
+def _graph(archive: Archive, path: Path) -> FileGraph | str:
+    """The graph of an archive's program, or why it is not read, in words."""
+    program = read_program(archive.program)
+    lacking = sorted({*program.stored.values()} - archive.tensors.keys())
+    if lacking:
+        raise FileError(f"this archive lacks the tensor '{lacking[0]}'", where=str(path), next=SAVE)
+    problem = _not_one_image(program)
+    if problem is not None:
+        return problem
+    arrays = {value: archive.tensors[name] for value, name in program.stored.items()}
+    graph = _read_graph(program, arrays, path.stat().st_size)
+    if not graph.outputs:
+        raise FileError("no output of the program depends on its image", where=str(path), next=SAVE)
+    if any(isinstance(node.op, Foreign) for node in graph.nodes):
+        return graph  # what an op that porter lacks may share memory with is not known, and it is refused by its own name
+    changed = changed_value(program, READERS)
+    size = None if changed or graph.built_size else _only_size(archive.program, program, graph)
+    return changed or (graph if size is None else _read_graph(program, arrays, path.stat().st_size, size))
 
 
 @contextmanager

@@ -12,15 +12,17 @@ from porter.filegraph.dataflow import Reference
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
 
-_ON_OPEN: Mapping[str, Callable[..., int]] = {
-    f"operator.{function.__name__}": function for function in (operator.add, operator.sub, operator.mul, operator.neg)
+ON_SIZES: Mapping[str, Callable[..., int]] = {
+    f"operator.{function.__name__}": function
+    for function in (operator.add, operator.sub, operator.mul, operator.neg, operator.floordiv, operator.mod)
 }
+_ON_OPEN = ON_SIZES.keys() - {"operator.floordiv", "operator.mod"}
 """What is computed from numbers that stand for open sizes; a quotient of them would say nothing."""
 _DEEPEST = 50
 """How deep arithmetic with sizes is followed."""
 _MOST = 1 << 62
 """Squares of squares would take any memory."""
-SIZES = (*_ON_OPEN, "operator.floordiv", "operator.mod", "sym_size")
+SIZES = (*ON_SIZES, "sym_size")
 """Ops that give a size."""
 
 
@@ -74,7 +76,7 @@ def whole_numbers(walk: Walk, node: AtenNode, name: str, source: Reference | Non
 
 
 def _computed(node: AtenNode, operands: Sequence[int]) -> int:
-    found = _ON_OPEN[node.op](*operands)
+    found = ON_SIZES[node.op](*operands)
     if abs(found) > _MOST:
         raise GraphError("a size of more than 62 bits")
     return found

@@ -5,7 +5,6 @@ The program is read by porter (porter.formats.torch_export) and never by torch, 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from porter.formats.torch_export.constants import EVALUATORS
 from porter.formats.torch_export.nodes import UNKNOWN, AtenNode, Program, read_program
 from porter.formats.torch_export.ops import INNER, READERS
 from porter.formats.torch_export.read import tap_of
+from porter.formats.torch_export.sizes import ON_SIZES
 from porter.frameworks.torch.graph_module import to_tensor
 from porter.graph.walks import upstream
 
@@ -29,10 +29,6 @@ _RUN = frozenset({*READERS, *EVALUATORS, *INNER})
 _FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 4: torch.preserve_format}
 """MemoryFormat (torch/_export/serde/schema.py)."""
 _WHERE = ("device", "layout", "pin_memory")
-_ON_SIZES: Mapping[str, Callable[..., Any]] = {
-    f"operator.{function.__name__}": function
-    for function in (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg)
-}
 
 
 def build_exported(checkpoint: Checkpoint, dtype: Dtype) -> ExportedModule:
@@ -120,8 +116,8 @@ def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
     Raises:
         MissingFramework: porter does not run such an op, or this torch lacks it.
     """
-    if node.target.startswith("_operator.") and node.op in _ON_SIZES:
-        on_sizes = _ON_SIZES[node.op]
+    if node.target.startswith("_operator.") and node.op in ON_SIZES:
+        on_sizes = ON_SIZES[node.op]
         return lambda arguments: on_sizes(*arguments.values())
     library, _, rest = node.target.partition(".")
     name, _, overload = rest.rpartition(".")

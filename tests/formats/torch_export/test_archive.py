@@ -169,6 +169,15 @@ BROKEN: dict[str, tuple[Callable[[Members], Members], str]] = {
         "no name of a value",
     ),
     "a value given twice": (program(twice), "two nodes give 'conv2d'"),
+    "an output that nothing gives": (
+        with_json(
+            "models/model.json",
+            lambda content: content["graph_module"]["signature"]["output_specs"][0]["user_output"].update(
+                arg={"as_tensor": {"name": "z"}}
+            ),
+        ),
+        "the program is damaged: 'z'",
+    ),
     "a power of large numbers": (
         program(
             lambda graph: graph["nodes"].append(
