@@ -110,6 +110,12 @@ def _layer_norm(op: Any, tensors: Tensors, x: Array) -> Array:
     return _scaled((x - x.mean(1, keepdims=True)) / np.sqrt(spread + op.epsilon), tensors)
 
 
+def _group_norm(op: Any, tensors: Tensors, x: Array) -> Array:
+    groups = x.reshape(len(x), op.groups, -1)
+    apart = groups - groups.mean(2, keepdims=True)
+    return _scaled((apart / np.sqrt((apart**2).mean(2, keepdims=True) + op.epsilon)).reshape(x.shape), tensors)
+
+
 def _reduce(op: Any, x: Array) -> Array:
     axis = 1 + ("channels", "rows", "columns").index(op.axis)
     return x.mean(axis, keepdims=True) if op.function == "mean" else x.max(axis, keepdims=True)
@@ -163,6 +169,7 @@ _OF_TENSORS: dict[str, Callable[..., Array]] = {
     "dense": lambda op, tensors, x: _shifted(x @ tensors["kernel"].T, tensors.get("bias")),
     "batch_norm": _batch_norm,
     "layer_norm": _layer_norm,
+    "group_norm": _group_norm,
     "channel_scale": lambda op, tensors, x: _scaled(x, tensors),
     "prelu": lambda op, tensors, x: np.where(x >= 0, x, _each(tensors["alpha"], x) * x),
 }

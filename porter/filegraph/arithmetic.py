@@ -23,8 +23,8 @@ from porter.graph import (
     Add,
     Affine,
     BatchNorm,
-    ChannelScale,
     Elu,
+    GroupNorm,
     LayerNorm,
     LeakyRelu,
     Maximum,
@@ -91,7 +91,7 @@ def _with_tensor(walk: Walk[N], node: N, kind: str, value: Value, other: Referen
         return walk.builder.bias(node.name, value, Stored(origin))
     trained = origin in walk.trained or math.prod(shape) > MOST_CONSTANTS
     if kind == "Mul" and trained and value.channels != 1 and value.node != INPUT:
-        return walk.builder.add(node.name, ChannelScale(), value, tensors={"gamma": Stored(origin)})
+        return walk.builder.scale(node.name, value, Stored(origin))
     return None
 
 
@@ -186,6 +186,33 @@ def layer_norm(
     if not walk.views.has_channels(view, -1) or view.places(places) != view.places([-1]):
         return f"{node.op} over other axes than the channels"
     return _each_cell(walk, node, view, LayerNorm(epsilon, "gamma" in names, "beta" in names), names) if names is not None else None
+
+
+def group_norm(walk: Walk[N], node: N, source: Reference, groups: int, tensors: Mapping[str, Reference], epsilon: float) -> Read:
+    """A norm over all cells of each group of channels, with stored vectors by role."""
+    view = walk.by_cell(source, walk.views.channels_place)
+    names = _vectors(walk, view, tensors)
+    if not walk.views.of_each_image(view):
+        return f"{node.op} over the batch"
+    op = GroupNorm(groups, epsilon, "gamma" in tensors, "beta" in tensors)
+    return _each_cell(walk, node, view, op, names) if names is not None else None
+
+
+def instance_norm(walk: Walk[N], node: N, source: Reference, tensors: Mapping[str, Reference], epsilon: float) -> Read:
+    """A norm over all axes but the first two, which are the batch and the channels, or groups of channels.
+
+    A scale that is 1 and an offset that is 0 are left out; groups have no others.
+    """
+    view = walk.kept(source)
+    groups = walk.views.groups(view, 1) if walk.views.of_each_image(view) else None
+    if groups is None:
+        return f"{node.op} over other axes than the cells of channels"
+    numbers = {role: walk.flow.value(each) for role, each in tensors.items()}
+    neutral = {role for role, each in numbers.items() if each is not None and np.all(each == (role == "gamma"))}
+    names = _vectors(walk, view, {role: each for role, each in tensors.items() if role not in neutral})
+    if names is None:
+        return f"{node.op} with numbers for each group"
+    return _each_cell(walk, node, view, GroupNorm(groups, epsilon, "gamma" in names, "beta" in names), names)
 
 
 def _vectors(walk: Walk[N], view: View, tensors: Mapping[str, Reference]) -> dict[str, str] | None:

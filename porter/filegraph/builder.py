@@ -30,6 +30,7 @@ from porter.graph import (
     Dense,
     GlobalAvgPool,
     GlobalMaxPool,
+    GroupNorm,
     HardSigmoid,
     Identity,
     MaxPool,
@@ -194,10 +195,24 @@ class Builder:
     def bias(self, name: str, value: Value, bias: Stored) -> Value | None:
         """The layer that gives `value` with a bias, if it is one without; otherwise None."""
         node = self.nodes.get(value.node)
+        if node is not None and isinstance(node.op, GroupNorm) and not node.op.center:
+            return self._extended(name, node, replace(node.op, center=True), value, beta=bias)
         if node is None or not isinstance(node.op, Conv | ConvTranspose | Dense | ChannelScale) or node.op.bias:
             return None
-        name, role = self._unused(name), "beta" if isinstance(node.op, ChannelScale) else "bias"
-        self.nodes[name] = replace(node, name=name, op=replace(node.op, bias=True), tensors={**node.tensors, role: bias}, tap=None)
+        role = "beta" if isinstance(node.op, ChannelScale) else "bias"
+        return self._extended(name, node, replace(node.op, bias=True), value, **{role: bias})
+
+    def scale(self, name: str, value: Value, gamma: Stored) -> Value:
+        """value * gamma, which is trained, one number for each channel: by the norm that gives it, if that has no scale."""
+        node = self.nodes.get(value.node)
+        if node is not None and isinstance(node.op, GroupNorm) and not (node.op.scale or node.op.center):
+            return self._extended(name, node, replace(node.op, scale=True), value, gamma=gamma)
+        return self.add(name, ChannelScale(), value, tensors={"gamma": gamma})
+
+    def _extended(self, name: str, node: FileNode, op: Op, value: Value, **tensors: Stored) -> Value:
+        """A node that computes what `node` does, and more."""
+        name = self._unused(name)
+        self.nodes[name] = replace(node, name=name, op=op, tensors={**node.tensors, **tensors}, tap=None)
         return Value(name, value.shape)
 
     def affine(

@@ -26,7 +26,7 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 Found = Mapping[str, Any]
 Pattern = float | str | tuple[Any, ...]
 """A number; a capture; or an op's kind and the patterns of its inputs. A capture is "x", the value that the layer takes, "$name", a
-number, or "name", a stored vector; the same capture stands for the same everywhere."""
+number, "#name", whole numbers, or "name", a stored vector; the same capture stands for the same everywhere."""
 
 _QUOTIENTS = frozenset({"Div", "FloorDiv"})
 _DECIDING = frozenset({*_QUOTIENTS, "FloorMod", "Max", "Min"})
@@ -285,6 +285,9 @@ class Dataflow(Generic[N]):
     def _bound(self, source: Operand, capture: str) -> Any:
         if capture.startswith("$"):
             return self.number(source)
+        if capture.startswith("#"):
+            found = [int(source)] if isinstance(source, float) else self.integers(source)
+            return None if found is None else tuple(found)
         if isinstance(source, float):
             return None
         if capture == "x":

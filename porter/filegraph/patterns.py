@@ -41,10 +41,10 @@ def _norms() -> list[Layer]:
     """x * inv + (beta - mean * inv), where inv is rsqrt(variance + epsilon) * gamma (tf.nn.batch_normalization), and
     (x - mean) / sqrt(variance + epsilon) * gamma + beta (torch.onnx before opset 17).
     """
-    mean: Pattern = ("Mean", "x", "$axis")
+    mean: Pattern = ("Mean", "x", "#axes")
     apart: Pattern = ("Sub", "x", mean)
     squares: list[Pattern] = [("SquaredDifference", "x", mean), ("Square", apart), ("Pow", apart, 2), ("Mul", apart, apart)]
-    variances: list[Pattern] = [("Mean", square, "$axis") for square in squares]
+    variances: list[Pattern] = [("Mean", square, "#axes") for square in squares]
     found = []
     for center, variance, op in [("mean", "variance", _batch_norm), *((mean, variance, _layer_norm) for variance in variances)]:
         total = "Add", variance, "$epsilon"

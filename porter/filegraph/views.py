@@ -167,6 +167,23 @@ class Views:
             return layout.index("channels") in (place, place + len(layout))
         return view.axes[place : place + 1 or None] == _joined([self._pieces(view.value)[1:2]])
 
+    def of_each_image(self, view: View) -> bool:
+        """Whether the first axis is the batch, so that a norm over others is one of each image."""
+        return view.axes is not None and view.axes[:1] == _joined([self._pieces(view.value)[:1]])
+
+    def groups(self, view: View, place: int) -> int | None:
+        """The groups of channels that an axis counts, which may have one channel each; None where it is something else."""
+        axis, channels = (view.axes or ())[place], view.value.channels or 0
+        count = math.prod(piece.size for piece in axis)
+        return count if (axis,) == _joined([[Piece("C", count, channels // count)]]) and channels % count == 0 else None
+
+    def normed_groups(self, view: View, places: Iterable[int]) -> int | None:
+        """The groups of a norm over these axes, which are all but the batch and that of the groups; None if it has none."""
+        if not self.of_each_image(view):
+            return None
+        left = {*range(len(view.axes or ()))} - view.places(places) - {0}
+        return self.groups(view, left.pop()) if len(left) == 1 else None
+
     def like(self, view: View, value: Value) -> View:
         """What an op gives that keeps the cells of `view` and is done to each, in the same axes; its channels may be others."""
         if view.axes is None or value.shape is None:

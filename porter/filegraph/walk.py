@@ -15,7 +15,7 @@ from porter.filegraph.dataflow import Dataflow, N, Numbers, Reference, Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.patterns import ROLES, layers_by_kind
 from porter.filegraph.views import Names, View, Views
-from porter.graph import LayerNorm, Op
+from porter.graph import GroupNorm, LayerNorm, Op
 
 Read = View | Value | Numbers | str | None
 """What a reader makes of a node: its value; numbers that it states about sizes; what porter lacks, in words; or None, if that is
@@ -151,12 +151,15 @@ def read_pattern(walk: Walk[N], node: N) -> View | None:
         if found is None or op is None:
             continue
         tensors: dict[str, Tensor] = {role: found[role] for role in ROLES if role in found}
-        by_channels = bool(tensors) or isinstance(op, LayerNorm)
-        view = walk.by_cell(found["x"]) if by_channels else walk.kept(found["x"])
-        if by_channels and not walk.views.has_channels(view, -1):
-            continue
-        axes = (-1, len(view.axes or ()) - 1)
-        if found.get("$axis", -1) not in axes or any(tensor.shape[-1] != view.value.channels for tensor in tensors.values()):
+        view = walk.kept(found["x"])
+        groups = walk.views.normed_groups(view, found["#axes"]) if isinstance(op, LayerNorm) else None
+        if isinstance(op, LayerNorm) and groups:
+            op = GroupNorm(groups, op.epsilon, op.scale, op.center)
+        elif tensors or isinstance(op, LayerNorm):
+            view = walk.by_cell(found["x"])
+            if not walk.views.has_channels(view, -1) or view.places(found.get("#axes", (-1,))) != view.places((-1,)):
+                continue
+        if any(tensor.shape[-1] != view.value.channels for tensor in tensors.values()):
             continue
         walk.exact.update(found.get("exact", {}))
         stored = {role: Stored(tensor.name) for role, tensor in tensors.items()}

@@ -128,6 +128,7 @@ def _by_cells(layers: Any, ops: Any, x: Any) -> Any:
 
 
 KERAS_3_CASES: Mapping[str, Make] = {
+    "group norms": lambda layers, ops, x: layers.GroupNormalization(2)(layers.GroupNormalization(-1, epsilon=1e-6, scale=False)(x)),
     "activations of Keras 3": _row("silu", "hard_silu", "hard_swish"),
     "gelu": _row("gelu", "relu"),
     "gelus": lambda layers, ops, x: ops.gelu(x) + ops.gelu(x, approximate=False),

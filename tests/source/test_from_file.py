@@ -46,7 +46,7 @@ def of_a_conv_head() -> keras.Model:
 
 def of_a_layer_without_an_op() -> keras.Model:
     image = keras.Input((20, 20, 3))
-    return keras.Model(image, LAYERS.GlobalMaxPooling2D()(LAYERS.GroupNormalization(3, name="groups")(image)))
+    return keras.Model(image, LAYERS.GlobalMaxPooling2D()(LAYERS.UnitNormalization(name="length")(image)))
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_a_checkpoints_prefix_names_a_file(tmp_path: Path, cli: Cli) -> None:
 
 def test_inspect_says_why_a_file_cannot_be_ported(saved: Callable[[str], Path]) -> None:
     problem = porter.inspect(saved("grouped.keras")).problem or ""
-    assert "'groups'" in problem and "GroupNormalization" in problem and problem.count(":") <= 1, problem
+    assert "'length'" in problem and "UnitNormalization" in problem and problem.count(":") <= 1, problem
 
 
 def test_a_wrong_recipe_spoils_itself_only(saved: Callable[[str], Path], tmp_path: Path, cli: Cli) -> None:
@@ -169,7 +169,7 @@ REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a variant without a zoo": (("resnet50",), ("a variant without its zoo", "--from")),
     "no file": (("nowhere.h5",), ("no file", "porter convert FILE")),
     "tensors without a graph": (("tensors.weights.h5",), ("no graph",)),
-    "a layer without an op": (("grouped.keras",), ("no op for 'groups' (GroupNormalization)", "save a model that ends before")),
+    "a layer without an op": (("grouped.keras",), ("no op for 'length' (UnitNormalization)", "save a model that ends before")),
     "training pads": (("small.keras", "--padding", "trained"), ("needs a recipe's variant",)),
     "a stock class": (("small.keras", "--stock"), ("no recipe has this graph",)),
 }

@@ -27,6 +27,7 @@ from porter.graph import (
     Crop,
     GlobalAvgPool,
     GlobalMaxPool,
+    GroupNorm,
     LayerNorm,
     LeakyRelu,
     PRelu,
@@ -199,6 +200,16 @@ def _layer_norm(layer: Layer) -> Read:
     return layer.each(LayerNorm(float(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors), **tensors)
 
 
+def _group_norm(layer: Layer) -> Read:
+    layer.expect_last_axis()
+    view, stated, tensors = layer.walk.by_cell(layer.source), layer.arguments["groups"], _trained(layer)
+    if not layer.walk.views.of_each_image(view):
+        raise NoOp(f"{layer.op} over the batch")
+    groups = count(view.value.channels if stated == -1 else stated)
+    op = GroupNorm(groups, float(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors)
+    return layer.each(op, **tensors)
+
+
 def _trained(layer: Layer) -> dict[str, Stored]:
     stated = {"gamma": layer.flag("scale"), "beta": layer.flag("center")}
     return {name: layer.tensor(name) for name, needed in stated.items() if needed}
@@ -346,6 +357,7 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "Flatten": lambda layer: flatten(layer.walk, layer, layer.source, 1),
     "GlobalAveragePooling2D": _global_pool,
     "GlobalMaxPooling2D": _global_pool,
+    "GroupNormalization": _group_norm,
     "LayerNormalization": _layer_norm,
     "LayerScale": _layer_scale,
     "LeakyReLU": _leaky,
@@ -372,6 +384,7 @@ _VARIABLES: Mapping[str, frozenset[str]] = {
     "Conv2DTranspose": frozenset({"kernel", "bias"}),
     "Dense": frozenset({"kernel", "bias"}),
     "DepthwiseConv2D": frozenset({"kernel", "depthwise_kernel", "bias"}),
+    "GroupNormalization": frozenset({"gamma", "beta"}),
     "LayerNormalization": frozenset({"gamma", "beta"}),
     "LayerScale": frozenset(),
     "Normalization": frozenset({"mean", "variance", "count"}),

@@ -196,7 +196,7 @@ def _variables(file: Hdf5, stored: _Stored, described: Described | None) -> tupl
     if kind == "batch_normalization":
         names = _norm_variables(file, where, count, described)
         guessed = described is None and count == 3
-    elif kind == "layer_normalization" and described is not None:
+    elif kind in ("layer_normalization", "group_normalization") and described is not None:
         names = _trained(described)
     elif kind == "normalization":
         names = _NORMALIZATION

@@ -14,10 +14,12 @@ from porter.filegraph.arithmetic import (
     combine,
     dense,
     gated,
+    group_norm,
+    instance_norm,
     layer_norm,
     scaled_elu,
 )
-from porter.filegraph.dataflow import Operand
+from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.walk import Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Affine, Elu, Gelu, HardSigmoid, Op, Sigmoid, Softplus, Swish, Tanh
@@ -65,10 +67,27 @@ def read_batch_norm(walk: Walk, node: OnnxNode) -> Read:
 
 def read_layer_norm(walk: Walk, node: OnnxNode) -> Read:
     """LayerNormalization from an axis on: x, scale, offset."""
-    tensors = {role: source for role, place in (("gamma", 1), ("beta", 2)) if (source := node.input(place)) is not None}
     axis = node.integer("axis", -1)
     places = range(axis, 0) if axis < 0 else range(axis, len(walk.sizes(node.inputs[0]) or ()))
-    return layer_norm(walk, node, node.inputs[0], tensors, node.real("epsilon", 1e-5), places)
+    return layer_norm(walk, node, node.inputs[0], _affine(node), node.real("epsilon", 1e-5), places)
+
+
+def read_group_norm(walk: Walk, node: OnnxNode) -> Read:
+    """GroupNormalization: x, scale, offset; before opset 21 these have a number for each group."""
+    groups = node.integer("num_groups")
+    if node.opset < 21 and groups != walk.view(node.inputs[0]).value.channels:
+        return f"{node.op} with numbers for each group"
+    return group_norm(walk, node, node.inputs[0], groups, _affine(node), node.real("epsilon", 1e-5))
+
+
+def read_instance_norm(walk: Walk, node: OnnxNode) -> Read:
+    """InstanceNormalization: x, scale, offset."""
+    return instance_norm(walk, node, node.inputs[0], _affine(node), node.real("epsilon", 1e-5))
+
+
+def _affine(node: OnnxNode) -> dict[str, Reference]:
+    """A norm's scale and offset."""
+    return {role: source for role, place in (("gamma", 1), ("beta", 2)) if (source := node.input(place)) is not None}
 
 
 def read_gemm(walk: Walk, node: OnnxNode) -> Read:

@@ -110,6 +110,21 @@ def read_layer_norm(walk: Walk, node: AtenNode) -> Read:
     return arithmetic.layer_norm(walk, node, node.arguments["input"], tensors, epsilon, places)
 
 
+def read_group_norm(walk: Walk, node: AtenNode) -> Read:
+    groups, epsilon = (node.arguments[name] for name in (("num_groups", "eps") if node.op == "group_norm" else ("group", "eps")))
+    tensors = _given(node, gamma="weight", beta="bias")
+    return arithmetic.group_norm(walk, node, node.arguments["input"], int(groups), tensors, float(epsilon))
+
+
+def read_instance_norm(walk: Walk, node: AtenNode) -> Read:
+    """A norm of each channel of an image, or by stored statistics."""
+    tensors, epsilon = _given(node, gamma="weight", beta="bias"), float(node.arguments["eps"])
+    if node.arguments["use_input_stats"]:
+        return arithmetic.instance_norm(walk, node, node.arguments["input"], tensors, epsilon)
+    tensors |= _given(node, mean="running_mean", variance="running_var")
+    return arithmetic.batch_norm(walk, node, node.arguments["input"], tensors, epsilon, float(node.arguments["momentum"]))
+
+
 def _given(node: AtenNode, **roles: str) -> dict[str, Reference]:
     """Arguments by role, without those that are not given."""
     return {role: source for role, name in roles.items() if (source := node.arguments.get(name)) is not None}

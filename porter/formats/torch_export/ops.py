@@ -54,6 +54,8 @@ READERS: Mapping[str, Reader] = {
         arithmetic.read_batch_norm,
     ),
     **dict.fromkeys(("layer_norm", "native_layer_norm"), arithmetic.read_layer_norm),
+    **dict.fromkeys(("group_norm", "native_group_norm"), arithmetic.read_group_norm),
+    "instance_norm": arithmetic.read_instance_norm,
     **dict.fromkeys(("mm", "bmm", "matmul", "addmm"), arithmetic.read_product),
     "linear": arithmetic.read_linear,
     "where": arithmetic.read_where,

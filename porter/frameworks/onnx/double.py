@@ -1,9 +1,9 @@
 """ONNX's reference implementation in double precision, with ops of porter's own where its are wrong or compute in float32.
 
 Of onnx 1.23: batch norms before opset 14 take the statistics of their input, pools give windows that `ceil_mode` does not have (18
-cells of 16 in GoogLeNet), LRN normalises as many channels as there are images, a grouped ConvTranspose fails; Erf, a GELU's and a
-SELU's numbers and a hard sigmoid's sixth are float32; Sigmoid calls Python for each number. Every value is compared with
-onnxruntime's float32 too.
+cells of 16 in GoogLeNet), LRN normalises as many channels as there are images, a grouped ConvTranspose fails; Erf, group norms, a
+GELU's and a SELU's numbers and a hard sigmoid's sixth are float32; Sigmoid calls Python for each number. Every value is compared
+with onnxruntime's float32 too.
 """
 
 from __future__ import annotations
@@ -71,6 +71,16 @@ def _ops() -> list[type[Any]]:
                 return (x * (0.5 * np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)) + 0.5),)
             return (x * (0.5 * np.vectorize(math.erf, otypes="d")(x * math.sqrt(0.5)) + 0.5),)
 
+    class GroupNormalization(op_run):  # type: ignore[misc]
+        def _run(
+            self, x: Numbers, gamma: Numbers, beta: Numbers, epsilon: float = 1e-5, num_groups: int = 1, **stated: Any
+        ) -> tuple[Array]:
+            groups, over = x.reshape(len(x), num_groups, -1), (-1, *[1] * (x.ndim - 2))
+            apart = groups - groups.mean(2, keepdims=True)
+            normed = (apart / np.sqrt((apart**2).mean(2, keepdims=True) + epsilon)).reshape(x.shape)
+            scale, offset = (np.repeat(each, x.shape[1] // len(each)).reshape(over) for each in (gamma, beta))
+            return (normed * scale + offset,)
+
     class LRN(op_run):  # type: ignore[misc]
         def _run(self, x: Numbers, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int = 1) -> tuple[Array]:
             around = [(0, 0), ((size - 1) // 2, size // 2), (0, 0), (0, 0)]
@@ -104,7 +114,8 @@ def _ops() -> list[type[Any]]:
             counted = _windows(np.ones((1, 1, *x.shape[2:])), stated, 0.0, 1.0 if count_include_pad else 0.0).sum((-2, -1))
             return (_windows(x, stated, 0.0).sum((-2, -1)) / counted,)
 
-    return [BatchNormalization, ConvTranspose, Erf, Gelu, LRN, Sigmoid, HardSigmoid, HardSwish, Selu, MaxPool, AveragePool]
+    own = [BatchNormalization, ConvTranspose, Erf, Gelu, GroupNormalization, LRN, Sigmoid, HardSigmoid, HardSwish, Selu]
+    return [*own, MaxPool, AveragePool]
 
 
 def _windows(x: Numbers, stated: dict[str, Any], beyond: float, pad: float | None = None) -> Numbers:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from porter.filegraph.names import unused_name
-from porter.graph import INPUT, BatchNorm, ChannelScale, Graph, LayerNorm, Node, PRelu, shapes, tensor_shapes
+from porter.graph import INPUT, BatchNorm, ChannelScale, Graph, GroupNorm, LayerNorm, Node, PRelu, shapes, tensor_shapes
 from porter.padding import ANY, Capabilities
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
@@ -77,7 +77,7 @@ def stored_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
     for path, roles in _stored_roles(graph).items():
         node = graph.by_path[path]
         channels = known[node.inputs[0]][0] or 0
-        ends = (1, 1) if isinstance(node.op, PRelu | ChannelScale) and len(known[path]) == 3 else ()
+        ends = (1, 1) if isinstance(node.op, PRelu | ChannelScale | GroupNorm) and len(known[path]) == 3 else ()
         found[path] = {role: (*held.get(path, {}).get(role, (channels,)), *ends) for role in roles}
     return found
 

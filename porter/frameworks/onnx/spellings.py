@@ -81,6 +81,19 @@ def _layer_norm(maker: NodeMaker, node: Node, op: ops.LayerNorm) -> None:
     maker.node("Transpose", path, normed, perm=(0, 3, 1, 2))
 
 
+def _group_norm(maker: NodeMaker, node: Node, op: ops.GroupNorm) -> None:
+    """ONNX's own of opset 18 has numbers for each group, so instances are normalised whose channels are the groups."""
+    path, (source,), groups = node.path, node.inputs, op.groups
+    wide = maker.node("Reshape", maker.name(f"{path}_groups"), source, maker.integers(f"{path}.groups", 0, groups, -1))
+    neutral = maker.numbers(f"{path}.one", np.ones(groups)), maker.numbers(f"{path}.zero", np.zeros(groups))
+    normed = maker.node("InstanceNormalization", maker.name(f"{path}_norm"), wide, *neutral, epsilon=float(op.epsilon))
+    steps = [("Mul", "gamma")] * op.scale + [("Add", "beta")] * op.center
+    shape = maker.node("Shape", maker.name(f"{path}_shape"), source)
+    value = maker.node("Reshape", maker.name(f"{path}_map") if steps else path, normed, shape)
+    for place, (kind, role) in enumerate(steps, 1):
+        value = maker.node(kind, path if place == len(steps) else maker.name(f"{path}_scaled"), value, *_trained(maker, node, role))
+
+
 def _local_response_norm(maker: NodeMaker, node: Node, op: ops.LocalResponseNorm) -> None:
     """LRN divides alpha by the size. An even size has its odd channel behind, not before, and onnxruntime takes none."""
     path, source = node.path, node.inputs[0]
@@ -207,6 +220,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Dense: _dense,
     ops.BatchNorm: _batch_norm,
     ops.LayerNorm: _layer_norm,
+    ops.GroupNorm: _group_norm,
     ops.LocalResponseNorm: _local_response_norm,
     ops.ChannelScale: _channel_scale,
     ops.Affine: _affine,

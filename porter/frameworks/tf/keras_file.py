@@ -44,6 +44,7 @@ _LAYERS: Mapping[str, tuple[str, ...]] = {
     "Flatten": ("data_format",),
     "GlobalAveragePooling2D": ("data_format", "keepdims"),
     "GlobalMaxPooling2D": ("data_format", "keepdims"),
+    "GroupNormalization": (*_AFFINE, "groups"),
     "LayerNormalization": _AFFINE,
     "MaxPooling2D": (*_WINDOW, "pool_size"),
     "Maximum": (),

@@ -86,6 +86,11 @@ def _layer_norm(maker: LayerMaker, op: ops.LayerNorm, name: str, inputs: list[An
     return maker.layer("LayerNormalization", name, axis=-1, **config)(inputs[0])
 
 
+def _group_norm(maker: LayerMaker, op: ops.GroupNorm, name: str, inputs: list[Any]) -> Any:
+    config = {"epsilon": op.epsilon, "scale": op.scale, "center": op.center}
+    return maker.layer("GroupNormalization", name, groups=op.groups, axis=-1, **config)(inputs[0])
+
+
 def _local_response_norm(maker: LayerMaker, op: ops.LocalResponseNorm, name: str, inputs: list[Any]) -> Any:
     """tf.nn.local_response_normalization is no operation of Keras, so the squares are added from shifted channels."""
     value, channels = inputs[0], inputs[0].shape[-1]
@@ -271,6 +276,7 @@ LAYERS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Any]], Any]] = {
     ops.Dense: _dense,
     ops.BatchNorm: _batch_norm,
     ops.LayerNorm: _layer_norm,
+    ops.GroupNorm: _group_norm,
     ops.LocalResponseNorm: _local_response_norm,
     ops.ChannelScale: _channel_scale,
     ops.Affine: _affine,

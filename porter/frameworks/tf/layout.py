@@ -23,6 +23,7 @@ from porter.graph import (
     ConvTranspose,
     Dense,
     Graph,
+    GroupNorm,
     LayerNorm,
     Node,
     Op,
@@ -53,6 +54,7 @@ COUNTER_NAMES: Mapping[str, str] = {
     "SeparableConv2D": "separable_conv2d",
     "BatchNormalization": "batch_normalization",
     "LayerNormalization": "layer_normalization",
+    "GroupNormalization": "group_normalization",
     "PReLU": "p_re_lu",
     "Dense": "dense",
 }
@@ -73,6 +75,7 @@ _CLASSES: Mapping[type[Op], str] = {
     Dense: "Dense",
     BatchNorm: "BatchNormalization",
     LayerNorm: "LayerNormalization",
+    GroupNorm: "GroupNormalization",
     ChannelScale: "DepthwiseConv2D",
     PRelu: "PReLU",
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from porter.errors import MappingError
-from porter.graph import BatchNorm, ChannelScale, Conv, ConvTranspose, Dense, Graph, LayerNorm, Node, Op, PRelu
+from porter.graph import BatchNorm, ChannelScale, Conv, ConvTranspose, Dense, Graph, GroupNorm, LayerNorm, Node, Op, PRelu
 from porter.padding import Capabilities
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
@@ -37,6 +37,7 @@ _NAMES: Mapping[type[Op], Mapping[str, str]] = {
     Dense: _LAYER,
     BatchNorm: {**_TRAINED, "mean": "running_mean", "variance": "running_var", "batches": "num_batches_tracked"},
     LayerNorm: _TRAINED,
+    GroupNorm: _TRAINED,
     ChannelScale: _TRAINED,
     PRelu: {"alpha": "weight"},
 }
@@ -79,7 +80,7 @@ def state_keys(node: Node, layers: Mapping[str, str] | None = None) -> Mapping[s
     """
     layer = (layers or {}).get(node.path, module_name(node.path))
     roles = _roles(node.op)
-    if isinstance(node.op, BatchNorm | LayerNorm) and not roles.isdisjoint(_TRAINED):
+    if isinstance(node.op, BatchNorm | LayerNorm | GroupNorm) and not roles.isdisjoint(_TRAINED):
         roles |= _TRAINED.keys()
     return {role: f"{layer}.{name}" for role, name in _NAMES.get(type(node.op), {}).items() if role in roles}
 

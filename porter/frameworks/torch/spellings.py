@@ -39,7 +39,7 @@ GLOBAL_POOLS: Mapping[str, str] = {"global_avg_pool": "AdaptiveAvgPool2d", "glob
 MAP_OF_FEATURES = Layer("Unflatten", {"dim": 1, "unflattened_size": (-1, 1, 1)})
 """Features as a map of one cell."""
 WITH_TENSORS = frozenset(
-    {"BatchNorm1d", "BatchNorm2d", "LayerNorm", "LayerNorm2d", "ChannelScale", "PReLU"}
+    {"BatchNorm1d", "BatchNorm2d", "LayerNorm", "LayerNorm2d", "GroupNorm", "ChannelScale", "PReLU"}
     | {"Conv2d", "ConvTranspose2d", "CroppedConvTranspose2d", "Linear"}
 )
 """Kinds that have entries in a state_dict."""
@@ -63,6 +63,11 @@ def _batch_norm(op: ops.BatchNorm, shape: Shape) -> Layer:
 def _layer_norm(op: ops.LayerNorm, shape: Shape) -> Layer:
     kind = "LayerNorm2d" if len(shape) == 3 else "LayerNorm"
     return Layer(kind, {"normalized_shape": _channels(shape), "eps": op.epsilon, "elementwise_affine": op.scale or op.center})
+
+
+def _group_norm(op: ops.GroupNorm, shape: Shape) -> Layer:
+    ends: dict[str, Value] = {"num_groups": op.groups, "num_channels": _channels(shape)}
+    return Layer("GroupNorm", {**ends, "eps": op.epsilon, "affine": op.scale or op.center})
 
 
 def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
@@ -114,6 +119,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Dense: lambda op, shape: Layer("Linear", {"in_features": _channels(shape), "out_features": op.units, "bias": op.bias}),
     ops.BatchNorm: _batch_norm,
     ops.LayerNorm: _layer_norm,
+    ops.GroupNorm: _group_norm,
     ops.LocalResponseNorm: lambda op, shape: Layer(
         "LocalResponseNorm", {"size": op.size, "alpha": op.alpha * op.size, "beta": op.beta, "k": op.bias}
     ),

@@ -29,7 +29,7 @@ from porter.graph.ops.activations import (
     ThresholdedRelu,
 )
 from porter.graph.ops.joins import Add, Concat, Maximum, Merge, Minimum, Multiply
-from porter.graph.ops.layers import Affine, BatchNorm, ChannelScale, Dense, LayerNorm, LocalResponseNorm
+from porter.graph.ops.layers import Affine, BatchNorm, ChannelScale, Dense, GroupNorm, LayerNorm, LocalResponseNorm
 from porter.graph.ops.maps import (
     AsMap,
     ChannelShuffle,
@@ -72,6 +72,7 @@ __all__ = [
     "Gelu",
     "GlobalAvgPool",
     "GlobalMaxPool",
+    "GroupNorm",
     "HardSigmoid",
     "HardSwish",
     "Identity",
@@ -112,7 +113,7 @@ OPS: Mapping[str, type[Op]] = {
     op.name: op
     for op in (
         *(Conv, ConvTranspose, MaxPool, AvgPool, GlobalAvgPool, GlobalMaxPool, Reduce),
-        *(Dense, BatchNorm, LayerNorm, LocalResponseNorm, ChannelScale, Affine),
+        *(Dense, BatchNorm, LayerNorm, GroupNorm, LocalResponseNorm, ChannelScale, Affine),
         *(Relu, Relu6, ThresholdedRelu, Clip, LeakyRelu, PRelu, Elu, Selu, Sigmoid, Tanh, Softplus, Softsign, HardSigmoid),
         *(Swish, HardSwish, Gelu, Softmax),
         *(Add, Multiply, Maximum, Minimum, Concat),

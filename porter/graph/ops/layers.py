@@ -7,7 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.errors import GraphError
-from porter.graph.ops.op import MOST_CONSTANTS, Count, KeepsSign, Number, Op, Shape, Share, Tensors, bias, expect_map, expect_rank
+from porter.graph.ops.op import (
+    MOST_CONSTANTS,
+    Count,
+    KeepsSign,
+    Number,
+    Op,
+    Shape,
+    Share,
+    Tensors,
+    bias,
+    expect_map,
+    expect_rank,
+    shape_text,
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +65,28 @@ class LayerNorm(Op):
     epsilon: Share
     scale: bool = True
     center: bool = True
+
+    def tensors(self, channels: int) -> Tensors:
+        return _trained(self.scale, self.center, channels)
+
+
+@dataclass(frozen=True)
+class GroupNorm(Op):
+    """(x - mean) / sqrt(variance + epsilon) over all cells of a group of channels, times gamma, plus beta.
+
+    Each group has channels that follow each other; with as many groups as channels it is instance normalisation.
+    """
+
+    name = "group_norm"
+    groups: Count
+    epsilon: Share
+    scale: bool = True
+    center: bool = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if (inputs[0][0] or 0) % self.groups:
+            raise GraphError(f"{self.groups} groups do not divide {shape_text(inputs[0])}")
+        return inputs[0]
 
     def tensors(self, channels: int) -> Tensors:
         return _trained(self.scale, self.center, channels)

@@ -68,6 +68,10 @@ CASES = {
     "norm of the channels in parts": "t = Transpose <perm=[0, 2, 3, 1]> (x) m = ReduceMean <axes=[3]> (t) d = Sub (t, m) "
     "p = Pow (d, two) v = ReduceMean <axes=[3]> (p) e = Add (v, half) r = Sqrt (e) n = Div (d, r) g = Mul (n, gamma) "
     "b = Add (g, beta) y = Transpose <perm=[0, 3, 1, 2]> (b)",
+    "norms of groups": "g = Reshape (x, thirds) n = InstanceNormalization <epsilon=0.01> (g, ones3, zeros3) s = Shape (x) "
+    "r = Reshape (n, s) m = Mul (r, along) a = Add (m, along) i = InstanceNormalization <epsilon=0.1> (a, gamma, beta) "
+    "y = GroupNormalization <num_groups=6, epsilon=0.01> (i, gamma, beta)",
+    "norms of groups of opset 21": "y = GroupNormalization <num_groups=3, epsilon=0.01> (x, gamma, beta)",
     "norm of features in parts": "p = GlobalAveragePool (x) f = Flatten (p) m = ReduceMean (f, minus) d = Sub (f, m) "
     "q = Mul (d, d) v = ReduceMean (q, minus) e = Add (v, half) r = Sqrt (e) i = Reciprocal (r) g = Mul (i, gamma) s = Mul (f, g) "
     "h = Mul (m, g) k = Sub (beta, h) y = Add (s, k)",
@@ -98,6 +102,9 @@ NUMBERS: dict[str, Any] = {
     },
     **{
         "grouped": [0, 3, 2, 9, 11],
+        "thirds": [0, 3, -1],
+        "ones3": np.ones(3, np.float32),
+        "zeros3": np.zeros(3, np.float32),
         "image": [0, 6, 9, 11],
         "first": 0,
         "first0": [0],
@@ -138,7 +145,8 @@ def written(model: Any, folder: Path) -> Path:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_computes_what_onnxruntime_computes(name: str, tmp_path: Path) -> None:
-    opset = 13 if name.endswith("opset 13") else 17 if "axes=" in CASES[name] else 20
+    stated = name.partition("opset ")[2]
+    opset = int(stated) if stated else 17 if "axes=" in CASES[name] else 20
     checkpoint = read_checkpoint(written(model(CASES[name], opset), tmp_path))
     graph, batch = checkpoint.graph, np.random.default_rng(1).standard_normal(IMAGE)
     assert graph is not None
@@ -390,8 +398,7 @@ def test_pads_that_a_file_computes_from_its_size_are_of_that_size(tmp_path: Path
 
 def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
     texts = {
-        "InstanceNormalization": "y = InstanceNormalization (x, gamma, beta)",
-        "GroupNormalization": "y = GroupNormalization <num_groups=2> (x, gamma, beta)",
+        "GroupNormalization with numbers for each group": "y = GroupNormalization <num_groups=2> (x, gamma, beta)",
         "MaxPool output 1": "y, z = MaxPool <kernel_shape=[2, 2]> (x)",
         "Pad of channels by reflect": 'y = Pad <mode="reflect"> (x, all_pads)',
         "BatchNormalization in training mode": "y = BatchNormalization <training_mode=1> (x, gamma, beta, mean, variance)",

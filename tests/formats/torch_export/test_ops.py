@@ -38,6 +38,7 @@ CASES: dict[str, Case] = {
     "norm": lambda m, x: F.batch_norm(x, m.mean, m.variance, m.gamma, m.beta, eps=0.01),
     "norm without scale": lambda m, x: F.batch_norm(x, m.mean, m.variance),
     "norm of the channels": lambda m, x: F.layer_norm(x.permute(0, 2, 3, 1), (6,), m.gamma, m.beta).permute(0, 3, 1, 2),
+    "norms of groups": lambda m, x: F.group_norm(F.group_norm(x.relu(), 3, m.gamma, m.beta, 0.01), 1) + F.group_norm(x, 2, m.gamma),
     "response norm": lambda m, x: F.local_response_norm(x, 4, alpha=0.3, beta=0.6, k=2.0),
     "clips": lambda m, x: F.relu6(x) + F.hardtanh(x, -0.5, 0.4) + x.clamp(min=0.1) + x.clamp(-1, 1) + F.relu(x).clamp_(max=0.7),
     "hard ones": lambda m, x: F.hardswish(F.hardsigmoid(x)) + x * F.relu6(x + 3) / 6,
@@ -70,6 +71,9 @@ CASES: dict[str, Case] = {
 }
 WHOLE_ONLY: dict[str, Case] = {
     "pads of own cells": lambda m, x: F.pad(F.pad(x, (1, 2, 3, 0), mode="reflect"), (2, 0, 1, 1), mode="replicate"),
+    "norms of instances": lambda m, x: F.instance_norm(
+        F.instance_norm(x, weight=m.gamma, bias=m.beta) + F.instance_norm(x, m.mean, m.variance, use_input_stats=False)
+    ),
     "around": lambda m, x: F.threshold(F.pad(x, (1, 2, 0, 1), mode="circular"), 0.3, 0.0),
 }
 """Decomposed, they are lookups by computed places, which are refused."""

@@ -29,6 +29,7 @@ from porter.graph import (
     GlobalAvgPool,
     GlobalMaxPool,
     Graph,
+    GroupNorm,
     HardSigmoid,
     HardSwish,
     Identity,
@@ -68,6 +69,7 @@ THREE, STRIDED = Window((3, 3)), Window((3, 2), (2, 3))
 OF_VALUES: tuple[Op, ...] = (
     *(Affine((0.5,), (1 / 3,)), BatchNorm(1e-3, 0.1, scale=False), LayerNorm(1e-6), LayerNorm(1e-3, scale=False)),
     *(LayerNorm(1e-3, center=False), LayerNorm(0.1, scale=False, center=False), ChannelScale(), ChannelScale(bias=True)),
+    *(GroupNorm(2, 1e-3), GroupNorm(1, 1e-5, scale=False), GroupNorm(4, 0.1, center=False)),
     *(
         Relu(),
         Relu6(),
@@ -100,6 +102,7 @@ OF_MAPS: tuple[Op, ...] = (
     ),
     *(GlobalAvgPool(), GlobalAvgPool(keep=True), GlobalMaxPool(), GlobalMaxPool(keep=True)),
     *(Reduce(function, axis) for function in ("mean", "max") for axis in ("channels", "rows", "columns")),
+    GroupNorm(8, 1e-3, scale=False, center=False),
     *(LocalResponseNorm(5, 2e-5, 0.75, 1.0), LocalResponseNorm(4, 0.3, 0.5, 2.0), LocalResponseNorm(2, 1.0, 1.0, 0.1)),
     *(PadMap((1, 2, 0, 3)), PadMap((1, 0, 0, 0), -2.5), Crop((1, 0, 2, 1))),
     *(ExtendMap((1, 2, 0, 3), mode) for mode in ("edge", "reflect", "symmetric", "wrap")),
