@@ -99,6 +99,13 @@ class Framework(Runner, Protocol):
         """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W in every framework."""
 
 
+if TYPE_CHECKING:
+    from porter.frameworks import onnx, tf, torch
+
+    _onnx: Framework = onnx
+    _tf: Framework = tf
+    _torch: Framework = torch
+
 _FRAMEWORKS = {"tf": "porter.frameworks.tf", "torch": "porter.frameworks.torch", "onnx": "porter.frameworks.onnx"}
 FRAMEWORK_NAMES = tuple(_FRAMEWORKS)
 OTHER_NAMES = {"tensorflow": "tf", "keras": "tf", "pytorch": "torch"}

@@ -10,8 +10,7 @@ from typing import Any, get_args
 
 from porter.errors import GraphError, PaddingError
 from porter.graph.graph import Argument, Graph, Node, Scope, shapes
-from porter.graph.ops import MOST_CONSTANTS, OPS, Op
-from porter.graph.ops import op as kinds
+from porter.graph.ops import MOST_CONSTANTS, OPS, Op, op as kinds
 from porter.padding import LARGEST, LOWEST, Convention, Window
 
 LARGEST_COUNT = 2**24

@@ -3,8 +3,7 @@ from __future__ import annotations
 from math import sqrt
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from porter.evaluation.intervals import Z95, wilson
 

@@ -2,8 +2,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from porter.errors import RecipeError
 from porter.recipe.expressions import evaluate, fill_in, placeholders, round8

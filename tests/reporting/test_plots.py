@@ -10,8 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from porter.evaluation.results import Case
 from porter.reporting.plots.accuracy import Measured, plot_accuracy

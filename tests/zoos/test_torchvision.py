@@ -20,8 +20,7 @@ from porter.graph.plan import make_plan
 from porter.package import install
 from porter.padding import Convention
 from porter.recipe import expand, find_recipe, layer_names, tap_names
-from porter.zoos import timm
-from porter.zoos import torchvision as reference
+from porter.zoos import timm, torchvision as reference
 from porter.zoos.implementation import get_implementation
 from porter.zoos.tables import REFERENCES
 from tests.standin import calibrated_tensors, smooth_images

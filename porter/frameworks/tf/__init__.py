@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from porter.dtypes import Array
-from porter.frameworks.tf.build import build
-from porter.frameworks.tf.evaluate import classifier
-from porter.frameworks.tf.file_reference import build_file
-from porter.frameworks.tf.layout import CAPABILITIES
-from porter.frameworks.tf.run import run, run_reference
-from porter.frameworks.tf.write import MODEL_FILE, read_port, write
+from porter.frameworks.tf.build import build as build
+from porter.frameworks.tf.evaluate import classifier as classifier
+from porter.frameworks.tf.file_reference import build_file as build_file
+from porter.frameworks.tf.layout import CAPABILITIES as CAPABILITIES
+from porter.frameworks.tf.run import run as run, run_reference as run_reference
+from porter.frameworks.tf.write import MODEL_FILE as MODEL_FILE, read_port as read_port, write as write
 from porter.graph import Graph
 from porter.graph.plan import Plan
 
@@ -19,25 +19,6 @@ NAME = "tf"
 INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
 PACKAGE = "keras"
 NAMES_LAYERS = True
-
-__all__ = [
-    "CAPABILITIES",
-    "INPUT_LAYOUT",
-    "MODEL_FILE",
-    "NAME",
-    "NAMES_LAYERS",
-    "PACKAGE",
-    "build",
-    "build_file",
-    "classifier",
-    "code_files",
-    "fillings",
-    "read_port",
-    "run",
-    "run_reference",
-    "twin",
-    "write",
-]
 
 
 def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from porter.errors import MissingFramework
-from porter.frameworks.torch.layout import CAPABILITIES, WEIGHTS_FILE
+from porter.frameworks.torch.layout import CAPABILITIES as CAPABILITIES, WEIGHTS_FILE
 from porter.package import expect_installed, install
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
@@ -19,10 +19,8 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.graph.plan import Plan
     from porter.padding import Size
 
-__all__ = ["CAPABILITIES"]
-
 NAME = "torch"
-INPUT_LAYOUT: Literal["NCHW"] = "NCHW"
+INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NCHW"
 MODEL_FILE = WEIGHTS_FILE
 PACKAGE = "torch"
 NAMES_LAYERS = False

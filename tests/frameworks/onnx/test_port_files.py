@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from porter.errors import FileError, MappingError, MissingFramework, UsageError
-from porter.frameworks import get_framework
-from porter.frameworks import onnx as framework
+from porter.frameworks import get_framework, onnx as framework
 from porter.frameworks.onnx import port_files
 from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, MaxPool, Node, PadMap
 from porter.graph.plan import Plan, make_plan

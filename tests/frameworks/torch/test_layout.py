@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from porter.errors import MappingError
-from porter.frameworks import get_framework
-from porter.frameworks import torch as framework
+from porter.frameworks import get_framework, torch as framework
 from porter.frameworks.dialects import get_dialect
 from porter.graph import INPUT, BatchNorm, Conv, Dense, Graph, Node, Relu
 from porter.padding import Convention, Window, count_windows
