@@ -55,15 +55,33 @@ def expand(
     return expand_steps(recipe, variant, zoo, options, as_trained=as_trained).graph
 
 
+def expand_within(recipe: Recipe, variant: str, zoo: Zoo, nodes: int) -> Graph | None:
+    """As `expand`; None if the graph has more than `nodes` nodes: it is then not expanded to its end.
+
+    Raises:
+        RecipeError: as `expand`.
+    """
+    try:
+        return expand_steps(recipe, variant, zoo, most=nodes).graph
+    except _Large:
+        return None
+
+
 def expand_steps(
-    recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value] | None = None, *, as_trained: bool = False
+    recipe: Recipe,
+    variant: str,
+    zoo: Zoo,
+    options: Mapping[str, Value] | None = None,
+    *,
+    as_trained: bool = False,
+    most: int = MAX_USES,
 ) -> Expanded:
-    """As `expand`, with the step that each node is from."""
+    """As `expand`, with the step that each node is from. `most` is for `expand_within`."""
     chosen = options or {}
     for name in chosen:
         if name not in recipe.options:
             raise UsageError(f"'{recipe.architecture}' has no option '{name}'", next=hint(name, recipe.options))
-    expanded = _expanded(recipe, variant, zoo, chosen, as_trained)
+    expanded = _expanded(recipe, variant, zoo, chosen, as_trained, most)
     _expect_sites(recipe, variant, zoo, *expanded)
     return expanded
 
@@ -95,11 +113,13 @@ def graphs_of_others(recipe: Recipe, variant: str, zoo: Zoo) -> Iterator[Graph]:
             yield _expanded(recipe, other, recipe.zoos.get(zoo.name, zoo), {}, False).graph
 
 
-def _expanded(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value], as_trained: bool) -> Expanded:
+def _expanded(
+    recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value], as_trained: bool, most: int = MAX_USES
+) -> Expanded:
     zoo = zoo.of(variant)
     variables = {**options_of(recipe, variant, zoo, options), **recipe.parameters(variant)}
     rules = (*zoo.padding_as_trained, *zoo.padding) if as_trained else zoo.padding
-    expansion = _Expansion(recipe, variables, rules, _origins(recipe, variant, zoo, options))
+    expansion = _Expansion(recipe, variables, rules, _origins(recipe, variant, zoo, options), most)
     try:
         output = expansion.run(recipe.graph, "", INPUT, variables, 0)
         graph = Graph(tuple(expansion.nodes.values()), recipe.channels, output, tuple(expansion.scopes))
@@ -164,10 +184,15 @@ def _unmatched(rules: Sequence[PadRule], graph: Graph) -> list[PadRule]:
     return [rule for rule in rules if not any(rule.matches(path, kind) for path, kind in sites)]
 
 
+class _Large(Exception):
+    """A graph has more nodes than it may have."""
+
+
 class _Expansion:
     """A graph in the making.
 
     Attributes:
+        most: nodes that it may have.
         nodes: by path, in the order of the steps.
         outputs: by the step's path, the node that gives its value: the node itself, or the last node of a block.
         shapes: of every node's output, at the native size.
@@ -177,7 +202,7 @@ class _Expansion:
     """
 
     def __init__(
-        self, recipe: Recipe, variables: Variables, rules: Sequence[PadRule], origins: dict[tuple[str, str], Mark]
+        self, recipe: Recipe, variables: Variables, rules: Sequence[PadRule], origins: dict[tuple[str, str], Mark], most: int
     ) -> None:
         self.recipe = recipe
         self.source = recipe.source
@@ -192,6 +217,7 @@ class _Expansion:
         self.scopes: list[Scope] = []
         self.counts: dict[tuple[str, str], int] = {}
         self.uses = 0
+        self.most = most
 
     def run(self, steps: Sequence[Step], prefix: str, entry: str, variables: Variables, depth: int) -> str:
         """Adds the steps below `prefix`; the first reads `entry`. Returns the path of the last step's value."""
@@ -216,6 +242,8 @@ class _Expansion:
         self.uses += 1
         if self.uses > MAX_USES or depth > MAX_NESTING:
             raise self._endless(step)
+        if len(self.nodes) > self.most:
+            raise _Large
         local = variables if step.repeat is None else {**variables, **place}
         with self.source.at((*step.location, "when")):
             holds = evaluate(step.when, local)

@@ -145,7 +145,7 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
     if not listed.layers:
         message = "no tensor's name says what its layer is, such as conv1.weight or conv1/kernel"
         raise UsageError(message, where=str(checkpoint.path), next="porter inspect FILE --tensors lists the names")
-    file, fitting = shlex.quote(str(checkpoint.path)), rank(checkpoint)[:1]
+    file, fitting = shlex.quote(str(checkpoint.path)), rank(checkpoint).matches[:1]
     said = [
         f"Drafted from the {len(listed.layers)} layers of {checkpoint.path.name}: their names, shapes and order.",
         "A file of weights says no strides, pads, activations, pools and joins. What stands here for them is usual:",

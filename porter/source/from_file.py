@@ -18,16 +18,12 @@ from porter.graph import Conv, Dense, Graph, shapes, tensor_shapes
 from porter.padding import ANY, Size
 from porter.port import port_at
 from porter.port.recipe import recipe_of
-from porter.recipe import declared_recipes, known_variants, recipes_option
+from porter.recipe import declared_recipes, recipes_option
 from porter.source.blocks import under_paths, with_blocks
-from porter.source.matching import LIKELY, Match, rank
+from porter.source.matching import Match, rank
 from porter.source.opened import Member, Opened, open_checkpoint, open_fit, open_port
 from porter.source.weights import read_weights
 
-CLOSE = 0.02
-"""Matches whose scores differ by no more than this are about as good."""
-TRIED = 8
-"""The most matches that are tried."""
 PROBE = (224, 224)
 """Rows and columns at which a graph of any size is looked at."""
 
@@ -57,24 +53,20 @@ def open_file(
     checkpoint, files = read_weights(file, with_md5=True)
     if checkpoint.graph is None:
         raise no_graph(checkpoint, recipes)
-    matches = [] if keep_activation else [match for match in likeliest(rank(checkpoint, recipes)) if match.score >= LIKELY]
-    found, _ = open_likeliest(checkpoint, files, matches, keep_background)
-    if found is not None:
-        opened = found[1]
-        assert opened.member is not None
-        note = f"it is {opened.member.name}: the recipe's names, labels and protocol are used"
-        return _noted(opened, note, *_taken_off(opened))
-    opened = translated(checkpoint, files, size, keep_activation)
-    opened = replace(opened, warnings=tuple(f"this recipe was left out: {fault}" for fault in known_variants(recipes)[1]))
-    return _noted(opened, *_taken_off(opened))
-
-
-def _noted(opened: Opened, *notes: str) -> Opened:
-    return replace(opened, file=opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)}))
-
-
-def _taken_off(opened: Opened) -> tuple[str, ...]:
-    return (f"its {opened.activation} is taken off: --keep-activation keeps it",) if opened.activation else ()
+    if keep_activation:
+        return translated(checkpoint, files, size, keep_activation)
+    ranked = rank(checkpoint, recipes)
+    left_out = tuple(f"this recipe was left out: {fault}" for fault in ranked.faults)
+    found, _ = open_likeliest(checkpoint, files, ranked.likely, keep_background)
+    try:
+        opened = found[1] if found is not None else translated(checkpoint, files, size)
+    except PorterError as error:  # the recipe may be the one that was meant for this file
+        error.next = "; ".join(filter(None, (error.next, *left_out)))
+        raise
+    notes = [f"it is {opened.member.name}: the recipe's names, labels and protocol are used"] if opened.member else []
+    notes += [f"its {opened.activation} is taken off: --keep-activation keeps it"] if opened.activation else []
+    noted = opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)})
+    return replace(opened, file=noted, warnings=(*left_out, *opened.warnings))
 
 
 def expect_file(subject: str, recipes: Path | None, needing: Sequence[str] = ()) -> Path:
@@ -96,11 +88,6 @@ def expect_file(subject: str, recipes: Path | None, needing: Sequence[str] = ())
         wanted = "porter convert VARIANT --from ZOO --to FRAMEWORK --weights FILE"
         raise UsageError(f"{needing[0]} needs a recipe's variant", where=needing[0], next=wanted)
     return file
-
-
-def likeliest(matches: tuple[Match, ...]) -> list[Match]:
-    """The best match and those that are about as good."""
-    return [match for match in matches if match.score >= matches[0].score - CLOSE][:TRIED]
 
 
 def open_likeliest(
@@ -230,10 +217,8 @@ def classes_of(graph: Graph, size: tuple[int, int], activation: str | None) -> i
 
 
 def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
-    matches = [match for match in likeliest(rank(checkpoint, recipes)) if match.score >= LIKELY]
     advice = "porter inspect FILE says what it could be"
-    if matches:
-        best = matches[0]
+    for best in rank(checkpoint, recipes).likely[:1]:
         words = (best.variant, "--from", best.zoo, "--to", "FRAMEWORK", "--weights", str(checkpoint.path))
         advice = shlex.join(("porter", "convert", *words, *recipes_option(best.recipe, recipes)))
     said = f" ({'; '.join(checkpoint.notes)})" if checkpoint.notes else ""

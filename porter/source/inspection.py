@@ -18,9 +18,9 @@ from porter.frameworks import FRAMEWORK_NAMES
 from porter.graph import head_of
 from porter.padding import ANY
 from porter.port import Port, port_at
-from porter.recipe import known_variants, recipes_option
-from porter.source.from_file import CLOSE, likeliest, open_as, open_likeliest, translated
-from porter.source.matching import LIKELY, NO_RECIPE, Match, rank
+from porter.recipe import recipes_option
+from porter.source.from_file import open_as, open_likeliest, translated
+from porter.source.matching import CLOSE, LIKELY, NO_RECIPE, Match, Ranked, rank
 from porter.source.opened import Opened
 from porter.source.weights import read_weights
 
@@ -31,7 +31,7 @@ class Inspection:
 
     Attributes:
         checkpoint: the file as read.
-        matches: see porter.source.matching.rank.
+        matches: see porter.source.matching.Ranked.
         match: the match that the file is; None if no recipe fits.
         classes: of the port; 0 if the file gives features, None if the file cannot be ported as it is.
         source_classes: of the file's head.
@@ -97,14 +97,14 @@ def inspect(file: Path, recipes: Path | None = None) -> Inspection:
     port = port_at(file)
     if port is not None:
         return _of_port(port)
-    faults = known_variants(recipes)[1]
-    return replace(_of_file(file, recipes), left_out=tuple(map(str, faults)))
-
-
-def _of_file(file: Path, recipes: Path | None) -> Inspection:
     checkpoint, files = read_weights(file, with_md5=True)
-    matches = rank(checkpoint, recipes)
-    found, problems = open_likeliest(checkpoint, files, likeliest(matches))
+    ranked = rank(checkpoint, recipes)
+    return replace(_of_file(checkpoint, files, ranked, recipes), left_out=tuple(map(str, ranked.faults)))
+
+
+def _of_file(checkpoint: Checkpoint, files: Digests, ranked: Ranked, recipes: Path | None) -> Inspection:
+    matches = ranked.matches
+    found, problems = open_likeliest(checkpoint, files, ranked.likeliest)
     if found is not None:
         return _of_opened(checkpoint, matches, *found, recipes)
     unmatched = Inspection(checkpoint, (), None, problem=NO_RECIPE) if checkpoint.graph is None else _by_itself(checkpoint, files)

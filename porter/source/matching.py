@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,22 @@ from porter.fitting.heads import head_rows
 from porter.fitting.naming import name_layers
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Conv, Dense, Graph, channels_of, head_of, tensor_shapes
-from porter.recipe import LayerName, Recipe, Zoo, expand, known_variants
+from porter.recipe import LayerName, Recipe, Zoo, expand, expand_within, known_variants
+from porter.recipe.faults import Faults
 from porter.recipe.transforms import apply_transforms
 from porter.source.screening import screen
 
 _NUMBER = re.compile(r"_\d+/")
 LIKELY = 0.5
 """A file looks like a variant if its score is at least this."""
+CLOSE = 0.02
+"""Matches whose scores differ by no more than this are about as good."""
+TRIED = 8
+"""The most matches that are tried."""
+LARGER = 4
+"""A graph of more nodes than so many times those of a file's graph is not half in the file, even if each of the file's nodes is two
+of its own because a norm is folded.
+"""
 NO_RECIPE = (
     "no recipe fits this file: porter recipe list shows the networks that porter knows; for another network, "
     "porter recipe new NAME --weights FILE drafts a recipe to complete (docs/authoring.md), and --recipes DIR names its folder"
@@ -56,36 +66,63 @@ class Match:
         return {key: value for key, value in vars(self).items() if key != "recipe"}
 
 
-def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> tuple[Match, ...]:
-    """Every variant and zoo that could have named the file and has a part of it, best first. Wrong recipes are left out."""
-    return rank_variants(checkpoint, known_variants(recipes)[0])
+@dataclass(frozen=True)
+class Ranked:
+    """The variants and zoos that have a part of a file, best first, and the errors of recipes that cannot be used."""
+
+    matches: tuple[Match, ...]
+    faults: tuple[RecipeError, ...]
+
+    @property
+    def likeliest(self) -> tuple[Match, ...]:
+        """The best match and those that are about as good."""
+        return tuple(match for match in self.matches if match.score >= self.matches[0].score - CLOSE)[:TRIED]
+
+    @property
+    def likely(self) -> tuple[Match, ...]:
+        """The likeliest that the file looks like."""
+        return tuple(match for match in self.likeliest if match.score >= LIKELY)
 
 
-def rank_variants(checkpoint: Checkpoint, variants: Iterable[tuple[Recipe, str]]) -> tuple[Match, ...]:
-    """As `rank`, of these variants only. Variants of zoos whose names are not the file's are not expanded."""
-    could_name = screen(checkpoint)
-    matches = [
-        _match(recipe, variant, zoo, checkpoint)
-        for recipe, variant in variants
-        for zoo in recipe.zoos_of(variant).values()
-        if checkpoint.dialect in (None, zoo.framework) and could_name(zoo)
-    ]
-    return tuple(sorted((match for match in matches if match.score > 0), key=lambda match: -match.score))
+def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> Ranked:
+    """Every variant and zoo that could be the file. A wrong recipe is left out, with its error."""
+    variants, faults = known_variants(recipes)
+    ranked = rank_variants(checkpoint, variants)
+    return Ranked(ranked.matches, (*faults, *ranked.faults))
 
 
-def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Match:
-    dialect = get_dialect(zoo.framework)
-    draft = expand(recipe, variant, zoo, {})
-    try:
-        naming = name_layers(recipe, variant, zoo, draft, checkpoint)
-        layers = naming.layers
-        rows = head_rows(draft, dialect, checkpoint, layers[head_of(draft).path].name)
-        graph = draft if rows in (None, channels_of(draft)[draft.output]) else expand(recipe, variant, zoo, {"classes": rows})
-        located = locate(graph, dialect, layers, zoo, checkpoint)
-        # The ops of a file's graph count as much as its names.
-        aligned = None if checkpoint.graph is None else align(draft, checkpoint.graph, recipe.native_size())
-    except (MappingError, RecipeError) as error:
-        return Match(variant, zoo.name, 0.0, (error.message,), (), recipe=recipe)
+def rank_variants(checkpoint: Checkpoint, variants: Iterable[tuple[Recipe, str]]) -> Ranked:
+    """As `rank`, of these variants only. Variants of zoos whose names are not the file's are not expanded, and those that are much
+    larger than the file's graph not to their end.
+    """
+    could_name, faults = screen(checkpoint), Faults()
+    matches = []
+    for recipe, variant in variants:
+        for zoo in recipe.zoos_of(variant).values():
+            if checkpoint.dialect in (None, zoo.framework) and could_name(zoo):
+                with suppress(MappingError), faults.kept():
+                    matches.append(_match(recipe, variant, zoo, checkpoint))
+    found = (match for match in matches if match is not None and match.score > 0)
+    return Ranked(tuple(sorted(found, key=lambda match: -match.score)), faults.found)
+
+
+def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Match | None:
+    """The match; None if the variant is much larger than the file's graph.
+
+    Raises:
+        MappingError: the file is not this variant. RecipeError: the recipe is wrong.
+    """
+    dialect, file = get_dialect(zoo.framework), checkpoint.graph
+    draft = expand(recipe, variant, zoo, {}) if file is None else expand_within(recipe, variant, zoo, LARGER * len(file.nodes))
+    if draft is None:
+        return None
+    naming = name_layers(recipe, variant, zoo, draft, checkpoint)
+    layers = naming.layers
+    rows = head_rows(draft, dialect, checkpoint, layers[head_of(draft).path].name)
+    graph = draft if rows in (None, channels_of(draft)[draft.output]) else expand(recipe, variant, zoo, {"classes": rows})
+    located = locate(graph, dialect, layers, zoo, checkpoint)
+    # The ops of a file's graph count as much as its names.
+    aligned = None if file is None else align(draft, file, recipe.native_size())
     misfits = _misfits(graph, dialect, layers, located, checkpoint)
     missing, needed = (*located.missing, *misfits), len(located.found) + len(located.missing)
     score = (len(located.found) - len(misfits)) / (needed + len(located.unexpected))

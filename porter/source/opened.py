@@ -380,7 +380,7 @@ def _advice(error: MappingError, checkpoint: Checkpoint, recipe: Recipe, variant
     """The error's own advice, unless the file looks like another variant or zoo than was asked for."""
     from porter.source.matching import LIKELY, rank  # only for an error
 
-    matches = rank(checkpoint, recipe.path.parent)
+    matches = rank(checkpoint, recipe.path.parent).matches
     likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
     asked = any((match.variant, match.zoo) == (variant, zoo.name) for match in likely)
     return error.next if asked or (error.maps and not likely) else _described(matches, recipe.path.parent)

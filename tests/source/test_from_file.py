@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 import porter
+from porter.formats.reading import read_checkpoint
 from porter.port import read_port
 from porter.reporting.commands import convert as convert_line
+from porter.source import matching
 from tests.conftest import Cli, WeightsMaker, refused
 
 LAYERS = keras.layers
@@ -140,12 +142,54 @@ def test_inspect_says_why_a_file_cannot_be_ported(saved: Callable[[str], Path]) 
     assert "'length'" in problem and "UnitNormalization" in problem and problem.count(":") <= 1, problem
 
 
-def test_a_wrong_recipe_spoils_itself_only(saved: Callable[[str], Path], tmp_path: Path, cli: Cli) -> None:
-    recipes = tmp_path / "own"
-    recipes.mkdir()
-    (recipes / "wrong.yaml").write_text("zoos: [")
-    ran = cli("convert", saved("small.keras"), "--to", "torch", "--recipes", recipes, "--no-check")
-    assert ran.status == 0 and "this recipe was left out" in ran.out and "wrong.yaml" in ran.out
+RECIPE = """architecture: small
+variants: {small: {width: 8}}
+options: {classes: 7, bn_epsilon: 1.0e-3}
+input: {size: 20}
+graph:
+  - {conv: stem/conv, filters: =width, kernel: 3, stride: 2, bias: true, pad: same}
+  - {relu: stem/relu}
+  - {batch_norm: stem/norm}
+  - {global_avg_pool: head/pool}
+  - {dense: head/logits, units: =classes}
+zoos:
+  own:
+    framework: tf
+    names: {stem/conv: stem, stem/norm: norm, head/logits: out}
+"""
+WRONG = {
+    "no YAML": ("zoos: [", "2:1: no valid YAML"),
+    "an unknown key": (RECIPE.replace("input:", "inptu:"), "4:1: there is no key 'inptu'"),
+    "an unknown variable": (RECIPE.replace("=width", "=widht"), "6:32: 'widht' is no variable"),
+    "a node without a name": (RECIPE.replace("stem/norm: norm, ", ""), "14:5: zoo 'own' does not name 'stem/norm'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_recipe_spoils_itself_only_and_is_spoken_of(
+    name: str, saved: Callable[[str], Path], tmp_path: Path, cli: Cli
+) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "small.yaml").write_text(WRONG[name][0])
+    said = f"this recipe was left out: own/small.yaml:{WRONG[name][1]}"
+    ran = cli("convert", saved("small.keras"), "--to", "torch", "--recipes", "own", "--no-check")
+    assert ran.status == 0 and said in ran.out
+    refused(cli("convert", saved("free.keras"), "--to", "torch", "--recipes", "own"), "states no input size", said)
+
+
+def test_a_recipe_of_ones_own_is_used(saved: Callable[[str], Path], tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "small.yaml").write_text(RECIPE)
+    (tmp_path / "own" / "wrong.yaml").write_text("zoos: [")
+    ran = cli("convert", saved("small.keras"), "--to", "torch", "--recipes", "own", "--no-check")
+    assert "it is small from own" in ran.out and "this recipe was left out: own/wrong.yaml:2:1" in ran.out
+
+
+def test_a_much_larger_variant_is_not_expanded_to_its_end(saved: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of four layers is compared with every recipe in the time of its own layers."""
+    named = []
+    monkeypatch.setattr(matching, "name_layers", lambda recipe, *rest: named.append(recipe.architecture))
+    assert not matching.rank(read_checkpoint(saved("small.keras"))).matches and not named
 
 
 def test_a_convolution_of_one_cell_is_a_head(saved: Callable[[str], Path], tmp_path: Path) -> None:

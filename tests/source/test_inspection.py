@@ -72,7 +72,7 @@ def expanded_once() -> Iterator[None]:
 
 def check_first(variant: str, zoo: str, generation: str | None) -> None:
     checkpoint = named(variant, zoo, generation)
-    matches = rank(checkpoint)
+    matches = rank(checkpoint).matches
     best = next(match for match in matches if match.zoo == zoo)
     assert (best.variant, best.score) == (variant, matches[0].score) and best.score > 0.99
     # Other zoos may have the very same names, as timm's ResNets have torchvision's; which it is, a digest tells (porter.source).
@@ -105,12 +105,12 @@ def test_only_variants_whose_names_could_be_the_files_are_expanded(monkeypatch: 
 @pytest.mark.parametrize("prefix", ["module.", "model.", "backbone.net."])
 def test_a_prefix_is_said(prefix: str) -> None:
     plain = named("mobilenet_v2", "torchvision", None)
-    best = rank(replace(plain, tensors={prefix + name: array for name, array in plain.tensors.items()}))[0]
+    best = rank(replace(plain, tensors={prefix + name: array for name, array in plain.tensors.items()})).matches[0]
     assert (best.variant, best.zoo, best.notes) == ("mobilenet_v2", "torchvision", (f"names begin with '{prefix}'",))
 
 
 def test_a_format_of_no_framework_is_told_by_its_names() -> None:
-    best = rank(replace(named("mobilenet_v2_0.5", "keras", None), dialect=None))[0]
+    best = rank(replace(named("mobilenet_v2_0.5", "keras", None), dialect=None)).matches[0]
     assert (best.variant, best.zoo) == ("mobilenet_v2_0.5", "keras")
 
 
