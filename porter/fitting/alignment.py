@@ -11,18 +11,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import permutations, product
+from itertools import product
 
 from porter.errors import GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
+from porter.filegraph.names import unused_name
 from porter.graph import (
     INPUT,
-    Add,
     Affine,
     AsMap,
     AvgPool,
     BatchNorm,
     ChannelScale,
+    Concat,
     Conv,
     Dense,
     Flatten,
@@ -30,11 +31,13 @@ from porter.graph import (
     GlobalMaxPool,
     Graph,
     Identity,
+    Merge,
     Node,
     Op,
     Relu,
     Relu6,
     Shape,
+    head_of,
     shapes,
 )
 from porter.graph.folding import only_readers
@@ -50,11 +53,13 @@ class Alignment:
 
     Attributes:
         candidates: by path (`input` included), names of layers that compute the node's value from the file's input, scaled or not.
+        parts: of each concat of the file, what it joins, with the parts of a concat in its place.
     """
 
     graph: Graph
     file: FileGraph
     candidates: Mapping[str, tuple[str, ...]]
+    parts: Mapping[str, tuple[str, ...]]
 
     @cached_property
     def norms(self) -> Mapping[str, str]:
@@ -100,12 +105,10 @@ class Alignment:
         return isinstance(node.op, Identity) or name in self.candidates.get(self.norms.get(node.path, ""), ())
 
     def _inputs(self, node: Node, layer: FileNode, known: Mapping[str, str]) -> Sequence[str]:
-        """The layer's inputs in the order of the node's inputs."""
-        fitting = [
-            order
-            for order in _orders(node.op, layer.inputs)
-            if all(name in self.candidates[path] for path, name in zip(node.inputs, order, strict=True))
-        ]
+        """The layers of the node's inputs, which give what the layer reads."""
+        wanted = _key(layer.op, layer.inputs, self.parts)
+        orders = product(*(self.candidates[path] for path in node.inputs))
+        fitting = [order for order in orders if _key(node.op, order, self.parts) == wanted]
         agreeing = (order for order in fitting if all(known.get(p, n) == n for p, n in zip(node.inputs, order, strict=True)))
         return next(agreeing, fitting[0])
 
@@ -145,26 +148,36 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
         MappingError: a window of the recipe does not fit into the file's input.
     """
     file = without_cells(file)
+    parts: dict[str, tuple[str, ...]] = {}
     readers: dict[tuple[str, ...], list[FileNode]] = defaultdict(list)
     for layer in file.nodes:
-        readers[_key(layer.op, layer.inputs)].append(layer)
+        key = _key(layer.op, layer.inputs, parts)
+        readers[key].append(layer)
+        if isinstance(layer.op, Concat):
+            parts[layer.name] = key
     size = file.built_size or native
     try:
         known = shapes(graph, size)
     except GraphError as error:
         raise MappingError(f"an input of {size[0]}x{size[1]} is too small: {error.message}", where=error.where) from None
     found: dict[str, tuple[str, ...]] = {INPUT: _prepared_inputs(file)}
-    folded = set(only_readers(graph).values())
+    joins: list[FileNode] = []  # concats that the file has as a part of a larger one
+    folded, head = set(only_readers(graph).values()), head_of(graph)
     for node in graph.nodes:
         if isinstance(node.op, Identity):
             found[node.path] = found[node.inputs[0]]
             continue
-        keys = {_key(node.op, names) for names in product(*(found[path] for path in node.inputs))}
+        keys = {_key(node.op, names, parts) for names in product(*(found[path] for path in node.inputs))}
         layers = [layer for key in sorted(keys) for layer in readers.get(key, ())]
         shape = known[node.inputs[0]]
-        fitting = tuple(layer.name for layer in layers if is_kind(node.op, layer.op, shape))
+        fitting = tuple(layer.name for layer in layers if is_kind(node.op, layer.op, shape, node == head))
+        if isinstance(node.op, Concat) and not fitting:
+            inner = next((key for key in sorted(keys) if any(_within(key, joined) for joined in parts.values())), None)
+            if inner is not None:
+                joins.append(FileNode(unused_name(node.path, file.by_name), node.op, inner))
+                parts[joins[-1].name], fitting = inner, (joins[-1].name,)
         found[node.path] = (*found[node.inputs[0]], *fitting) if node.path in folded else fitting
-    return Alignment(graph, file, found)
+    return Alignment(graph, replace(file, nodes=(*file.nodes, *joins)), found, parts)
 
 
 def without_cells(file: FileGraph) -> FileGraph:
@@ -194,15 +207,16 @@ def _makes_cell(op: Op | Foreign) -> bool:
     return isinstance(op, GlobalAvgPool | GlobalMaxPool | AsMap) or op == Flatten()
 
 
-def is_kind(wanted: Op, found: Op | Foreign, shape: Shape) -> bool:
-    """Whether a layer can be a node by its op. Pads, strides, epsilons and clipping may differ.
+def is_kind(wanted: Op, found: Op | Foreign, shape: Shape, head: bool = False) -> bool:
+    """Whether a layer can be a node by its op. Pads, strides, epsilons and clipping may differ, and the classes of the `head`.
 
     A head may be a 1x1 convolution of pooled features, an average over a whole map (`shape`) is a global one, and a norm whose
     statistics became constants is a scale.
     """
     match wanted, found:
         case Conv(), Conv():
-            return (wanted.filters, wanted.groups, wanted.window.kernel) == (found.filters, found.groups, found.window.kernel)
+            same = (wanted.groups, wanted.window.kernel) == (found.groups, found.window.kernel)
+            return same and (head or wanted.filters == found.filters)
         case Dense(), Conv():
             return found.window == _POINT and found.groups == 1
         case GlobalAvgPool(), AvgPool():
@@ -239,12 +253,15 @@ def _prepared_inputs(file: FileGraph) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _key(op: Op | Foreign, names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(names)) if isinstance(op, Add) else tuple(names)
+def _within(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:
+    return any(whole[start : start + len(part)] == part for start in range(len(whole) - len(part) + 1))
 
 
-def _orders(op: Op, names: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
-    return permutations(names) if isinstance(op, Add) else (names,)
+def _key(op: Op | Foreign, names: Iterable[str], parts: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """What an op reads: in any order where that does not matter, and for a concat all that is joined, in one step or several."""
+    if isinstance(op, Concat):
+        return tuple(part for name in names for part in parts.get(name, (name,)))
+    return tuple(sorted(names)) if isinstance(op, Merge) else tuple(names)
 
 
 def _leading_to(graph: Graph, path: str) -> set[str]:

@@ -121,7 +121,7 @@ def _fit(
         stored=stored,
         transforms={graph.output: ("drop_background",)} if drops else {},
         ignored={name: constants.get(name, AFTER) for name in checkpoint.tensors.keys() - set(found.values())},
-        source_classes=_rows(grafted.graph),
+        source_classes=_rows(grafted.graph, base == draft.output),
         own_head=end.own,
         head=end.layer,
         background=background and keep_background,
@@ -137,9 +137,9 @@ def _fit(
     )
 
 
-def _rows(graph: Graph) -> int:
-    """Classes of the graph's output; 0 if it has no dense layer, because it then gives features."""
-    return channels_of(graph)[graph.output] if any(isinstance(node.op, Dense) for node in graph.nodes) else 0
+def _rows(graph: Graph, whole: bool) -> int:
+    """Classes of the graph's output; 0 if it gives features, because it is not `whole` and has no dense layer."""
+    return channels_of(graph)[graph.output] if whole or any(isinstance(node.op, Dense) for node in graph.nodes) else 0
 
 
 def _with_classes(graph: Graph, more: int) -> Graph:

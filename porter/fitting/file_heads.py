@@ -11,7 +11,7 @@ from porter.fitting.alignment import Alignment
 from porter.fitting.fit import some
 from porter.fitting.naming import TENSORS
 from porter.frameworks.dialects import Dialect
-from porter.graph import Conv, Dense, Graph, Sigmoid, Softmax, tensor_shapes
+from porter.graph import Conv, Dense, Graph, Sigmoid, Softmax, head_of, tensor_shapes
 from porter.recipe import Recipe, Zoo, expect_head, layer_names
 
 
@@ -29,16 +29,9 @@ class End:
 
 
 def head_kernels(recipe: Recipe, variant: str, zoo: Zoo, draft: Graph, dialect: Dialect) -> frozenset[str]:
-    """The zoo's names of its head's kernel, of today's code and of older code.
-
-    Raises:
-        MappingError: the graph ends behind its head, as SqueezeNet's ends in a pool, so no layer of a file can be told to be it.
-    """
+    """The zoo's names of its head's kernel, of today's code and of older code."""
     expect_head(recipe, draft)
-    head = draft.by_path[draft.output]
-    if not isinstance(head.op, Dense | Conv):
-        next = "a file with its graph needs no recipe: porter convert FILE --to FRAMEWORK"
-        raise MappingError(f"{variant} ends in {head.op.words}, not in its head", where=head.path, next=next)
+    head = head_of(draft)
     tables = (layer_names(recipe, variant, zoo, draft, label) for label in (None, *zoo.generations))
     return frozenset(name for table in tables for name in dialect.tensor_names(draft, head, table[head.path].name)["kernel"])
 
@@ -59,9 +52,11 @@ def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ker
     if chosen is None and len(outputs) > 1:
         raise MappingError(f"the file's graph has {len(outputs)} outputs: {some(outputs)}", where=str(checkpoint.path))
     layer = outputs[0] if chosen is None else _layer_called(file, chosen, checkpoint)
-    classes = tensor_shapes(graph)[graph.output]["kernel"][0]
-    fitting = {name for name in aligned.candidates[graph.output] if _units(file.by_name[name].op) == classes}
-    own = layer in fitting and (layer in outputs or _has_name(file.by_name[layer], kernels))
+    own = False
+    if layer in aligned.candidates[graph.output] and (layer in outputs or _has_name(file.by_name[layer], kernels)):
+        head = head_of(graph).path
+        found = file.by_name[aligned.pairs(graph.output, layer)[head]]
+        own = _units(found.op) == tensor_shapes(graph)[head]["kernel"][0]
     return End(layer, own, _activation_of(file, layer))
 
 
@@ -111,17 +106,22 @@ def _units(op: object) -> int | None:
 
 
 def trunk_end(aligned: Alignment, end: str) -> tuple[str, str]:
-    """The last node of the recipe that leads to the layer `end`, and its layer: the head, otherwise its input, otherwise the map
-    before that.
+    """The last node of the recipe that leads to the layer `end`, and its layer: the output, otherwise the head's input, otherwise
+    the map before that.
 
     Raises:
-        MappingError: the graphs differ.
+        MappingError: the graphs differ, or the file has another head where the recipe has a pool behind its own.
     """
     graph, file = aligned.graph, aligned.file
-    head = graph.by_path[graph.output]
+    if end in aligned.candidates[graph.output]:
+        return graph.output, end
+    head = head_of(graph)
+    if head.path != graph.output:
+        message = "the recipe's head stands before its pool, and the file has another end"
+        raise MappingError(
+            message, where=head.path, next="a file with its graph needs no recipe: porter convert FILE --to FRAMEWORK"
+        )
     pool = graph.by_path[head.inputs[0]]
-    if end in aligned.candidates[head.path]:
-        return head.path, end
     leading = file.leading_to((end,))
     for path in (pool.path, pool.inputs[0]):
         layers = [name for name in aligned.candidates[path] if name in leading]

@@ -20,10 +20,12 @@ from porter.graph import (
     AvgPool,
     BatchNorm,
     ChannelScale,
+    Concat,
     Conv,
     Dense,
     GlobalAvgPool,
     GlobalMaxPool,
+    Multiply,
     Relu,
     Relu6,
     Sigmoid,
@@ -42,10 +44,10 @@ SITE = "block1/depthwise/conv"
 LOGITS = layer_of(DRAFT, "head/logits")
 
 
-def fit(file: FileGraph, *settings: str) -> Fit:
+def fit(file: FileGraph, *settings: str, variant: str = "mobilenet_v2", zoo: str = "keras") -> Fit:
     names = {stored.name for node in file.nodes for stored in node.tensors.values()}
-    checkpoint = Checkpoint(Path("a.keras"), "keras", "tf", {name: np.zeros(1) for name in names}, graph=file)
-    return fit_by_graph(RECIPE, "mobilenet_v2", ZOO, checkpoint, settings)
+    checkpoint, recipe = Checkpoint(Path("a"), "any", None, {name: np.zeros(1) for name in names}, graph=file), find_recipe(variant)
+    return fit_by_graph(recipe, variant, recipe.zoo(zoo, variant), checkpoint, settings)
 
 
 def dense(name: str, units: int) -> FileNode:
@@ -305,10 +307,37 @@ def test_a_branch_beside_the_network_is_refused() -> None:
         fit(replace(both, nodes=(extra, *both.nodes)))
 
 
-def test_a_variant_that_ends_behind_its_head_is_no_graph_of_a_file() -> None:
-    """SqueezeNet ends in the pool of its last convolution: its files are ported by their own graph."""
+@pytest.mark.parametrize(
+    ("variant", "zoo"), [("densenet121", "torchvision"), ("mobilenet_v3_small", "torchvision"), ("inception_v3", "timm")]
+)
+def test_a_file_joins_in_one_step_and_multiplies_in_any_order(variant: str, zoo: str) -> None:
+    """As torchvision's own code does, and torch's older exporter, and the recipe does not."""
+    recipe = find_recipe(variant)
+    draft = expand(recipe, variant, recipe.zoo(zoo, variant), {})
+    file, joined = as_file(draft), dict[str, tuple[str, ...]]()
+    for node in file.nodes:
+        if isinstance(node.op, Concat):
+            joined[node.name] = tuple(part for name in node.inputs for part in joined.get(name, (name,)))
+            file = changed(file, node.name, inputs=joined[node.name])
+        elif isinstance(node.op, Multiply):
+            file = changed(file, node.name, inputs=node.inputs[::-1])
+    leading = file.leading_to(file.outputs)
+    file = replace(file, nodes=tuple(node for node in file.nodes if node.name in leading))
+    assert [node.inputs for node in file.nodes] != [node.inputs for node in as_file(draft).nodes]
+    found = fit(file, variant=variant, zoo=zoo)
+    assert found.graph == draft and found.own_head and not found.differences
+
+
+def test_a_head_before_its_pool_has_as_many_classes_as_the_file() -> None:
+    """SqueezeNet ends in the pool of its last convolution."""
     recipe = find_recipe("squeezenet1_1")
     zoo = recipe.zoo("torchvision", "squeezenet1_1")
-    file = as_file(expand(recipe, "squeezenet1_1", zoo, {}))
-    with pytest.raises(MappingError, match="ends in a global_avg_pool, not in its head"):
-        fit_by_graph(recipe, "squeezenet1_1", zoo, Checkpoint(Path("a.onnx"), "onnx", None, {}, graph=file))
+    draft = expand(recipe, "squeezenet1_1", zoo, {})
+    file, head, pool = as_file(draft), layer_of(draft, "head/logits"), layer_of(draft, "head/pool")
+    seven = changed(file, head, op=replace(file.by_name[head].op, filters=7))
+    for each, classes in ((file, 1000), (seven, 7)):
+        found = fit(each, variant="squeezenet1_1", zoo="torchvision")
+        assert (found.classes, found.own_head, found.head, found.output) == (classes, classes == 1000, pool, "logits")
+        assert set(found.graph.by_path) == set(draft.by_path) and not found.warnings
+    with pytest.raises(MappingError, match="the recipe's head stands before its pool, and the file has another end"):
+        fit(appended(file, dense("fc", 5)), variant="squeezenet1_1", zoo="torchvision")
