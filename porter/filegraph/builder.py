@@ -24,6 +24,7 @@ from porter.graph import (
     AvgPool,
     ChannelScale,
     Clip,
+    Concat,
     Conv,
     ConvTranspose,
     Crop,
@@ -255,6 +256,25 @@ class Builder:
     def subtract(self, name: str, first: Value, second: Value) -> Value:
         """first - second."""
         return self.add(name, Add(), first, self.affine(f"{name}:negative", second, (-1.0,), (0.0,)))
+
+    def concat(self, name: str, *values: Value) -> Value:
+        """Values joined along their channels; the input's own channels in their order, each scaled, are the input scaled."""
+        parts = [part for value in values if (part := self._scaled_input(value)) is not None]
+        if len(parts) == len(values) and [place for places, _, _ in parts for place in places] == [*range(self.channels)]:
+            scale, offset = (np.concatenate(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True))
+            return self.affine(name, Value(INPUT, (self.channels, *(values[0].shape or ())[1:])), scale, offset)
+        return self.add(name, Concat(), *values) if len(values) > 1 else values[0]
+
+    def _scaled_input(self, value: Value) -> tuple[range, Numbers, Numbers] | None:
+        """Channels of the input, and what scales each and is added to it, if the value is that."""
+        scale, offset, node = np.ones(1), np.zeros(1), self.nodes.get(value.node)
+        while node is not None and isinstance(node.op, Affine):
+            offset, scale = offset + scale * node.op.offset, scale * node.op.scale
+            node = self.nodes.get(node.inputs[0])
+        if node is None or not isinstance(node.op, SliceChannels) or node.inputs != (INPUT,):
+            return None
+        places = node.op.channels
+        return places, np.broadcast_to(scale, len(places)), np.broadcast_to(offset, len(places))
 
     def average(self, name: str, *values: Value) -> Value:
         """The mean of the values in each place."""

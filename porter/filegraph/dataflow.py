@@ -29,7 +29,7 @@ Pattern = float | str | tuple[Any, ...]
 number, "#name", whole numbers, or "name", a stored vector; the same capture stands for the same everywhere."""
 
 _QUOTIENTS = frozenset({"Div", "FloorDiv"})
-_DECIDING = frozenset({*_QUOTIENTS, "FloorMod", "Max", "Min"})
+_DECIDING = frozenset({*_QUOTIENTS, "FloorMod", "Max", "Min", "Clip"})
 """Kinds that may make of an open size a number of some sizes only, as pads that a file computes by SAME."""
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min"})
 

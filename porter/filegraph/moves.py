@@ -14,7 +14,7 @@ from porter.filegraph.builder import AXES
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.views import LARGE, View, expect_known
 from porter.filegraph.walk import Read, Walk
-from porter.graph import Concat, ExtendMap, PadChannels, Softmax, Upsample
+from porter.graph import ExtendMap, PadChannels, Softmax, Upsample
 from porter.graph.ops import Function, Mode
 
 
@@ -144,7 +144,7 @@ def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> 
     if found is None or found[1][place] != "channels":
         return f"{node.op} along another axis than the channels"
     values, names = found
-    return walk.views.laid(walk.builder.add(node.name, Concat(), *values) if len(values) > 1 else values[0], names)
+    return walk.views.laid(walk.builder.concat(node.name, *values), names)
 
 
 def pad(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0) -> Read:

@@ -17,6 +17,7 @@ from porter.graph import (
     Affine,
     AvgPool,
     Clip,
+    Concat,
     Conv,
     Crop,
     Dense,
@@ -67,7 +68,17 @@ def sixth(builder: Builder, offset: float, high: float) -> Value:
     )
 
 
+def each_scaled(builder: Builder, *places: int) -> Value:
+    """As torchvision writes `transform_input`: each channel times 2, and its place added to it."""
+    found = []
+    for place in places:
+        channel = builder.cut("c", builder.input, {"channels": slice(place, place + 1)})
+        found.append(builder.affine("o", builder.affine("s", channel, (2.0,), (0.0,)), (1.0,), (float(place),)))
+    return builder.concat("join", *found)
+
+
 BOTH = (2, 1, 0, 1)
+SCALED = [Affine((2.0,), (0.0,))]
 CASES: dict[str, tuple[Layers, list[Op]]] = {
     "pads go into a conv": (lambda b: conv(b, padded(b)), [Conv(5, THREE, Convention("explicit", BOTH))]),
     "pads that are no zeros do not": (lambda b: conv(b, padded(b, 1.0)), [PadMap(BOTH, 1.0), Conv(5, THREE, VALID)]),
@@ -94,6 +105,11 @@ CASES: dict[str, tuple[Layers, list[Op]]] = {
     "a bias of its own": (lambda b: b.bias("sum", conv(b, b.input), Stored("b")) or b.input, [Conv(5, THREE, VALID, bias=True)]),
     "a scaling by nothing": (lambda b: b.affine("s", b.input, (1.0,), (0.0, -0.0)), [Identity()]),
     "a scaling": (lambda b: b.affine("s", b.input, (2.0,), (1.0, 2.0, 3.0, 4.0)), [Affine((2.0,) * 4, (1.0, 2.0, 3.0, 4.0))]),
+    "a scaling of each channel": (lambda b: each_scaled(b, 0, 1, 2, 3), [Affine((2.0,) * 4, (0.0, 1.0, 2.0, 3.0))]),
+    "a scaling of two channels, turned around": (
+        lambda b: each_scaled(b, 1, 0),
+        [SliceChannels(1, 2), *SCALED, Affine((1.0,), (1.0,)), SliceChannels(0, 1), *SCALED, Concat()],
+    ),
     "relu6 in two steps": (lambda b: b.clip("m", b.add("r", Relu(), b.input), high=6), [Relu6()]),
     "relu6 in the other two": (lambda b: b.clip("m", b.clip("n", b.input, high=6), low=0), [Relu6()]),
     "relu": (lambda b: b.clip("m", b.input, low=0), [Relu()]),

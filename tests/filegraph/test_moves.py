@@ -114,9 +114,15 @@ CASES: dict[str, tuple[list[Step], list[Step], list[Op | Foreign]]] = {
         [Reduce("mean", "channels")],
     ),
     "parts in another order of axes": (
-        [(moves.transpose, (0, 3, 1, 2)), (moves.split, 1, (1, -1)), (moves.concat, 1), (moves.reduce, "mean", (2, 3), False)],
-        [(moves.transpose, (0, 2, 3, 1)), (moves.split, 3, (1, -1)), (moves.concat, 3), (moves.reduce, "mean", (1, 2), False)],
-        [SliceChannels(0, 1), SliceChannels(1, 4), Concat(), GlobalAvgPool()],
+        [
+            *((moves.transpose, (0, 3, 1, 2)), (moves.pad, {1: (1, 0)}), (moves.split, 1, (1, -1)), (moves.concat, 1)),
+            (moves.reduce, "mean", (2, 3), False),
+        ],
+        [
+            *((moves.transpose, (0, 2, 3, 1)), (moves.pad, {3: (1, 0)}), (moves.split, 3, (1, -1)), (moves.concat, 3)),
+            (moves.reduce, "mean", (1, 2), False),
+        ],
+        [PadChannels(1, 0), SliceChannels(0, 1), SliceChannels(1, 5), Concat(), GlobalAvgPool()],
     ),
     "an index": (
         [(moves.take, (slice(None), slice(1, None, 2), None, slice(None), 2)), (moves.squeeze, (2,)), (moves.unsqueeze, (-1,))],

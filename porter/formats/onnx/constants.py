@@ -22,7 +22,15 @@ RESHAPES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 
 
 def _cast(node: OnnxNode, value: Numbers) -> Numbers:
-    return np.trunc(value).astype(np.int64) if node.integer("to") in INTEGERS else value
+    kind = node.integer("to")
+    if kind in INTEGERS:
+        return np.trunc(value).astype(np.int64)
+    return value.astype(np.float64) if kind in FLOATS else value  # two whole numbers divide to a whole one
+
+
+def _clipped(node: OnnxNode, value: Numbers, low: Numbers | None = None, high: Numbers | None = None) -> Numbers:
+    bounds = node.real("min", -np.inf) if low is None else low, node.real("max", np.inf) if high is None else high
+    return np.asarray(np.minimum(np.maximum(value, bounds[0]), bounds[1]))
 
 
 def _axes(node: OnnxNode, axes: Numbers | None) -> tuple[int, ...]:
@@ -109,6 +117,7 @@ def _split(node: OnnxNode, value: Numbers, sizes: Numbers | None = None) -> list
 
 EVALUATORS: Mapping[str, Evaluator] = {
     "Cast": _cast,
+    "Clip": _clipped,
     "ConstantOfShape": _filled,
     "Concat": lambda node, *values: np.concatenate(values, node.integer("axis")),
     "Flatten": lambda node, value: value.reshape(int(np.prod(value.shape[: node.integer("axis", 1)])), -1),

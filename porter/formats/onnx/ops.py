@@ -134,6 +134,14 @@ def _slice(walk: Walk, node: OnnxNode) -> Read:
     return cut(walk, node, node.inputs[0], dict(enumerate(slices(node, rank, numbers))))
 
 
+def _gather(walk: Walk, node: OnnxNode) -> Read:
+    """One place of an axis, which goes."""
+    place = walk.flow.integers(node.inputs[1])
+    if place is None or walk.flow.shape(node.inputs[1]) != ():
+        return "Gather of several places"
+    return cut(walk, node, node.inputs[0], {node.integer("axis"): place[0]})
+
+
 def _split(walk: Walk, node: OnnxNode) -> Read | list[Read]:
     """Split into stated sizes, or into as many equal parts as it has outputs, of which the last may be smaller."""
     stated, axis = node.stated(walk.flow, "split", 1), node.integer("axis")
@@ -174,6 +182,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Elu": unary(lambda node: Elu(node.real("alpha", 1.0))),
     "Expand": _expand,
     "Flatten": _flatten,
+    "Gather": _gather,
     "Gelu": unary(gelu),
     "Gemm": read_gemm,
     "GroupNormalization": read_group_norm,

@@ -94,7 +94,10 @@ def read_message(path: Path, refuse: Refuse) -> Message:
         if not name:
             raise refuse(f"a node ({node.op_type}) gives nothing", "export it again")
         attributes = {attribute.name: attribute for attribute in node.attribute}
-        inputs = tuple(given[source] for source in (*node.input, *_captured(node, given)))
+        read = list(node.input)
+        while read and not read[-1]:  # an optional input that is not given
+            read.pop()
+        inputs = tuple(given[source] for source in (*read, *_captured(node, given)))
         if node.op_type == "Constant" and not node.domain:
             arrays[name] = stored.constant(attributes, name)
         if node.op_type in _THROUGH and inputs and len(inputs) < 3 and not node.domain:

@@ -82,6 +82,10 @@ CASES = {
     "pads of torch's older exporter": "s = Shape (around) n = Sub (eight, s) z = ConstantOfShape <value=int64[1] {0}> (n) "
     "c = Concat <axis=0> (around, z) m = Mod (c, eight) f = Reshape (m, pairs) b = Slice (f, minus, least, first0, minus) "
     "t = Transpose <perm=[1, 0]> (b) p = Reshape (t, minus) y = Pad (x, p)",
+    "pads that timm computes by SAME": "s = Shape (x) h = Gather (s, rows) f = Cast <to=1> (h) q = Cast <to=1> (eight) "
+    "d = Div (f, q) e = Ceil (d) r = Sub (e, unit) c = Clip (r, zero, ) i = Cast <to=7> (c) "
+    "n = Concat <axis=0> (none, none, none, none) p = Concat <axis=0> (n, none, none, i, none) y = Pad (x, p)",
+    "a channel": "c = Gather <axis=1> (x, first) u = Unsqueeze (c, one1) y = Concat <axis=1> (u, x)",
     "scale and offset": "c = Conv (x, k6) m = Mul (c, along) y = Add (m, along)",
     "slices": "y = Slice (x, starts, ends, axes, steps)",
     "resized": 'y = Resize <mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"> (x, , scales)',
