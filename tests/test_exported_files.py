@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -118,6 +119,27 @@ def test_a_file_is_the_reference_of_another_one(
         assert proof is not None and all(parity.proves for parity in proof.parities)
         assert (proof.parities[-1].dtype, len(proof.parities[-1].nodes)) == (dtype, nodes)
     assert len(given) == len(made)
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_a_reference_whose_weights_are_others_says_how_far_they_are(files: Path, tmp_path: Path, cli: Cli) -> None:
+    """Two exporters that fold batch norms round the same kernels in two ways."""
+    onnx = pytest.importorskip("onnx")
+    for name, factor in (("rounded.onnx", 1 + 2**-23), ("other.onnx", 1.001)):
+        model = onnx.load(files / "folded.onnx")
+        kernel = next(tensor for tensor in model.graph.initializer if len(tensor.dims) == 4)
+        array = onnx.numpy_helper.to_array(kernel)
+        kernel.CopyFrom(onnx.numpy_helper.from_array(array * np.float32(factor), kernel.name))
+        onnx.save(model, tmp_path / name)
+    settings = {"destination": "torch", "out": tmp_path / "port", "overwrite": True}
+    made = porter.convert(files / "folded.onnx", reference=str(tmp_path / "rounded.onnx"), **settings)
+    assert made.verdict is not None and made.verdict.given is not None
+    assert [parity.dtype for parity in made.verdict.given.parities] == ["float32"] and made.verdict.given.parities[0].proves
+    (note,) = made.verdict.given.notes
+    assert re.search(r"compared in float32: its weights are .* to rounding only, \d\.\de-0[78] apart at stem.*\.pt2", note)
+    ran = cli("convert", files / "folded.onnx", "--to", "torch", "--reference", tmp_path / "other.onnx")
+    refused(ran, "in float32; the weights of stem_layer_0 are 1.0e-03 from the source's", status=1)
+    assert "padding" not in ran.err
 
 
 @pytest.mark.usefixtures("one_recipe")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from porter.padding import ANY
 from porter.port import GivenFile
 from porter.source.opened import Opened
 from porter.source.own_code import maker, running
-from porter.source.pairing import pair
+from porter.source.pairing import pair, weight_distances
 from porter.source.references import drops_background, rounded
 from porter.source.weights import digest_of, read_weights
 
@@ -80,6 +80,7 @@ class GivenReference:
         notes: what it ran with, and how it was compared, one line each.
         exact: it runs in float64 too; otherwise its values are float32's in every type.
         rounded: it or the source has numbers of the other rounded to float32 (porter.source.pairing).
+        apart: how far a file's weights are from the source's (porter.source.pairing.weight_distances).
         native: rows and columns at which it runs.
         graph: of the source.
         ending: makes a port's logits comparable with its outputs.
@@ -97,6 +98,7 @@ class GivenReference:
     notes: tuple[str, ...] = ()
     exact: bool = True
     rounded: bool = False
+    apart: Mapping[str, float] = field(default_factory=dict)
     ending: Ending | None = None
     dropped: str | None = None
     fixed: bool = False
@@ -228,7 +230,8 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
 
     record = GivenFile(file=given.file.name, sha256=digest_of(files), maker=None)
     fixed = not file.resizable and file.built_size is not None
-    return GivenReference(given.name, record, opened.graph, built, shown, rounded=pairs.rounded, fixed=fixed)
+    apart = weight_distances(opened, file, checkpoint.tensors, pairs.layers)
+    return GivenReference(given.name, record, opened.graph, built, shown, rounded=pairs.rounded, apart=apart, fixed=fixed)
 
 
 def _expect_outputs(given: Given, opened: Opened, outputs: Sequence[Array], size: tuple[int, int]) -> str | None:

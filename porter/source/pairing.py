@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from porter.dtypes import Array
 from porter.errors import MappingError
-from porter.filegraph.file_graph import FileGraph, Foreign
+from porter.filegraph.file_graph import FileGraph, Foreign, canonical
 from porter.filegraph.to_graph import Translated, to_graph
 from porter.fitting.alignment import align, without_cells
 from porter.graph import BatchNorm, Graph, Op, Sigmoid, Softmax
@@ -78,6 +79,27 @@ def _rounds(one: Op, other: Op | Foreign) -> bool:
     if not isinstance(one, BatchNorm) or not isinstance(other, BatchNorm):
         return isinstance(one, BatchNorm)
     return one.epsilon != other.epsilon and bool(np.float32(one.epsilon) == np.float32(other.epsilon))
+
+
+def weight_distances(opened: Opened, file: FileGraph, tensors: Mapping[str, Array], layers: Mapping[str, str]) -> dict[str, float]:
+    """How far a reference file's weights are from the source's: by path, the largest relative L2 distance of a layer's tensors,
+    without those that are equal.
+
+    Args:
+        tensors: of the file, by name.
+        layers: by path, the file's layer.
+    """
+    found: dict[str, float] = {}
+    for path, layer in layers.items():
+        for role, stored in file.by_name[layer].tensors.items():
+            own = opened.tensors.get(path, {}).get(role)
+            theirs = None if own is None else canonical(tensors[stored.name], stored, own.shape)
+            if own is not None and theirs is not None and own.shape == theirs.shape:
+                wanted, got = own.astype(np.float64).ravel(), theirs.astype(np.float64).ravel()
+                if difference := float(np.linalg.norm(wanted - got)):
+                    whole = float(np.linalg.norm(wanted))
+                    found[path] = max(found.get(path, 0.0), difference / whole if whole else np.inf)
+    return found
 
 
 def _by_names(opened: Opened, found: Translated) -> dict[str, str]:

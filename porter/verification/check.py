@@ -43,11 +43,16 @@ class Shipped:
 
 @dataclass(frozen=True)
 class GivenProof:
-    """The comparisons with the user's own reference (`--reference`), and notes on what it ran with."""
+    """The comparisons with the user's own reference (`--reference`), and notes on what it ran with.
+
+    Attributes:
+        apart: see porter.source.given.GivenReference.
+    """
 
     file: GivenFile
     parities: tuple[Parity, ...]
     notes: tuple[str, ...]
+    apart: Mapping[str, float]
 
     def record(self) -> dict[str, Any]:
         """As `porter verify --json` prints it."""
@@ -100,7 +105,11 @@ class Verdict:
             said = f"{ours} in {what} and {theirs} in {proof.reference}"
         if bad.unseen:
             said += f"; before it {', '.join(bad.unseen[:5])} could not be compared"
-        if bad.site is not None:
+        apart = self.given.apart if self.given is not None and given else {}
+        other = next((path for path in (bad.path, *bad.unseen) if path in apart), None)
+        if other is not None:
+            said += f"; the weights of {other} are {apart[other]:.1e} from the source's"
+        elif bad.site is not None:
             said += f"; padding at {bad.site}: {source}{bad.realised} in {what}"
         return f"{what} is not {whose}: {bad.path} is the first node that differs, {said}{notes}"
 
