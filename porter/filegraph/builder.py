@@ -158,11 +158,13 @@ class Builder:
         return self.add(name, Conv(filters, window, convention, groups, "bias" in tensors), value, tensors=tensors)
 
     def pool(self, name: str, value: Value, function: Function, window: Window, convention: Convention) -> Value:
-        """A pool. What fills a max pool's own pads is the convention's."""
+        """A pool; none if each cell is one of its own. What fills a max pool's own pads is the convention's."""
         largest = function == "max"
         all_of_it = value.shape is not None and value.shape[1:] == window.kernel and window.dilation == (1, 1)
         if self.fixed and all_of_it and value.padded is None and (convention.rule == "valid" or window.kernel == (1, 1)):
             return self.add(name, GlobalMaxPool(keep=True) if largest else GlobalAvgPool(keep=True), value)
+        if window == _POINT and not any(convention.pads):
+            return value
         value, convention = _under("max_pool" if largest else "avg_pool", value, window, convention)
         return self.add(name, MaxPool(window, convention) if largest else AvgPool(window, convention), value)
 

@@ -96,6 +96,7 @@ CASES: dict[str, tuple[Layers, list[Op]]] = {
         lambda b: pool(b, padded(b), "max", Convention(fill=LOWEST, rounding="ceil")),
         [PadMap(BOTH), MaxPool(THREE, Convention(fill=LOWEST, rounding="ceil"))],
     ),
+    "a window of one cell": (lambda b: b.pool("pool", b.input, "mean", Window((1, 1)), SAME), [Identity()]),
     "negative pads crop": (lambda b: b.pad("p", b.input, (-1, 2, 0, -3)), [Crop((1, 0, 0, 3)), PadMap((0, 2, 0, 0))]),
     "no pads": (lambda b: b.pad("p", b.input, (0, 0, 0, 0)), [Identity()]),
     "dense on a map": (
