@@ -213,6 +213,7 @@ def _record(
         licence=opened.licence,
         folded=written.folded,
         absorbed=written.absorbed,
+        evaluated=opened.evaluated,
         stock_class=stock.name if stock else None,
         stock_arguments=stock.arguments if stock else {},
         parity=None,

@@ -248,7 +248,7 @@ def dense(
         bias: a constant of one number, or one for each unit.
         place: of the features in the value; if it is not the last, the value is transposed before its product.
     """
-    tensor = walk.flow.tensor(kernel)
+    tensor = walk.flow.weights(kernel)
     if tensor is None or len(tensor.shape) != 2 or not axes:
         return None
     taken, units = (tensor.shape[axes.index(axis)] for axis in "IO")
@@ -257,7 +257,7 @@ def dense(
     if (view.axes is not None and not walk.views.has_channels(view, -1)) or view.value.channels not in (None, taken):
         return f"{node.op} over other axes than the channels"
     tensors = {"kernel": Stored(tensor.name, axes)}
-    vector = None if bias is None or factors[1] != 1 else walk.flow.tensor(bias)
+    vector = None if bias is None or factors[1] != 1 else walk.flow.weights(bias)
     if vector is not None and _is_vector(vector, units):
         tensors["bias"], bias = Stored(vector.name), None
     value = walk.builder.affine(f"{node.name}:factor", view.value, factors[:1], (0.0,))

@@ -17,6 +17,7 @@ import numpy as np
 from porter.dtypes import Array, is_floating
 from porter.filegraph.views import LARGE
 from porter.graph import MOST_CONSTANTS
+from porter.graph.walks import in_order
 
 Reference = tuple[str, int]
 """A value: the node that gives it, and which of its outputs."""
@@ -128,6 +129,7 @@ class Dataflow(Generic[N]):
         operands: what a node reads in patterns: its inputs, and numbers that its format has as attributes.
         budget: bytes that all values computed from constants may take.
         computed: values from constants, and what live nodes compute from the sizes of values.
+        evaluated: tensors of any size that `weights` computed, by the names of their nodes.
     """
 
     nodes: Mapping[str, N]
@@ -140,37 +142,40 @@ class Dataflow(Generic[N]):
     budget: int = 0
     operands: Callable[[N], Sequence[Operand]] = lambda node: node.inputs
     computed: dict[Reference, Numbers] = field(default_factory=dict)
+    evaluated: dict[str, Numbers] = field(default_factory=dict)
 
     def compute(self, node: N) -> bool:
         """Computes a node's values where numpy can, from values with no more numbers than an op of porter's may state.
 
         Each is computed once: in 64 sums of a value with itself it would be read 2**64 times.
         """
-        evaluator, kind = self.evaluators.get(node.op), self.kind(node)
-        known = evaluator is not None or kind in ELEMENTWISE
-        if not known or not node.inputs or self.constants.declared(node.name) is not None:
+        if self.constants.declared(node.name) is not None:
             return False
         inputs = [value for source in node.inputs if (value := self._small(source)) is not None]
-        if len(inputs) < len(node.inputs):
+        if len(inputs) < len(node.inputs) or sum(value.size for value in inputs) > 4 * MOST_CONSTANTS:
             return False
-        try:
-            shape = np.broadcast_shapes(*(value.shape for value in inputs)) if kind in ELEMENTWISE else ()
-            if math.prod(shape) > MOST_CONSTANTS or sum(value.size for value in inputs) > 4 * MOST_CONSTANTS:
-                return False
-            with np.errstate(all="ignore"):
-                found = _each(kind, inputs) if evaluator is None else evaluator(node, *inputs)
-        except (ValueError, TypeError, LookupError, ArithmeticError):  # operands that do not fit
-            return False
-        values = {
-            (node.name, index): np.asarray(value) for index, value in enumerate(found if isinstance(found, list) else [found])
-        }
-        if node.name in self.live and not _hold_at_every_size(kind, inputs, values.values()):
-            return False
-        self.budget -= sum(value.nbytes for value in values.values())
-        if self.budget < 0 or any(value.size > MOST_CONSTANTS for value in values.values()):
+        values = self._results(node, inputs, MOST_CONSTANTS)
+        if values is None or (node.name in self.live and not _hold_at_every_size(self.kind(node), inputs, values.values())):
             return False
         self.computed |= values
         return True
+
+    def _results(self, node: N, inputs: Sequence[Numbers], most: int) -> dict[Reference, Numbers] | None:
+        """What a node gives; None where numpy cannot compute it, from no more than `most` numbers, within the budget."""
+        evaluator, kind = self.evaluators.get(node.op), self.kind(node)
+        if not inputs or (evaluator is None and kind not in ELEMENTWISE):
+            return None
+        try:
+            if kind in ELEMENTWISE and math.prod(np.broadcast_shapes(*(value.shape for value in inputs))) > most:
+                return None
+            with np.errstate(all="ignore"):
+                found = _each(kind, inputs) if evaluator is None else evaluator(node, *inputs)
+        except (ValueError, TypeError, LookupError, ArithmeticError):  # operands that do not fit
+            return None
+        results = [np.asarray(value) for value in (found if isinstance(found, list) else [found])]
+        self.budget -= sum(value.nbytes for value in results)
+        fits = self.budget >= 0 and all(value.size <= most for value in results)
+        return {(node.name, index): value for index, value in enumerate(results)} if fits else None
 
     def is_value(self, source: Reference) -> bool:
         """Whether it depends on the pixels of the input, and not only on its size."""
@@ -206,6 +211,39 @@ class Dataflow(Generic[N]):
         shape = self.constants.declared(origin)
         found = None if shape is None or source[0] in self.live else Tensor(origin, shape)
         return found if found and (found.is_vector or self._uncast.get(source[0]) == origin) else None
+
+    def weights(self, source: Reference) -> Tensor | None:
+        """As `tensor`, or what numpy computes from stored tensors, in float64: a kernel that a model standardises as it runs.
+
+        No step of it has more numbers than its largest operand.
+        """
+        found, name = self.tensor(source), source[0]
+        if found is not None or name in self.live or source[1]:
+            return found
+        if name not in self.evaluated and (array := self._whole(source)) is not None:
+            self.evaluated[name] = array
+        return Tensor(name, self.evaluated[name].shape) if name in self.evaluated else None
+
+    def _whole(self, end: Reference) -> Numbers | None:
+        """A value computed from stored tensors of any size; None where numpy cannot compute it."""
+
+        def inputs(name: str) -> Sequence[Reference]:
+            return () if self.constants.declared(name) is not None else self.nodes[name].inputs
+
+        order = in_order([end[0]], lambda name: [source for source, _ in inputs(name)])
+        last = {source: name for name in order for source in inputs(name)}
+        known: dict[Reference, Numbers] = {}
+        for name in order:
+            if self.constants.declared(name) is not None:
+                continue
+            operands = [known[source] if source in known else self._stored(source) for source in inputs(name)]
+            present = [value for value in operands if value is not None]
+            most = max((MOST_CONSTANTS, *(value.size for value in present)))
+            found = self._results(self.nodes[name], present, most) if len(present) == len(operands) else None
+            if found is None:
+                return None
+            known = {source: value for source, value in (known | found).items() if last.get(source) != name}
+        return known.get(end)
 
     def shape(self, source: Reference) -> tuple[int, ...] | None:
         """Of a constant, or of what is computed from sizes; None where it depends on pixels, or numpy cannot compute it."""

@@ -70,6 +70,8 @@ class FileGraph:
         channels: of the input.
         size: of the input; None for rows or columns that are free.
         resizable: the framework can build the same layers, with the same pads, for another size.
+        evaluated: tensors by name that porter computed from the file's, in float64, such as kernels that the model standardises as
+            it runs.
         traced: numbers in it were computed from its size, so that it holds for no other.
         definition: the graph as the file states it, for its framework to run.
         language: of the definition: `keras` is a config as JSON, `tensorflow` a serialised GraphDef, `onnx` a ModelProto,
@@ -82,6 +84,7 @@ class FileGraph:
     size: Size
     resizable: bool = False
     traced: bool = False
+    evaluated: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)
     definition: bytes = field(default=b"", repr=False)
     language: str = ""
 

@@ -110,6 +110,8 @@ class Record(_Strict):
         folded: path of each layer that took in the batch norm after it (porter.graph.folding), to that norm's path; None without
             `--fold-bn`.
         absorbed: path of each batch norm whose mean took in the bias of the layer before it (porter.conversion), to that layer's.
+        evaluated: names of source tensors that porter computed from the file's, such as kernels that the model standardises as it
+            runs.
         reference: the user's own, if the port was compared with one.
         stock_class: the builder of the class whose names the model file has, called with `stock_arguments`; None for porter's own
             names.
@@ -148,6 +150,7 @@ class Record(_Strict):
     licence: str | None
     folded: Mapping[str, str] | None = None
     absorbed: Mapping[str, str] = {}
+    evaluated: tuple[str, ...] = ()
     stock_class: str | None
     stock_arguments: Mapping[str, Any] = {}
     reference: GivenFile | None = None
@@ -170,7 +173,7 @@ class Record(_Strict):
     @property
     def computed(self) -> bool:
         """Whether the port holds computed numbers, which the source lacks: computed in float64, rounded once to the port's type."""
-        return bool(self.folded or self.absorbed)
+        return bool(self.folded or self.absorbed or self.evaluated)
 
     @property
     def rounding(self) -> str | None:

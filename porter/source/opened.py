@@ -99,6 +99,12 @@ class Opened(Output):
         graph = self.checkpoint.graph if self.checkpoint else None
         return graph.built_size if graph and graph.traced else None
 
+    @property
+    def evaluated(self) -> tuple[str, ...]:
+        """The used tensors that porter computed from the file's."""
+        graph = self.checkpoint.graph if self.checkpoint else None
+        return tuple(name for name in self.lists.used if graph and name in graph.evaluated)
+
     def references(self, dtype: Dtype) -> Iterator[FileGraphSource | Reference]:
         """Implementations of the source's function that porter did not write, with the file's tensors rounded to the port's type:
         the file's own graph, then the zoo's implementation.

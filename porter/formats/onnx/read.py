@@ -68,11 +68,12 @@ def _read(path: Path, refuse: Refuse) -> Checkpoint:
     graph, stated = _read_graph(message, images[0], sum(file.stat().st_size for file in message.files))
     if not graph.outputs:
         raise refuse("no output of the model depends on its image", "export it again")
-    used = {stored.name: message.arrays[stored.name] for node in graph.nodes for stored in node.tensors.values()}
+    held = {stored.name for node in graph.nodes for stored in node.tensors.values()} - graph.evaluated.keys()
+    used = {name: message.arrays[name] for name in held}
     note = f"opset {message.nodes[''].opset}, written by {message.proto.producer_name or 'an unknown program'}"
     definition = _definition(message, {**tensors, **used}, stated)
     graph = replace(graph, traced=graph.built_size is not None, definition=definition, language="onnx")
-    return Checkpoint(path, "onnx", None, {**tensors, **used}, (note,), graph=graph, files=message.files)
+    return Checkpoint(path, "onnx", None, {**tensors, **used, **graph.evaluated}, (note,), graph=graph, files=message.files)
 
 
 def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Mapping[str, str]]:
@@ -91,7 +92,7 @@ def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Map
     ends = [message.given[value.name] for value in message.proto.graph.output if value.name in message.given]
     found = builder.finish([walk.value(end) for end in dict.fromkeys(ends) if flow.is_value(end)])
     stated = {name: repr(number) for name, number in walk.exact.items()} | ({CHANNELS_LAST: ""} if last else {})
-    return named(found, _titles(nodes.values())), stated
+    return named(replace(found, evaluated=flow.evaluated), _titles(nodes.values())), stated
 
 
 def _channels_last(nodes: Mapping[str, OnnxNode], image: str, sizes: list[int | None]) -> bool:

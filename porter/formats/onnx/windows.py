@@ -20,7 +20,7 @@ _RULES: dict[str, Any] = {"SAME_UPPER": "same", "SAME_LOWER": "same_lower", "VAL
 
 def read_convolution(walk: Walk, node: OnnxNode) -> Read:
     """Conv: a kernel filters×channels/groups×rows×columns."""
-    kernel, value = walk.flow.tensor(node.inputs[1]), walk.value(node.inputs[0])
+    kernel, value = walk.flow.weights(node.inputs[1]), walk.value(node.inputs[0])
     if kernel is None or len(kernel.shape) != 4 or not value.is_map:
         return None
     tensors = {"kernel": Stored(kernel.name, "OIHW")}
@@ -42,7 +42,7 @@ def read_transposed(walk: Walk, node: OnnxNode) -> Read:
     """ConvTranspose: a kernel channels×filters/groups×rows×columns. What its pads cut off, `output_padding` gives back at the end;
     with `output_shape`, the odd cell is cut at the end for SAME_UPPER only (onnx/defs/nn/defs.cc, ConvTranspose).
     """
-    kernel, value = walk.flow.tensor(node.inputs[1]), walk.value(node.inputs[0])
+    kernel, value = walk.flow.weights(node.inputs[1]), walk.value(node.inputs[0])
     if kernel is None or len(kernel.shape) != 4 or value.shape is None or not value.is_map:
         return None
     tensors = {"kernel": Stored(kernel.name, "OIHW")}
@@ -73,7 +73,7 @@ def read_transposed(walk: Walk, node: OnnxNode) -> Read:
 def _with_bias(walk: Walk, node: OnnxNode, tensors: dict[str, Stored]) -> bool:
     """Adds the bias of a convolution, if it has one; False where porter cannot say it."""
     source = node.input(2)
-    bias = None if source is None else walk.flow.tensor(source)
+    bias = None if source is None else walk.flow.weights(source)
     if bias is not None and len(bias.shape) == 1:
         tensors["bias"] = Stored(bias.name)
     return source is None or "bias" in tensors

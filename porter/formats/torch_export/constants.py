@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,9 +19,40 @@ def _plain(function: Any) -> Evaluator:
 
 
 def _scaled(function: Any, node: AtenNode, first: Numbers, second: Numbers) -> Numbers:
-    if math.prod(np.broadcast_shapes(first.shape, second.shape)) > MOST_CONSTANTS:
+    if math.prod(np.broadcast_shapes(first.shape, second.shape)) > max(MOST_CONSTANTS, first.size, second.size):
         raise ValueError("more numbers than an op states")
     return np.asarray(function(first, second * node.arguments.get("alpha", 1)))
+
+
+def _given(node: AtenNode, name: str, values: Sequence[Numbers]) -> Numbers | None:
+    """The array of an argument, which may be missing."""
+    source = node.arguments.get(name)
+    return None if source is None else dict(zip(node.inputs, values, strict=True))[source]
+
+
+def _total(value: Numbers) -> Numbers:
+    """The sum over the last axis, one number after the other: `sum` adds in another order on each processor, and a port's numbers
+    are computed again where it is verified.
+    """
+    return np.add.accumulate(value, -1)[..., -1:]
+
+
+def _standardised(node: AtenNode, *values: Numbers) -> list[Numbers]:
+    """A batch norm by the statistics of its input."""
+    if not node.arguments.get("training", node.op.endswith("legit")):
+        raise ValueError("stored statistics")
+    found = {name: _given(node, name, values) for name in ("input", "weight", "bias")}
+    x = found.pop("input")
+    if x is None or x.ndim < 2 or x.size == 0:
+        raise ValueError("no channels")
+    rows, over = np.moveaxis(x, 1, 0).reshape(x.shape[1], -1), (-1, *[1] * (x.ndim - 2))
+    apart = rows - _total(rows) / rows.shape[1]
+    spread = _total(apart**2) / rows.shape[1]
+    normed = apart / np.sqrt(spread + node.arguments["eps"])
+    turned = np.moveaxis(normed.reshape(x.shape[1], x.shape[0], *x.shape[2:]), 0, 1)
+    scale, offset = (each if each is None else each.reshape(over) for each in found.values())
+    scaled = turned if scale is None else turned * scale
+    return [scaled if offset is None else scaled + offset]
 
 
 def _reshaped(node: AtenNode, value: Numbers) -> Numbers:
@@ -36,6 +67,8 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "rsub": partial(_scaled, lambda first, second: second - first),
     **dict.fromkeys(("lift_fresh_copy", "lift_fresh", "detach", "clone", "alias", "contiguous"), _plain(lambda value: value)),
     **dict.fromkeys(("view", "_unsafe_view", "reshape"), _reshaped),
+    **dict.fromkeys(("batch_norm", "_native_batch_norm_legit", "native_batch_norm"), _standardised),
+    **dict.fromkeys(("reshape_as", "view_as"), _plain(lambda value, other: value.reshape(other.shape))),
     "unsqueeze": lambda node, value: np.expand_dims(value, node.arguments["dim"]),
 }
 """What they give has no more numbers than they take, or than an op states (porter.filegraph.dataflow)."""

@@ -51,7 +51,7 @@ def read_export(path: Path) -> Checkpoint:
         return Checkpoint(path, "torch-export", "torch", archive.tensors, (f"read without the graph: {graph}",))
     graph = replace(graph, traced=graph.built_size is not None, definition=archive.text, language=LANGUAGE)
     note = f"written by torch {archive.program.get('torch_version', 'of an unknown version')}"
-    return Checkpoint(path, "torch-export", "torch", archive.tensors, (note,), graph=graph)
+    return Checkpoint(path, "torch-export", "torch", {**archive.tensors, **graph.evaluated}, (note,), graph=graph)
 
 
 def _graph(archive: Archive, path: Path) -> FileGraph | str:
@@ -122,7 +122,9 @@ def _read_graph(program: Program, arrays: Mapping[str, Array], size: int, only: 
     found = builder.finish([walk.value(end) for end in dict.fromkeys(ends) if flow.is_value(end)])
     kept = [nodes[node.name] for node in found.nodes if node.name in nodes]
     paths = {node.name: (*filter(None, node.module.split(".")), node.op) for node in kept}
-    return named(_with_own_names(found, program.stored), titles(paths, {node.name: node.op for node in kept}))
+    names = {**program.stored, **{name: f"{name} (computed)" for name in flow.evaluated}}
+    found = replace(found, evaluated={names[name]: array for name, array in flow.evaluated.items()})
+    return named(_with_own_names(found, names), titles(paths, {node.name: node.op for node in kept}))
 
 
 def _live_inputs(nodes: Mapping[str, AtenNode], name: str) -> list[str]:

@@ -20,9 +20,9 @@ def read_convolution(walk: Walk, node: AtenNode) -> Read:
     """convolution, conv2d and conv_transpose2d. A kernel is filters×channels/groups×rows×columns, a transposed one
     channels×filters/groups×rows×columns.
     """
-    source, kernel = node.arguments["input"], walk.flow.tensor(node.arguments["weight"])
+    source, kernel = node.arguments["input"], walk.flow.weights(node.arguments["weight"])
     bias = node.arguments.get("bias")
-    vector = None if bias is None else walk.flow.tensor(bias)
+    vector = None if bias is None else walk.flow.weights(bias)
     if kernel is None:
         return f"{node.op} with a kernel that is computed"
     if bias is not None and (vector is None or len(vector.shape) != 1):

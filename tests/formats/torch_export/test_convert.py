@@ -59,6 +59,26 @@ def test_a_port_takes_the_sizes_that_the_program_takes(free: bool, tmp_path: Pat
             porter.convert(path, destination="torch", out=tmp_path / "other", input_size="any")
 
 
+class Standardised(nn.Conv2d):
+    """A convolution whose kernel is standardised each time that it runs."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = self.weight.reshape(1, len(self.weight), -1)
+        kernel = nn.functional.batch_norm(rows, None, None, training=True, momentum=0.0, eps=1e-6).reshape_as(self.weight)
+        return nn.functional.conv2d(x, kernel, self.bias)
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_a_kernel_that_a_program_computes_is_proved_before_its_rounding(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(Standardised(3, 6, 3), nn.GroupNorm(2, 6), nn.Conv2d(6, 4, 1)).eval()
+    path = export(model, torch.randn(2, 3, 9, 8), tmp_path)[0]
+    made = porter.convert(path, destination="torch", out=tmp_path / "port")
+    assert made.verdict is not None and made.verdict.ok
+    assert made.port.record.evaluated == ("reshape_as (computed)",) and made.port.record.dtype == "float32"
+    assert porter.verify(tmp_path / "port", weights=path, float64=True).ok
+
+
 class Looks(nn.Module):
     """A model that computes otherwise for images of an odd width, as those do that pad by their input's size."""
 

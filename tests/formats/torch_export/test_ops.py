@@ -24,9 +24,18 @@ from tests.formats.torch_export.exports import export
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'", "ignore:.*treespec")
 SIZE = (11, 14)
 Case = Callable[[Any, torch.Tensor], torch.Tensor]
+
+
+def standardised(kernel: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
+    """As the convolutions of BiT and of NFNets compute their kernels."""
+    rows = kernel.reshape(1, len(kernel), -1)
+    return F.batch_norm(rows, None, None, weight=gain.view(-1), training=True, momentum=0.0, eps=0.01).reshape_as(kernel)
+
+
 CASES: dict[str, Case] = {
     "conv": lambda m, x: F.conv2d(x, m.k3, m.b8, stride=(2, 1), padding=(1, 2), dilation=(1, 2)),
     "conv in groups, padded alike": lambda m, x: F.conv2d(x, m.k2, padding="same", groups=2),
+    "conv by a standardised kernel": lambda m, x: F.conv2d(x, standardised(m.k3, m.b8 * 0.5), m.b8 * 2),
     "transposed": lambda m, x: F.conv_transpose2d(x, m.t3, m.b4, stride=(2, 3), padding=1, output_padding=(0, 1), groups=2),
     "max pool, ceil": lambda m, x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
     "max pool, dilated": lambda m, x: F.max_pool2d(x, 2, 1, dilation=3),
