@@ -91,6 +91,7 @@ FULL = {
     ("inception_v3", "tensornets"),
     ("mobilenet_v3_small", "torchvision"),
     ("mobilenet_v3_small_0.5", "timm"),
+    ("resnet50", "timm"),
     ("resnet200v2", "slim"),
     ("wide_resnet50_2", "tensornets"),
     ("xception", "keras"),
@@ -99,17 +100,23 @@ FULL = {
 """Cases that only `full` proves: CI proves the same blocks in another zoo, or a part that is new is a test of its own."""
 LATER = {
     ("mobilenet_v3_small_0.5", "keras"),
+    ("inception_v3", "keras"),
     ("inception_v3", "torchvision"),
     ("mnasnet_0.5", "torchvision"),
     ("mobilenet_v1_0.25", "slim"),
+    ("mobilenet_v2_0.35", "torchvision"),
     ("resnet50", "slim"),
+    ("resnet50", "torchvision"),
     ("resnet50v2", "slim"),
     ("resnet50v2", "tensornets"),
     ("resnet200v2", "tensornets"),
     ("resnext50_32x4d", "keras"),
+    ("resnext50_32x4d", "torchvision"),
     ("shufflenet_v2_x0_5", "torchvision"),
 }
-"""Cases that `full` proves in tf: CI proves another graph of the same family there."""
+"""Cases that `full` proves in tf. CI proves there another graph of the same family, an Inception of as many kinds of branches
+(GoogLeNet), a basic unit with the same pads (ResNet-18), and convolutions in groups layer by layer (tests/frameworks/tf).
+"""
 IN_FUNCTIONS = ("/pool", "/branch3x3_2", "/branch3x3dbl_3")
 SILENT = {
     ("resnet_cifar", "akamaster"): ("/relu1", "/relu", "/cells", "/add", "head/pool"),

@@ -56,7 +56,7 @@ def logits(model: torch.nn.Module, batch: torch.Tensor) -> np.ndarray[Any, Any]:
         return model(batch).numpy()
 
 
-@pytest.mark.parametrize("variant", [NARROW, "resnet18"])
+@pytest.mark.parametrize("variant", [NARROW, pytest.param("resnet18", marks=pytest.mark.full)])
 def test_torchvisions_class_takes_the_file_strictly_and_gives_the_sources_answers(
     variant: str, weights_file: WeightsMaker, tmp_path: Path
 ) -> None:

@@ -120,7 +120,7 @@ def test_every_variant_builds_at_odd_and_small_sizes(variant: str, size: tuple[i
     [
         ("keras", "mobilenet_v1_0.25"),
         ("keras", "mobilenet_v2_0.35"),
-        ("keras", "resnet50"),
+        pytest.param("keras", "resnet50", marks=pytest.mark.full),
         ("keras", "resnet50v2"),
         pytest.param("keras", "inception_v3", marks=pytest.mark.full),
         ("keras_applications", "resnext50_32x4d"),

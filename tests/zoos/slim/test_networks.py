@@ -33,8 +33,8 @@ from tests.support import standin_graph, standin_tensors, strided_sites, with_co
 from tests.tensornets_files import tensornets_installed, write_tensornets
 
 VARIANTS = [*find_recipe("mobilenet_v1").variants, *find_recipe("mobilenet_v2").variants]
-IN_CI = ("mobilenet_v1", "mobilenet_v1_0.25", "mobilenet_v2_0.35", "mobilenet_v2_1.4")
-"""The narrowest and the widest of each network."""
+IN_CI = ("mobilenet_v1", "mobilenet_v2_1.4")
+"""The widest of each network. Of the narrowest, tests/test_parity.py compares every node."""
 CLASSES = 1001
 tf = get_framework("tf")
 
@@ -57,7 +57,8 @@ def distance(found: Any, wanted: Any) -> float:
 @pytest.mark.parametrize(
     ("variant", "size"),
     [
-        *((variant, (65, 64)) for variant in SMALL),  # every map has odd rows and even columns
+        # Every map has odd rows and even columns. In torch, tests/test_parity.py compares the same nodes at this size in CI.
+        *(pytest.param(variant, (65, 64), marks=pytest.mark.full) for variant in SMALL),
         (SMALL[0], (225, 201)),  # above 224, slim's MobileNet v1 pools by other code
     ],
 )
