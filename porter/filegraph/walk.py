@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import Generic
 
 import numpy as np
@@ -28,18 +28,23 @@ class Walk(Generic[N]):
     """Reading in progress.
 
     Attributes:
+        batch: see porter.filegraph.views.Views.
         trained: names of variables; of all that a file stores, where it does not tell variables from constants.
         found: the values so far, as the file's tensors hold them.
         exact: names of constants that a port says more exactly than the file can, such as the root of a half in a GELU.
     """
 
     builder: Builder
-    views: Views
     flow: Dataflow[N]
-    trained: Collection[str]
+    trained: Collection[str] = ()
+    batch: InitVar[int | None] = None
+    views: Views = field(init=False)
     found: dict[Reference, View] = field(default_factory=dict)
     exact: dict[str, float] = field(default_factory=dict)
     _settled: dict[Reference, Value] = field(default_factory=dict)
+
+    def __post_init__(self, batch: int | None) -> None:
+        self.views = Views(self.builder, batch)
 
     def view(self, source: Reference) -> View:
         """A value as the tensor holds it. Outputs that no reader gives are foreign.
@@ -94,6 +99,10 @@ class Walk(Generic[N]):
     def values(self, sources: Iterable[Reference]) -> list[Value]:
         return [self.value(source) for source in sources]
 
+    def ends(self, sources: Iterable[Reference]) -> list[Value]:
+        """The values of a graph's outputs, each once, without those that are constants."""
+        return self.values(source for source in dict.fromkeys(sources) if self.flow.is_value(source))
+
     def give(self, node: N, given: Sequence[Read]) -> None:
         """Adds what a node gives. Outputs without a value are foreign where something reads them."""
         for index, value in enumerate(given):
@@ -121,13 +130,13 @@ class Walk(Generic[N]):
         return self.builder.foreign(node.name, kind, *values, tensors=tensors)
 
 
-def read_nodes(walk: Walk[N], nodes: Iterable[N], readers: Mapping[str, Reader[N]]) -> None:
-    """Adds what nodes compute, each after its inputs, to `walk`; a node that porter has no op for is foreign.
+def read_nodes(walk: Walk[N], readers: Mapping[str, Reader[N]]) -> None:
+    """Adds what the nodes of a graph compute to its `walk`; a node that porter has no op for is foreign.
 
     Args:
         readers: by op.
     """
-    for node in nodes:
+    for node in walk.flow.nodes.values():
         if (node.name, 0) in walk.found or walk.flow.compute(node) or node.name not in walk.flow.live:
             continue
         given: Read | list[Read] = None

@@ -88,6 +88,11 @@ class Convention:
         if self.rule != "explicit" and any(self.pads):
             raise PaddingError(f"the rule '{self.rule}' computes its own pads, got {self.pads}")
 
+    @classmethod
+    def stated(cls, pads: Pads, fill: float = 0.0, average: Average = "real_cells", rounding: Rounding = "floor") -> Convention:
+        """Of a layer that states its pads: `valid` if all of them are zero."""
+        return cls("explicit" if any(pads) else "valid", pads, fill, average, rounding)
+
     @property
     def rounds(self) -> Rounding:
         """The rounding in effect: the rules that read the input size define how many windows there are."""

@@ -11,7 +11,6 @@ from porter.filegraph import moves
 from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Foreign
-from porter.filegraph.views import Views
 from porter.filegraph.walk import Walk, apply
 from porter.graph import (
     AsMap,
@@ -52,7 +51,7 @@ def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | Non
     builder = Builder(4, size, order)
     names = [f"step{place}" for place in range(len(steps))]
     flow: Dataflow[Node] = Dataflow({}, {IMAGE[0], *names}, Arrays({}), lambda node: node.op)
-    walk: Walk[Node] = Walk(builder, Views(builder), flow, ())
+    walk: Walk[Node] = Walk(builder, flow)
     walk.found[IMAGE] = walk.views.of(builder.input)
     sources = [IMAGE]
     for name, (function, *arguments) in zip(names, steps, strict=True):

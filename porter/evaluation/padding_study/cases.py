@@ -78,7 +78,7 @@ def symmetric(site: Site) -> Convention:
     """(k-1)//2 cells on every side and windows rounded down, like TensorNets' explicit pads."""
     rows, columns = ((site.window.extent(axis) - 1) // 2 for axis in (0, 1))
     pads = (rows, rows, columns, columns)
-    return Convention("explicit" if any(pads) else "valid", pads, _neutral(site), site.convention.average)
+    return Convention.stated(pads, _neutral(site), site.convention.average)
 
 
 def _neutral(site: Site) -> float:

@@ -11,7 +11,6 @@ from porter.errors import FileError, PaddingError
 from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Stored
-from porter.filegraph.views import Views
 from porter.filegraph.walk import Read
 from porter.formats.keras.flow import SOURCE, Call, Flow, Result, read_flow, results_in, with_version
 from porter.formats.keras.layer import Layer, NoOp, Taken, Walk
@@ -65,7 +64,7 @@ def _graph(flow: Flow, calls: list[Named], channels: int, size: Size, tensors: M
     """The graph for an input of `size`."""
     builder, current = Builder(channels, size), ""
     live = {_IMAGE[0], *(named.name for named in calls), *(fused_name(named) for named in calls)}
-    walk = Walk(builder, Views(builder), Dataflow({}, live, Arrays({}), _kind), ())
+    walk = Walk(builder, Dataflow({}, live, Arrays({}), _kind))
     walk.found[_IMAGE] = walk.views.of(builder.input)
     given = {SOURCE.call: _IMAGE}
     try:

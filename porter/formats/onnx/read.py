@@ -14,7 +14,6 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.names import named, titles
-from porter.filegraph.views import Views
 from porter.filegraph.walk import Walk, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of, operands
@@ -85,12 +84,12 @@ def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Map
     last = _channels_last(nodes, image.name, sizes)
     batch, channels, rows, columns = (sizes[place] for place in ((0, 3, 1, 2) if last else (0, 1, 2, 3)))
     builder = Builder(channels or _taken(message, live) or 3, (rows, columns), "CHW", fixed=None not in (rows, columns))
-    walk = Walk(builder, Views(builder, batch), flow, frozenset(message.arrays))
+    walk = Walk(builder, flow, message.arrays, batch)
     view = walk.views.of(builder.input)
     walk.found[image.name, 0] = (view.transposed((0, 2, 3, 1)) or view) if last else view
-    read_nodes(walk, nodes.values(), READERS)
+    read_nodes(walk, READERS)
     ends = [message.given[value.name] for value in message.proto.graph.output if value.name in message.given]
-    found = builder.finish([walk.value(end) for end in dict.fromkeys(ends) if flow.is_value(end)])
+    found = builder.finish(walk.ends(ends))
     stated = {name: repr(number) for name, number in walk.exact.items()} | ({CHANNELS_LAST: ""} if last else {})
     return named(replace(found, evaluated=flow.evaluated), _titles(nodes.values())), stated
 

@@ -109,7 +109,7 @@ def _convention(node: OnnxNode, fill: float = 0.0, average: Average = "real_cell
     top, left, bottom, right = (node.integers("pads") if rule == "NOTSET" else ()) or (0, 0, 0, 0)
     pads: Pads = (top, bottom, left, right)
     rounding: Rounding = "ceil" if node.integer("ceil_mode") else "floor"
-    return Convention("explicit" if any(pads) else "valid", pads, fill, average, rounding)
+    return Convention.stated(pads, fill, average, rounding)
 
 
 def read_pad(walk: Walk, node: OnnxNode) -> Read:

@@ -13,7 +13,6 @@ from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.names import named
-from porter.filegraph.views import Views
 from porter.filegraph.walk import read_nodes
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
@@ -77,11 +76,10 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, CASTS, RESHAPES, graph.budget)
     batch, channels, size = _image_shape(nodes, graph.image, flow)
     builder = Builder(channels, size, fixed=True)
-    walk = Walk(builder, Views(builder, batch), flow, graph.variables)
+    walk = Walk(builder, flow, graph.variables, batch)
     walk.give(nodes[graph.image], [builder.input])
-    read_nodes(walk, nodes.values(), READERS)
-    given = _given(builder, [walk.value(end) for end in dict.fromkeys(ends) if flow.is_value(end)])
-    found = named(builder.finish(given))
+    read_nodes(walk, READERS)
+    found = named(builder.finish(_given(builder, walk.ends(ends))))
     used = [stored.name for node in found.nodes for stored in node.tensors.values()]
     big = [node.name for node in nodes.values() if node.name in graph.variables or constants.is_big(node)]
     tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}

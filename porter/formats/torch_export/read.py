@@ -16,7 +16,6 @@ from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.names import named, titles
 from porter.filegraph.to_graph import to_graph
-from porter.filegraph.views import Views
 from porter.filegraph.walk import Walk, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.torch_export import SAVE
@@ -115,11 +114,10 @@ def _read_graph(program: Program, arrays: Mapping[str, Array], size: int, only: 
     batch, channels, rows, columns = (each if isinstance(each, int) else None for each in program.sizes(image))
     rows, columns = only or (rows, columns)
     builder = Builder(channels or 3, (rows, columns), "CHW", fixed=None not in (rows, columns))
-    walk = Walk(builder, Views(builder, batch), flow, frozenset(arrays))
+    walk = Walk(builder, flow, arrays, batch)
     walk.found[image, 0] = walk.views.of(builder.input)
-    read_nodes(walk, nodes.values(), READERS)
-    ends = [program.given[name] for name in program.outputs]
-    found = builder.finish([walk.value(end) for end in dict.fromkeys(ends) if flow.is_value(end)])
+    read_nodes(walk, READERS)
+    found = builder.finish(walk.ends(program.given[name] for name in program.outputs))
     kept = [nodes[node.name] for node in found.nodes if node.name in nodes]
     paths = {node.name: (*filter(None, node.module.split(".")), node.op) for node in kept}
     names = {**program.stored, **{name: f"{name} (computed)" for name in flow.evaluated}}

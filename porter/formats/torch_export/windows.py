@@ -121,4 +121,4 @@ def _rounding(node: AtenNode) -> Rounding:
 
 def _explicit(pads: Pads, fill: float = 0.0, average: Average = "real_cells", rounding: Rounding = "floor") -> Convention:
     expect_known(pads)
-    return Convention("explicit" if any(pads) else "valid", pads, fill, average, rounding)
+    return Convention.stated(pads, fill, average, rounding)

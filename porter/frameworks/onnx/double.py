@@ -21,18 +21,24 @@ from porter.dtypes import Array
 from porter.errors import MissingFramework, first_line
 from porter.filegraph.arithmetic import SELU_ALPHA, SELU_GAMMA
 from porter.formats.onnx.arithmetic import hard_slope, selu_numbers
+from porter.frameworks.onnx.session import Session
 
 Numbers = NDArray[np.float64]
 
 
-def make_evaluator(model: Any, exact: Mapping[str, Mapping[str, float]] = MappingProxyType({})) -> Any:
-    """A ReferenceEvaluator of a ModelProto.
+def make_reference(
+    model: Any,
+    tensors: Mapping[str, Array] = MappingProxyType({}),
+    exact: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
+) -> Session:
+    """What runs a ModelProto in double precision.
 
     Args:
+        tensors: the content of its inputs after the first.
         exact: attributes whose numbers the model rounds to float32, by the name of the node's first value and of the attribute.
 
     Raises:
-        MissingFramework: it lacks an op of the model.
+        MissingFramework: the reference implementation lacks an op of the model, or, when called, refuses what an op takes.
     """
     try:
         evaluator = import_module("onnx.reference").ReferenceEvaluator(model, new_ops=_ops())
@@ -41,7 +47,16 @@ def make_evaluator(model: Any, exact: Mapping[str, Mapping[str, float]] = Mappin
     for node in evaluator.rt_nodes_:
         for attribute, number in exact.get(node.output[0], {}).items():
             setattr(node, attribute, number)
-    return evaluator
+    name = model.graph.input[0].name
+
+    def run(batch: Array) -> list[Array]:
+        try:
+            found: list[Array] = evaluator.run(None, {name: batch, **tensors})
+        except Exception as error:  # whatever its ops raise for inputs that do not fit
+            raise MissingFramework(f"ONNX's reference implementation cannot run this model: {first_line(error)}") from None
+        return found
+
+    return run
 
 
 def _ops() -> list[type[Any]]:

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from porter.dtypes import Array, Dtype, is_floating
-from porter.errors import MissingFramework, UsageError, first_line
+from porter.errors import MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.onnx.constants import FLOATS
 from porter.formats.onnx.proto import import_onnx
 from porter.formats.onnx.read import CHANNELS_LAST
-from porter.frameworks.onnx.double import make_evaluator
+from porter.frameworks.onnx.double import make_reference
 from porter.frameworks.onnx.session import Session, make_session
 from porter.padding import Size
 
@@ -68,7 +68,7 @@ class OnnxRunner:
         """
         if taps not in self._sessions:
             whole = self._whole(taps)
-            self._sessions[taps] = make_session(whole, {}, optimised=False) if self.dtype == "float32" else _reference(whole)
+            self._sessions[taps] = make_session(whole, {}, optimised=False) if self.dtype == "float32" else make_reference(whole)
         images = batch.transpose(0, 2, 3, 1) if CHANNELS_LAST in self._stated else batch
         count = self.definition.graph.input[0].type.tensor_type.shape.dim[0].dim_value or len(images)
         images = np.concatenate([images, *[images[-1:]] * (-len(images) % count)])
@@ -106,16 +106,3 @@ class OnnxRunner:
         del graph.output[:], graph.value_info[:]
         graph.output.extend(onnx.helper.make_tensor_value_info(tap, kind, None) for tap in taps)
         return model
-
-
-def _reference(model: Any) -> Session:
-    evaluator, name = make_evaluator(model), model.graph.input[0].name
-
-    def run(batch: Array) -> list[Array]:
-        try:
-            found: list[Array] = evaluator.run(None, {name: batch})
-        except Exception as error:  # whatever its ops raise for inputs that do not fit
-            raise MissingFramework(f"ONNX's reference implementation cannot run this model: {first_line(error)}") from None
-        return found
-
-    return run

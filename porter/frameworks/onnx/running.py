@@ -14,10 +14,9 @@ from porter.dtypes import Array, Dtype, storage_type
 from porter.errors import UsageError
 from porter.formats.onnx.proto import import_onnx
 from porter.frameworks import Tensors
-from porter.frameworks.onnx.double import make_evaluator
+from porter.frameworks.onnx.double import make_reference
 from porter.frameworks.onnx.model import Model, make_model, state_place
 from porter.frameworks.onnx.session import Session, make_session
-from porter.graph import INPUT
 from porter.graph.plan import Plan
 from porter.package import expect_installed, install
 
@@ -85,8 +84,7 @@ class OnnxModel:
             proto.graph.input.extend(
                 onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims) for tensor in stored
             )
-            evaluator = make_evaluator(proto, self.model.exact)
-            return lambda batch: evaluator.run(None, {INPUT: batch, **self.model.tensors})
+            return make_reference(proto, self.model.tensors, self.model.exact)
         for tensor in stored:
             state_place(tensor, "memory", 0, self.model.tensors[tensor.name].nbytes)
         return make_session(proto, self.model.tensors, optimised=True)
