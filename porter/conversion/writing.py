@@ -111,7 +111,8 @@ def facts_of(opened: Opened) -> dict[str, str]:
         "output": opened.output,
         "activation": opened.activation,
         "classes": opened.classes,
-        "labels": opened.labels,
+        "labels": opened.labels.name if opened.labels else None,
+        "class_names": (opened.labels.names if opened.labels else ()) or None,
         "background": opened.background,
     }
     stated = {name: fact for name, fact in facts.items() if fact is not None}

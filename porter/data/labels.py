@@ -1,4 +1,4 @@
-"""The 1000 ImageNet-1k classes in the order of every zoo's logits: sorted by wnid.
+"""What rows of logits stand for: the 1000 ImageNet-1k classes in the order of every zoo's logits, sorted by wnid, or others.
 
 `imagenet_classes.tsv` holds wnid and name per line. The wnids are those of ILSVRC 2012; the names are torchvision's
 (`torchvision.models._meta._IMAGENET_CATEGORIES`, copyright Soumith Chintala 2016, BSD-3-Clause), which are in the same order.
@@ -6,14 +6,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
+
+from porter.errors import FileError
+from porter.files import expect_plain
 
 IMAGENET = "imagenet-1000"
 """What a recipe's `labels` says where the logits are these classes."""
 LABEL_MAPS = (IMAGENET,)
-"""All that it can say."""
+"""All that it can say, besides the name of a file of labels."""
+MAX_BYTES, MAX_LABEL = 1 << 20, 200
+"""The most bytes of a file of labels, and characters of one label."""
 
 
 class ImageNetClass(NamedTuple):
@@ -35,14 +42,53 @@ def imagenet_classes() -> tuple[ImageNetClass, ...]:
     return tuple(ImageNetClass(*line.split("\t")) for line in text.splitlines())
 
 
-def class_label(index: int, labels: str | None, background: bool = False) -> Label | None:
+@dataclass(frozen=True)
+class Labels:
+    """What the classes of a head are.
+
+    Attributes:
+        name: `IMAGENET`, or that of the file which lists them.
+        names: of the classes, in the order of their rows; empty for `IMAGENET`, whose names porter has.
+    """
+
+    name: str
+    names: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.names or imagenet_classes())
+
+
+def read_labels(path: Path) -> Labels:
+    """The labels of a plain text in UTF-8, one on each line.
+
+    Raises:
+        FileError: there is no such file, or it is no such text or too large; with the line.
+    """
+    expect_plain(path)
+    if path.stat().st_size > MAX_BYTES:
+        raise FileError(f"a file of labels has at most {MAX_BYTES} bytes", where=str(path))
+    try:
+        names = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    except UnicodeDecodeError:
+        raise FileError("this is no text in UTF-8", where=str(path)) from None
+    for number, name in enumerate(names or ("",), 1):
+        if not 0 < len(name) <= MAX_LABEL:
+            message = f"expected the name of a class on each line, of at most {MAX_LABEL} characters"
+            raise FileError(message, where=f"{path}:{number}", next="a line for each class, in the order of the head's rows")
+    return Labels(path.name, names)
+
+
+def class_label(index: int, labels: Labels | None, background: bool = False) -> Label | None:
     """What row `index` of a port's logits stands for; None where the label map is unknown or has no such row.
 
     With `background`, row 0 is slim's background class and every label stands one row later.
     """
-    if labels != IMAGENET:
+    if labels is None:
         return None
     if background and index == 0:
         return Label(None, "background")
-    position, classes = index - background, imagenet_classes()
-    return Label(*classes[position]) if 0 <= position < len(classes) else None
+    position = index - background
+    if not 0 <= position < labels.count:
+        return None
+    return Label(None, labels.names[position]) if labels.names else Label(*imagenet_classes()[position])

@@ -66,7 +66,7 @@ def _top(port: Port, scores: Scores, position: int) -> list[dict[str, Any]]:
     found = []
     for row, share in zip(scores.top[position].tolist(), scores.shares[position].tolist(), strict=True):
         if row >= 0:
-            label = class_label(row, port.record.labels, port.record.background)
+            label = class_label(row, port.record.label_map, port.record.background)
             found.append({"index": row, "name": label.name if label else None, "probability": share})
     return found
 

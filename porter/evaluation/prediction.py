@@ -73,7 +73,7 @@ def _predict(port: Port, model: Any, protocol: Preprocess, image: Path, batch: A
     shares = probabilities(logits, port.record.activation)
     guesses = []
     for index in map(int, top_classes(logits[np.newaxis])[0]):  # by logits, because small probabilities underflow to 0
-        label = class_label(index, port.record.labels, port.record.background)
+        label = class_label(index, port.record.label_map, port.record.background)
         wnid, name = (label.wnid, label.name) if label else (None, None)
         guesses.append(Guess(index, wnid, name, logit=float(logits[index]), probability=float(shares[index])))
     return Prediction(image, fed(protocol, *batch.shape[2:]), tuple(guesses), logits)

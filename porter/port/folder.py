@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from porter.data.labels import LABEL_MAPS, MAX_BYTES, MAX_LABEL, Labels
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
 from porter.errors import ChecksumError, FileError, GraphError, UsageError
@@ -39,6 +40,7 @@ Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 FileName = Annotated[str, Field(pattern=r"^\w[\w.-]*$", max_length=255)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+ClassNames = Annotated[tuple[Annotated[str, Field(max_length=MAX_LABEL)], ...], Field(max_length=MAX_BYTES)]
 Padding = Literal["shipped", "trained"]
 """The pads of a port: the source's own, or the training pads at the sites where the recipe says that they differ."""
 Gives = Literal["logits", "probabilities", "features"]
@@ -106,6 +108,8 @@ class Record(_Strict):
         assumed: one line for each fact that neither the file nor the user states and the recipe does.
         names: by path, what the file calls its layers, if no recipe has its graph; empty in ports of older porters, whose paths
             are these names.
+        labels: the name of the map of the classes: one that porter has, or the file of a recipe; None if it is not known.
+        class_names: the names in that file, in the order of the classes; empty for a map that porter has.
         licence: of the zoo's published file; None for any other file.
         folded: path of each layer that took in the batch norm after it (porter.graph.folding), to that norm's path; None without
             `--fold-bn`.
@@ -142,6 +146,7 @@ class Record(_Strict):
     dtype: Dtype
     preprocess: Preprocess | None
     labels: str | None
+    class_names: ClassNames = ()
     classes: int
     source_classes: int
     background: bool
@@ -164,6 +169,12 @@ class Record(_Strict):
     def name(self) -> str:
         """What was ported."""
         return f"{self.variant} from {self.zoo}" if self.variant else self.source.file
+
+    @property
+    def label_map(self) -> Labels | None:
+        """What the classes are; None if it is not known."""
+        known = self.labels is not None and (self.labels in LABEL_MAPS or self.class_names)
+        return Labels(str(self.labels), self.class_names) if known else None
 
     @property
     def proved(self) -> bool:

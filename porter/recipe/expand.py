@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from porter.errors import GraphError, RecipeError, UsageError
-from porter.graph import INPUT, Argument, Conv, Dense, Graph, Node, Scope, Shape, head_of, shapes, site_of
+from porter.graph import INPUT, Argument, Conv, Dense, Graph, Node, Scope, Shape, channels_of, head_of, shapes, site_of
 from porter.graph.ops import LARGER
 from porter.padding import Convention, SiteKind
 from porter.recipe.expressions import UnknownVariable, Value, evaluate, fill_in, is_expression
@@ -83,6 +83,8 @@ def expand_steps(
             raise UsageError(f"'{recipe.architecture}' has no option '{name}'", next=hint(name, recipe.options))
     expanded = _expanded(recipe, variant, zoo, chosen, as_trained, most)
     _expect_sites(recipe, variant, zoo, *expanded)
+    if "classes" not in chosen:
+        _expect_labels(recipe, variant, zoo, expanded.graph)
     return expanded
 
 
@@ -177,6 +179,22 @@ def _expect_sites(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, steps: M
                 f"'{rule.pattern}' matches no padding site", rule.pattern, sites, [other.pattern for other in zoo.padding]
             )
     faults.expect_none()
+
+
+def _expect_labels(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> None:
+    """Refuses labels of another number of classes than the zoo's own head has, without a background class."""
+    labels, head = zoo.of(variant).labels, head_of(graph)
+    if labels is None or not isinstance(head.op, Dense | Conv):
+        return
+    rule = next((rule for rule in zoo.names if match_path(rule.pattern, head.path) is not None), None)
+    classes = channels_of(graph)[head.path] - (rule is not None and "drop_background" in rule.transforms)
+    if classes != labels.count:
+        place = recipe.source.mark(("zoos", zoo.name, "weights", variant, "labels"))
+        raise RecipeError(
+            f"'{labels.name}' has {labels.count} labels, and the head of {variant} from {zoo.name} has {classes} classes",
+            where=str(place or recipe.source.where(("zoos", zoo.name, "labels"))),
+            next="set 'classes' in the options of the recipe or of the zoo, or name the labels of this head",
+        )
 
 
 def _unmatched(rules: Sequence[PadRule], graph: Graph) -> list[PadRule]:

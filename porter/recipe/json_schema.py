@@ -24,6 +24,7 @@ from porter.recipe.fixed import FIXED
 from porter.recipe.keys import KEYS
 from porter.recipe.operations import KINDS, MAX_CHANNELS, MAX_MULTIPLIER, MAX_SIDE
 from porter.recipe.paddings import MAX_PAD
+from porter.recipe.published import LABEL_FILE
 from porter.recipe.schema import (
     BlockSection,
     Document,
@@ -104,10 +105,11 @@ def _object(properties: Mapping[str, Schema], **more: Any) -> Schema:
 
 _STEPS, _OPTIONS, _NAMES, _PADDING = _list_of(_ref("step")), _table_of(_ref("value")), _ref("names"), _table_of(_ref("padding"))
 _PROTOCOL = _either({"type": "string"}, _ref(_name(Preprocess)))
+_LABELS = _either(_one_of(LABEL_MAPS), {"type": "string", "pattern": rf"^\w[\w.+-]*\{LABEL_FILE}$"})
 _FACTS: Mapping[str, Schema] = {
     "framework": _one_of(tuple(REFERENCES)),
     "reference": _one_of([*dict.fromkeys(name for names in REFERENCES.values() for name in names), NO_REFERENCE]),
-    "labels": _one_of(LABEL_MAPS),
+    "labels": _LABELS,
     "options": _OPTIONS,
     "ignore": _table_of(_either({"type": "string"}, _ref(_name(IgnoreSection)))),
     "protocols": _table_of(_ref(_name(Preprocess))),
@@ -139,7 +141,7 @@ SECTIONS: Mapping[type[Any], Mapping[str, Schema]] = {
     OverrideSection: {"options": _OPTIONS, "padding": _PADDING},
     NameSection: {"transforms": {"type": "array", "items": _one_of(TRANSFORMS)}},
     IgnoreSection: {"equals": _either({"type": "number"}, _one_of(FIXED))},
-    WeightsSection: {"protocol": _PROTOCOL, "labels": _one_of(LABEL_MAPS)},
+    WeightsSection: {"protocol": _PROTOCOL, "labels": _LABELS},
     Preprocess: {},
     ZooDocument: {**_FACTS, "architectures": _table_of(_ref(_name(GroupSection)))},
     GroupSection: _GROUP,

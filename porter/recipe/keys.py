@@ -21,7 +21,7 @@ KEYS: Mapping[str, str] = {
     "architectures": "what the zoo says of each architecture, and the weights that it publishes",
     "framework": "what runs the zoo's own code",
     "reference": "the zoo's own implementation, with which porter compares a port; none if porter has none",
-    "labels": "what the classes are",
+    "labels": "what the classes are: imagenet-1000, or NAME.txt beside this file, with the name of one class on each line",
     "activation": "what the source's own model computes after its logits; a port gives logits",
     "licence": "of the weights",
     "only": "the variants that the zoo has, if it lacks some",

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from porter.errors import RecipeError
+from porter.files import is_plain
 from porter.recipe.expressions import FUNCTIONS, is_expression
 from porter.recipe.faults import Faults
 from porter.recipe.model import RESERVED, STANDARD_OPTIONS, Recipe, Zoo
+from porter.recipe.published import LABEL_FILE
 from porter.recipe.schema import BlockSection, Document, Extension, InputSection, parse_section
 from porter.recipe.source import Location, Part, Source, assemble, read_source
 from porter.recipe.spelling import nearest
@@ -59,7 +61,9 @@ def open_recipe(*files: Path) -> Recipe:
     stamps = []
     for file in files:
         try:
-            stamps += [(one, one.stat()) for one in (file, *sorted((file.parent / ZOOS).glob("*.yaml")))]
+            folder, zoos = file.parent, file.parent / ZOOS
+            labels = filter(is_plain, (*folder.glob(f"*{LABEL_FILE}"), *zoos.glob(f"*{LABEL_FILE}")))
+            stamps += [(one, one.stat()) for one in (file, *sorted(zoos.glob("*.yaml")), *sorted(labels))]
         except OSError:
             raise RecipeError("there is no such recipe file", where=str(file)) from None
     return _open(files, tuple((file, status.st_mtime_ns, status.st_size) for file, status in stamps))

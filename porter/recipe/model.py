@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from porter.data.labels import Labels
 from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
 from porter.files import WeightsFile
@@ -116,7 +117,7 @@ class Weights:
     file: WeightsFile | None
     published: Published | None
     preprocess: Preprocess | None
-    labels: str | None
+    labels: Labels | None
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class Zoo:
     taps: tuple[NameRule, ...]
     ignore: tuple[IgnoreRule, ...]
     preprocess: Preprocess | None
-    labels: str | None
+    labels: Labels | None
     activation: str | None
     licence: str | None
     weights: Mapping[str, Weights]

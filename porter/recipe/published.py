@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from porter.data.labels import LABEL_MAPS
+from porter.data.labels import LABEL_MAPS, Labels, read_labels
 from porter.data.preprocess import Preprocess
-from porter.errors import RecipeError
+from porter.errors import FileError, RecipeError
 from porter.files import WeightsFile
 from porter.recipe.faults import Faults
 from porter.recipe.model import Published, Weights
 from porter.recipe.schema import WeightsSection, ZooSection, one_of, parse_section
 from porter.recipe.source import Location, Source
 
+LABEL_FILE = ".txt"
+"""How the name of a file of labels ends."""
 _DIGESTS = ("sha256", "sha256_prefix", "md5")
 
 
@@ -29,6 +31,27 @@ def read_protocol(
     if isinstance(value, str):
         return protocols[one_of(source, location, "protocol", value, protocols)]
     return None if value is None else parse_section(Preprocess, source, location, value)
+
+
+def read_label_map(source: Source, location: Location, word: str | None) -> Labels | None:
+    """What the classes are: one of porter's maps by its name, or those of a file `*.txt` beside the one that says so.
+
+    Raises:
+        RecipeError: with its place.
+    """
+    if word is None:
+        return None
+    if not word.endswith(LABEL_FILE):
+        return Labels(one_of(source, location, "label map", word, LABEL_MAPS))
+    mark = source.mark(location)
+    file = (mark.path if mark else source.path).parent / word
+    if not file.exists():
+        message = f"there is no file '{word}' beside this one"
+        raise RecipeError(message, where=source.where(location), next="put it there, with the name of one class on each line")
+    try:
+        return read_labels(file)
+    except FileError as error:
+        raise RecipeError(error.message, where=error.where, next=error.next) from None
 
 
 def read_weights(
@@ -52,7 +75,7 @@ def read_weights(
             one_of(source, here, "variant", variant, variants, key=True, table=("variants",))
             row = parse_section(WeightsSection, source, here, values)
             preprocess = read_protocol(source, (*here, "protocol"), row.protocol, protocols)
-            labels = None if row.labels is None else one_of(source, (*here, "labels"), "label map", row.labels, LABEL_MAPS)
+            labels = read_label_map(source, (*here, "labels"), row.labels)
             accuracy = _accuracy(source, here, row, section, preprocess or usual)
             found[variant] = Weights(_file(source, here, row, section), accuracy, preprocess, labels)
     faults.expect_none()

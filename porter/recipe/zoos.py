@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from porter.data.labels import LABEL_MAPS
 from porter.data.preprocess import Preprocess
 from porter.errors import RecipeError
 from porter.recipe.faults import Faults
@@ -20,7 +19,7 @@ from porter.recipe.fixed import FIXED
 from porter.recipe.model import BUILT_SIZE, STANDARD_OPTIONS, Generation, IgnoreRule, Override, Zoo
 from porter.recipe.names import read_names
 from porter.recipe.paddings import read_rules
-from porter.recipe.published import read_protocol, read_weights
+from porter.recipe.published import read_label_map, read_protocol, read_weights
 from porter.recipe.schema import (
     Document,
     GenerationSection,
@@ -205,7 +204,7 @@ class _Reader:
                 tried(self._ignore, (*here, "ignore", pattern), pattern, value) for pattern, value in section.ignore.items()
             ),
             preprocess=tried(read_protocol, source, (*here, "protocol"), section.protocol, protocols),
-            labels=tried(self._word, here, "labels", section.labels, LABEL_MAPS, "label map"),
+            labels=tried(read_label_map, source, (*here, "labels"), section.labels),
             activation=section.activation,
             licence=section.licence,
             weights=weights,
@@ -220,8 +219,8 @@ class _Reader:
             for place, variant in enumerate(variants)
         )
 
-    def _word(self, here: Location, key: str, word: str | None, known: Iterable[str], what: str | None = None) -> str | None:
-        return None if word is None else one_of(self.source, (*here, key), what or key, word, known)
+    def _word(self, here: Location, key: str, word: str | None, known: Iterable[str]) -> str | None:
+        return None if word is None else one_of(self.source, (*here, key), key, word, known)
 
     def _options(self, location: Location, options: Mapping[str, Any]) -> Mapping[str, Any]:
         faults = Faults()

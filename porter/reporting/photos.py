@@ -57,12 +57,12 @@ def show(photo: SamplePhoto, record: Record) -> Shown:
 
 def label_name(index: int, record: Record) -> str:
     """The class of a photo's label, which is counted without a background row."""
-    return _name(index, class_label(index, record.labels) if index >= 0 else None)
+    return _name(index, class_label(index, record.label_map) if index >= 0 else None)
 
 
 def logit_name(index: int, record: Record) -> str:
     """The class of one of the port's logits."""
-    return _name(index, class_label(index, record.labels, record.background) if index >= 0 else None)
+    return _name(index, class_label(index, record.label_map, record.background) if index >= 0 else None)
 
 
 def _name(index: int, found: Label | None) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from porter.data.labels import Labels
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, PorterError, UsageError
@@ -76,7 +77,7 @@ class Opened(Output):
     member: Member | None = None
     options: Mapping[str, Value] = field(default_factory=dict)
     preprocess: Preprocess | None = None
-    labels: str | None = None
+    labels: Labels | None = None
     licence: str | None = None
     assumed: tuple[str, ...] = ()
     sized: bool = True
@@ -208,7 +209,7 @@ def open_port(port: Port, member: Member | None) -> Opened:
         native_size=record.input.native_size,
         options=record.options,
         preprocess=record.preprocess,
-        labels=record.labels,
+        labels=record.label_map,
         licence=record.licence,
         assumed=record.assumed,
         padding=record.padding,

@@ -1,10 +1,12 @@
 """The classes in the order of the logits."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from porter.data.labels import IMAGENET, class_label, imagenet_classes
+from porter.data.labels import IMAGENET, Labels, class_label, imagenet_classes, read_labels
+from porter.errors import FileError
 
 
 def test_there_are_1000_classes_sorted_by_wnid() -> None:
@@ -29,15 +31,43 @@ def test_there_are_1000_classes_sorted_by_wnid() -> None:
 )
 def test_known_classes(index: int, wnid: str, name: str) -> None:
     assert imagenet_classes()[index] == (wnid, name)
-    assert class_label(index, IMAGENET) == (wnid, name)
+    assert class_label(index, Labels(IMAGENET)) == (wnid, name)
 
 
 def test_a_background_row_shifts_every_label_by_one() -> None:
-    assert class_label(0, IMAGENET, background=True) == (None, "background")
-    assert class_label(1, IMAGENET, background=True) == class_label(0, IMAGENET)
-    assert class_label(1000, IMAGENET, background=True) == class_label(999, IMAGENET)
+    assert class_label(0, Labels(IMAGENET), background=True) == (None, "background")
+    assert class_label(1, Labels(IMAGENET), background=True) == class_label(0, Labels(IMAGENET))
+    assert class_label(1000, Labels(IMAGENET), background=True) == class_label(999, Labels(IMAGENET))
 
 
-@pytest.mark.parametrize(("index", "labels"), [(-1, IMAGENET), (1000, IMAGENET), (5, None), (5, "cifar-10")])
-def test_a_row_that_no_known_map_names_has_no_label(index: int, labels: str | None) -> None:
+@pytest.mark.parametrize(
+    ("index", "labels"), [(-1, Labels(IMAGENET)), (1000, Labels(IMAGENET)), (5, None), (2, Labels("two.txt", ("a", "b")))]
+)
+def test_a_row_that_no_known_map_names_has_no_label(index: int, labels: Labels | None) -> None:
     assert class_label(index, labels) is None
+
+
+def test_a_file_of_labels_has_one_on_each_line(tmp_path: Path) -> None:
+    (tmp_path / "flowers.txt").write_text("daisy\r\nrose of Sharon \n")
+    labels = read_labels(tmp_path / "flowers.txt")
+    assert labels == Labels("flowers.txt", ("daisy", "rose of Sharon")) and labels.count == 2
+    assert class_label(1, labels) == (None, "rose of Sharon") == class_label(2, labels, background=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", ":1: expected the name of a class"),
+        (b"daisy\n\nrose\n", ":2: expected the name"),
+        (b"daisy\n" + b"x" * 201, ":2: expected the name"),
+        (b"\xff\xfe\n", "no text in UTF-8"),
+        (b"x\n" * (1 << 20), "at most 1048576 bytes"),
+    ],
+)
+def test_what_is_no_file_of_labels(content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "flowers.txt").write_bytes(content)
+    with pytest.raises(FileError, match=words):
+        read_labels(tmp_path / "flowers.txt")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "flowers.txt")
+    with pytest.raises(FileError, match="no plain file"):
+        read_labels(tmp_path / "link.txt")

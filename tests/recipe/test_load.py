@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from pydantic import TypeAdapter
 
+from porter.data.labels import Labels
 from porter.errors import RecipeError, UsageError
 from porter.recipe import expand, load_recipe, schema
 from tests.recipe.recipes import VALID, changed, line_of, mistake, use, write
@@ -166,6 +167,26 @@ def test_mistakes_in_a_second_zoo(tmp_path: Path, section: str, message: str, ad
     assert int(line_of(caught.value).rpartition(":")[2]) > VALID.count("\n")
 
 
+@pytest.mark.parametrize(
+    ("labels", "where", "message"),
+    [
+        ("imagenet-1000", "tiny.yaml:24:13", "'imagenet-1000' has 1000 labels, and the head of tiny from home has 10 classes"),
+        ("two.txt", "tiny.yaml:24:13", "'two.txt' has 2 labels, and the head of tiny from home has 10 classes"),
+        ("none.txt", "tiny.yaml:24:13", "there is no file 'none.txt' beside this one"),
+        ("bad.txt", "bad.txt:2", "expected the name of a class on each line, of at most 200 characters"),
+        ("../two.txt", "tiny.yaml:24:13", "'../two.txt'"),
+    ],
+)
+def test_labels_are_as_many_as_the_classes(labels: str, where: str, message: str, tmp_path: Path) -> None:
+    write(tmp_path, "daisy\nrose\n", "two.txt")
+    write(tmp_path, "daisy\n\n", "bad.txt")
+    with pytest.raises(RecipeError) as caught:
+        recipe = load_recipe(write(tmp_path, VALID.replace("padding: {stem/conv: 1}", f"labels: {labels}")))
+        expand(recipe, "tiny", recipe.zoos["home"])
+    assert message in caught.value.message and caught.value.where == str(tmp_path / where)
+    assert caught.value.next or labels == "../two.txt"
+
+
 def test_what_a_zoo_inherits_and_what_not(tmp_path: Path) -> None:
     second = """\
   second:
@@ -176,10 +197,11 @@ def test_what_a_zoo_inherits_and_what_not(tmp_path: Path) -> None:
     licence: MIT
     weights:
       tiny: {file: "https://example.org/weights/tiny-0123abcd.pth", sha256_prefix: 0123abcd}
-      tiny_wide: {labels: imagenet-1000}
+      tiny_wide: {labels: ten.txt}
     variants:
       tiny_wide: {options: {bn_epsilon: 1.0e-4}, padding: {stem/conv: 2}}
 """
+    write(tmp_path, "\n".join("abcdefghij"), "ten.txt")
     recipe = load_recipe(write(tmp_path, VALID + second))
     zoo = recipe.zoo("second", "tiny")
     assert zoo.framework == "torch" and not zoo.published and zoo.preprocess is None
@@ -188,7 +210,7 @@ def test_what_a_zoo_inherits_and_what_not(tmp_path: Path) -> None:
     assert graph.by_path["stem/conv"].op.convention.pads == (0, 1, 0, 1)  # type: ignore[union-attr]
     assert graph.by_path["stem/norm"].op.epsilon == 1e-5  # type: ignore[union-attr]
     wide = recipe.zoo("second", "tiny_wide")
-    assert wide.labels == "imagenet-1000" and zoo.labels is None
+    assert wide.labels == Labels("ten.txt", tuple("abcdefghij")) and zoo.labels is None
     graph = expand(recipe, "tiny_wide", recipe.zoos["second"])
     assert graph == expand(recipe, "tiny_wide", wide)
     assert graph.by_path["stem/conv"].op.convention.pads == (2, 2, 2, 2)  # type: ignore[union-attr]

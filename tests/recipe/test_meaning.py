@@ -59,7 +59,7 @@ def _meaning(recipe: Recipe, variant: str, name: str, generation: str | None) ->
         },
         "assumed": dict(zoo.assumed),
         "ignore": sorted([rule.pattern, rule.reason, rule.equals] for rule in zoo.ignore),
-        "facts": [zoo.framework, zoo.reference, zoo.labels, zoo.activation, zoo.licence_of(variant)],
+        "facts": [zoo.framework, zoo.reference, zoo.labels and zoo.labels.name, zoo.activation, zoo.licence_of(variant)],
         "protocol": _plain(zoo.preprocess),
         "file": _plain(zoo.files.get(variant)),
         "published": _plain(zoo.published.get(variant)),

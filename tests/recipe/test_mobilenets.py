@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from porter.data.labels import Labels
 from porter.frameworks import get_framework
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
@@ -165,7 +166,7 @@ def test_every_zoo_of_every_recipe_is_complete() -> None:
             for zoo in recipe.zoos_of(variant).values():
                 layer_names(recipe, variant, zoo, expand(recipe, variant, zoo))
                 assert zoo.preprocess is not None
-                assert (zoo.labels == "imagenet-1000" and zoo.reference) or zoo.name in OWN_CODE
+                assert (zoo.labels == Labels("imagenet-1000") and zoo.reference) or zoo.name in OWN_CODE
                 assert zoo.published.keys() <= zoo.files.keys() and all(file.licence for file in zoo.files.values())
 
 

@@ -177,12 +177,20 @@ def test_a_wrong_recipe_spoils_itself_only_and_is_spoken_of(
     refused(cli("convert", saved("free.keras"), "--to", "torch", "--recipes", "own"), "states no input size", said)
 
 
-def test_a_recipe_of_ones_own_is_used(saved: Callable[[str], Path], tmp_path: Path, cli: Cli) -> None:
+def test_a_recipe_of_ones_own_is_used_with_its_labels(saved: Callable[[str], Path], tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "small.yaml").write_text(RECIPE)
+    square = "{resize: squash, size: 20, interpolation: pil_bilinear, divide: 255}"
+    (tmp_path / "own" / "small.yaml").write_text(f"{RECIPE}    labels: seven.txt\n    protocol: {square}\n")
+    (tmp_path / "own" / "seven.txt").write_text("\n".join(f"kind {letter}" for letter in "abcdefg"))
     (tmp_path / "own" / "wrong.yaml").write_text("zoos: [")
     ran = cli("convert", saved("small.keras"), "--to", "torch", "--recipes", "own", "--no-check")
     assert "it is small from own" in ran.out and "this recipe was left out: own/wrong.yaml:2:1" in ran.out
+    shutil.rmtree(tmp_path / "own")  # a port outlives its recipe
+    cli("convert", "small-torch", "--to", "tf", "--no-check", "--out", "again")
+    for port in ("small-torch", "again"):
+        said = cli("predict", port, Path(__file__).parents[2] / "scripts" / "photos" / "chelsea.png")
+        assert said.status == 0 and said.out.count("kind ") == 5
+    assert cli("report", "small-torch").status == 0 and "7, seven.txt" in (tmp_path / "small-torch" / "report.html").read_text()
 
 
 def test_a_much_larger_variant_is_not_expanded_to_its_end(saved: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:

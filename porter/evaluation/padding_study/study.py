@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 
-from porter.data.labels import IMAGENET
+from porter.data.labels import IMAGENET, Labels
 from porter.data.layouts import open_any_photos
 from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
@@ -48,7 +48,7 @@ def study(
     asked = parse_sites(sites, opened.graph)
     photos = open_any_photos(
         data,
-        imagenet=opened.labels == IMAGENET,
+        imagenet=opened.labels == Labels(IMAGENET),
         classes=opened.classes - opened.background,
         labels=options.labels,
         limit=options.limit,

@@ -49,7 +49,7 @@ def test_a_port_is_proved_and_proved_again(made: tuple[Path, Any, Path]) -> None
 def test_a_file_says_by_itself_what_it_is(made: tuple[Path, Any, Path]) -> None:
     model, zoo = onnx.load(made[2] / "model.onnx"), find_recipe(VARIANT).zoo(ZOO, VARIANT)
     stated = {entry.key.removeprefix("porter."): entry.value for entry in model.metadata_props}
-    assert (stated["variant"], stated["zoo"], stated["classes"], stated["labels"]) == (VARIANT, ZOO, "1000", zoo.labels)
+    assert (stated["variant"], stated["zoo"], stated["classes"], stated["labels"]) == (VARIANT, ZOO, "1000", "imagenet-1000")
     assert zoo.preprocess is not None and json.loads(stated["preprocess"])["size"] == zoo.preprocess.size
     assert stated["native_size"] == "[224, 224]" and stated["source_sha256"] == made[1].port.record.source.sha256
     assert model.producer_name == "porter" and "head/logits.weight" in {tensor.name for tensor in model.graph.initializer}
