@@ -8,12 +8,12 @@ the layer that applies it, and leaves out layers that do nothing in inference (d
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from porter.dtypes import Array
 from porter.errors import MappingError
-from porter.graph import Op
+from porter.graph import USUAL_MOMENTUM, BatchNorm, Op
 from porter.graph.walks import upstream
 from porter.padding import Size
 
@@ -102,6 +102,13 @@ class FileGraph:
         """Names of these nodes and of all nodes that they are computed from."""
         known = self.by_name
         return upstream(names, lambda name: known[name].inputs if name in known else ()) & known.keys()
+
+
+def with_momentum(op: Op) -> Op:
+    """The op; a batch norm whose file does not state its momentum, which readers give as 0, with the usual one: with 0, fine-tuning
+    would never move its statistics.
+    """
+    return replace(op, momentum=USUAL_MOMENTUM) if isinstance(op, BatchNorm) and not op.momentum else op
 
 
 def canonical(array: Array, stored: Stored, shape: tuple[int, ...]) -> Array:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from keyword import iskeyword
 
 from porter.errors import GraphError, MappingError
-from porter.filegraph.file_graph import FileGraph, Foreign
+from porter.filegraph.file_graph import FileGraph, Foreign, with_momentum
 from porter.filegraph.names import unused_name
 from porter.graph import INPUT, Graph, Node, Op, Sigmoid, Softmax, shapes
 from porter.graph.ops import shape_text
@@ -59,7 +59,7 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         )
     paths = _paths(node.name for node in file.nodes)
     nodes = [
-        Node(paths[node.name], op, tuple(paths.get(name, name) for name in node.inputs))
+        Node(paths[node.name], with_momentum(op), tuple(paths.get(name, name) for name in node.inputs))
         for node in file.nodes
         if isinstance(op := node.op, Op)
     ]

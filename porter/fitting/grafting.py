@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from keyword import iskeyword
 
 from porter.errors import GraphError, MappingError
-from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, with_momentum
 from porter.graph import (
     INPUT,
     Affine,
@@ -121,7 +121,7 @@ def _chain(file: FileGraph, name: str) -> list[FileNode]:
 def _own_op(layer: FileNode, next: str | None = None) -> Op:
     if isinstance(layer.op, Foreign):
         raise MappingError(f"this layer is a {layer.op.kind}, which porter has no op for", where=layer.name, next=next)
-    return layer.op
+    return with_momentum(layer.op)
 
 
 def _adopted(op: Op, layer: FileNode) -> Op:
@@ -129,8 +129,8 @@ def _adopted(op: Op, layer: FileNode) -> Op:
     found = _own_op(layer)
     if isinstance(op, Dense) and isinstance(found, Conv):
         return Dense(found.filters, found.bias)
-    if isinstance(op, BatchNorm) and isinstance(found, BatchNorm) and not found.momentum:
-        return replace(found, momentum=op.momentum)  # a graph made for inference does not state its momentum
+    if isinstance(op, BatchNorm) and isinstance(layer.op, BatchNorm) and not layer.op.momentum:
+        return replace(layer.op, momentum=op.momentum)  # a graph made for inference does not state its momentum
     return op if isinstance(op, GlobalAvgPool) else found
 
 

@@ -17,6 +17,7 @@ from porter.graph.graph import (
 from porter.graph.ops import (
     MOST_CONSTANTS,
     OPS,
+    USUAL_MOMENTUM,
     Add,
     Affine,
     AsMap,
@@ -73,6 +74,7 @@ __all__ = [
     "INPUT",
     "MOST_CONSTANTS",
     "OPS",
+    "USUAL_MOMENTUM",
     "Add",
     "Affine",
     "Argument",

@@ -11,6 +11,7 @@ from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
 from porter.files import WeightsFile
 from porter.frameworks import OTHER_NAMES
+from porter.graph import USUAL_MOMENTUM
 from porter.recipe.expressions import Value
 from porter.recipe.paddings import PadRule
 from porter.recipe.source import Location, Source
@@ -18,7 +19,7 @@ from porter.recipe.spelling import hint
 from porter.recipe.steps import Block, Step
 from porter.zoos.tables import DEFAULT_ZOOS
 
-STANDARD_OPTIONS: Mapping[str, Value] = {"classes": 1000, "bn_momentum": 0.1, "bn_scale": True, "bn_center": True}
+STANDARD_OPTIONS: Mapping[str, Value] = {"classes": 1000, "bn_momentum": USUAL_MOMENTUM, "bn_scale": True, "bn_center": True}
 """Options that every recipe has. `bn_epsilon` has no default, because nobody would notice a forgotten one."""
 
 TRAINING_OPTIONS = frozenset({"bn_momentum"})

@@ -29,7 +29,7 @@ from porter.graph.ops.activations import (
     ThresholdedRelu,
 )
 from porter.graph.ops.joins import Add, Concat, Maximum, Merge, Minimum, Multiply
-from porter.graph.ops.layers import Affine, BatchNorm, ChannelScale, Dense, GroupNorm, LayerNorm, LocalResponseNorm
+from porter.graph.ops.layers import USUAL_MOMENTUM, Affine, BatchNorm, ChannelScale, Dense, GroupNorm, LayerNorm, LocalResponseNorm
 from porter.graph.ops.maps import (
     AsMap,
     ChannelShuffle,
@@ -50,6 +50,7 @@ __all__ = [
     "LARGER",
     "MOST_CONSTANTS",
     "OPS",
+    "USUAL_MOMENTUM",
     "Add",
     "Affine",
     "AsMap",

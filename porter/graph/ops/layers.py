@@ -43,6 +43,10 @@ class Dense(Op):
         return f"a dense layer of {self.units} units"
 
 
+USUAL_MOMENTUM = 0.1
+"""torch's own, of a norm whose file does not state its momentum."""
+
+
 @dataclass(frozen=True)
 class BatchNorm(Op):
     """Batch normalisation; `momentum` is the weight of each new batch (as in torch: 1 - decay)."""

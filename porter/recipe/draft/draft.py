@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from porter.errors import UsageError
@@ -63,7 +63,7 @@ def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts, made_up: 
     unsaid = next((name for name in names.values() if name.startswith("=") or "{" in name or "}" in name), None)
     if unsaid is not None:
         raise UsageError(f"a recipe cannot say the name '{unsaid}': it would be an expression", next="rename the layer")
-    graph, convolution = with_dense_head(_with_momenta(graph))
+    graph, convolution = with_dense_head(graph)
     found = find_blocks(graph, {node.path: names[node.path].removeprefix(container) for node in graph.nodes})
     named = {path: names[before] for path, before in found.paths.items()}
     options: dict[str, Value] = {"classes": facts.classes or STANDARD_OPTIONS["classes"], **_norm_options(found.graph)}
@@ -96,16 +96,6 @@ def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts, made_up: 
     sections = [{**document["head"], **document["options"]}, document["graph"], *([{"blocks": blocks}] if blocks else [])]
     text = "\n\n".join("\n".join(section(part)) for part in [*sections, {"zoos": {facts.zoo: zoo}}])
     return Draft(f"{MODELINE}\n{text}\n", found.graph, Counter(scope.block for scope in found.graph.scopes))
-
-
-def _with_momenta(graph: Graph) -> Graph:
-    """The graph with a usual momentum where a file does not say a norm's, as frozen graphs do not."""
-    usual = float(str(STANDARD_OPTIONS["bn_momentum"]))
-    nodes = (
-        replace(node, op=replace(node.op, momentum=usual)) if isinstance(node.op, BatchNorm) and not node.op.momentum else node
-        for node in graph.nodes
-    )
-    return replace(graph, nodes=tuple(nodes))
 
 
 def _norm_options(graph: Graph) -> dict[str, Value]:

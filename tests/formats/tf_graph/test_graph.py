@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import porter
 from porter.errors import FileError
 from porter.filegraph.file_graph import FileNode, Foreign, Stored
 from porter.formats.tf_graph.read import read_frozen_graph
@@ -168,6 +169,18 @@ def norm(x: Any, **without: None) -> Any:
 def test_a_norm_in_sums_and_products(tmp_path: Path, without: tuple[str, ...]) -> None:
     (node,) = nodes_of(tmp_path, lambda x: norm(x, **dict.fromkeys(without)))
     assert node.name == "norm" and node.op == BatchNorm(2e-3, 0.0, "scale" not in without, "offset" not in without)
+
+
+def test_training_goes_on_with_the_port_of_a_norm_that_states_no_momentum(tmp_path: Path) -> None:
+    import torch
+
+    frozen(tmp_path / "graph.pb", norm, (12, 11))
+    made = porter.convert(tmp_path / "graph.pb", destination="torch", out=tmp_path / "port", check=False)
+    assert [node.op.momentum for node in made.port.graph.nodes if isinstance(node.op, BatchNorm)] == [0.1]
+    model = porter.load(tmp_path / "port").train()
+    before = {name: value.clone() for name, value in model.named_buffers() if name.endswith("running_mean")}
+    model(torch.ones(2, 3, 12, 11))
+    assert before and not any(torch.equal(before[name], value) for name, value in model.named_buffers() if name in before)
 
 
 def test_a_norm_whose_product_is_read_too(tmp_path: Path) -> None:
