@@ -52,7 +52,8 @@ def conversion(made: Conversion) -> list[str]:
     ]
     if record.folded is not None:
         kept = f"{len(made.norms)} stay, such as {made.norms[0]}" if made.norms else "none stay"
-        lines.append(f"  norms    {len(record.folded)} folded into the layers before them; {kept}")
+        folded = f"{len(record.folded)} folded into the layers before them; {kept}"
+        lines.append(f"  norms    {folded if record.folded or made.norms else 'none to fold: the source has no batch norms'}")
     if record.stock_class:
         lines.append(f"  stock    {_call(record.stock_class, record.stock_arguments)}{_absorbed(record.absorbed)}")
     if made.verdict is None:

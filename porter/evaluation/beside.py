@@ -31,7 +31,8 @@ def source_classifier(port: Port, opened: Opened, side: int, protocol: Preproces
 
     def run(form: Form) -> Beside:
         if not form.takes(size):
-            raise MissingFramework(f"{form.name} cannot be run at {side}x{side}")
+            next = "convert with an --input-size that it takes"
+            raise MissingFramework(f"{form.name} cannot be run at {side}x{side}", next=next)
         warnings: tuple[str, ...] = ()
         if isinstance(form, OwnBuild):
             form = replace(form, graph=opened.shipped or opened.graph)

@@ -144,6 +144,9 @@ def find_recipe(name: str, given: Path | None = None) -> Recipe:
             raise recipe.fault
     if declaring:
         return open_recipe(*declaring[0].files)
+    if Path(name).exists():
+        next = f"porter inspect {shlex.quote(name)} prints the line that ports it"
+        raise UsageError(f"'{name}' is a file, expected a variant", next=next)
     known = hint(name, (word for recipe in recipes for word in recipe.names))
     unread = [f"; {recipe.fault}" for recipe in recipes if recipe.fault is not None]
     raise UsageError(f"there is no variant '{name}'", next=known + "".join(unread))

@@ -97,7 +97,9 @@ def check_against(
         own = isinstance(form, OwnBuild)
         sizes = check_sizes(port.plan, native, form, None if own else opened.built_size, dtypes)
         if sizes is None:
-            raise MissingFramework(f"{form.name} cannot be run at the port's size")
+            raise MissingFramework(
+                f"{form.name} cannot be run at the port's size", next="convert with an --input-size that it takes"
+            )
         if opened.shipped is None or own:
             return check(port, _as_ported(record, form), sizes, dtypes, tolerance, device, tensors)
         as_ported = partial(_as_ported, record)

@@ -15,6 +15,9 @@ from porter.graph.plan import Plan
 from porter.padding import Size
 from porter.zoos.tables import DEFAULT_ZOOS
 
+OTHER_CODE = "--reference FILE.py:CALLABLE compares with code of your own, which can be"
+"""What to do if a zoo's own code cannot be built as the source is."""
+
 
 @dataclass(frozen=True)
 class StockClass:

@@ -20,7 +20,7 @@ from porter.frameworks.tf.runtime import floating, import_keras, tensorflow_devi
 from porter.frameworks.tf.write import save
 from porter.graph.plan import Plan
 from porter.padding import Size
-from porter.zoos.implementation import Implementation, StockClass, StockLibrary
+from porter.zoos.implementation import OTHER_CODE, Implementation, StockClass, StockLibrary
 from porter.zoos.tables import KERAS
 
 _PADDED_FOR_ONE_SIZE = ("MobileNetV2", "MobileNetV3Large", "MobileNetV3Small")
@@ -43,7 +43,7 @@ def build_layers(
     Weights are assigned by the model's own layer names; in a counted checkpoint, by Keras's counters.
     """
     if options:
-        raise MissingFramework(f"{library} cannot be built with another {', '.join(options)}")
+        raise MissingFramework(f"{library} cannot be built with another {', '.join(options)}", next=OTHER_CODE)
     with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
         model = construct(variant, classes, size)
         _keep_constants(model)

@@ -16,7 +16,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.graph.plan import Plan
 from porter.package import expect_installed, install
 from porter.padding import Size
-from porter.zoos.implementation import Implementation, StockClass, StockLibrary
+from porter.zoos.implementation import OTHER_CODE, Implementation, StockClass, StockLibrary
 from porter.zoos.tables import TORCHVISION, Call
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def build(
         raise UsageError(f"porter knows no {library} model '{variant}'", next=f"{library}'s are {', '.join(builders)}")
     name, arguments = builders[variant]
     if foreign := sorted(options.keys() - arguments.keys()):
-        raise MissingFramework(f"{library}.{name} cannot be built with another {', '.join(foreign)}")
+        raise MissingFramework(f"{library}.{name} cannot be built with another {', '.join(foreign)}", next=OTHER_CODE)
     builder = getattr(models(), name)
     import torch
 

@@ -215,3 +215,4 @@ def test_a_port_says_which_norms_stay(weights_file: WeightsMaker, tmp_path: Path
         NARROW, "torchvision", "torch", weights=tmp_path / "folded", out=tmp_path / "again", fold_bn=True, check=False
     )
     assert again.record()["folded"] == {"norms": 0, "kept": []}
+    assert "none to fold: the source has no batch norms" in "\n".join(printing.conversion(again))

@@ -220,6 +220,7 @@ def test_the_reports_line_makes_the_port_again(
 REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a variant without a zoo": (("resnet50",), ("a variant without its zoo", "--from")),
     "no file": (("nowhere.h5",), ("no file", "porter convert FILE")),
+    "a zoo for a file": (("small.keras", "--from", "torch"), ("is a file, expected a variant", "porter inspect")),
     "tensors without a graph": (("tensors.weights.h5",), ("no graph",)),
     "a layer without an op": (("grouped.keras",), ("no op for 'length' (UnitNormalization)", "save a model that ends before")),
     "training pads": (("small.keras", "--padding", "trained"), ("needs a recipe's variant",)),

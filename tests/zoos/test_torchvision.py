@@ -101,6 +101,12 @@ def test_timm_has_no_width_of_1_3() -> None:
         get_implementation("timm").build("mobilenet_v2_1.3", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
 
 
+def test_an_option_that_a_builder_lacks_has_a_next_step() -> None:
+    weights = Checkpoint(Path("w.pth"), "torch", "torch", {})
+    with pytest.raises(MissingFramework, match=r"another transform_input \(--reference FILE\.py:CALLABLE"):
+        get_implementation("timm").build("mobilenet_v2", 10, SIZE, weights, "float32", {"transform_input": True})
+
+
 @pytest.mark.parametrize(("package", "next"), [("torchvision", install("torch")), ("timm", "pip install timm")])
 def test_a_missing_library(monkeypatch: pytest.MonkeyPatch, package: str, next: str) -> None:
     monkeypatch.setattr("porter.package.find_spec", lambda name: None if name == package else object())

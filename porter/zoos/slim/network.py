@@ -17,7 +17,7 @@ from porter.frameworks.tf.frozen.definition import op_name
 from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.layout import expect_cover
 from porter.frameworks.tf.runtime import quiet_logger
-from porter.zoos.implementation import Implementation
+from porter.zoos.implementation import OTHER_CODE, Implementation
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def build_network(
         MissingFramework: TensorFlow is not installed, or there are `options`; and as `construct`.
     """
     if options:
-        raise MissingFramework(f"{library} cannot be built with another {', '.join(options)}")
+        raise MissingFramework(f"{library} cannot be built with another {', '.join(options)}", next=OTHER_CODE)
     frozen, network = _frozen_network(construct, variant, classes, size)
     variables = network.variables
     tensors = checkpoint.tensors
