@@ -198,6 +198,7 @@ def _record(
         recipes=str(recipes) if member and recipes_option(member.recipe, recipes) else None,
         layers=dict(written.layers),
         names=dict(opened.names),
+        output_names=opened.output_names,
         batches={path: int(roles["batches"]) for path, roles in written.tensors.items() if "batches" in roles},
         tensors=opened.lists.model_copy(update={"filled": {name: str(number) for name, number in written.filled.items()}}),
         mapped=mapped,

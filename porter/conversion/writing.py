@@ -109,6 +109,7 @@ def facts_of(opened: Opened) -> dict[str, str]:
         "native_size": opened.native_size,
         "preprocess": asdict(opened.preprocess) if opened.preprocess else None,
         "output": opened.output,
+        "output_names": opened.output_names or None,
         "activation": opened.activation,
         "classes": opened.classes,
         "labels": opened.labels.name if opened.labels else None,

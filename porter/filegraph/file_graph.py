@@ -67,6 +67,7 @@ class FileGraph:
     Attributes:
         nodes: in topological order; each leads to an output.
         outputs: names of the nodes whose values the model gives, in the file's order.
+        output_names: what the file calls the values of `outputs`; empty if it names only nodes.
         channels: of the input.
         size: of the input; None for rows or columns that are free.
         resizable: the framework can build the same layers, with the same pads, for another size.
@@ -82,6 +83,7 @@ class FileGraph:
     outputs: tuple[str, ...]
     channels: int
     size: Size
+    output_names: tuple[str, ...] = ()
     resizable: bool = False
     traced: bool = False
     evaluated: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)

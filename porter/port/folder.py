@@ -108,6 +108,8 @@ class Record(_Strict):
         assumed: one line for each fact that neither the file nor the user states and the recipe does.
         names: by path, what the file calls its layers, if no recipe has its graph; empty in ports of older porters, whose paths
             are these names.
+        output_names: what the file calls the outputs, in their order, if it names them and no recipe has its graph; where the last
+            activation is taken off, this is the name of its value.
         labels: the name of the map of the classes: one that porter has, or the file of a recipe; None if it is not known.
         class_names: the names in that file, in the order of the classes; empty for a map that porter has.
         licence: of the zoo's published file; None for any other file.
@@ -140,6 +142,7 @@ class Record(_Strict):
     assumed: tuple[str, ...] = ()
     layers: dict[str, str]
     names: dict[str, str] = {}
+    output_names: tuple[str, ...] = ()
     batches: dict[str, Count]
     tensors: TensorLists
     mapped: tuple[str, ...]

@@ -170,7 +170,9 @@ def translated(
     found, names = with_blocks(found) if names is None else (under_paths(found, names), names)
     framework = runner_of(checkpoint)
     assert framework is not None, "a reader gives a graph only if a framework runs it"
-    return replace(open_fit(_fit(checkpoint, found, built), checkpoint, files, framework, built), names=names)
+    assert checkpoint.graph is not None
+    opened = open_fit(_fit(checkpoint, found, built), checkpoint, files, framework, built)
+    return replace(opened, names=names, output_names=checkpoint.graph.output_names)
 
 
 def _fit(checkpoint: Checkpoint, found: Translated, size: tuple[int, int]) -> Fit:

@@ -66,7 +66,7 @@ class Opened(Output):
         padding: whether `graph` has the shipped or the training pads; with training pads, `shipped` is the graph with the source's
             own.
         checkpoint: the file as read, and `fit` its fit to the recipe; None if the source is a port.
-        names: by path, what the file calls its layers, if no recipe has its graph.
+        names: by path, what the file calls its layers, and `output_names` its outputs in their order, if no recipe has its graph.
     """
 
     framework: Runner
@@ -87,6 +87,7 @@ class Opened(Output):
     checkpoint: Checkpoint | None = None
     fit: Fit | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+    output_names: tuple[str, ...] = ()
 
     @property
     def built_size(self) -> tuple[int, int] | None:

@@ -88,10 +88,11 @@ def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Map
     view = walk.views.of(builder.input)
     walk.found[image.name, 0] = (view.transposed((0, 2, 3, 1)) or view) if last else view
     read_nodes(walk, READERS)
-    ends = [message.given[value.name] for value in message.proto.graph.output if value.name in message.given]
-    found = builder.finish(walk.ends(ends))
+    ends = {message.given[value.name]: value.name for value in message.proto.graph.output if value.name in message.given}
+    names = tuple(name for end, name in ends.items() if flow.is_value(end))
+    found = replace(builder.finish(walk.ends(ends)), output_names=names, evaluated=flow.evaluated)
     stated = {name: repr(number) for name, number in walk.exact.items()} | ({CHANNELS_LAST: ""} if last else {})
-    return named(replace(found, evaluated=flow.evaluated), _titles(nodes.values())), stated
+    return named(found, _titles(nodes.values())), stated
 
 
 def _channels_last(nodes: Mapping[str, OnnxNode], image: str, sizes: list[int | None]) -> bool:

@@ -444,6 +444,7 @@ def test_a_model_is_ported_and_proved(destination: str, kind: int, tmp_path: Pat
             tensor.CopyFrom(onnx.helper.make_tensor(tensor.name, kind, array.shape, array.ravel().tolist()))
     result = porter.convert(written(made, tmp_path), destination=destination, out=tmp_path / "port")
     assert result.port.record.activation == "softmax" and result.port.record.classes == 7
+    assert result.port.record.output_names == ("y",)
     assert result.verdict is not None and result.verdict.ok and all(parity.proves for parity in result.verdict.parities)
     assert porter.verify(tmp_path / "port", weights=tmp_path / "model.onnx", float64=True).ok
 
