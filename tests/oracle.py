@@ -118,7 +118,8 @@ def _group_norm(op: Any, tensors: Tensors, x: Array) -> Array:
 
 def _reduce(op: Any, x: Array) -> Array:
     axis = 1 + ("channels", "rows", "columns").index(op.axis)
-    return x.mean(axis, keepdims=True) if op.function == "mean" else x.max(axis, keepdims=True)
+    functions = {"mean": np.mean, "max": np.max, "norm": lambda x, axis, keepdims: np.sqrt((x**2).sum(axis, keepdims=keepdims))}
+    return functions[op.function](x, axis, keepdims=True)
 
 
 def _kept(value: Array, keep: bool) -> Array:
@@ -200,6 +201,7 @@ _OF_VALUES: dict[str, Callable[..., Array]] = {
     "softmax": lambda op, x: _softmax(x),
     "add": lambda op, *values: reduce(np.add, values),
     "multiply": lambda op, *values: reduce(np.multiply, values),
+    "divide": lambda op, first, second: first / second,
     "maximum": lambda op, *values: reduce(np.maximum, values),
     "minimum": lambda op, *values: reduce(np.minimum, values),
     "concat": lambda op, *values: np.concatenate(values, 1),

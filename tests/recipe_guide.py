@@ -75,7 +75,7 @@ EXAMPLES: Mapping[str, str] = {
     "channel_shuffle": "{channel_shuffle: x, groups: 2}",
     "depth_to_space": "{depth_to_space: x, block: 2}",
     "upsample": "{upsample: x, rows: 2, columns: 2}",
-    **{name: f"{{{name}: x, from: [input, a]}}" for name in ("add", "multiply", "maximum", "minimum", "concat")},
+    **{name: f"{{{name}: x, from: [input, a]}}" for name in ("add", "multiply", "divide", "maximum", "minimum", "concat")},
 }
 """A step with each operation that needs an attribute or several inputs; the others are written like a relu."""
 OF_FEATURES = ("dense", "as_map")

@@ -23,6 +23,7 @@ from porter.graph import (
     Add,
     Affine,
     BatchNorm,
+    Divide,
     Elu,
     GroupNorm,
     LayerNorm,
@@ -37,7 +38,7 @@ from porter.graph import (
 
 SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
 """Of arXiv:1706.02515, as torch has them; ONNX has them in float32."""
-_OF_VALUES: Mapping[str, Op] = {"Add": Add(), "Mul": Multiply(), "Max": Maximum(), "Min": Minimum()}
+_OF_VALUES: Mapping[str, Op] = {"Add": Add(), "Mul": Multiply(), "Div": Divide(), "Max": Maximum(), "Min": Minimum()}
 
 
 def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
@@ -48,7 +49,11 @@ def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> 
         return None
     first = walk.flow.is_value(sources[0])
     live, other = sources if first else sources[::-1]
-    view = walk.kept(live)
+    return combine_constant(walk, node, kind, walk.kept(live), other, first)
+
+
+def combine_constant(walk: Walk[N], node: N, kind: str, view: View, other: Reference, first: bool = True) -> Read:
+    """As `combine`, of a value and a constant. `first` is the value's place."""
     if not _fits(walk, view, other):
         return f"{node.op} by something that is not one number per channel"
     value = _with_tensor(walk, node, kind, view.value, other) or _with_constant(walk, node, kind, view.value, other, first)

@@ -29,6 +29,7 @@ from porter.graph import (
     ConvTranspose,
     Crop,
     Dense,
+    Flatten,
     GlobalAvgPool,
     GlobalMaxPool,
     GroupNorm,
@@ -285,10 +286,15 @@ class Builder:
     # Places and axes.
 
     def reduce(self, name: str, value: Value, function: Function, axes: Collection[Axis], keep: bool = True) -> Value:
-        """The mean or the largest value over axes of a map, which stay with one cell; without `keep` of all rows and columns."""
+        """The mean, the largest value or the norm over axes of a map, which stay with one cell; without `keep` over all rows and
+        columns.
+        """
         if not value.is_map:
             return self.foreign(name, f"a {function} of what is no map", value)
         both = {"rows", "columns"} <= set(axes)
+        if both and function == "norm":
+            end = [] if keep else [Flatten()]
+            return self.chain(name, value, [*(Reduce(function, axis) for axis in AXES if axis in axes), *end])
         rest = [axis for axis in AXES if axis in axes and not (both and axis != "channels")]
         whole = GlobalAvgPool if function == "mean" else GlobalMaxPool
         ops: list[Op] = [whole(keep)] if both else []

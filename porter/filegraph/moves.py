@@ -181,7 +181,7 @@ def extend(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[
 
 
 def reduce(walk: Walk[N], node: N, source: Reference, function: Function, places: Collection[int], keep: bool) -> Read:
-    """The mean or the largest value over axes of a map, which stay with one cell if `keep`."""
+    """The mean, the largest value or the norm over axes of a map, which stay with one cell if `keep`."""
     view = walk.kept(source)
     names = walk.views.names(view)
     if names is None:

@@ -54,7 +54,7 @@ from porter.graph import (
 )
 from porter.graph.ops import Function
 
-_FUNCTIONS: Mapping[str, Function] = {"ReduceMean": "mean", "ReduceMax": "max"}
+_FUNCTIONS: Mapping[str, Function] = {"ReduceMean": "mean", "ReduceMax": "max", "ReduceL2": "norm"}
 _GLOBAL: Mapping[str, Function] = {"GlobalAveragePool": "mean", "GlobalMaxPool": "max"}
 
 
@@ -78,7 +78,7 @@ def _cast(walk: Walk, node: OnnxNode) -> Read:
 
 
 def _reduce(walk: Walk, node: OnnxNode) -> Read:
-    """ReduceMean and ReduceMax; without axes over all of them, or over none."""
+    """ReduceMean, ReduceMax and ReduceL2; without axes over all of them, or over none."""
     axes, sizes = node.stated(walk.flow, "axes", 1), walk.sizes(node.inputs[0]) or ()
     if not axes and node.integer("noop_with_empty_axes"):
         return walk.view(node.inputs[0])

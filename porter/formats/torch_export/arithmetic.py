@@ -8,6 +8,7 @@ from typing import Any
 from porter.filegraph import arithmetic
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.file_graph import Stored
+from porter.filegraph.views import View
 from porter.filegraph.walk import Read, apply
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
@@ -52,6 +53,16 @@ def read_binary(walk: Walk, node: AtenNode) -> Read:
         return f"{node.op} with {'rounding' if node.op == 'div' else 'alpha'}"
     found = _response_norm(walk, node) if node.op == "div" else None
     return found or arithmetic.combine(walk, node, KINDS[node.op], (second, first) if node.op == "rsub" else (first, second))
+
+
+def read_scaled_sum(walk: Walk, node: AtenNode) -> Read:
+    """addcmul, a constant plus the product of a constant and a value."""
+    if node.arguments.get("value", 1) != 1 or walk.flow.is_value(node.arguments["self"]):
+        return f"{node.op} that is no scale and offset of a value"
+    product = arithmetic.combine(walk, node, "Mul", (node.arguments["tensor1"], node.arguments["tensor2"]))
+    if not isinstance(product, View):
+        return product
+    return arithmetic.combine_constant(walk, node, "Add", product, node.arguments["self"])
 
 
 def _response_norm(walk: Walk, node: AtenNode) -> Read:

@@ -10,7 +10,7 @@ from porter.filegraph.dataflow import Reference
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
-from porter.graph.ops import Mode
+from porter.graph.ops import Function, Mode
 
 _EXACT = (None, 7, 8)
 """Types of a cast that changes no function: real numbers of single and double precision (ScalarType)."""
@@ -21,6 +21,7 @@ _MODES: Mapping[str, Mode] = {
     "replication": "edge",
     "circular": "wrap",
 }
+_FUNCTIONS: Mapping[str, Function] = {"mean": "mean", "amax": "max", "linalg_vector_norm": "norm"}
 
 
 def taken(node: AtenNode) -> Reference:
@@ -131,11 +132,13 @@ def read_pad(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_reduce(walk: Walk, node: AtenNode) -> Read:
-    """mean and amax over axes."""
+    """mean, amax and linalg_vector_norm over axes."""
     stated, keep = node.arguments.get("dim"), bool(node.arguments.get("keepdim"))
     if node.arguments.get("dtype") not in _EXACT or not stated:
         return f"{node.op} of everything" if not stated else f"{node.op} to another type"
-    return moves.reduce(walk, node, taken(node), "max" if node.op == "amax" else "mean", stated, keep)
+    if node.arguments.get("ord", 2) != 2:
+        return f"{node.op} of order {node.arguments['ord']}"
+    return moves.reduce(walk, node, taken(node), _FUNCTIONS[node.op], stated, keep)
 
 
 def read_softmax(walk: Walk, node: AtenNode) -> Read:

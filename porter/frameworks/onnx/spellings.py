@@ -40,7 +40,7 @@ def _global_pool(kind: str, maker: NodeMaker, node: Node, op: ops.GlobalAvgPool 
 
 def _reduce(maker: NodeMaker, node: Node, op: ops.Reduce) -> None:
     axis = 1 + ("channels", "rows", "columns").index(op.axis)
-    kind = {"mean": "ReduceMean", "max": "ReduceMax"}[op.function]
+    kind = {"mean": "ReduceMean", "max": "ReduceMax", "norm": "ReduceL2"}[op.function]
     maker.node(kind, node.path, *node.inputs, maker.integers(f"{node.path}.axes", axis))
 
 
@@ -243,6 +243,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Softmax: _plain("Softmax", lambda op: {"axis": 1}),
     ops.Add: lambda maker, node, op: maker.node("Add" if len(node.inputs) == 2 else "Sum", node.path, *node.inputs),
     ops.Multiply: partial(_pairwise, "Mul"),
+    ops.Divide: _plain("Div"),
     ops.Maximum: _plain("Max"),
     ops.Minimum: _plain("Min"),
     ops.Concat: _plain("Concat", lambda op: {"axis": 1}),

@@ -68,7 +68,14 @@ def _conv_transpose(maker: LayerMaker, op: ops.ConvTranspose, name: str, inputs:
 
 def _reduce(maker: LayerMaker, op: ops.Reduce, name: str, inputs: list[Any]) -> Any:
     axis = {"rows": 1, "columns": 2, "channels": 3}[op.axis]
-    return maker.operation(op.function, name, inputs[0], axis=axis, keepdims=True)
+    if op.function != "norm":
+        return maker.operation(op.function, name, inputs[0], axis=axis, keepdims=True)
+    squares = maker.operation("square", maker.name(f"{name}_squares"), inputs[0])
+    return maker.operation("sqrt", name, maker.operation("sum", maker.name(f"{name}_sum"), squares, axis=axis, keepdims=True))
+
+
+def _divide(maker: LayerMaker, op: ops.Divide, name: str, inputs: list[Any]) -> Any:
+    return maker.operation("divide", name, *inputs)
 
 
 def _dense(maker: LayerMaker, op: ops.Dense, name: str, inputs: list[Any]) -> Any:
@@ -299,6 +306,7 @@ LAYERS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Any]], Any]] = {
     ops.Softmax: _softmax,
     ops.Add: _add,
     ops.Multiply: partial(_merge, "Multiply"),
+    ops.Divide: _divide,
     ops.Maximum: partial(_merge, "Maximum"),
     ops.Minimum: partial(_merge, "Minimum"),
     ops.Concat: partial(_merge, "Concatenate", axis=-1),

@@ -40,6 +40,7 @@ def _joined(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> C
 _FUNCTIONS: Mapping[str, Callable[..., torch.Tensor]] = {
     "add": _joined(torch.add),
     "multiply": _joined(torch.mul),
+    "divide": torch.div,
     "maximum": _joined(torch.maximum),
     "minimum": _joined(torch.minimum),
     "concat": lambda *inputs: torch.cat(inputs, 1),

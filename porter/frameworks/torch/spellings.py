@@ -28,11 +28,11 @@ class Layer:
 
 REDUCTIONS: Mapping[str, tuple[str, int]] = {
     f"{function}_{axis}": (method, dim)
-    for function, method in (("mean", "mean"), ("max", "amax"))
+    for function, method in (("mean", "mean"), ("max", "amax"), ("norm", "norm"))
     for dim, axis in enumerate(("channels", "rows", "columns"), 1)
 }
 """Functions of one value over one of its axes: torch's method, and its `dim`."""
-FUNCTIONS = frozenset({"add", "multiply", "maximum", "minimum", "concat", *REDUCTIONS})
+FUNCTIONS = frozenset({"add", "multiply", "divide", "maximum", "minimum", "concat", *REDUCTIONS})
 """Kinds that are no module in a generated class: its `forward` says them."""
 GLOBAL_POOLS: Mapping[str, str] = {"global_avg_pool": "AdaptiveAvgPool2d", "global_max_pool": "AdaptiveMaxPool2d"}
 """Kinds that are a pool to 1x1 and then a Flatten, with torch's class of the pool."""
@@ -144,6 +144,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Softmax: lambda op, shape: Layer("Softmax", {"dim": 1}),
     ops.Add: _plain("add"),
     ops.Multiply: _plain("multiply"),
+    ops.Divide: _plain("divide"),
     ops.Maximum: _plain("maximum"),
     ops.Minimum: _plain("minimum"),
     ops.Concat: _plain("concat"),

@@ -28,7 +28,7 @@ from porter.graph.ops.activations import (
     Tanh,
     ThresholdedRelu,
 )
-from porter.graph.ops.joins import Add, Concat, Maximum, Merge, Minimum, Multiply
+from porter.graph.ops.joins import Add, Concat, Divide, Maximum, Merge, Minimum, Multiply
 from porter.graph.ops.layers import USUAL_MOMENTUM, Affine, BatchNorm, ChannelScale, Dense, GroupNorm, LayerNorm, LocalResponseNorm
 from porter.graph.ops.maps import (
     AsMap,
@@ -66,6 +66,7 @@ __all__ = [
     "Crop",
     "Dense",
     "DepthToSpace",
+    "Divide",
     "Elu",
     "ExtendMap",
     "Flatten",
@@ -117,7 +118,7 @@ OPS: Mapping[str, type[Op]] = {
         *(Dense, BatchNorm, LayerNorm, GroupNorm, LocalResponseNorm, ChannelScale, Affine),
         *(Relu, Relu6, ThresholdedRelu, Clip, LeakyRelu, PRelu, Elu, Selu, Sigmoid, Tanh, Softplus, Softsign, HardSigmoid),
         *(Swish, HardSwish, Gelu, Softmax),
-        *(Add, Multiply, Maximum, Minimum, Concat),
+        *(Add, Multiply, Divide, Maximum, Minimum, Concat),
         *(Identity, Flatten, AsMap, PadMap, ExtendMap, Crop, PadChannels, SliceChannels, ChannelShuffle, DepthToSpace, Upsample),
     )
 }

@@ -41,6 +41,18 @@ class Multiply(Merge, KeepsSign):
 
 
 @dataclass(frozen=True)
+class Divide(Merge, KeepsSign):
+    """The first of two values over the second, in each place."""
+
+    name = "divide"
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if len(inputs) != 2:
+            raise GraphError(f"expected two values, got {len(inputs)}")
+        return super().shape(*inputs)
+
+
+@dataclass(frozen=True)
 class Maximum(Merge):
     """The largest of the values in each place."""
 

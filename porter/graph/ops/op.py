@@ -27,7 +27,7 @@ Fill = float
 """Any finite number, or -inf."""
 Order = Literal["CHW", "HWC"]
 Blocks = Literal["DCR", "CRD"]
-Function = Literal["mean", "max"]
+Function = Literal["mean", "max", "norm"]
 Axis = Literal["channels", "rows", "columns"]
 Mode = Literal["edge", "reflect", "symmetric", "wrap"]
 

@@ -142,7 +142,9 @@ class GlobalMaxPool(KeepsSign):
 
 @dataclass(frozen=True)
 class Reduce(KeepsSign):
-    """The mean or the largest value along one axis of a map, which keeps one cell (or channel) there."""
+    """The mean, the largest value or the norm (the root of the sum of squares) along one axis of a map, which keeps one cell (or
+    channel) there.
+    """
 
     name = "reduce"
     function: Function

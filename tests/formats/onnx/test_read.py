@@ -60,6 +60,7 @@ CASES = {
     "head of a convolution": "c = Conv (x, k1, b4) r = ReduceMax <axes=[2, 3]> (c) y = Squeeze (r, places)",
     "flattened map": "f = Reshape (x, flat) y = MatMul (f, wide)",
     "transposed features": "p = GlobalAveragePool (x) f = Flatten (p) t = Transpose (f) y = Gemm <transA=1> (t, matrix, b5)",
+    "norm of responses": "n = ReduceL2 (x, places) m = ReduceMean (n, one1) a = Add (m, half) d = Div (n, a) y = Mul (x, d)",
     "squeeze and excite": "p = GlobalAveragePool (x) c = Conv (p, k6) s = Sigmoid (c) y = Mul (x, s)",
     "channels last": "t = Transpose <perm=[0, 2, 3, 1]> (x) a = Add (t, b6) m = MatMul (a, matrix) r = Relu (m) "
     "y = Transpose <perm=[0, 3, 1, 2]> (r)",

@@ -26,6 +26,12 @@ SIZE = (11, 14)
 Case = Callable[[Any, torch.Tensor], torch.Tensor]
 
 
+def responding(x: torch.Tensor, scale: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
+    """ConvNeXt v2's norm of responses."""
+    length = x.norm(p=2, dim=(2, 3), keepdim=True)
+    return x + torch.addcmul(offset, scale, x * (length / (length.mean(1, keepdim=True) + 1e-6)))
+
+
 def standardised(kernel: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
     """As the convolutions of BiT and of NFNets compute their kernels."""
     rows = kernel.reshape(1, len(kernel), -1)
@@ -48,6 +54,8 @@ CASES: dict[str, Case] = {
     "norm without scale": lambda m, x: F.batch_norm(x, m.mean, m.variance),
     "norm of the channels": lambda m, x: F.layer_norm(x.permute(0, 2, 3, 1), (6,), m.gamma, m.beta).permute(0, 3, 1, 2),
     "norms of groups": lambda m, x: F.group_norm(F.group_norm(x.relu(), 3, m.gamma, m.beta, 0.01), 1) + F.group_norm(x, 2, m.gamma),
+    "norm of responses": lambda m, x: responding(x, m.along, m.along * 2),
+    "lengths": lambda m, x: x / x.norm(p=2, dim=1, keepdim=True) + x.norm(p=2, dim=3, keepdim=True),
     "response norm": lambda m, x: F.local_response_norm(x, 4, alpha=0.3, beta=0.6, k=2.0),
     "clips": lambda m, x: F.relu6(x) + F.hardtanh(x, -0.5, 0.4) + x.clamp(min=0.1) + x.clamp(-1, 1) + F.relu(x).clamp_(max=0.7),
     "hard ones": lambda m, x: F.hardswish(F.hardsigmoid(x)) + x * F.relu6(x + 3) / 6,

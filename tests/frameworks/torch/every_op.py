@@ -22,6 +22,7 @@ from porter.graph import (
     Crop,
     Dense,
     DepthToSpace,
+    Divide,
     Elu,
     ExtendMap,
     Flatten,
@@ -101,7 +102,7 @@ OF_MAPS: tuple[Op, ...] = (
         ConvTranspose(4, STRIDED, (-1, 2, 0, -7), 2, True),
     ),
     *(GlobalAvgPool(), GlobalAvgPool(keep=True), GlobalMaxPool(), GlobalMaxPool(keep=True)),
-    *(Reduce(function, axis) for function in ("mean", "max") for axis in ("channels", "rows", "columns")),
+    *(Reduce(function, axis) for function in ("mean", "max", "norm") for axis in ("channels", "rows", "columns")),
     GroupNorm(8, 1e-3, scale=False, center=False),
     *(LocalResponseNorm(5, 2e-5, 0.75, 1.0), LocalResponseNorm(4, 0.3, 0.5, 2.0), LocalResponseNorm(2, 1.0, 1.0, 0.1)),
     *(PadMap((1, 2, 0, 3)), PadMap((1, 0, 0, 0), -2.5), Crop((1, 0, 2, 1))),
@@ -134,6 +135,7 @@ def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
     cases = [(op, ("stem",)) for op in (*of_maps, *OF_VALUES)]
     cases += [(op, ("features",)) for op in (*OF_VALUES, Dense(3), AsMap())]
     cases += [(op, inputs) for op in OF_SEVERAL for inputs in (("first", "last"), ("first", "last", "first"))]
+    cases += [(Divide(), inputs) for inputs in (("first", "thin"), ("thin", "thin"))]
     cases += [(op, ("thin", "last")) for op in OF_SEVERAL if not isinstance(op, Concat)]
     paths = [w.add(f"{op.name}_{number}", op, *inputs) for number, (op, inputs) in enumerate(cases)]
     return replace(w.graph(), output=paths[0], further=tuple(paths[1:]))

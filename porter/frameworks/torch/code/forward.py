@@ -11,7 +11,7 @@ from porter.frameworks.torch.code.text import WIDTH, Call, Choice, Expression, I
 from porter.frameworks.torch.code.tree import ENTRY
 from porter.frameworks.torch.spellings import FUNCTIONS, REDUCTIONS
 
-_OPERATORS = {"add": " + ", "multiply": " * "}
+_OPERATORS = {"add": " + ", "multiply": " * ", "divide": " / "}
 _NESTED = 3
 """How many calls are nested in one statement."""
 _RESERVED = frozenset({"self", "torch", "nn", "F", "index"})
@@ -156,6 +156,8 @@ def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
     if function in _OPERATORS:
         return _OPERATORS[function].join(texts)
     method, dim = REDUCTIONS[function]
+    if method == "norm":  # its first argument is the order
+        return call(f"{texts[0]}.{method}", dim=str(dim), keepdim="True")
     return call(f"{texts[0]}.{method}", str(dim), keepdim="True")
 
 
