@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 import porter
@@ -89,6 +90,24 @@ def test_one_recipe_serves_all_files_of_a_network(name: str, files: Path, tmp_pa
     assert made.verdict is not None and made.verdict.ok
     assert {"stem_layer_0", "layer1/unit1/conv2", "fc"} <= paths
     assert ("layer1/unit1/bn2" in paths) == (name != "folded.onnx")
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize("name", ["folded.onnx", "whole.pt2"])
+def test_a_file_is_measured_beside_its_port(name: str, files: Path, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    square = "{resize: squash, size: 21, interpolation: pil_bilinear, divide: 255}"
+    text = (files / "mine.yaml").read_text().replace("    framework: torch\n", f"    framework: torch\n    protocol: {square}\n")
+    (tmp_path / "own" / "mine.yaml").write_text(text)
+    for kind in "abcde":
+        (tmp_path / "photos" / kind).mkdir(parents=True)
+        colours = np.random.default_rng(ord(kind)).integers(0, 255, (30, 40, 3), np.uint8)
+        Image.fromarray(colours).save(tmp_path / "photos" / kind / "photo.png")
+    porter.convert(files / name, destination="onnx", recipes=tmp_path / "own", out=tmp_path / "port", check=False)
+    settings = {"weights": files / name, "recipes": tmp_path / "own", "workers": 1}
+    found = porter.evaluate(tmp_path / "port", tmp_path / "photos", source=True, **settings)
+    assert found.source is not None and found.source.compared == 5
+    assert found.source.reference == "the file's own graph" and found.source.agreeing == 5 and found.source.rel_l2 < 1e-5
 
 
 def test_inspect_names_the_recipe_of_a_folded_file(files: Path, cli: Cli) -> None:
