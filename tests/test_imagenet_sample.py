@@ -9,6 +9,7 @@ import pytest
 import porter
 from porter.cli.study import study as printed
 from porter.data.layouts import open_photos
+from porter.data.layouts.classes import Classes
 from porter.errors import DownloadError
 from porter.evaluation.results import Evaluation
 from porter.evaluation.scoring import score
@@ -78,7 +79,7 @@ def padded_otherwise(opened: Opened, convention: Convention, cache: Path) -> int
     model = torch.build(make_plan(graph, (224, 224), torch.CAPABILITIES), opened.tensors, {}, "float32", "cpu")
     assert opened.preprocess is not None
     classifier = torch.classifier(model, opened.preprocess, "cpu", "fp32")
-    photos = open_photos(PHOTOS, imagenet=True, classes=1000).photos
+    photos = open_photos(PHOTOS, classes=Classes(opened.classes, opened.labels)).photos
     found = score(photos, opened.preprocess, {"wrong": classifier}, workers=WORKERS, cache=cache)
     return int((found.models["wrong"].ranks == 0).sum())
 

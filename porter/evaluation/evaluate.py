@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from porter.data.labels import IMAGENET
 from porter.data.layouts import open_photos
+from porter.data.layouts.classes import Classes
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.errors import FileError, UsageError
@@ -53,8 +53,7 @@ def evaluate(
         protocol, side = protocol_of(port, options.crops)
         photos = open_photos(
             data,
-            imagenet=record.labels == IMAGENET,
-            classes=record.classes - record.background,
+            classes=Classes(record.classes - record.background, record.label_map),
             labels=options.labels,
             limit=options.limit,
         )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from porter.data.layouts.classes import listed
+from porter.data.layouts.classes import Classes, listed
 from porter.data.layouts.folders import class_folders, contents, flat_folder, flat_tar, list_photos
 from porter.data.layouts.label_files import devkit_beside, read_labels, relabelled
 from porter.data.layouts.parquet import parquet
@@ -36,13 +36,12 @@ _TRAINING = re.compile(r"n\d{8}_\d")
 """How the photos of ImageNet's training set are named."""
 
 
-def open_photos(path: Path, *, imagenet: bool, classes: int, labels: Path | None = None, limit: int | None = None) -> PhotoSet:
+def open_photos(path: Path, *, classes: Classes, labels: Path | None = None, limit: int | None = None) -> PhotoSet:
     """The photos of a data set and their labels; no photo is opened.
 
     Args:
         path: a folder or a file in one of the layouts.
-        imagenet: whether the port's classes are ImageNet-1k's, so that wnids, names and ILSVRC's labels are understood.
-        classes: how many classes the port tells apart, without a background class.
+        classes: those that the port tells apart.
         labels: a devkit or ReaL's labels, in place of what the data set itself says.
         limit: at most so many photos, spread evenly over all of them.
 
@@ -53,10 +52,10 @@ def open_photos(path: Path, *, imagenet: bool, classes: int, labels: Path | None
     """
     if limit is not None and limit < 1:
         raise UsageError(f"the number of photos is at least 1, got {limit}")
-    if labels is not None and not imagenet:
+    if labels is not None and not classes.imagenet:
         raise UsageError("label files are ImageNet's, and this port has other classes", where=str(labels))
-    found = _find(path, imagenet, classes)
-    validation = imagenet and _is_validation(found.candidates)
+    found = _find(path, classes)
+    validation = classes.imagenet and _is_validation(found.candidates)
     if labels is not None:
         found = relabelled(found, read_labels(labels))
     elif found.beside and not any(candidate.labels for candidate in found.candidates):
@@ -78,7 +77,7 @@ def open_photos(path: Path, *, imagenet: bool, classes: int, labels: Path | None
     )
 
 
-def open_any_photos(path: Path, *, imagenet: bool, classes: int, labels: Path | None = None, limit: int | None = None) -> PhotoSet:
+def open_any_photos(path: Path, *, classes: Classes, labels: Path | None = None, limit: int | None = None) -> PhotoSet:
     """As `open_photos`; but a folder in which most photos tell no class that the port knows gives all its photos without classes,
     and so does one that has no layout.
 
@@ -86,7 +85,7 @@ def open_any_photos(path: Path, *, imagenet: bool, classes: int, labels: Path | 
         PorterError: as `open_photos`.
     """
     try:
-        found = open_photos(path, imagenet=imagenet, classes=classes, labels=labels, limit=limit)
+        found = open_photos(path, classes=classes, labels=labels, limit=limit)
         if labels is not None or len(found.photos) >= len(found.failed) or not path.is_dir():
             return found
         why = f"most photos tell no class: {listed(sorted({photo.why for photo in found.failed}))}"
@@ -126,7 +125,7 @@ def _spread(candidates: Sequence[T], limit: int | None) -> Sequence[T]:
     return [candidates[part * len(candidates) // limit] for part in range(limit)]
 
 
-def _find(path: Path, imagenet: bool, classes: int) -> Found:
+def _find(path: Path, classes: Classes) -> Found:
     """The photos of a folder or file, at least one, with what it says of their classes.
 
     Raises:
@@ -135,7 +134,7 @@ def _find(path: Path, imagenet: bool, classes: int) -> Found:
     try:
         if not path.exists():
             raise FileError("there is no such file or folder", where=str(path))
-        found = _in_folder(_inner(path), imagenet, classes) if path.is_dir() else _in_file(path, imagenet, classes)
+        found = _in_folder(_inner(path), classes) if path.is_dir() else _in_file(path, classes)
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
     if not found.candidates:
@@ -154,18 +153,18 @@ def _inner(path: Path) -> Path:
     return path / "data" if any(name.endswith(_SHARDS) for name in contents(path / "data")[1]) else path
 
 
-def _in_folder(path: Path, imagenet: bool, classes: int) -> Found:
+def _in_folder(path: Path, classes: Classes) -> Found:
     listing = list_photos(path)
     if tables := [path / name for name in listing.others if name.endswith(".parquet")]:
-        return parquet(path, _of_one_split(tables), imagenet, classes)
+        return parquet(path, _of_one_split(tables), classes)
     in_folders = sum(bool(photo.folder) for photo in listing.photos)
     numbered = sum(not photo.folder and validation_number(photo.name) is not None for photo in listing.photos)
-    if imagenet and numbered > in_folders:
+    if classes.imagenet and numbered > in_folders:
         return flat_folder(path, listing)
     if in_folders:
-        return class_folders(path, listing, imagenet, classes)
+        return class_folders(path, listing, classes)
     if tars := [path / name for name in listing.others if name.endswith(".tar")]:
-        return _in_tars(path, _of_one_split(tars), imagenet, classes)
+        return _in_tars(path, _of_one_split(tars), classes)
     seen = [f"{len(listing.photos):,} photos lie in no class folder"] if listing.photos else []
     if listing.folders:
         seen.append(f"no photos in the folders {listed(listing.folders)}")
@@ -174,20 +173,20 @@ def _in_folder(path: Path, imagenet: bool, classes: int) -> Found:
     raise FileError("; ".join(seen) or "there are no photos", where=str(path), next=_NEXT)
 
 
-def _in_file(path: Path, imagenet: bool, classes: int) -> Found:
+def _in_file(path: Path, classes: Classes) -> Found:
     if is_parquet(path):
-        return parquet(path, [path], imagenet, classes)
+        return parquet(path, [path], classes)
     if is_tar(path) or unpacker(path):
-        return _in_tars(path, [path], imagenet, classes)
+        return _in_tars(path, [path], classes)
     raise FileError("it is no folder, no tar and no Parquet file", where=str(path), next=_NEXT)
 
 
-def _in_tars(path: Path, files: Sequence[Path], imagenet: bool, classes: int) -> Found:
+def _in_tars(path: Path, files: Sequence[Path], classes: Classes) -> Found:
     shards = [(file, members(file)) for file in files]
     if any(is_webdataset(inside) for _, inside in shards):
-        return webdataset(path, shards, imagenet, classes)
+        return webdataset(path, shards, classes)
     names = [member.name for _, inside in shards for member in inside]
-    if imagenet and len(shards) == 1 and any(is_photo(name) and validation_number(name) is not None for name in names):
+    if classes.imagenet and len(shards) == 1 and any(is_photo(name) and validation_number(name) is not None for name in names):
         return replace(flat_tar(*shards[0]), path=path)
     raise FileError(
         f"an archive without labels, neither webdataset nor ImageNet's validation set: it has {listed(names) or 'no files'}",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
-from porter.data.labels import imagenet_classes
+from porter.data.labels import IMAGENET, Labels, imagenet_classes
 from porter.errors import FileError, UsageError
 
 _WNID = re.compile(r"(n\d{8})(?![0-9A-Za-z])")
@@ -15,31 +16,52 @@ _SHARED = ("cardigan", "crane", "maillot")
 """First names of two classes each in the devkit's meta.mat: a dog and a garment, a bird and a machine, two swimsuits."""
 
 
+@dataclass(frozen=True)
+class Classes:
+    """The classes that a port tells apart.
+
+    Attributes:
+        count: without a background class.
+        labels: what they are, if that is known. If they are ImageNet-1k's, wnids, names and ILSVRC's labels are understood.
+    """
+
+    count: int
+    labels: Labels | None = None
+
+    @property
+    def imagenet(self) -> bool:
+        return self.labels == Labels(IMAGENET)
+
+
 def wnid_label(text: str) -> int | None:
     """The ImageNet class of a text that begins with a wnid, such as `n01440764` or `n01440764_tench`."""
     match = _WNID.match(text)
     return _by_wnid().get(match[1]) if match else None
 
 
-def folder_labels(folders: Collection[str], imagenet: bool, classes: int, where: str) -> dict[str, int | None]:
+def folder_labels(folders: Collection[str], classes: Classes, where: str) -> dict[str, int | None]:
     """The class of each folder; None for one that is no class.
 
-    ImageNet's folders are wnids, the names of classes, or the numbers of classes in the order of wnids. Those of other data sets
-    are the classes in the order of their names, as torchvision's ImageFolder and Keras's image_dataset_from_directory number them.
+    ImageNet's folders are wnids, the names of classes, or the numbers of classes in the order of wnids. Those of a port with labels
+    of its own have these names. Others are the classes in the order of their names, as torchvision's ImageFolder and Keras's
+    image_dataset_from_directory number them.
 
     Raises:
-        UsageError: there are not as many folders as the port has classes, or numbers that may count from 0 or from 1.
+        UsageError: a folder is none of the port's labels; there are not as many folders as the port has classes; or their numbers
+            may count from 0 or from 1.
     """
-    if not imagenet:
-        if len(folders) != classes:
+    if classes.labels is not None and not classes.imagenet:
+        return dict(zip(folders, _own_labels(list(folders), classes.labels, where), strict=True))
+    if not classes.imagenet:
+        if len(folders) != classes.count:
             raise UsageError(
-                f"{len(folders)} class folders ({listed(sorted(folders))}), while the port tells {classes} classes apart",
+                f"{len(folders)} class folders ({listed(sorted(folders))}), while the port tells {classes.count} classes apart",
                 where=where,
-                next=f"give one folder per class, {classes} in all, an empty one where a class has no photos",
+                next=f"give one folder per class, {classes.count} in all, an empty one where a class has no photos",
             )
         return {name: index for index, name in enumerate(sorted(folders))}
     if folders and all(name.isascii() and name.isdigit() for name in folders):
-        return _numbered_folders(folders, classes, where)
+        return _numbered_folders(folders, classes.count, where)
     return {name: _imagenet_label(name) for name in folders}
 
 
@@ -55,7 +77,7 @@ def _numbered_folders(folders: Collection[str], classes: int, where: str) -> dic
     return {name: numbers[name] if numbers.get(name, classes) < classes else None for name in folders}
 
 
-def named_labels(names: Sequence[str], imagenet: bool, classes: int, where: str) -> tuple[int | None, ...]:
+def named_labels(names: Sequence[str], classes: Classes, where: str) -> tuple[int | None, ...]:
     """The class of each number of a data set that lists the names of its classes; None for one that is no class of the port.
 
     Imagenette's 0 to 9 are not ImageNet's: its names say which classes they are. A list as long as ImageNet's own is in the
@@ -63,22 +85,38 @@ def named_labels(names: Sequence[str], imagenet: bool, classes: int, where: str)
 
     Raises:
         FileError: a list as long as ImageNet's is in another order, or, for a port of other classes, their number differs.
+        UsageError: a name is none of the port's own labels.
     """
-    if not imagenet:
-        if len(names) != classes:
-            raise FileError(f"names of {len(names)} classes, while the port tells {classes} apart", where=where)
-        return tuple(range(classes))
+    if classes.labels is not None and not classes.imagenet:
+        return _own_labels(names, classes.labels, where)
+    if not classes.imagenet:
+        if len(names) != classes.count:
+            raise FileError(f"names of {len(names)} classes, while the port tells {classes.count} apart", where=where)
+        return tuple(range(classes.count))
     found = tuple(_imagenet_label(name) for name in names)
-    if len(names) != classes:
+    if len(names) != classes.count:
         return found
     known = [(index, label) for index, label in enumerate(found) if label is not None]
     if 2 * sum(index == label for index, label in known) < len(known):
         raise FileError(
-            f"names of {classes} classes that do not stand in the order of wnids ({listed(names)})",
+            f"names of {classes.count} classes that do not stand in the order of wnids ({listed(names)})",
             where=where,
             next="name class folders by wnid",
         )
-    return tuple(range(classes))
+    return tuple(range(classes.count))
+
+
+def _own_labels(names: Sequence[str], labels: Labels, where: str) -> tuple[int, ...]:
+    """The class of each name among a port's own labels, which may stand in any order."""
+    rows = {_plain(name): row for row, name in enumerate(labels.names)}
+    if len(rows) < len(labels.names):
+        raise UsageError(
+            f"{labels.name} has one name for two classes", where=where, next=f"give each line of {labels.name} its own name"
+        )
+    if strange := [name for name in names if _plain(name) not in rows]:
+        said = f"{listed(strange)}: none of the classes in {labels.name} ({listed(labels.names)})"
+        raise UsageError(said, where=where, next=f"name the classes as {labels.name} does")
+    return tuple(rows[_plain(name)] for name in names)
 
 
 def listed(names: Sequence[str]) -> str:

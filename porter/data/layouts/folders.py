@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from porter.data.layouts.classes import folder_labels, wnid_label
+from porter.data.layouts.classes import Classes, folder_labels, wnid_label
 from porter.data.layouts.tars import Member
 from porter.data.photos import Bytes, Candidate, Failure, Found, is_photo
 from porter.errors import FileError, escaped
@@ -115,14 +115,14 @@ def _barred(entry: os.DirEntry[str], folder: Path, prefix: str) -> str:
     return "a link to a folder that it lies in" if target in (listed, *listed.parents) else ""
 
 
-def class_folders(path: Path, listing: Listing, imagenet: bool, classes: int) -> Found:
+def class_folders(path: Path, listing: Listing, classes: Classes) -> Found:
     """`val/n01440764/*.JPEG`: the first folder below `path` is the class of every photo in it, at any depth.
 
     Raises:
         UsageError: see porter.data.layouts.classes.folder_labels.
     """
     used = {photo.folder for photo in listing.photos if photo.folder}
-    known = folder_labels(used if imagenet else listing.folders, imagenet, classes, str(path))
+    known = folder_labels(used if classes.imagenet else listing.folders, classes, str(path))
     candidates = []
     for photo in listing.photos:
         label = known.get(photo.folder)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from porter.data.layouts.classes import named_labels, wnid_label
+from porter.data.layouts.classes import Classes, named_labels, wnid_label
 from porter.data.parquet import Row, read_table
 from porter.data.photos import Candidate, Cell, Found
 from porter.errors import escaped
 
 
-def parquet(path: Path, files: Sequence[Path], imagenet: bool, classes: int) -> Found:
+def parquet(path: Path, files: Sequence[Path], classes: Classes) -> Found:
     """Photos in the order of the files and of the rows in each.
 
     A label is a wnid, or a number: of the classes that the file's metadata names, otherwise of the port's classes.
@@ -23,10 +23,10 @@ def parquet(path: Path, files: Sequence[Path], imagenet: bool, classes: int) -> 
     candidates = []
     for file in files:
         table = read_table(file)
-        plain = tuple(range(classes))
-        known = plain if table.names is None else named_labels(table.names, imagenet, classes, str(file))
+        plain = tuple(range(classes.count))
+        known = plain if table.names is None else named_labels(table.names, classes, str(file))
         for number, row in enumerate(table.rows):
-            label = _label(row, known, imagenet)
+            label = _label(row, known, classes.imagenet)
             name = f"{escaped(file.name)}#{number}"
             labels = () if label is None else (label,)
             why = "it has no label" if row.label is None else f"its label '{escaped(str(row.label)[:40])}' is no class of the port"

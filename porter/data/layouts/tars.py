@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple, cast
 
-from porter.data.layouts.classes import named_labels, wnid_label
+from porter.data.layouts.classes import Classes, named_labels, wnid_label
 from porter.data.photos import Bytes, Candidate, Found, is_photo
 from porter.errors import FileError, escaped
 
@@ -143,7 +143,7 @@ def is_webdataset(members: Sequence[Member]) -> bool:
     return any(_split(member.name)[1] in _LABELS for member in members)
 
 
-def webdataset(path: Path, shards: Sequence[tuple[Path, list[Member]]], imagenet: bool, classes: int) -> Found:
+def webdataset(path: Path, shards: Sequence[tuple[Path, list[Member]]], classes: Classes) -> Found:
     """Photos in the order of the shards and of the members in each.
 
     A class is a number in the order of wnids, or a wnid. CLIP benchmark's sets have `classnames.txt` in the shards' folder or
@@ -156,11 +156,11 @@ def webdataset(path: Path, shards: Sequence[tuple[Path, list[Member]]], imagenet
     candidates: list[Candidate] = []
     try:
         names = next((file for file in (folder / _NAMES, folder.parent / _NAMES) if file.is_file()), None)
-        known = named_labels(_lines(names), imagenet, classes, str(names)) if names else tuple(range(classes))
+        known = named_labels(_lines(names), classes, str(names)) if names else tuple(range(classes.count))
         for shard, members in shards:
             prefix = f"{shard.name}/" if shard != path else ""
             with shard.open("rb") as file:
-                candidates += _in_shard(shard, file, members, prefix, known, imagenet)
+                candidates += _in_shard(shard, file, members, prefix, known, classes.imagenet)
     except OSError as error:
         raise FileError(f"cannot be read: {error}", where=str(path)) from None
     return Found(path, "webdataset", candidates)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 
-from porter.data.labels import IMAGENET, Labels
 from porter.data.layouts import open_any_photos
+from porter.data.layouts.classes import Classes
 from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
 from porter.evaluation.measuring import Options
@@ -48,8 +48,7 @@ def study(
     asked = parse_sites(sites, opened.graph)
     photos = open_any_photos(
         data,
-        imagenet=opened.labels == Labels(IMAGENET),
-        classes=opened.classes - opened.background,
+        classes=Classes(opened.classes - opened.background, opened.labels),
         labels=options.labels,
         limit=options.limit,
     )

@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow
 from pyarrow import parquet
 
-from porter.data.labels import imagenet_classes
+from porter.data.labels import IMAGENET, Labels, imagenet_classes
 from porter.data.layouts import open_photos
+from porter.data.layouts.classes import Classes
 from porter.data.photos import PhotoSet
 
 WNIDS = [entry.wnid for entry in imagenet_classes()]
@@ -30,13 +31,16 @@ def id_of(label: int) -> int:
     return label * 3 % 1000 + 1
 
 
+IMAGENET_CLASSES = Classes(1000, Labels(IMAGENET))
+
+
 def val(number: int, suffix: str = "") -> str:
     return f"ILSVRC2012_val_{number:08}{suffix}.JPEG"
 
 
 def opened(path: Path, **options: Any) -> PhotoSet:
     """As a port of ImageNet's classes opens it."""
-    return open_photos(path, imagenet=True, classes=1000, **options)
+    return open_photos(path, classes=IMAGENET_CLASSES, **options)
 
 
 def files(folder: Path, *names: str) -> Path:

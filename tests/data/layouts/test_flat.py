@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from porter.data.layouts import open_photos
+from porter.data.layouts.classes import Classes
 from porter.data.photos import Bytes, Failure
 from porter.data.reading import read_bytes
 from porter.errors import FileError
@@ -108,4 +109,4 @@ def test_other_archives_are_refused(tmp_path: Path) -> None:
 
 def test_a_port_of_other_classes_takes_no_validation_tar(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="an archive without labels"):
-        open_photos(official(tmp_path, 1), imagenet=False, classes=5)
+        open_photos(official(tmp_path, 1), classes=Classes(5))

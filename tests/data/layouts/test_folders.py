@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from porter.data.labels import Labels
 from porter.data.layouts import open_photos
+from porter.data.layouts.classes import Classes
 from porter.data.photos import Bytes, Failure, PhotoSet
 from porter.data.reading import read_bytes
 from porter.errors import FileError, UsageError
@@ -108,7 +110,7 @@ def test_numbers_beyond_the_classes_are_none(tmp_path: Path) -> None:
 def test_classes_of_ones_own_are_the_folders_in_the_order_of_their_names(tmp_path: Path) -> None:
     files(tmp_path, "tulip/a.jpg", "daisy/b.jpg", "10/c.jpg", "2/d.jpg", "stray.jpg")
     (tmp_path / "empty").mkdir()
-    found = open_photos(tmp_path, imagenet=False, classes=5)
+    found = open_photos(tmp_path, classes=Classes(5))
     assert labels(found) == {"10/c.jpg": (0,), "2/d.jpg": (1,), "daisy/b.jpg": (2,), "tulip/a.jpg": (4,)}
     assert found.failed == (Failure("stray.jpg", "it lies in no class folder"),)
 
@@ -116,12 +118,21 @@ def test_classes_of_ones_own_are_the_folders_in_the_order_of_their_names(tmp_pat
 def test_other_numbers_of_folders_than_of_classes_are_refused(tmp_path: Path) -> None:
     files(tmp_path, "tulip/a.jpg", "daisy/b.jpg")
     with pytest.raises(UsageError, match=r"2 class folders \(daisy, tulip\), while the port tells 3 classes apart"):
-        open_photos(tmp_path, imagenet=False, classes=3)
+        open_photos(tmp_path, classes=Classes(3))
+
+
+def test_folders_of_a_port_with_labels_have_their_names(tmp_path: Path) -> None:
+    own = Classes(3, Labels("flowers.txt", ("tulip", "Common daisy", "rose")))
+    found = open_photos(files(tmp_path, "tulip/a.jpg", "common_daisy/b.jpg"), classes=own)
+    assert labels(found) == {"common_daisy/b.jpg": (1,), "tulip/a.jpg": (0,)}
+    files(tmp_path, "oak/c.jpg")
+    with pytest.raises(UsageError, match=r"oak: none of the classes in flowers.txt \(tulip, Common daisy, rose\)"):
+        open_photos(tmp_path, classes=own)
 
 
 def test_label_files_are_for_imagenets_classes(tmp_path: Path, real: Path) -> None:
     with pytest.raises(UsageError, match="label files are ImageNet's"):
-        open_photos(files(tmp_path, "a/b.jpg"), imagenet=False, classes=1, labels=real)
+        open_photos(files(tmp_path, "a/b.jpg"), classes=Classes(1), labels=real)
 
 
 def test_linked_class_folders_are_followed_and_loops_are_not(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from porter.data.layouts import open_any_photos, open_photos
+from porter.data.layouts.classes import Classes
 from porter.data.photos import Failure
 from porter.errors import FileError, UsageError
-from tests.data.layouts.making import PHOTOS, WNIDS, files, label_of, opened, table, val
+from tests.data.layouts.making import IMAGENET_CLASSES, PHOTOS, WNIDS, files, label_of, opened, table, val
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def test_the_whole_of_imagenet_is_known_by_its_numbers(whole: Path, real: Path) 
     assert (len(found.photos), found.validation, found.classes) == (PHOTOS, True, 1000)
     relabelled = opened(whole, labels=real)
     assert (len(relabelled.photos), len(relabelled.excluded), relabelled.validation) == (PHOTOS - 2, 2, True)
-    assert not open_photos(whole, imagenet=False, classes=1000).validation
+    assert not open_photos(whole, classes=Classes(1000)).validation
 
 
 def test_or_by_fifty_of_each_class(tmp_path: Path) -> None:
@@ -75,9 +76,11 @@ def test_nothing_heavy_is_imported_for_photos_in_folders(tmp_path: Path) -> None
     program = """
 import sys
 from pathlib import Path
+from porter.data.labels import IMAGENET, Labels
 from porter.data.layouts import open_photos
+from porter.data.layouts.classes import Classes
 from porter.data.reading import read_bytes
-found = open_photos(Path(sys.argv[1]), imagenet=True, classes=1000)
+found = open_photos(Path(sys.argv[1]), classes=Classes(1000, Labels(IMAGENET)))
 read_bytes(found.photos[0].place)
 assert not {"numpy", "PIL", "pyarrow", "torch", "tensorflow"} & set(sys.modules)
 """
@@ -97,17 +100,17 @@ assert not {"numpy", "PIL", "pyarrow", "torch", "tensorflow"} & set(sys.modules)
 def test_a_folder_of_any_photos_is_taken_without_classes(names: tuple[str, ...], imagenet: bool, why: str, tmp_path: Path) -> None:
     place = files(tmp_path, *names)
     (tmp_path / "z.jpg").symlink_to("nowhere")
-    found = open_any_photos(place, imagenet=imagenet, classes=1000 if imagenet else 2)
+    found = open_any_photos(place, classes=IMAGENET_CLASSES if imagenet else Classes(2))
     assert found.layout == "photos without classes" and why in str(found.unlabelled)
     assert sorted(photo.name for photo in found.photos) == sorted(names) and {photo.labels for photo in found.photos} == {()}
     assert found.failed == (Failure("z.jpg", "a broken link, or no regular file"),) and not found.validation
-    one = open_any_photos(place, imagenet=imagenet, classes=1000 if imagenet else 2, limit=1)
+    one = open_any_photos(place, classes=IMAGENET_CLASSES if imagenet else Classes(2), limit=1)
     assert len(one.photos) == one.limit == 1
 
 
 def test_classes_that_most_photos_tell_are_taken(tmp_path: Path, real: Path) -> None:
     files(tmp_path, f"{WNIDS[0]}/a.jpg", f"{WNIDS[1]}/b.jpg", "other/c.jpg")
-    assert open_any_photos(tmp_path, imagenet=True, classes=1000) == opened(tmp_path)
+    assert open_any_photos(tmp_path, classes=IMAGENET_CLASSES) == opened(tmp_path)
     for place, labels in ((tmp_path / "none", None), (files(tmp_path / "empty", "a.txt"), None), (tmp_path, real)):
         with pytest.raises(FileError):
-            open_any_photos(place, imagenet=True, classes=1000, labels=labels)
+            open_any_photos(place, classes=IMAGENET_CLASSES, labels=labels)

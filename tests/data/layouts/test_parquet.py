@@ -8,7 +8,9 @@ import pytest
 from pyarrow import parquet
 
 import porter.data.parquet
+from porter.data.labels import Labels
 from porter.data.layouts import open_photos
+from porter.data.layouts.classes import Classes
 from porter.data.parquet import read_table
 from porter.data.photos import Cell, Failure
 from porter.data.reading import read_bytes
@@ -96,10 +98,12 @@ def test_labels_may_be_wnids(tmp_path: Path) -> None:
 
 def test_classes_of_ones_own_are_numbers(tmp_path: Path) -> None:
     path = table(tmp_path / "x.parquet", [(None, 0), (None, 2)], ["daisy", "tulip"])
-    found = open_photos(path, imagenet=False, classes=2)
+    found = open_photos(path, classes=Classes(2))
     assert ([photo.labels for photo in found.photos], len(found.failed)) == ([(0,)], 1)
+    turned = Classes(3, Labels("flowers.txt", ("tulip", "rose", "daisy")))
+    assert [photo.labels for photo in open_photos(path, classes=turned).photos] == [(2,)]
     with pytest.raises(FileError, match="names of 2 classes, while the port tells 3 apart"):
-        open_photos(path, imagenet=False, classes=3)
+        open_photos(path, classes=Classes(3))
 
 
 def test_reals_labels_go_by_the_paths(real: Path, tmp_path: Path) -> None:

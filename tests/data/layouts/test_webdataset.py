@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from porter.data.layouts import open_photos
+from porter.data.layouts.classes import Classes
 from porter.data.photos import Failure
 from porter.data.reading import read_bytes
 from porter.errors import FileError, UsageError
@@ -113,11 +114,11 @@ def test_a_thousand_names_in_the_order_of_wnids_change_nothing(tmp_path: Path) -
 def test_classes_of_ones_own_are_numbers(tmp_path: Path) -> None:
     samples = {"a": {"jpg": b"x", "cls": b"2"}, "b": {"jpg": b"x", "cls": b"3"}, "c": {"jpg": b"x", "cls": b"n01440764"}}
     path = shard(tmp_path / "x.tar", samples)
-    found = open_photos(path, imagenet=False, classes=3)
+    found = open_photos(path, classes=Classes(3))
     assert ([photo.labels for photo in found.photos], len(found.failed)) == ([(2,)], 2)
     (tmp_path / "classnames.txt").write_text("a\nb")
     with pytest.raises(FileError, match="names of 2 classes, while the port tells 3 apart"):
-        open_photos(path, imagenet=False, classes=3)
+        open_photos(path, classes=Classes(3))
 
 
 def test_reals_labels_go_by_the_keys(real: Path, tmp_path: Path) -> None:
