@@ -34,13 +34,16 @@ def torch_model(name: str, zoo: str, side: int) -> Any:
         for path, parameter in model.named_parameters():
             if (parameter.ndim == 1 and path.endswith("weight")) or "gamma" in path or "layer_scale" in path:
                 parameter.uniform_(0.8, 1.2)
+            elif parameter.ndim != 1 and not parameter.any():  # a branch that training begins without
+                parameter.normal_(0, 0.5)
         for module in model.modules():
             if "Drop" in type(module).__name__ or "StochasticDepth" in type(module).__name__:
                 module.forward = lambda value, *_: value
         for norm in norms:
             norm.momentum = None
             norm.reset_running_stats()
-        layers = [] if norms else [module for module in model.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+        # A subclass of Conv2d may standardise its kernel as it runs, so that a scale of it is lost.
+        layers = [] if norms else [module for module in model.modules() if type(module) in (nn.Conv2d, nn.Linear)]
         hooks = [layer.register_forward_hook(_scaled) for layer in layers]
         model.train(bool(norms))(images)
         for hook in hooks:
@@ -53,12 +56,16 @@ def torch_model(name: str, zoo: str, side: int) -> Any:
 
 
 def _scaled(layer: Any, _inputs: Any, value: Any) -> Any:
-    """Makes the deviation of a layer's values 1."""
+    """Makes the deviation of a layer's values 1, and the mean of each unit of a dense layer 0."""
     deviation = value.std()
     layer.weight /= deviation
+    value = value / deviation
     if layer.bias is not None:
         layer.bias /= deviation
-    return value / deviation
+    if layer.bias is not None and value.ndim == 2:
+        layer.bias -= value.mean(0)
+        value = value - value.mean(0)
+    return value
 
 
 def keras_model(name: str, side: int) -> Any:
