@@ -27,7 +27,8 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 Found = Mapping[str, Any]
 Pattern = float | str | tuple[Any, ...]
 """A number; a capture; or an op's kind and the patterns of its inputs. A capture is "x", the value that the layer takes, "$name", a
-number, "#name", whole numbers, or "name", a stored vector; the same capture stands for the same everywhere."""
+number, "#name", whole numbers, or "name", a stored vector in the shape in which it is read; the same capture stands for the same
+everywhere."""
 
 _QUOTIENTS = frozenset({"Div", "FloorDiv"})
 _DECIDING = frozenset({*_QUOTIENTS, "FloorMod", "Max", "Min", "Clip"})
@@ -218,7 +219,7 @@ class Dataflow(Generic[N]):
         No step of it has more numbers than its largest operand.
         """
         found, name = self.tensor(source), source[0]
-        if found is not None or name in self.live or source[1]:
+        if found is not None or name in self.live or source[1] or self.budget < 0:
             return found
         if name not in self.evaluated and (array := self._whole(source)) is not None:
             self.evaluated[name] = array
@@ -330,5 +331,5 @@ class Dataflow(Generic[N]):
             return None
         if capture == "x":
             return source if self.is_value(source) else None
-        tensor = self.tensor(source)
-        return tensor if tensor and tensor.is_vector else None
+        tensor, shape = self.tensor(source), self.shape(source)
+        return Tensor(tensor.name, shape) if tensor and tensor.is_vector and shape is not None else None

@@ -167,6 +167,13 @@ class Views:
             return layout.index("channels") in (place, place + len(layout))
         return view.axes[place : place + 1 or None] == _joined([self._pieces(view.value)[1:2]])
 
+    def along_channels(self, view: View, shape: Sequence[int]) -> bool:
+        """Whether numbers of this shape, which are repeated along the other axes of the tensor, are one for each channel."""
+        found = [tuple(piece for piece in axis if piece.axis == "C") for axis in view.axes or ()]
+        sizes = [math.prod(piece.size for piece in axis) for axis in found]
+        in_order = _joined([[piece for axis in found for piece in axis]]) == _joined([self._pieces(view.value)[1:2]])
+        return in_order and [1] * (len(sizes) - len(shape)) + [*shape] == sizes
+
     def of_each_image(self, view: View) -> bool:
         """Whether the first axis is the batch, so that a norm over others is one of each image."""
         return view.axes is not None and view.axes[:1] == _joined([self._pieces(view.value)[:1]])

@@ -153,7 +153,7 @@ def read_nodes(walk: Walk[N], readers: Mapping[str, Reader[N]]) -> None:
 
 
 def read_pattern(walk: Walk[N], node: N) -> View | None:
-    """The layer whose last op is this node, if several ops are one layer. Its tensors are along the last axis."""
+    """The layer whose last op is this node, if several ops are one layer. Its tensors are along the channels."""
     for layer in layers_by_kind().get(walk.flow.kind(node), ()):
         found = walk.flow.match(node, layer.pattern)
         op = layer.op(found) if found else None
@@ -168,7 +168,7 @@ def read_pattern(walk: Walk[N], node: N) -> View | None:
             view = walk.by_cell(found["x"])
             if not walk.views.has_channels(view, -1) or view.places(found.get("#axes", (-1,))) != view.places((-1,)):
                 continue
-        if any(tensor.shape[-1] != view.value.channels for tensor in tensors.values()):
+        if not all(walk.views.along_channels(view, tensor.shape) for tensor in tensors.values()):
             continue
         walk.exact.update(found.get("exact", {}))
         stored = {role: Stored(tensor.name) for role, tensor in tensors.items()}

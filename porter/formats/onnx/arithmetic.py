@@ -37,8 +37,8 @@ def kind_of(node: OnnxNode) -> str:
 def operands(node: OnnxNode) -> Sequence[Operand]:
     """A node's inputs, and in their places the numbers that it has as attributes."""
     numbers: Sequence[float] = ()
-    if node.op == "ReduceMean":
-        numbers = node.integers("axes")
+    if node.op == "ReduceMean" and len(axes := node.integers("axes")) == 1:
+        numbers = axes
     elif node.op == "Clip" and {"min", "max"} <= node.attributes.keys():
         numbers = node.real("min", 0.0), node.real("max", 0.0)
     elif node.op == "HardSigmoid":

@@ -90,6 +90,8 @@ class GroupNorm(Op):
     def shape(self, *inputs: Shape) -> Shape:
         if (inputs[0][0] or 0) % self.groups:
             raise GraphError(f"{self.groups} groups do not divide {shape_text(inputs[0])}")
+        if inputs[0] == (self.groups, 1, 1)[: len(inputs[0])]:
+            raise GraphError(f"{self.groups} groups of one number in {shape_text(inputs[0])}")  # torch runs none of one image
         return inputs[0]
 
     def tensors(self, channels: int) -> Tensors:

@@ -16,7 +16,7 @@ from porter.filegraph.file_graph import Foreign
 from porter.filegraph.to_graph import to_graph
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.onnx import build_file, run_reference
-from porter.graph import Conv, Gelu, HardSigmoid, HardSwish, Op, Swish
+from porter.graph import Conv, Gelu, HardSigmoid, HardSwish, LayerNorm, Op, Swish
 from porter.padding import ANY, Convention, Window
 from porter.source.drafting import new_recipe
 from tests.filegraph.values import values_of
@@ -406,12 +406,24 @@ def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
         "GroupNormalization with numbers for each group": "y = GroupNormalization <num_groups=2> (x, gamma, beta)",
         "MaxPool output 1": "y, z = MaxPool <kernel_shape=[2, 2]> (x)",
         "Pad of channels by reflect": 'y = Pad <mode="reflect"> (x, all_pads)',
+        "a group_norm that does not fit: 6 groups of one number in 6x1x1": "p = GlobalAveragePool (x) "
+        "y = InstanceNormalization (p, gamma, beta)",
+        "Mul by something that is not one number per channel": "p = AveragePool <kernel_shape=[1, 6]> (x) "
+        "m = ReduceMean (p, places) d = Sub (p, m) q = Mul (d, d) v = ReduceMean (q, places) e = Add (v, half) r = Sqrt (e) "
+        "n = Div (d, r) y = Mul (n, gamma)",
         "BatchNormalization in training mode": "y = BatchNormalization <training_mode=1> (x, gamma, beta, mean, variance)",
         "Resize (linear)": 'y = Resize <mode="linear"> (x, , scales)',
     }
     for kind, text in texts.items():
         graph = read_checkpoint(written(model(text), tmp_path)).graph
         assert graph is not None and [node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)] == [kind]
+
+
+def test_a_norm_over_several_axes_is_not_one_over_the_first_of_them(tmp_path: Path) -> None:
+    text = "t = Transpose <perm=[0, 2, 3, 1]> (x) m = ReduceMean <axes=[3, 2]> (t) d = Sub (t, m) q = Mul (d, d) "
+    text += "v = ReduceMean <axes=[3, 2]> (q) e = Add (v, half) r = Sqrt (e) y = Div (d, r)"
+    graph = read_checkpoint(written(model(text, 17), tmp_path)).graph
+    assert graph is not None and not [node for node in graph.nodes if isinstance(node.op, LayerNorm)]
 
 
 PARTS: dict[str, Op] = {
