@@ -7,6 +7,7 @@ layer before it is that layer too.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,6 +46,8 @@ from porter.graph.walks import upstream
 from porter.padding import Window
 
 _POINT = Window((1, 1))
+_MOST_ORDERS, _MOST_PARTS = 1024, 1024
+"""The most ways in which layers of a file are tried as the inputs of a node, and the most values that concats join in steps."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ class Alignment:
     def _inputs(self, node: Node, layer: FileNode, known: Mapping[str, str]) -> Sequence[str]:
         """The layers of the node's inputs, which give what the layer reads."""
         wanted = _key(layer.op, layer.inputs, self.parts)
-        orders = product(*(self.candidates[path] for path in node.inputs))
+        orders = _orders(node, self.candidates)
         fitting = [order for order in orders if _key(node.op, order, self.parts) == wanted]
         agreeing = (order for order in fitting if all(known.get(p, n) == n for p, n in zip(node.inputs, order, strict=True)))
         return next(agreeing, fitting[0])
@@ -145,7 +148,7 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
         native: rows and columns of the input, if the file does not state them.
 
     Raises:
-        MappingError: a window of the recipe does not fit into the file's input.
+        MappingError: a window of the recipe does not fit into the file's input, or the file has too many equal layers.
     """
     file = without_cells(file)
     parts: dict[str, tuple[str, ...]] = {}
@@ -153,7 +156,7 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
     for layer in file.nodes:
         key = _key(layer.op, layer.inputs, parts)
         readers[key].append(layer)
-        if isinstance(layer.op, Concat):
+        if isinstance(layer.op, Concat) and len(key) <= _MOST_PARTS:
             parts[layer.name] = key
     size = file.built_size or native
     try:
@@ -167,7 +170,7 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
         if isinstance(node.op, Identity):
             found[node.path] = found[node.inputs[0]]
             continue
-        keys = {_key(node.op, names, parts) for names in product(*(found[path] for path in node.inputs))}
+        keys = {_key(node.op, names, parts) for names in _orders(node, found)}
         layers = [layer for key in sorted(keys) for layer in readers.get(key, ())]
         shape = known[node.inputs[0]]
         fitting = tuple(layer.name for layer in layers if is_kind(node.op, layer.op, shape, node == head))
@@ -251,6 +254,18 @@ def _prepared_inputs(file: FileGraph) -> tuple[str, ...]:
         if prepares and layer.inputs and set(layer.inputs) <= set(found):
             found.append(layer.name)
     return tuple(found)
+
+
+def _orders(node: Node, candidates: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, ...]]:
+    """Layers that could give what the node reads, in every way.
+
+    Raises:
+        MappingError: there are more ways than a network has, as in a file of many equal layers.
+    """
+    choices = [candidates[path] for path in node.inputs]
+    if math.prod(map(len, choices)) > _MOST_ORDERS:
+        raise MappingError("too many layers of the file could be the inputs of this node", where=node.path)
+    return product(*choices)
 
 
 def _within(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:

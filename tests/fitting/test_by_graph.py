@@ -328,6 +328,17 @@ def test_a_file_joins_in_one_step_and_multiplies_in_any_order(variant: str, zoo:
     assert found.graph == draft and found.own_head and not found.differences
 
 
+def test_a_file_of_many_equal_layers_is_another_network() -> None:
+    """Each layer of a branch could be one of all its copies: 40 of four branches would be tried in millions of ways."""
+    recipe = find_recipe("inception_v3")
+    draft = expand(recipe, "inception_v3", recipe.zoo("torchvision", "inception_v3"), {})
+    file, first = as_file(draft), next(node for node in draft.nodes if isinstance(node.op, Concat))
+    copied = {layer_of(draft, path) for path in first.inputs}
+    copies = [replace(node, name=f"{node.name} {n}") for node in file.nodes if node.name in copied for n in range(40)]
+    with pytest.raises(MappingError, match="too many layers of the file could be the inputs of this node"):
+        align(draft, replace(file, nodes=(*file.nodes, *copies)), (299, 299))
+
+
 def test_a_head_before_its_pool_has_as_many_classes_as_the_file() -> None:
     """SqueezeNet ends in the pool of its last convolution."""
     recipe = find_recipe("squeezenet1_1")
