@@ -19,6 +19,7 @@ from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.filegraph.names import unused_name
 from porter.graph import (
     INPUT,
+    MOST_CONSTANTS,
     Add,
     Affine,
     AvgPool,
@@ -274,7 +275,7 @@ class Builder:
         while node is not None and isinstance(node.op, Affine):
             offset, scale = offset + scale * node.op.offset, scale * node.op.scale
             node = self.nodes.get(node.inputs[0])
-        if node is None or not isinstance(node.op, SliceChannels) or node.inputs != (INPUT,):
+        if node is None or not isinstance(node.op, SliceChannels) or node.inputs != (INPUT,) or self.channels > MOST_CONSTANTS:
             return None
         places = node.op.channels
         return places, np.broadcast_to(scale, len(places)), np.broadcast_to(offset, len(places))

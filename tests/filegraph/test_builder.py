@@ -208,6 +208,13 @@ def test_canonical(axes: str, stored: tuple[int, ...], shape: tuple[int, ...]) -
         assert number == found[tuple(index for index, _ in zip((*wanted, 0, 0), shape, strict=False))]
 
 
+def test_a_scaling_of_more_channels_than_an_op_states_stays_in_parts() -> None:
+    builder = Builder(8192, (8, 6))
+    halves = [builder.cut("c", builder.input, {"channels": slice(start, start + 4096)}) for start in (0, 4096)]
+    graph = builder.finish([builder.concat("join", *(builder.affine("s", half, (2.0,), (0.0,)) for half in halves))])
+    assert [node.op for node in graph.nodes][-1] == Concat() and len(graph.nodes) == 5
+
+
 def test_layers_that_porter_lacks_are_named_without_those_that_only_follow_them() -> None:
     builder = Builder(3, (8, 6))
     lost = builder.foreign("norm", "GroupNormalization", builder.input)
