@@ -213,7 +213,9 @@ def instance_norm(walk: Walk[N], node: N, source: Reference, tensors: Mapping[st
     if groups is None:
         return f"{node.op} over other axes than the cells of channels"
     numbers = {role: walk.flow.value(each) for role, each in tensors.items()}
-    neutral = {role for role, each in numbers.items() if each is not None and np.all(each == (role == "gamma"))}
+    neutral = {
+        role for role, each in numbers.items() if each is not None and each.size == groups and np.all(each == (role == "gamma"))
+    }
     names = _vectors(walk, view, {role: each for role, each in tensors.items() if role not in neutral})
     if names is None:
         return f"{node.op} with numbers for each group"

@@ -126,7 +126,8 @@ class Dataflow(Generic[N]):
         live: names of the nodes that depend on the input.
         kind: the op of a node in patterns, and in ELEMENTWISE.
         evaluators: by op, of those that are no function of each number. What they give has no more numbers than they take.
-        casts, reshapes: ops that keep the numbers of their first input, in their order.
+        is_cast: whether a node gives the numbers of its first input, as a copy or in another type that has them.
+        reshapes: ops that keep the numbers of their first input, in their order.
         operands: what a node reads in patterns: its inputs, and numbers that its format has as attributes.
         budget: bytes that all values computed from constants may take.
         computed: values from constants, and what live nodes compute from the sizes of values.
@@ -138,7 +139,7 @@ class Dataflow(Generic[N]):
     constants: Constants
     kind: Callable[[N], str]
     evaluators: Mapping[str, Evaluator] = field(default_factory=dict)
-    casts: Collection[str] = ()
+    is_cast: Callable[[N], bool] = lambda node: False
     reshapes: Collection[str] = ()
     budget: int = 0
     operands: Callable[[N], Sequence[Operand]] = lambda node: node.inputs
@@ -258,17 +259,17 @@ class Dataflow(Generic[N]):
 
     @cached_property
     def _uncast(self) -> Mapping[str, str]:
-        return self._before(self.casts)
+        return self._before(())
 
     @cached_property
     def _unshaped(self) -> Mapping[str, str]:
-        return self._before({*self.casts, *self.reshapes})
+        return self._before(self.reshapes)
 
     def _before(self, ops: Collection[str]) -> Mapping[str, str]:
-        """For every node the one that it reads through such ops."""
+        """For every node the one that it reads through casts and such ops."""
         found: dict[str, str] = {}
         for node in self.nodes.values():
-            passing = node.op in ops and node.inputs and node.name not in self.live
+            passing = (node.op in ops or self.is_cast(node)) and node.inputs and node.name not in self.live
             passing = passing and self.constants.declared(node.name) is None
             found[node.name] = found[node.inputs[0][0]] if passing else node.name
         return found

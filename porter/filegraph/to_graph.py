@@ -11,7 +11,7 @@ from keyword import iskeyword
 from porter.errors import GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, Foreign, with_momentum
 from porter.filegraph.names import unused_name
-from porter.graph import INPUT, Graph, Node, Op, Sigmoid, Softmax, shapes
+from porter.graph import INPUT, Graph, Identity, Node, Op, Sigmoid, Softmax, shapes
 from porter.graph.ops import shape_text
 from porter.graph.walks import downstream
 
@@ -43,7 +43,8 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         keep_activation: keep it.
 
     Raises:
-        MappingError: porter has no op for a node, or the file's values do not fit each other; `where` is the file's name of it.
+        MappingError: there is no layer, porter has no op for a node, or the file's values do not fit each other; `where` is the
+            file's name of it.
     """
     foreign = {node.name: node.op.kind for node in file.nodes if isinstance(node.op, Foreign)}
     if foreign:
@@ -57,6 +58,8 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
             f"porter has no op for {kinds}{more}{behind}",
             next="a port without them would be another function: save a model that ends before them",
         )
+    if all(isinstance(node.op, Identity) for node in file.nodes):
+        raise MappingError("this model has no layers: it gives its input", next="save a model that computes something")
     paths = _paths(node.name for node in file.nodes)
     nodes = [
         Node(paths[node.name], with_momentum(op), tuple(paths.get(name, name) for name in node.inputs))

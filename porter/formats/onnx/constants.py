@@ -16,13 +16,19 @@ from porter.graph import MOST_CONSTANTS
 INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 12, 13})
 FLOATS = frozenset({1, 10, 11, 16})
 """TensorProto.DataType: whole numbers, and real ones (float, half, double, bfloat16)."""
-
-CASTS = frozenset({"Cast"})
+_TRUTH = 9
 RESHAPES = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten"})
+
+
+def is_cast(node: OnnxNode) -> bool:
+    """Halves round, integers cut, and truths are 0 and 1."""
+    return node.op == "Cast" and node.integer("to") in (1, 11)
 
 
 def _cast(node: OnnxNode, value: Numbers) -> Numbers:
     kind = node.integer("to")
+    if kind == _TRUTH:
+        return np.asarray(value != 0)
     if kind in INTEGERS:
         return np.trunc(value).astype(np.int64)
     return value.astype(np.float64) if kind in FLOATS else value  # two whole numbers divide to a whole one

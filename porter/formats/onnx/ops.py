@@ -36,7 +36,7 @@ from porter.formats.onnx.arithmetic import (
     read_swish,
     selu,
 )
-from porter.formats.onnx.constants import slices, stated_sizes, wanted_sizes
+from porter.formats.onnx.constants import is_cast, slices, stated_sizes, wanted_sizes
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.formats.onnx.windows import read_convolution, read_pad, read_pool, read_resize, read_transposed
 from porter.graph import (
@@ -74,7 +74,7 @@ def _softmax(walk: Walk, node: OnnxNode) -> Read:
 
 def _cast(walk: Walk, node: OnnxNode) -> Read:
     """Casts between real numbers of single and double precision change nothing; halves round and integers cut."""
-    return walk.view(node.inputs[0]) if node.integer("to") in (1, 11) else f"Cast to type {node.integer('to')}"
+    return walk.view(node.inputs[0]) if is_cast(node) else f"Cast to type {node.integer('to')}"
 
 
 def _reduce(walk: Walk, node: OnnxNode) -> Read:

@@ -17,7 +17,7 @@ from porter.filegraph.names import named, titles
 from porter.filegraph.walk import Walk, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of, operands
-from porter.formats.onnx.constants import CASTS, EVALUATORS, FLOATS, RESHAPES
+from porter.formats.onnx.constants import EVALUATORS, FLOATS, RESHAPES, is_cast
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
 from porter.formats.onnx.proto import Message, Refuse, import_onnx, read_message
@@ -79,7 +79,7 @@ def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Map
     """The graph, and what its definition states besides: constants that a port says more exactly, and the image's layout."""
     nodes = message.nodes
     live = downstream(nodes, lambda name: [source for source, _ in nodes[name].inputs], [image.name])
-    flow = Dataflow(nodes, live, Arrays(message.arrays), kind_of, EVALUATORS, CASTS, RESHAPES, most_bytes(size), operands)
+    flow = Dataflow(nodes, live, Arrays(message.arrays), kind_of, EVALUATORS, is_cast, RESHAPES, most_bytes(size), operands)
     sizes = [dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None for dim in image.type.tensor_type.shape.dim]
     last = _channels_last(nodes, image.name, sizes)
     batch, channels, rows, columns = (sizes[place] for place in ((0, 3, 1, 2) if last else (0, 1, 2, 3)))

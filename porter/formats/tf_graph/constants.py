@@ -20,8 +20,10 @@ _BIG = 1024
 
 _INTEGERS = (3, 9)
 """types.proto: DT_INT32 and DT_INT64."""
+_TRUTH = 10
+WIDE_FLOATS = (1, 2)
+"""types.proto: DT_FLOAT and DT_DOUBLE."""
 
-CASTS = frozenset({"Cast"})
 RESHAPES = frozenset({"Reshape", "Squeeze", "ExpandDims"})
 
 
@@ -68,8 +70,19 @@ def _packed(node: GraphNode, *values: Numbers) -> Numbers:
     return np.stack(values, node.integer("axis"))
 
 
+def is_cast(node: GraphNode) -> bool:
+    """Halves round, integers cut, and truths are 0 and 1."""
+    return node.op == "Cast" and node.type("DstT") in WIDE_FLOATS
+
+
+def _cast(node: GraphNode, value: Numbers) -> Numbers:
+    if node.type("DstT") == _TRUTH:
+        return np.asarray(value != 0)
+    return np.trunc(value).astype(np.int64) if node.type("DstT") in _INTEGERS else value
+
+
 EVALUATORS: Mapping[str, Evaluator] = {
-    "Cast": lambda node, value: np.trunc(value).astype(np.int64) if node.type("DstT") in _INTEGERS else value,
+    "Cast": _cast,
     "Reshape": lambda node, value, shape: value.reshape(shape.ravel().tolist()),
     "ExpandDims": lambda node, value, axis: np.expand_dims(value, int(axis)),
     "Squeeze": _squeezed,

@@ -16,7 +16,7 @@ from porter.filegraph.names import named
 from porter.filegraph.walk import read_nodes
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
-from porter.formats.tf_graph.constants import CASTS, EVALUATORS, RESHAPES, Constants
+from porter.formats.tf_graph.constants import EVALUATORS, RESHAPES, Constants, is_cast
 from porter.formats.tf_graph.ends import input_sizes
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, Walk, depending, ordered
 from porter.formats.tf_graph.ops import READERS
@@ -73,7 +73,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     nodes, ends = _shortened(ordered(nodes, graph.ends, refuse), graph.ends)
     live = depending(nodes, [graph.image] + [node.name for node in nodes.values() if node.op == "Placeholder"])
     constants = Constants(nodes, graph.variables, graph.budget, refuse)
-    flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, CASTS, RESHAPES, graph.budget)
+    flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, graph.budget)
     batch, channels, size = _image_shape(nodes, graph.image, flow)
     builder = Builder(channels, size, fixed=True)
     walk = Walk(builder, flow, graph.variables, batch)

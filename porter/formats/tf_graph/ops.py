@@ -18,7 +18,7 @@ from porter.formats.tf_graph.arithmetic import (
     read_matrix,
     read_old_norm,
 )
-from porter.formats.tf_graph.constants import sliced, strided
+from porter.formats.tf_graph.constants import WIDE_FLOATS, is_cast, sliced, strided
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.formats.tf_graph.windows import (
     read_convolution,
@@ -32,8 +32,6 @@ from porter.formats.tf_graph.windows import (
 from porter.graph import DepthToSpace, Elu, LeakyRelu, LocalResponseNorm, Relu, Relu6, Selu, Sigmoid, Softplus, Softsign, Tanh
 from porter.graph.ops import Function
 
-_WIDE_FLOATS = (1, 2)
-"""types.proto: DT_FLOAT and DT_DOUBLE."""
 _FUNCTIONS: Mapping[str, Function] = {"Mean": "mean", "Max": "max"}
 
 
@@ -46,8 +44,7 @@ def _sizes(walk: Walk, node: GraphNode) -> list[Read]:
 
 def _cast(walk: Walk, node: GraphNode) -> Read:
     """Casts between single and double precision change nothing; halves round and integers cut."""
-    wide = node.type("SrcT") in _WIDE_FLOATS and node.type("DstT") in _WIDE_FLOATS
-    return walk.view(node.inputs[0]) if wide else None
+    return walk.view(node.inputs[0]) if node.type("SrcT") in WIDE_FLOATS and is_cast(node) else None
 
 
 def _reduce(walk: Walk, node: GraphNode) -> Read:

@@ -18,6 +18,22 @@ def _plain(function: Any) -> Evaluator:
     return lambda node, *values: function(*values)
 
 
+EXACT_TYPES = (None, 7, 8)
+"""Types of a cast that changes no function: real numbers of single and double precision (ScalarType)."""
+_COPIES = frozenset({"lift_fresh_copy", "lift_fresh", "detach", "clone", "alias", "contiguous", "to", "_to_copy"})
+
+
+def is_cast(node: AtenNode) -> bool:
+    return node.op in _COPIES and node.arguments.get("dtype") in EXACT_TYPES and "other" not in node.arguments
+
+
+def _divided(node: AtenNode, first: Numbers, second: Numbers) -> Numbers:
+    """Two whole numbers give a real one, unlike in other formats."""
+    if node.arguments.get("rounding_mode"):
+        raise ValueError("a rounded quotient")
+    return np.asarray(first / second)
+
+
 def _scaled(function: Any, node: AtenNode, first: Numbers, second: Numbers) -> Numbers:
     if math.prod(np.broadcast_shapes(first.shape, second.shape)) > max(MOST_CONSTANTS, first.size, second.size):
         raise ValueError("more numbers than an op states")
@@ -59,11 +75,11 @@ def _reshaped(node: AtenNode, value: Numbers) -> Numbers:
     return value.reshape(node.arguments["size" if "size" in node.arguments else "shape"])
 
 
-CASTS = frozenset({"lift_fresh_copy", "lift_fresh", "detach", "clone", "alias", "contiguous", "to", "_to_copy"})
 RESHAPES = frozenset({"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze"})
 EVALUATORS: Mapping[str, Evaluator] = {
     "add": partial(_scaled, np.add),
     "sub": partial(_scaled, np.subtract),
+    "div": _divided,
     "rsub": partial(_scaled, lambda first, second: second - first),
     **dict.fromkeys(("lift_fresh_copy", "lift_fresh", "detach", "clone", "alias", "contiguous"), _plain(lambda value: value)),
     **dict.fromkeys(("view", "_unsafe_view", "reshape"), _reshaped),

@@ -8,12 +8,11 @@ from typing import Any
 from porter.filegraph import moves
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.walk import Read
+from porter.formats.torch_export.constants import EXACT_TYPES
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
 from porter.graph.ops import Function, Mode
 
-_EXACT = (None, 7, 8)
-"""Types of a cast that changes no function: real numbers of single and double precision (ScalarType)."""
 _MODES: Mapping[str, Mode] = {
     "reflect": "reflect",
     "reflection": "reflect",
@@ -32,7 +31,7 @@ def taken(node: AtenNode) -> Reference:
 
 def read_same(walk: Walk, node: AtenNode) -> Read:
     """Casts between real numbers, copies, and what does nothing in inference."""
-    if node.arguments.get("dtype") not in _EXACT or "other" in node.arguments:
+    if node.arguments.get("dtype") not in EXACT_TYPES or "other" in node.arguments:
         return f"{node.op} to another type"
     if node.arguments.get("train"):
         return f"{node.op} in training mode (call model.eval() before torch.export.export)"
@@ -134,7 +133,7 @@ def read_pad(walk: Walk, node: AtenNode) -> Read:
 def read_reduce(walk: Walk, node: AtenNode) -> Read:
     """mean, amax and linalg_vector_norm over axes."""
     stated, keep = node.arguments.get("dim"), bool(node.arguments.get("keepdim"))
-    if node.arguments.get("dtype") not in _EXACT or not stated:
+    if node.arguments.get("dtype") not in EXACT_TYPES or not stated:
         return f"{node.op} of everything" if not stated else f"{node.op} to another type"
     if node.arguments.get("ord", 2) != 2:
         return f"{node.op} of order {node.arguments['ord']}"
@@ -142,7 +141,7 @@ def read_reduce(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_softmax(walk: Walk, node: AtenNode) -> Read:
-    if node.arguments.get("dtype") not in _EXACT or node.arguments.get("half_to_float"):
+    if node.arguments.get("dtype") not in EXACT_TYPES or node.arguments.get("half_to_float"):
         return f"{node.op} to another type"
     return moves.softmax(walk, node, taken(node), node.arguments["dim"])
 

@@ -22,7 +22,7 @@ from porter.formats.torch_export import SAVE
 from porter.formats.torch_export.aliases import changed_value
 from porter.formats.torch_export.archive import FLOATS, Archive, read_archive
 from porter.formats.torch_export.arithmetic import kind_of
-from porter.formats.torch_export.constants import CASTS, EVALUATORS, RESHAPES
+from porter.formats.torch_export.constants import EVALUATORS, RESHAPES, is_cast
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
 from porter.formats.torch_export.nodes import AtenNode, Program, read_program
 from porter.formats.torch_export.ops import READERS
@@ -110,7 +110,7 @@ def _read_graph(program: Program, arrays: Mapping[str, Array], size: int, only: 
     nodes, image = program.nodes, program.images[0]
     live = downstream(nodes, lambda name: _live_inputs(nodes, name), [image])
     constants = Arrays({**arrays, **program.numbers})
-    flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, CASTS, RESHAPES, most_bytes(size))
+    flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, most_bytes(size))
     batch, channels, rows, columns = (each if isinstance(each, int) else None for each in program.sizes(image))
     rows, columns = only or (rows, columns)
     builder = Builder(channels or 3, (rows, columns), "CHW", fixed=None not in (rows, columns))

@@ -58,6 +58,7 @@ CASES = {
     "head": "p = GlobalAveragePool (x) f = Flatten (p) g = Gemm <transB=1> (f, dense, b5) y = Softmax (g)",
     "head of a matrix": "p = ReduceMean <axes=[2, 3], keepdims=0> (x) m = MatMul (p, matrix) y = Add (m, b5)",
     "head of a convolution": "c = Conv (x, k1, b4) r = ReduceMax <axes=[2, 3]> (c) y = Squeeze (r, places)",
+    "kernel cast to truths and back": "b = Cast <to=9> (k3) c = Cast <to=1> (b) y = Conv <pads=[1, 1, 1, 1]> (x, c)",
     "flattened map": "f = Reshape (x, flat) y = MatMul (f, wide)",
     "transposed features": "p = GlobalAveragePool (x) f = Flatten (p) t = Transpose (f) y = Gemm <transA=1> (t, matrix, b5)",
     "norm of responses": "n = ReduceL2 (x, places) m = ReduceMean (n, one1) a = Add (m, half) d = Div (n, a) y = Mul (x, d)",
@@ -308,6 +309,7 @@ BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
 }
 """Models that are refused when they are read, and what the message says."""
 FOREIGN: dict[str, tuple[str, str]] = {
+    "no layer": ("y = MaxPool <kernel_shape=[1, 1]> (x)", "this model has no layers"),
     "a branch": (
         "y = If <then_branch=t () => (float z) {z = Identity (x)}, else_branch=e () => (float z) {z = Relu (x)}> (on)",
         "If",
