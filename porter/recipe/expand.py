@@ -1,34 +1,21 @@
-"""From a recipe, a variant and a zoo to the graph: blocks unrolled, expressions computed, every site with the zoo's convention."""
+"""From a recipe, a variant and a zoo to the graph, and what it must hold: shapes, sites for the padding, labels, a head."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from porter.errors import GraphError, RecipeError, UsageError
-from porter.graph import INPUT, Argument, Conv, Dense, Graph, Node, Scope, Shape, channels_of, head_of, shapes, site_of
-from porter.graph.ops import LARGER
-from porter.padding import Convention, SiteKind
-from porter.recipe.expressions import UnknownVariable, Value, evaluate, fill_in, is_expression
+from porter.graph import INPUT, Conv, Dense, Graph, channels_of, head_of, shapes, site_of
+from porter.recipe.expressions import UnknownVariable, Value
 from porter.recipe.faults import Faults
 from porter.recipe.model import Recipe, Zoo
-from porter.recipe.operations import make_op
-from porter.recipe.paddings import PadRule, site_convention
+from porter.recipe.paddings import PadRule
 from porter.recipe.patterns import match_path
 from porter.recipe.source import Location, Mark
 from porter.recipe.spelling import hint
-from porter.recipe.steps import OPERATIONS, Block, Step, cycle
 from porter.recipe.unknown import unmatched
-
-MAX_REPEAT = 1000
-MAX_USES = 20_000
-MAX_NESTING = 8
-MAX_PATH = 128
-
-_PATH = re.compile(r"[A-Za-z_][\w.-]*(/[A-Za-z_][\w.-]*)*", re.ASCII)
-Variables = Mapping[str, Value]
+from porter.recipe.unrolling import MAX_USES, TooLarge, Unrolling
 
 
 class Expanded(NamedTuple):
@@ -63,7 +50,7 @@ def expand_within(recipe: Recipe, variant: str, zoo: Zoo, nodes: int) -> Graph |
     """
     try:
         return expand_steps(recipe, variant, zoo, most=nodes).graph
-    except _Large:
+    except TooLarge:
         return None
 
 
@@ -121,7 +108,7 @@ def _expanded(
     zoo = zoo.of(variant)
     variables = {**options_of(recipe, variant, zoo, options), **recipe.parameters(variant)}
     rules = (*zoo.padding_as_trained, *zoo.padding) if as_trained else zoo.padding
-    expansion = _Expansion(recipe, variables, rules, _origins(recipe, variant, zoo, options), most)
+    expansion = Unrolling(recipe, variables, rules, _origins(recipe, variant, zoo, options), most)
     try:
         output = expansion.run(recipe.graph, "", INPUT, variables, 0)
         graph = Graph(tuple(expansion.nodes.values()), recipe.channels, output, tuple(expansion.scopes))
@@ -152,7 +139,7 @@ def _expect_shapes(recipe: Recipe, graph: Graph, steps: Mapping[str, Location]) 
 
 
 def _origins(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value]) -> dict[tuple[str, str], Mark]:
-    """Where the values of the variables are written, as `_Expansion.origins`."""
+    """Where the values of the variables are written, as `Unrolling.origins`."""
     places: dict[str, Location] = {name: ("options", name) for name in recipe.options}
     places |= {name: ("zoos", zoo.name, "options", name) for name in zoo.options}
     places |= {name: ("variants", variant, name) for name in recipe.parameters(variant)}
@@ -200,224 +187,3 @@ def _expect_labels(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> None
 def _unmatched(rules: Sequence[PadRule], graph: Graph) -> list[PadRule]:
     sites = [(node.path, site.kind) for node in graph.nodes if (site := site_of(node.op))]
     return [rule for rule in rules if not any(rule.matches(path, kind) for path, kind in sites)]
-
-
-class _Large(Exception):
-    """A graph has more nodes than it may have."""
-
-
-class _Expansion:
-    """A graph in the making.
-
-    Attributes:
-        most: nodes that it may have.
-        nodes: by path, in the order of the steps.
-        outputs: by the step's path, the node that gives its value: the node itself, or the last node of a block.
-        shapes: of every node's output, at the native size.
-        locations: of each node's step, and of each use of a block.
-        origins: where the value of a variable is written: of a parameter by its block's prefix, of the others by "".
-        left_out: the paths of steps whose conditions do not hold.
-    """
-
-    def __init__(
-        self, recipe: Recipe, variables: Variables, rules: Sequence[PadRule], origins: dict[tuple[str, str], Mark], most: int
-    ) -> None:
-        self.recipe = recipe
-        self.source = recipe.source
-        self.variables = variables
-        self.rules = rules
-        self.nodes: dict[str, Node] = {}
-        self.outputs: dict[str, str] = {}
-        self.shapes: dict[str, Shape] = {INPUT: (recipe.channels, *recipe.native_size())}
-        self.locations: dict[str, Location] = {}
-        self.origins = origins
-        self.left_out: dict[str, Location] = {}
-        self.scopes: list[Scope] = []
-        self.counts: dict[tuple[str, str], int] = {}
-        self.uses = 0
-        self.most = most
-
-    def run(self, steps: Sequence[Step], prefix: str, entry: str, variables: Variables, depth: int) -> str:
-        """Adds the steps below `prefix`; the first reads `entry`. Returns the path of the last step's value."""
-        current = entry
-        for step in steps:
-            times = 1 if step.repeat is None else self._times(step, variables)
-            for index in range(1, times + 1):
-                place: dict[str, Value] = {"index": index, "first": index == 1, "last": index == times}
-                current = self._use(step, prefix, entry, current, variables, place, depth)
-        return current
-
-    def _times(self, step: Step, variables: Variables) -> int:
-        with self.source.at((*step.location, "repeat")):
-            times = evaluate(step.repeat, variables)
-            if type(times) is not int or not 0 <= times <= MAX_REPEAT:
-                raise RecipeError(f"'repeat' is a whole number from 0 to {MAX_REPEAT}, got {times!r}")
-            return times
-
-    def _use(
-        self, step: Step, prefix: str, entry: str, current: str, variables: Variables, place: dict[str, Value], depth: int
-    ) -> str:
-        self.uses += 1
-        if self.uses > MAX_USES or depth > MAX_NESTING:
-            raise self._endless(step)
-        if len(self.nodes) > self.most:
-            raise _Large
-        local = variables if step.repeat is None else {**variables, **place}
-        with self.source.at((*step.location, "when")):
-            holds = evaluate(step.when, local)
-            if not isinstance(holds, bool):
-                raise RecipeError(f"'when' is a condition, got {holds!r}")
-        if not holds:
-            with suppress(RecipeError):
-                self.left_out[f"{prefix}{self._name(step, prefix, {**place, **local})}"] = step.location
-            return current
-        path = self._path(step, prefix, {**place, **local})
-        inputs = self._inputs(step, prefix, entry, current, local, depth)
-        arguments = self._arguments(step, local, place)
-        if step.kind in OPERATIONS:
-            output = self._node(step, prefix, path, inputs, arguments, place, local)
-        else:
-            if len(inputs) != 1:
-                raise RecipeError(f"a block takes one input, got {len(inputs)}", where=self.source.where((*step.location, "from")))
-            output = self._block(step, prefix, path, inputs[0], arguments, place, depth)
-        self.outputs[path] = output
-        return output
-
-    def _endless(self, step: Step) -> RecipeError:
-        chain, step = cycle(self.recipe.graph, self.recipe.blocks) or ((), step)
-        why = f"more than {MAX_USES} steps" if self.uses > MAX_USES else f"blocks nest more than {MAX_NESTING} deep"
-        message = f"block '{step.kind}' is used inside itself: {' > '.join(chain)}" if chain else why
-        return RecipeError(f"this recipe does not end: {message}", where=self.source.where(step.location))
-
-    def _name(self, step: Step, prefix: str, variables: Variables) -> str:
-        name = fill_in(step.path, {**variables, "count": self.counts.get((prefix, step.path), 0)})
-        return name if step.repeat is None or step.numbered else f"{name}{variables['index']}"
-
-    def _path(self, step: Step, prefix: str, variables: Variables) -> str:
-        with self.source.at((*step.location, step.kind)):
-            name = self._name(step, prefix, variables)
-            self.counts[prefix, step.path] = self.counts.get((prefix, step.path), 0) + 1
-            path = f"{prefix}{name}"
-            if not _PATH.fullmatch(name) or name == INPUT or len(path) > MAX_PATH:
-                raise RecipeError(f"'{name}' is no path: words of letters, digits, _ . and -, such as stage1/conv")
-            if path in self.outputs:
-                raise RecipeError(f"two steps have the path '{path}'", next="give them 'when' conditions that exclude each other")
-            return path
-
-    def _inputs(self, step: Step, prefix: str, entry: str, current: str, variables: Variables, depth: int) -> tuple[str, ...]:
-        if step.branches:
-            return tuple(self._branch(branch, prefix, current, variables, depth) for branch in step.branches)
-        if step.inputs is None:
-            if step.kind in ("add", "concat"):
-                raise RecipeError(f"'{step.kind}' needs 'from', the list of its inputs", where=self.source.where(step.location))
-            return (current,)
-        here = (*step.location, "from")
-        names = self._value(step.inputs, here, variables)
-        return tuple(
-            self._output_of(name, prefix, entry, (*here, place))
-            for place, name in enumerate(names if isinstance(names, tuple) else (names,))
-        )
-
-    def _branch(self, steps: Sequence[Step], prefix: str, entry: str, variables: Variables, depth: int) -> str:
-        output = self.run(steps, prefix, entry, variables, depth)
-        if output == entry:
-            raise RecipeError("a branch without steps", where=self.source.where(steps[0].location), next="write {identity: NAME}")
-        return output
-
-    def _output_of(self, name: Value, prefix: str, entry: str, here: Location) -> str:
-        if name == INPUT:
-            return entry
-        path = f"{prefix}{name}"
-        if path in self.outputs:
-            return self.outputs[path]
-        local = [known.removeprefix(prefix) for known in self.outputs if known.startswith(prefix)]
-        message, advice = f"there is no earlier step '{name}' here", hint(str(name), [INPUT, *local])
-        if path in self.left_out:
-            condition = self.source.where((*self.left_out[path], "when"))
-            message = f"step '{name}' is left out here, because its condition does not hold: {condition}"
-            advice = "give this step a 'when' too, or read another one"
-        raise RecipeError(message, where=self.source.where(here), next=advice)
-
-    def _arguments(self, step: Step, variables: Variables, place: Variables) -> dict[str, Any]:
-        given = {**OPERATIONS.get(step.kind, {}), **step.arguments}
-        for end in ("first", "last"):
-            if place[end]:
-                given |= step.overrides[end]
-        found = {}
-        for key, value in given.items():
-            location, _ = step.written(key, place)
-            found[key] = self._value(value, location, variables)
-        return found
-
-    def _value(self, value: Any, location: Location, variables: Variables) -> Any:
-        """A value with its expressions computed."""
-        if isinstance(value, dict):
-            return {key: self._value(item, (*location, key), variables) for key, item in value.items()}
-        if isinstance(value, tuple):
-            return tuple(self._value(item, (*location, place), variables) for place, item in enumerate(value))
-        if not is_expression(value):
-            return value
-        with self.source.at(location):
-            return evaluate(value, variables)
-
-    def _origin(self, prefix: str, location: Location, written: Any) -> Mark | None:
-        """Where the value of an argument comes from: `=NAME` only passes on the value of a variable."""
-        name = written[1:].strip() if is_expression(written) else ""
-        return self.origins.get((prefix, name)) or self.origins.get(("", name)) or self.source.mark(location)
-
-    def _node(
-        self,
-        step: Step,
-        prefix: str,
-        path: str,
-        inputs: tuple[str, ...],
-        values: Mapping[str, Any],
-        place: Variables,
-        variables: Variables,
-    ) -> str:
-        def written(key: str) -> str:
-            location, value = step.written(key, place)
-            return str(self._origin(prefix, location, value) or self.source.where(step.location))
-
-        def pad(kind: SiteKind, default: Convention) -> Convention:
-            return site_convention(self.rules, path, kind, default, self.variables, self.source)
-
-        op = make_op(step, path, values, variables, self.shapes[inputs[0]][0] or 0, written, pad)
-        self.nodes[path] = Node(path, op, inputs)
-        try:
-            self.shapes[path] = op.shape(*(self.shapes[name] for name in inputs))
-        except GraphError as error:
-            advice = "pad its input, or give a smaller kernel" if error.next == LARGER else error.next
-            advice = f"make {' and '.join(inputs)} alike" if len(inputs) > 1 else advice
-            raise RecipeError(f"{path}: {error.message}", where=self.source.where(step.location), next=advice) from None
-        self.locations[path] = step.location
-        return path
-
-    def _block(
-        self, step: Step, prefix: str, path: str, entry: str, arguments: Mapping[str, Argument], place: Variables, depth: int
-    ) -> str:
-        block = self.recipe.blocks[step.kind]
-        variables = {**self.variables, **place, "channels": self.shapes[entry][0] or 0}
-        parameters = self._parameters(step, block, arguments, variables)
-        for name in parameters:
-            given = step.written(name, place) if name in arguments else (block.place(name), block.parameters[name])
-            if origin := self._origin(prefix, *given):
-                self.origins[f"{path}/", name] = origin
-        self.scopes.append(Scope(path, block.name, parameters))
-        self.locations[path] = step.location
-        return self.run(block.steps, f"{path}/", entry, {**variables, **parameters}, depth + 1)
-
-    def _parameters(self, step: Step, block: Block, arguments: Mapping[str, Any], variables: Variables) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, default in block.parameters.items():
-            if name in arguments:
-                found[name] = arguments[name]
-            elif default is None:
-                raise RecipeError(f"'{block.name}' needs '{name}'", where=self.source.where(step.location))
-            else:
-                with self.source.at(block.place(name)):
-                    found[name] = evaluate(default, {**variables, **found})
-            if isinstance(found[name], dict):
-                where = self.source.where((*step.location, name))
-                raise RecipeError(f"'{name}' is a number, a word or a list", where=where)
-        return found

@@ -19,7 +19,6 @@ from porter.graph import OPS
 from porter.graph.ops import op as words
 from porter.graph.record import LARGEST_COUNT
 from porter.padding import Average, Rounding, Rule
-from porter.recipe.expand import MAX_REPEAT
 from porter.recipe.fixed import FIXED
 from porter.recipe.keys import KEYS
 from porter.recipe.operations import KINDS, MAX_CHANNELS, MAX_MULTIPLIER, MAX_SIDE
@@ -41,6 +40,7 @@ from porter.recipe.schema import (
 )
 from porter.recipe.steps import ATTRIBUTES, REQUIRED, Attribute
 from porter.recipe.transforms import TRANSFORMS
+from porter.recipe.unrolling import MAX_REPEAT
 from porter.recipe.zoos import NO_REFERENCE
 from porter.zoos.tables import REFERENCES
 
