@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,8 +23,9 @@ from porter.frameworks import Runner, get_framework, runner_of
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
-from porter.recipe import Recipe, Zoo, assumed_options, recipes_option, with_options
+from porter.recipe import Recipe, Zoo, recipes_option, with_options
 from porter.recipe.expressions import Value
+from porter.source.assumed import what_is_assumed
 from porter.source.protocol import in_proportion, scaled
 from porter.source.weights import digest_of, published_file, publisher_of, read_weights
 
@@ -299,9 +299,7 @@ def open_checkpoint(
         preprocess=protocol,
         labels=zoo.labels if fit.own_head else None,
         licence=publisher.licence_of(variant) if publisher else None,
-        assumed=()
-        if recorded
-        else (*_assumed_scaling(checkpoint, fit), *assumed_options(zoo, fit.options), *_assumed_activation(fit)),
+        assumed=() if recorded else what_is_assumed(checkpoint, fit, zoo),
         sized=recorded,
         warnings=(*other_zoo, *placed, *fit.warnings, *scaling),
     )
@@ -348,33 +346,12 @@ def open_fit(
     )
 
 
-def _assumed_scaling(checkpoint: Checkpoint, fit: Fit) -> tuple[str, ...]:
-    """One line for the layers that scale the input inside the model, because a file of weights does not say what they compute; none
-    for those that the zoo's own model has, one of each that Keras numbers.
-    """
-    own, scaling = set(fit.reference_taps.values()), checkpoint.scaling
-    stems = {name: re.sub(r"_\d+$", "", name) for name in scaling}
-    again = {stem: name for name, stem in stems.items() if stem in own and stem not in scaling}
-    foreign = [name for name in scaling if name not in own and again.get(stems[name]) != name]
-    if not foreign:
-        return ()
-    named = ", ".join(f"'{name}'" for name in foreign)
-    return (f"the input is what the zoo's own model takes: {named} in the file is left out; to keep it, give the whole model",)
-
-
 def _fit(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint, settings: tuple[str, ...], keep_background: bool) -> Fit:
     if checkpoint.graph is None:
         return fit_by_names(recipe, variant, zoo, checkpoint, settings, keep_background)
     from porter.fitting.by_graph import fit_by_graph  # most files hold only weights
 
     return fit_by_graph(recipe, variant, zoo, checkpoint, settings, keep_background)
-
-
-def _assumed_activation(fit: Fit) -> tuple[str, ...]:
-    """One line where the activation after somebody's own head is the zoo's, because a file of weights records none."""
-    if fit.own_head or fit.activation is None:
-        return ()
-    return (f"the model ends in a {fit.activation}: a file of weights does not say; if yours differs, give the whole model",)
 
 
 def _other_zoo_warning(publisher: Zoo | None, zoo: Zoo) -> tuple[str, ...]:
