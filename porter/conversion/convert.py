@@ -251,7 +251,9 @@ def _check(
             raise
         return None, {"check": f"skipped: {error}"}, (str(error),)
     if not verdict.ok:
-        raise CheckFailed(verdict.failure(), where=port.record.name, next="no port was written")
+        folds = verdict.exact is not None and not port.record.folded
+        advice = "no port was written; norms that are folded round less: --fold-bn" if folds else "no port was written"
+        raise CheckFailed(verdict.failure(), where=port.record.name, next=advice)
     outcome = PASSED if verdict.proof.proves else AGREES
     reference = verdict.given.file if verdict.given else None
     return verdict, {"check": outcome, "parity": verdict.record(), "reference": reference}, warnings

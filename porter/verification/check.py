@@ -86,9 +86,23 @@ class Verdict:
         before, given = self.shipped.parities if self.shipped else (), self.given.parities if self.given else ()
         return next((parity for parity in (*before, *self.parities, *given) if not parity.ok), (self.parities or given)[-1])
 
+    @property
+    def exact(self) -> Parity | None:
+        """The comparison in float64 that holds, where float32 misses its limit by less than ten times: that is rounding only."""
+        proof, bad = self.proof, self.proof.first_bad
+        near = bad is not None and bad.shapes is None and proof.logits.rel_l2 < 10 * proof.limit
+        if not near or proof.dtype != "float32" or proof not in self.parities:
+            return None
+        return next((parity for parity in self.parities if parity.ok and parity.dtype == "float64"), None)
+
     def failure(self) -> str:
         """One line on the failure, with the first node that differs and its padding decision."""
         proof, bad = self.proof, self.proof.first_bad
+        if self.exact is not None and bad is not None:
+            sizes = ", ".join(f"{rows}x{columns}" for rows, columns in self.exact.sizes)
+            said = f"the port is the source's function in float64 at {sizes} (logits {self.exact.logits.rel_l2:.1e})"
+            lost = f"logits {proof.logits.rel_l2:.1e} (limit {proof.limit:.1e}), from {bad.path} on"
+            return f"{said} and rounds more than it may in float32: {lost}"
         given = self.given is not None and proof in self.given.parities
         if self.given is not None and given:
             what, whose, notes = "the port", f"the function of {proof.reference}", "".join(f"; {note}" for note in self.given.notes)
