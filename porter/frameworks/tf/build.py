@@ -69,7 +69,13 @@ def _connect(plan: Plan, layers: Mapping[str, str], dtype: Dtype) -> tuple[Any, 
     for node in graph.nodes:
         values[node.path] = _apply(maker, plan, node, names[node.path], [values[path] for path in node.inputs])
     outputs = [values[path] for path in graph.outputs]
-    model = keras.Model(source, outputs if graph.further else outputs[0], name="port")
+    try:
+        model = keras.Model(source, outputs if graph.further else outputs[0], name="port")
+    except RecursionError:  # keras/src/ops/function.py, _build_map_helper; load_model would end in it, too
+        raise GraphError(
+            f"Keras follows a model by a call for each layer, and a chain of {len(graph.nodes)} layers is too deep for Python",
+            next="fold the norms (--fold-bn), or port it to torch or onnx",
+        ) from None
     holders = {path: maker.made[names[path]] for path in tensor_shapes(graph)}
     held = {id(variable) for variable in model.variables}
     for path, layer in holders.items():

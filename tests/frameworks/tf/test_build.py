@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import itertools
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -10,10 +13,24 @@ from porter.errors import GraphError, MappingError, UsageError
 from porter.frameworks import tf
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
-from porter.graph import INPUT, Conv, Graph, Node
+from porter.graph import INPUT, Conv, Graph, Node, Relu
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Window
 from tests.frameworks.tf.models import SAME, every_op, mobilenet_v2, random_tensors
+
+
+def test_a_chain_too_deep_for_keras_is_refused() -> None:
+    import_keras()
+    names = [INPUT, *(f"relu{number}" for number in range(100))]
+    graph = Graph(tuple(Node(name, Relu(), (before,)) for before, name in itertools.pairwise(names)), 3, names[-1])
+    plan, limit = make_plan(graph, (32, 32), tf.CAPABILITIES), sys.getrecursionlimit()
+    tf.build(plan, {}, {}, "float32", "cpu")
+    try:
+        sys.setrecursionlimit(len(inspect.stack()) + 95)
+        with pytest.raises(GraphError, match="a chain of 100 layers is too deep"):
+            tf.build(plan, {}, {}, "float32", "cpu")
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def test_mobilenet_v2_has_the_layers_and_weights_of_keras_applications() -> None:
