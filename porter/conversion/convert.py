@@ -251,9 +251,9 @@ def _check(
             raise
         return None, {"check": f"skipped: {error}"}, (str(error),)
     if not verdict.ok:
-        folds = verdict.exact is not None and not port.record.folded
-        advice = "no port was written; norms that are folded round less: --fold-bn" if folds else "no port was written"
-        raise CheckFailed(verdict.failure(), where=port.record.name, next=advice)
+        foldable = port.record.folded is None and any(isinstance(node.op, BatchNorm) for node in port.graph.nodes)
+        advice = "; norms that are folded round less: --fold-bn" if verdict.exact and foldable else ""
+        raise CheckFailed(verdict.failure(), where=port.record.name, next=f"no port was written{advice}")
     outcome = PASSED if verdict.proof.proves else AGREES
     reference = verdict.given.file if verdict.given else None
     return verdict, {"check": outcome, "parity": verdict.record(), "reference": reference}, warnings
