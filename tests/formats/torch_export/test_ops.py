@@ -56,6 +56,7 @@ CASES: dict[str, Case] = {
     "norms of groups": lambda m, x: F.group_norm(F.group_norm(x.relu(), 3, m.gamma, m.beta, 0.01), 1) + F.group_norm(x, 2, m.gamma),
     "norm of responses": lambda m, x: responding(x, m.along, m.along * 2),
     "lengths": lambda m, x: x / x.norm(p=2, dim=1, keepdim=True) + x.norm(p=2, dim=3, keepdim=True),
+    "quotient of whole numbers": lambda m, x: x * (m.seven / m.two),
     "response norm": lambda m, x: F.local_response_norm(x, 4, alpha=0.3, beta=0.6, k=2.0),
     "clips": lambda m, x: F.relu6(x) + F.hardtanh(x, -0.5, 0.4) + x.clamp(min=0.1) + x.clamp(-1, 1) + F.relu(x).clamp_(max=0.7),
     "hard ones": lambda m, x: F.hardswish(F.hardsigmoid(x)) + x * F.relu6(x + 3) / 6,
@@ -113,6 +114,8 @@ class Ops(nn.Module):
         random = torch.Generator().manual_seed(0)
         for name, shape in SHAPES.items():
             self.register_parameter(name, nn.Parameter(torch.randn(shape, generator=random) * 0.5))
+        self.register_buffer("seven", torch.tensor([7]))
+        self.register_buffer("two", torch.tensor([2]))
         self.register_buffer("mean", torch.randn(6, generator=random))
         self.register_buffer("variance", torch.rand(6, generator=random) + 0.5)
         self.cases = cases
