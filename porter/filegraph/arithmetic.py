@@ -61,7 +61,7 @@ def combine_constant(walk: Walk[N], node: N, kind: str, view: View, other: Refer
 
 
 def _of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
-    found = walk.alike(sources)
+    found = walk.alike(_unstretched(walk, sources))
     if found is None:
         return f"{node.op} of values of different axes"
     values, names = found
@@ -74,6 +74,13 @@ def _of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) 
     else:
         return f"{node.op} of {len(values)} values"
     return walk.views.laid(value, names)
+
+
+def _unstretched(walk: Walk[N], sources: Sequence[Reference]) -> Sequence[Reference]:
+    """The values, before they were repeated to the size of another one of them: porter's ops stretch sizes of 1 themselves."""
+    whole = {walk.sizes(source) for source in sources if source not in walk.stretched}
+    found = ((source, *walk.stretched.get(source, (source, None))) for source in sources)
+    return [before if sizes in whole else source for source, before, sizes in found]
 
 
 def _fits(walk: Walk[N], view: View, source: Reference) -> bool:
@@ -236,6 +243,31 @@ def _is_vector(tensor: Tensor, size: int | None) -> bool:
 def _each_cell(walk: Walk[N], node: N, view: View, op: Op, tensors: Mapping[str, str]) -> View:
     stored = {role: Stored(name) for role, name in tensors.items()}
     return walk.views.like(view, walk.builder.add(node.name, op, view.value, tensors=stored))
+
+
+def along_channels(walk: Walk[N], node: N, source: Reference, kernel: Reference, pads: Sequence[int]) -> Read:
+    """A 1-D convolution along the channels by one kernel, as of ECA: a dense layer that has the kernel along its diagonals.
+
+    Args:
+        kernel: 1×1×numbers; the value is N×1×channels.
+        pads: how many zeros stand before the first channel, and after the last one.
+    """
+    view, numbers = walk.view(source), walk.flow.value(kernel)
+    along = view.sizes is not None and view.sizes[1:-1] == (1,) and walk.views.has_channels(view, -1)
+    if numbers is None or numbers.shape[:2] != (1, 1) or not along:
+        return f"{node.op} over other axes than the channels"
+    channels, (first, last) = view.value.channels or 0, pads
+    units = channels + first + last - numbers.size + 1
+    if min(first, last, units - 1) < 0:
+        return None
+    walk.flow.budget -= 8 * units * (channels + first + last)
+    if walk.flow.budget < 0:
+        return f"{node.op} over {channels} channels"
+    padded = np.zeros((units, channels + first + last))
+    for place, row in enumerate(padded):
+        row[place : place + numbers.size] = numbers.ravel()
+    walk.flow.evaluated[node.name] = padded[:, first : first + channels]
+    return walk.views.like(view, walk.builder.dense(node.name, view.value, units, {"kernel": Stored(node.name, "OI")}))
 
 
 def dense(

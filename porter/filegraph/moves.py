@@ -79,6 +79,7 @@ def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[int]) -> R
     times = [size if old == 1 and size > 1 else 1 for size, old in zip(wanted, known, strict=True)]
     if any(size not in (-1, 1, old) for size, old in zip(wanted, known, strict=True) if old != 1):
         return None
+    walk.stretched[node.name, 0] = source, tuple(size * count for size, count in zip(known, times, strict=True))
     expect_known(times)
     return walk.view(source).repeated(times)
 

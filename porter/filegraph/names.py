@@ -26,7 +26,7 @@ def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGrap
     A node without tensors, or with a scope that others share, has its name in `titles`, or keeps its own.
     """
     titles = titles or {}
-    scopes = {node.name: _scope(node) for node in graph.nodes}
+    scopes = {node.name: _scope(node, graph.evaluated) for node in graph.nodes}
     counts = Counter(scopes.values())
     names = {INPUT: INPUT}
     taken = {INPUT} | {scope for scope in counts if scope and counts[scope] == 1}
@@ -54,12 +54,13 @@ def titles(paths: Mapping[str, tuple[str, ...]], ops: Mapping[str, str]) -> dict
     return {name: title for name, title in found.items() if title.strip("/")}
 
 
-def _scope(node: FileNode) -> str:
-    """The scope that a node's tensors share: `Conv1` of `Conv1/kernel` and `Conv1/bias`."""
+def _scope(node: FileNode, computed: Collection[str]) -> str:
+    """The scope that a node's own tensors share: `Conv1` of `Conv1/kernel` and `Conv1/bias`."""
     if isinstance(node.op, Foreign):
         return ""
     # ONNX models of torch have torch's names.
-    paths = [stored.name.split("/" if "/" in stored.name else ".")[:-1] for stored in node.tensors.values()]
+    own = [stored.name for stored in node.tensors.values() if stored.name not in computed]
+    paths = [name.split("/" if "/" in name else ".")[:-1] for name in own]
     shared: list[str] = []
     for parts in zip(*paths, strict=False):
         if len(set(parts)) > 1:

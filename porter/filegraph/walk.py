@@ -32,6 +32,7 @@ class Walk(Generic[N]):
         trained: names of variables; of all that a file stores, where it does not tell variables from constants.
         found: the values so far, as the file's tensors hold them.
         exact: names of constants that a port says more exactly than the file can, such as the root of a half in a GELU.
+        stretched: values whose axes of one cell are repeated: before that, and their sizes.
     """
 
     builder: Builder
@@ -41,6 +42,7 @@ class Walk(Generic[N]):
     views: Views = field(init=False)
     found: dict[Reference, View] = field(default_factory=dict)
     exact: dict[str, float] = field(default_factory=dict)
+    stretched: dict[Reference, tuple[Reference, tuple[int, ...]]] = field(default_factory=dict)
     _settled: dict[Reference, Value] = field(default_factory=dict)
 
     def __post_init__(self, batch: int | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from porter.filegraph.arithmetic import along_channels
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.moves import extend, pad, upsample
 from porter.filegraph.views import expect_known
@@ -19,8 +20,11 @@ _RULES: dict[str, Any] = {"SAME_UPPER": "same", "SAME_LOWER": "same_lower", "VAL
 
 
 def read_convolution(walk: Walk, node: OnnxNode) -> Read:
-    """Conv: a kernel filters×channels/groups×rows×columns."""
-    kernel, value = walk.flow.weights(node.inputs[1]), walk.value(node.inputs[0])
+    """Conv: a kernel filters×channels/groups×rows×columns, or one along the channels."""
+    kernel = walk.flow.weights(node.inputs[1])
+    if kernel is not None and len(kernel.shape) == 3:
+        return _along_channels(walk, node)
+    value = walk.value(node.inputs[0])
     if kernel is None or len(kernel.shape) != 4 or not value.is_map:
         return None
     tensors = {"kernel": Stored(kernel.name, "OIHW")}
@@ -36,6 +40,13 @@ def read_convolution(walk: Walk, node: OnnxNode) -> Read:
         tensors,
         node.integer("group", 1),
     )
+
+
+def _along_channels(walk: Walk, node: OnnxNode) -> Read:
+    steps = (*node.integers("strides"), *node.integers("dilations"), node.integer("group", 1))
+    if {*steps} != {1} or node.input(2) is not None or node.text("auto_pad", "NOTSET") != "NOTSET":
+        return "Conv of 1 axis that has steps, groups, a bias or pads by a rule"
+    return along_channels(walk, node, node.inputs[0], node.inputs[1], node.integers("pads") or (0, 0))
 
 
 def read_transposed(walk: Walk, node: OnnxNode) -> Read:

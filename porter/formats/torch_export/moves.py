@@ -83,7 +83,9 @@ def read_transpose(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_expand(walk: Walk, node: AtenNode) -> Read:
-    return moves.expand(walk, node, taken(node), whole_numbers(walk, node, "size", taken(node)))
+    """expand and expand_as."""
+    sizes = walk.sizes(node.arguments["other"]) if node.op == "expand_as" else whole_numbers(walk, node, "size", taken(node))
+    return None if sizes is None else moves.expand(walk, node, taken(node), sizes)
 
 
 def read_slice(walk: Walk, node: AtenNode) -> Read:

@@ -43,7 +43,7 @@ def _map(make: Callable[[AtenNode], Op]) -> Reader:
 
 
 READERS: Mapping[str, Reader] = {
-    **dict.fromkeys(("convolution", "conv2d", "conv_transpose2d"), windows.read_convolution),
+    **dict.fromkeys(("convolution", "conv1d", "conv2d", "conv_transpose2d"), windows.read_convolution),
     **dict.fromkeys(("max_pool2d", "max_pool2d_with_indices"), windows.read_max_pool),
     "avg_pool2d": windows.read_average_pool,
     **dict.fromkeys(("adaptive_avg_pool2d", "_adaptive_avg_pool2d", "adaptive_max_pool2d"), windows.read_adaptive_pool),
@@ -87,7 +87,7 @@ READERS: Mapping[str, Reader] = {
     "unsqueeze": moves.read_unsqueeze,
     "permute": moves.read_permute,
     **dict.fromkeys(("transpose", "t"), moves.read_transpose),
-    "expand": moves.read_expand,
+    **dict.fromkeys(("expand", "expand_as"), moves.read_expand),
     "slice": moves.read_slice,
     "select": moves.read_select,
     "narrow": moves.read_narrow,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from porter.filegraph.arithmetic import along_channels
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.views import expect_known
 from porter.filegraph.walk import Read
@@ -27,6 +28,8 @@ def read_convolution(walk: Walk, node: AtenNode) -> Read:
         return f"{node.op} with a kernel that is computed"
     if bias is not None and (vector is None or len(vector.shape) != 1):
         return f"{node.op} with a bias that is computed"
+    if len(kernel.shape) == 3:
+        return _along_channels(walk, node)
     value = walk.value(source)
     if len(kernel.shape) != 4 or not (value.is_map or value.shape is None):
         return f"{node.op} of {len(kernel.shape) - 2} axes"
@@ -47,6 +50,15 @@ def read_convolution(walk: Walk, node: AtenNode) -> Read:
         op = ConvTranspose(kernel.shape[1] * groups, window, cut, groups, "bias" in tensors)
         return walk.builder.add(node.name, op, value, tensors=tensors)
     return walk.builder.conv(node.name, value, kernel.shape[0], window, _explicit(pads), tensors, groups)
+
+
+def _along_channels(walk: Walk, node: AtenNode) -> Read:
+    """conv1d, or what decompositions make of it."""
+    steps = [_pair(walk, node, name, default) for name, default in (("stride", 1), ("dilation", 1), ("groups", 1))]
+    pads = node.arguments.get("padding")
+    if steps != [(1, 1)] * 3 or node.arguments.get("bias") or node.arguments.get("transposed") or isinstance(pads, str):
+        return f"{node.op} of 1 axis that has steps, groups, a bias or pads by a rule"
+    return along_channels(walk, node, node.arguments["input"], node.arguments["weight"], _pair(walk, node, "padding", 0))
 
 
 def read_max_pool(walk: Walk, node: AtenNode) -> Read:

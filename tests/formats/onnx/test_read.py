@@ -28,7 +28,7 @@ IMAGE = (2, 6, 9, 11)
 WEIGHTS = {
     **{"k3": (8, 6, 3, 3), "k2": (6, 3, 2, 2), "k1": (4, 6, 1, 1), "t3": (6, 2, 3, 3), "b8": (8,), "b6": (6,), "b4": (4,)},
     **{"gamma": (6,), "beta": (6,), "mean": (6,), "variance": (6,), "along": (6, 1, 1), "slopes": (6, 1, 1), "one": (1,)},
-    **{"dense": (5, 6), "matrix": (6, 5), "b5": (5,), "wide": (594, 3), "k6": (6, 6, 1, 1), "logits": (8, 7)},
+    **{"dense": (5, 6), "matrix": (6, 5), "b5": (5,), "wide": (594, 3), "k6": (6, 6, 1, 1), "row3": (1, 1, 3), "logits": (8, 7)},
 }
 CASES = {
     "conv": "y = Conv <pads=[0, 1, 2, 1], strides=[2, 1], dilations=[1, 2]> (x, k3, b8)",
@@ -63,6 +63,8 @@ CASES = {
     "transposed features": "p = GlobalAveragePool (x) f = Flatten (p) t = Transpose (f) y = Gemm <transA=1> (t, matrix, b5)",
     "norm of responses": "n = ReduceL2 (x, places) m = ReduceMean (n, one1) a = Add (m, half) d = Div (n, a) y = Mul (x, d)",
     "squeeze and excite": "p = GlobalAveragePool (x) c = Conv (p, k6) s = Sigmoid (c) y = Mul (x, s)",
+    "efficient channel attention": "p = ReduceMean <axes=[2, 3], keepdims=0> (x) r = Reshape (p, row) "
+    "c = Conv <pads=[0, 2]> (r, row3) g = Sigmoid (c) m = Reshape (g, cell) s = Shape (x) e = Expand (m, s) y = Mul (x, e)",
     "channels last": "t = Transpose <perm=[0, 2, 3, 1]> (x) a = Add (t, b6) m = MatMul (a, matrix) r = Relu (m) "
     "y = Transpose <perm=[0, 3, 1, 2]> (r)",
     "norm of the channels": "t = Transpose <perm=[0, 2, 3, 1]> (x) n = LayerNormalization <epsilon=0.001> (t, gamma, beta) "
@@ -105,6 +107,8 @@ NUMBERS: dict[str, Any] = {
         "pads": [0, 0, 1, 0, 0, 0, 0, 2],
         "places": [2, 3],
         "flat": [0, -1],
+        "row": [0, 1, -1],
+        "cell": [0, -1, 1, 1],
     },
     **{
         "grouped": [0, 3, 2, 9, 11],
@@ -189,6 +193,14 @@ def test_nodes_have_the_names_of_their_tensors_or_their_own(tmp_path: Path) -> N
     made.graph.node[2].name = "/layer1/layer1.0/Add"
     graph = read_checkpoint(written(made, tmp_path)).graph
     assert graph is not None and [node.name for node in graph.nodes] == ["layer1/0/conv1", "layer1/0/relu", "layer1/0/Add"]
+
+
+def test_a_computed_kernel_gives_its_layer_no_name(tmp_path: Path) -> None:
+    made, value = model(CASES["efficient channel attention"]), "/layer1/layer1.0/se/conv/Conv_output_0"
+    conv, gate = made.graph.node[2:4]
+    conv.name, conv.output[0], gate.input[0] = "/layer1/layer1.0/se/conv/Conv", value, value
+    graph = read_checkpoint(written(made, tmp_path)).graph
+    assert graph is not None and "layer1/0/se/conv" in graph.by_name and {*graph.evaluated} == {value}
 
 
 HALVES = {10: np.float16, 16: "bfloat16", 11: np.float64}
@@ -320,6 +332,10 @@ FOREIGN: dict[str, tuple[str, str]] = {
     "an op without inputs": ("c = Conv (x) y = Relu (c)", "Conv"),
     "pads without end": ("y = Pad (x, endless, fill)", "whole numbers from 0 to 1024"),
     "pads that are not whole": ("y = Pad (x, scales)", "Pad"),
+    "channels padded without end": (
+        "p = GlobalAveragePool (x) r = Reshape (p, row) y = Conv <pads=[0, 1099511627776]> (r, row3)",
+        "reshape",
+    ),
     "strides of 0": ("y = Conv <strides=[0, 0]> (x, k3)", "stride"),
     "no groups": ("y = Conv <group=0> (x, k3)", "groups: expected a whole number from 1"),
     "blocks of 0": ("y = DepthToSpace <blocksize=0> (x)", "block: expected a whole number from 1"),

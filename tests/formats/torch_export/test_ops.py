@@ -38,6 +38,12 @@ def standardised(kernel: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
     return F.batch_norm(rows, None, None, weight=gain.view(-1), training=True, momentum=0.0, eps=0.01).reshape_as(kernel)
 
 
+def efficient(m: Any, x: torch.Tensor) -> torch.Tensor:
+    """The gate of timm's EcaModule."""
+    rows = F.conv1d(x.mean((2, 3)).view(len(x), 1, -1), m.k5, padding=2)
+    return rows.sigmoid().view(len(x), -1, 1, 1)
+
+
 CASES: dict[str, Case] = {
     "conv": lambda m, x: F.conv2d(x, m.k3, m.b8, stride=(2, 1), padding=(1, 2), dilation=(1, 2)),
     "conv in groups, padded alike": lambda m, x: F.conv2d(x, m.k2, padding="same", groups=2),
@@ -72,6 +78,7 @@ CASES: dict[str, Case] = {
     "norm in parts": lambda m, x: (x - m.mean.view(6, 1, 1)) / (m.variance.view(6, 1, 1) + 0.1).sqrt() * m.along + m.along,
     "of values": lambda m, x: torch.maximum(x * x.sigmoid(), x - x.tanh()) + torch.minimum(x, x * x),
     "squeeze and excite": lambda m, x: x * F.conv2d(x.mean((2, 3), keepdim=True), m.k1).sigmoid(),
+    "efficient channel attention": lambda m, x: efficient(m, x).expand_as(x) * x,
     "head": lambda m, x: F.linear(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1), m.dense, m.b8),
     "head of means": lambda m, x: x.mean([-1, -2]) @ m.dense.t() + m.b8,
     "head of a maximum": lambda m, x: torch.addmm(m.b8, F.dropout(x.amax((2, 3)), 0.5, False), m.dense.t(), alpha=0.5),
@@ -103,7 +110,7 @@ FIXED_ONLY: dict[str, Case] = {
     "to a size": lambda m, x: F.interpolate(F.max_pool2d(x[:, :, :10], 2), size=(10, 14)),
 }
 SHAPES = {
-    **{"k3": (8, 6, 3, 3), "k2": (6, 3, 2, 2), "t3": (6, 2, 3, 3), "k1": (6, 6, 1, 1), "b8": (8,), "b4": (4,)},
+    **{"k3": (8, 6, 3, 3), "k2": (6, 3, 2, 2), "t3": (6, 2, 3, 3), "k1": (6, 6, 1, 1), "k5": (1, 1, 5), "b8": (8,), "b4": (4,)},
     **{"gamma": (6,), "beta": (6,), "along": (6, 1, 1), "one": (1,), "dense": (8, 6), "wide": (3, 6 * SIZE[0] * SIZE[1])},
 }
 
