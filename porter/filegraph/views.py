@@ -20,6 +20,8 @@ from porter.graph.ops import Axis, shape_text
 
 LARGE = 1_000_003
 """Stands for a size that the file leaves open; each has its own odd number from here on, so sums of sizes stay numbers."""
+IMAGE = 10**12 + 39
+"""Stands for the number of each image in a free batch, in places that a file computes from it."""
 
 
 class Piece(NamedTuple):

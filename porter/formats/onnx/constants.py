@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from porter.filegraph.dataflow import Evaluator, Numbers
+from porter.filegraph.views import IMAGE, LARGE
 from porter.formats.onnx.nodes import OnnxNode
 from porter.graph import MOST_CONSTANTS
 
@@ -86,6 +87,13 @@ def _gathered(node: OnnxNode, value: Numbers, places: Numbers) -> Numbers:
     return value[places]
 
 
+def _images(node: OnnxNode, start: Numbers, limit: Numbers, step: Numbers) -> Numbers:
+    """A Range of the images of a free batch."""
+    if [start.item(), limit.item(), step.item()] != [0, LARGE, 1]:
+        raise ValueError("a range of something else")
+    return np.asarray([IMAGE])
+
+
 def slices(node: OnnxNode, rank: int, numbers: list[list[int] | None]) -> list[slice]:
     """What a Slice takes of each of `rank` axes. `numbers` are its starts, ends, axes and steps.
 
@@ -128,6 +136,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "Concat": lambda node, *values: np.concatenate(values, node.integer("axis")),
     "Flatten": lambda node, value: value.reshape(int(np.prod(value.shape[: node.integer("axis", 1)])), -1),
     "Gather": _gathered,
+    "Range": _images,
     "ReduceProd": partial(_reduced, np.prod),
     "ReduceSum": partial(_reduced, np.sum),
     "Reshape": _reshaped,

@@ -19,6 +19,7 @@ from porter.filegraph.moves import (
     transpose,
     unsqueeze,
 )
+from porter.filegraph.views import IMAGE, LARGE
 from porter.filegraph.walk import Read, Reader, unary
 from porter.formats.onnx.arithmetic import (
     celu,
@@ -135,11 +136,20 @@ def _slice(walk: Walk, node: OnnxNode) -> Read:
 
 
 def _gather(walk: Walk, node: OnnxNode) -> Read:
-    """One place of an axis, which goes."""
-    place = walk.flow.integers(node.inputs[1])
-    if place is None or walk.flow.shape(node.inputs[1]) != ():
-        return "Gather of several places"
-    return cut(walk, node, node.inputs[0], {node.integer("axis"): place[0]})
+    """One place of an axis, which goes; or every number of a flat tensor, in its order.
+
+    torch's exporter (dynamo=True) writes so that the mean of a map has its strides, in ConvNeXt's head (`as_strided`).
+    """
+    sizes, places, shape = walk.sizes(node.inputs[0]), walk.flow.integers(node.inputs[1]), walk.flow.shape(node.inputs[1])
+    if places and shape == ():
+        return cut(walk, node, node.inputs[0], {node.integer("axis"): places[0]})
+    if places and shape:
+        count = len(places)
+        if sizes == (count,) and places == [*range(count)]:
+            return reshape(walk, node, node.inputs[0], shape)
+        if sizes == (LARGE * count,) and places == [*range(IMAGE * count, IMAGE * count + count)]:
+            return reshape(walk, node, node.inputs[0], [-1, *shape[1:]])
+    return "Gather of several places"
 
 
 def _split(walk: Walk, node: OnnxNode) -> Read | list[Read]:

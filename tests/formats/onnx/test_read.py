@@ -83,6 +83,8 @@ CASES = {
     "split and joined": "a, b = Split <axis=1, num_outputs=2> (x) y = Concat <axis=1> (b, a, x)",
     "sizes at run time": "s = Shape (x) n = Gather (s, first) u = Unsqueeze (n, first0) c = Concat <axis=0> (u, minus) "
     "y = Reshape (x, c)",
+    "strides of torch's exporter": "p = ReduceMean <axes=[2, 3]> (x) f = Reshape (p, minus) s = Shape (x) n = Gather (s, first) "
+    "i = Range (first, n, next) k = Mul (i, six6) u = Unsqueeze (k, cells) g = Add (u, in_order) y = Gather (f, g)",
     "pads of torch's older exporter": "s = Shape (around) n = Sub (eight, s) z = ConstantOfShape <value=int64[1] {0}> (n) "
     "c = Concat <axis=0> (around, z) m = Mod (c, eight) f = Reshape (m, pairs) b = Slice (f, minus, least, first0, minus) "
     "t = Transpose <perm=[1, 0]> (b) p = Reshape (t, minus) y = Pad (x, p)",
@@ -117,6 +119,7 @@ NUMBERS: dict[str, Any] = {
         "zeros3": np.zeros(3, np.float32),
         "image": [0, 6, 9, 11],
         "first": 0,
+        **{"next": 1, "six6": [6], "cells": [1, 2, 3], "in_order": np.arange(6).reshape(1, 6, 1, 1), "turned": [*range(6)][::-1]},
         "first0": [0],
         "minus": [-1],
         **{"rows": [2], "one1": [1], "two2": [2], "three": np.float32(3), "third": [3], "none": [0]},
@@ -340,6 +343,10 @@ FOREIGN: dict[str, tuple[str, str]] = {
     "no groups": ("y = Conv <group=0> (x, k3)", "groups: expected a whole number from 1"),
     "blocks of 0": ("y = DepthToSpace <blocksize=0> (x)", "block: expected a whole number from 1"),
     "parts of 0": ("y = Div (x, zero)", "Div"),
+    "numbers in another order": (
+        "p = ReduceMean <axes=[2, 3]> (x) f = Reshape (p, minus) y = Gather (f, turned)",
+        "Gather of several places",
+    ),
     "cells without end": ("y = Tile (x, million)", "reshape"),
     "channels without end": (
         " ".join(f"v{n} = Concat <axis=1> ({', '.join([f'v{n - 1}' if n else 'x'] * 64)})" for n in range(6)),
