@@ -211,7 +211,7 @@ class Views:
         if op is None:
             # What is foreign has no shape, so the sizes say what porter lacks.
             old, new = (tuple(None if size >= LARGE else size for size in (each.sizes or ())[1:]) for each in (plain, view))
-            op = Foreign(f"a reshape of {shape_text(old)} to {shape_text(new)}")
+            op = Foreign(f"a reshape of {shape_text(old)} to {shape_text(new) or 'one axis'}")
         return self.builder.add(name, op, view.value, tap=tap)
 
     def op(self, view: View) -> Op | None:

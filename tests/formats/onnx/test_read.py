@@ -345,7 +345,7 @@ FOREIGN: dict[str, tuple[str, str]] = {
     "parts of 0": ("y = Div (x, zero)", "Div"),
     "numbers in another order": (
         "p = ReduceMean <axes=[2, 3]> (x) f = Reshape (p, minus) y = Gather (f, turned)",
-        "Gather of several places",
+        "a reshape of 6x1x1 to one axis",
     ),
     "cells without end": ("y = Tile (x, million)", "reshape"),
     "channels without end": (
