@@ -61,10 +61,10 @@ def combine_constant(walk: Walk[N], node: N, kind: str, view: View, other: Refer
 
 
 def _of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
-    found = walk.alike(_unstretched(walk, sources))
+    found = walk.together(_unstretched(walk, sources))
     if found is None:
         return f"{node.op} of values of different axes"
-    values, names = found
+    values, tensor = found
     if kind == "Sub" and len(values) == 2:
         value = walk.builder.subtract(node.name, values[0], values[1])
     elif kind == "Mean":
@@ -73,7 +73,7 @@ def _of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) 
         value = walk.builder.add(node.name, _OF_VALUES[kind], *values) if len(values) > 1 else values[0]
     else:
         return f"{node.op} of {len(values)} values"
-    return walk.views.laid(value, names)
+    return tensor(value)
 
 
 def _unstretched(walk: Walk[N], sources: Sequence[Reference]) -> Sequence[Reference]:

@@ -14,7 +14,7 @@ from porter.filegraph.builder import AXES
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.views import LARGE, View, expect_known
 from porter.filegraph.walk import Read, Walk
-from porter.graph import ExtendMap, PadChannels, Softmax, Upsample
+from porter.graph import Add, ExtendMap, PadChannels, Sigmoid, Softmax, Upsample
 from porter.graph.ops import Function, Mode
 
 
@@ -141,11 +141,56 @@ def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> 
     """Values one after the other along their channels."""
     if not all(walk.flow.is_value(source) for source in sources):
         return f"{node.op} with a constant"
+    views = [view for source in sources if (view := walk.kept(source)).axes is not None]
+    cells = [cell for view in views if (cell := view.without([place])) is not None]
+    stacked = _stacked(walk, node, cells, place) if len(cells) == len(sources) else None
+    if stacked is not None:
+        return stacked
     found = walk.alike(sources)
     if found is None or found[1][place] != "channels":
         return f"{node.op} along another axis than the channels"
     values, names = found
     return walk.views.laid(walk.builder.concat(node.name, *values), names)
+
+
+def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
+    """Values one after the other along a new axis, which has this place: their channels, of which the axis counts the parts."""
+    return _stacked(walk, node, [walk.kept(source) for source in sources], place)
+
+
+def _stacked(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View | None:
+    names = walk.views.alike(views)
+    if names is None or len({view.value.channels for view in views}) > 1:
+        return None
+    joined = walk.views.laid(walk.builder.concat(node.name, *(view.value for view in views)), names)
+    if joined is None or joined.sizes is None:
+        return None
+    sizes, at = [*joined.sizes], names.index("channels")
+    sizes[at : at + 1] = [len(views), sizes[at] // len(views)]
+    order = [axis for axis in range(len(sizes)) if axis != at]
+    order.insert(range(len(sizes))[place], at)
+    split = joined.reshaped(sizes)
+    return split and split.transposed(order)
+
+
+def _parts(walk: Walk[N], node: N, view: View, place: int) -> Sequence[View]:
+    """The parts of the channels that an axis counts, without that axis; none if it counts something else."""
+    count, channels = walk.views.groups(view, place) if view.axes is not None else None, view.value.channels
+    if count is None or channels is None or count in (1, channels):
+        return ()
+    gone, size = view.places([place]), channels // count
+    left = replace(view, axes=tuple(axis for other, axis in enumerate(view.axes or ()) if other not in gone))
+    slices = [{AXES[0]: slice(start, start + size)} for start in range(0, channels, size)]
+    return [walk.views.like(left, walk.builder.cut(f"{node.name}:part", view.value, each)) for each in slices]
+
+
+def total(walk: Walk[N], node: N, source: Reference, places: Collection[int], keep: bool) -> Read:
+    """The sum over an axis that counts parts of the channels, such as that of a stack."""
+    parts = _parts(walk, node, walk.kept(source), *places) if len(places) == 1 else ()
+    if not parts:
+        return f"{node.op} over other axes than one of parts of the channels"
+    found = walk.views.like(parts[0], walk.builder.add(node.name, Add(), *(part.value for part in parts)))
+    return found.with_axes(places) if keep else found
 
 
 def pad(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0) -> Read:
@@ -200,6 +245,16 @@ def reduce(walk: Walk[N], node: N, source: Reference, function: Function, places
 
 
 def softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
+    """A softmax over the channels, or over two parts of them, which is a sigmoid of what they differ by."""
+    view = walk.kept(source)
+    parts = _parts(walk, node, view, place)
+    if len(parts) == 2:
+        apart = walk.builder.subtract(f"{node.name}:difference", *(part.value for part in parts))
+        both = apart, walk.builder.affine(f"{node.name}:opposite", apart, (-1.0,), (0.0,))
+        shares = [walk.builder.add(f"{node.name}:share", Sigmoid(), value) for value in both]
+        return walk.views.like(view, walk.builder.concat(node.name, *shares))
+    if parts:
+        return f"{node.op} over {len(parts)} parts of the channels"
     view = walk.by_cell(source, place)
     if not walk.views.has_channels(view, place):
         return f"{node.op} over other axes than the channels"

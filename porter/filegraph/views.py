@@ -59,6 +59,12 @@ class View:
         """
         return {range(len(self.axes or ()))[place] for place in places}
 
+    def covers(self, other: View) -> bool:
+        """Whether the other tensor has the same axes, of which some may have one cell in it."""
+        if self.axes is None or other.axes is None or len(self.axes) != len(other.axes):
+            return False
+        return all(axis in ((), own) for own, axis in zip(self.axes, other.axes, strict=True))
+
     def transposed(self, order: Sequence[int]) -> View | None:
         """The axes in another order."""
         fits = self.axes is not None and sorted(axis % len(self.axes) for axis in order) == list(range(len(self.axes)))
@@ -161,6 +167,11 @@ class Views:
             return View(value, None)
         layout = self.layout(len(plain))
         return View(value, tuple(plain[layout.index(name)] for name in names)) if {*layout} == {*names} else None
+
+    def alike(self, views: Collection[View]) -> Names | None:
+        """What each axis of all these tensors is; None where they have others, or one of them is more than a transposed value."""
+        orders = filter(None, map(self.names, views))
+        return next((names for names in orders if all(self.laid(view.value, names) == view for view in views)), None)
 
     def has_channels(self, view: View, place: int) -> bool:
         """Whether an axis has exactly the channels of the value, so that what a file does there is done to each cell."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
+from functools import partial
 from typing import Generic
 
 import numpy as np
@@ -93,10 +94,20 @@ class Walk(Generic[N]):
         """Values whose tensors have the same axes in one order, and that order; None where they have others."""
         for read in (self.kept, self.plain):
             views = [read(source) for source in sources]
-            for names in filter(None, map(self.views.names, views)):
-                if all(self.views.laid(view.value, names) == view for view in views):
-                    return [view.value for view in views], names
+            if (names := self.views.alike(views)) is not None:
+                return [view.value for view in views], names
         return None
+
+    def together(self, sources: Sequence[Reference]) -> tuple[list[Value], Callable[[Value], View | None]] | None:
+        """As `alike`, or values of which one has all axes and the others these or single cells; and how a tensor holds what an op
+        makes of them.
+        """
+        views = [self.kept(source) for source in sources]
+        widest = next((view for view in views if all(map(view.covers, views))), None)
+        if widest is not None:
+            return [view.value for view in views], partial(self.views.like, widest)
+        found = self.alike(sources)
+        return None if found is None else (found[0], partial(self.views.laid, names=found[1]))
 
     def values(self, sources: Iterable[Reference]) -> list[Value]:
         return [self.value(source) for source in sources]

@@ -13,6 +13,7 @@ from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.walk import Walk, apply
 from porter.graph import (
+    Add,
     AsMap,
     ChannelShuffle,
     Concat,
@@ -127,6 +128,16 @@ CASES: dict[str, tuple[list[Step], list[Step], list[Op | Foreign]]] = {
         [(moves.take, (slice(None), slice(1, None, 2), None, slice(None), 2)), (moves.squeeze, (2,)), (moves.unsqueeze, (-1,))],
         [(moves.take, (slice(None), 2, None, slice(1, None, 2))), (moves.squeeze, (1,)), (moves.unsqueeze, (1,))],
         [SliceChannels(2, 3), Crop((1, 0, 0, 0)), HALF],
+    ),
+    "a sum of parts of the channels": (
+        [(moves.reshape, (-1, 8, 6, 2, 2)), (moves.total, (3,), True), (moves.squeeze, (3,))],
+        [(moves.reshape, (-1, 2, 2, 8, 6)), (moves.total, (1,), True), (moves.squeeze, (1,))],
+        [SliceChannels(0, 2), SliceChannels(2, 4), Add()],
+    ),
+    "a sum of every second channel": (
+        [(moves.reshape, (-1, 8, 6, 2, 2)), (moves.total, (4,), False)],
+        [(moves.reshape, (-1, 2, 2, 8, 6)), (moves.total, (2,), False)],
+        [Foreign("total over other axes than one of parts of the channels")],
     ),
     "a part of the batch": ([(moves.cut, {0: 1})], [(moves.cut, {0: slice(1, None)})], [Foreign("cut of the batch")]),
     "pads of maps and channels": (

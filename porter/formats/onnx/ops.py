@@ -16,6 +16,7 @@ from porter.filegraph.moves import (
     softmax,
     split,
     squeeze,
+    total,
     transpose,
     unsqueeze,
 )
@@ -79,12 +80,15 @@ def _cast(walk: Walk, node: OnnxNode) -> Read:
 
 
 def _reduce(walk: Walk, node: OnnxNode) -> Read:
-    """ReduceMean, ReduceMax and ReduceL2; without axes over all of them, or over none."""
+    """ReduceMean, ReduceMax, ReduceL2 and ReduceSum; without axes over all of them, or over none."""
     axes, sizes = node.stated(walk.flow, "axes", 1), walk.sizes(node.inputs[0]) or ()
     if not axes and node.integer("noop_with_empty_axes"):
         return walk.view(node.inputs[0])
     keep = bool(node.integer("keepdims", 1))
-    return reduce(walk, node, node.inputs[0], _FUNCTIONS[node.op], axes or range(len(sizes)), keep)
+    places = axes or range(len(sizes))
+    if node.op == "ReduceSum":
+        return total(walk, node, node.inputs[0], places, keep)
+    return reduce(walk, node, node.inputs[0], _FUNCTIONS[node.op], places, keep)
 
 
 def _global_pool(walk: Walk, node: OnnxNode) -> Read:
@@ -179,7 +183,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min", "Mean"), read_binary),
     **dict.fromkeys(_GLOBAL, _global_pool),
     **dict.fromkeys(("MaxPool", "AveragePool"), read_pool),
-    **dict.fromkeys(_FUNCTIONS, _reduce),
+    **dict.fromkeys((*_FUNCTIONS, "ReduceSum"), _reduce),
     **dict.fromkeys(("Resize", "Upsample"), read_resize),
     "BatchNormalization": read_batch_norm,
     "Cast": _cast,

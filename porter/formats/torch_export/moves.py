@@ -122,6 +122,10 @@ def read_concat(walk: Walk, node: AtenNode) -> Read:
     return moves.concat(walk, node, node.arguments["tensors"], node.arguments.get("dim", 0))
 
 
+def read_stack(walk: Walk, node: AtenNode) -> Read:
+    return moves.stack(walk, node, node.arguments["tensors"], node.arguments.get("dim", 0))
+
+
 def read_pad(walk: Walk, node: AtenNode) -> Read:
     """Cells before and after those of axes, the last axis first: one number, or the map's own cells."""
     numbers = whole_numbers(walk, node, "pad" if "pad" in node.arguments else "padding", taken(node))
@@ -133,12 +137,14 @@ def read_pad(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_reduce(walk: Walk, node: AtenNode) -> Read:
-    """mean, amax and linalg_vector_norm over axes."""
+    """mean, amax, linalg_vector_norm and sum over axes."""
     stated, keep = node.arguments.get("dim"), bool(node.arguments.get("keepdim"))
     if node.arguments.get("dtype") not in EXACT_TYPES or not stated:
         return f"{node.op} of everything" if not stated else f"{node.op} to another type"
     if node.arguments.get("ord", 2) != 2:
         return f"{node.op} of order {node.arguments['ord']}"
+    if node.op == "sum":
+        return moves.total(walk, node, taken(node), stated, keep)
     return moves.reduce(walk, node, taken(node), _FUNCTIONS[node.op], stated, keep)
 
 

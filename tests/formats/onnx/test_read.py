@@ -65,6 +65,12 @@ CASES = {
     "squeeze and excite": "p = GlobalAveragePool (x) c = Conv (p, k6) s = Sigmoid (c) y = Mul (x, s)",
     "efficient channel attention": "p = ReduceMean <axes=[2, 3], keepdims=0> (x) r = Reshape (p, row) "
     "c = Conv <pads=[0, 2]> (r, row3) g = Sigmoid (c) m = Reshape (g, cell) s = Shape (x) e = Expand (m, s) y = Mul (x, e)",
+    "selective kernels": "a = Unsqueeze (x, one1) t = Tanh (x) b = Unsqueeze (t, one1) s = Concat <axis=1> (a, b) "
+    "u = ReduceSum <keepdims=0> (s, one1) p = GlobalAveragePool (u) q = Neg (p) c = Concat <axis=1> (p, q) r = Reshape (c, paths) "
+    "w = Softmax <axis=1> (r) m = Mul (s, w) k = ReduceSum (m, one1) y = Squeeze (k, one1)",
+    "split attention": "a = Reshape (x, halves) s = ReduceSum <keepdims=0> (a, one1) p = GlobalAveragePool (s) q = Neg (p) "
+    "c = Concat <axis=1> (p, q) d = Conv (c, k6) r = Reshape (d, radix) t = Transpose <perm=[0, 2, 1, 3]> (r) "
+    "w = Softmax <axis=1> (t) f = Reshape (w, flat) g = Reshape (f, gate) m = Mul (a, g) y = ReduceSum <keepdims=0> (m, one1)",
     "channels last": "t = Transpose <perm=[0, 2, 3, 1]> (x) a = Add (t, b6) m = MatMul (a, matrix) r = Relu (m) "
     "y = Transpose <perm=[0, 3, 1, 2]> (r)",
     "norm of the channels": "t = Transpose <perm=[0, 2, 3, 1]> (x) n = LayerNormalization <epsilon=0.001> (t, gamma, beta) "
@@ -110,6 +116,10 @@ NUMBERS: dict[str, Any] = {
         "places": [2, 3],
         "flat": [0, -1],
         "row": [0, 1, -1],
+        "paths": [0, 2, -1, 1, 1],
+        "halves": [0, 2, 3, 9, 11],
+        "radix": [0, 1, 2, -1],
+        "gate": [0, 2, 3, 1, 1],
         "cell": [0, -1, 1, 1],
     },
     **{

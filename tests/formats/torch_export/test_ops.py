@@ -44,6 +44,21 @@ def efficient(m: Any, x: torch.Tensor) -> torch.Tensor:
     return rows.sigmoid().view(len(x), -1, 1, 1)
 
 
+def selective(m: Any, x: torch.Tensor) -> torch.Tensor:
+    """The two paths of timm's SelectiveKernel."""
+    paths = torch.stack([x, x.tanh()], 1)
+    gate = F.conv2d(paths.sum(1).mean((2, 3), keepdim=True), m.k1)
+    return (paths * torch.cat([gate, gate.neg()], 1).view(len(x), 2, -1, 1, 1).softmax(1)).sum(1)
+
+
+def split_attention(m: Any, x: torch.Tensor) -> torch.Tensor:
+    """timm's SplitAttn of radix 2."""
+    parts = x.reshape(len(x), 2, 3, *x.shape[2:])
+    mean = parts.sum(1).mean((2, 3), keepdim=True)
+    gate = F.conv2d(torch.cat([mean, mean.neg()], 1), m.k1).view(len(x), 1, 2, -1).transpose(1, 2).softmax(1)
+    return (parts * gate.reshape(len(x), -1).view(len(x), -1, 1, 1).reshape(len(x), 2, 3, 1, 1)).sum(1)
+
+
 CASES: dict[str, Case] = {
     "conv": lambda m, x: F.conv2d(x, m.k3, m.b8, stride=(2, 1), padding=(1, 2), dilation=(1, 2)),
     "conv in groups, padded alike": lambda m, x: F.conv2d(x, m.k2, padding="same", groups=2),
@@ -79,6 +94,8 @@ CASES: dict[str, Case] = {
     "of values": lambda m, x: torch.maximum(x * x.sigmoid(), x - x.tanh()) + torch.minimum(x, x * x),
     "squeeze and excite": lambda m, x: x * F.conv2d(x.mean((2, 3), keepdim=True), m.k1).sigmoid(),
     "efficient channel attention": lambda m, x: efficient(m, x).expand_as(x) * x,
+    "selective kernels": selective,
+    "split attention": split_attention,
     "head": lambda m, x: F.linear(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1), m.dense, m.b8),
     "head of means": lambda m, x: x.mean([-1, -2]) @ m.dense.t() + m.b8,
     "head of a maximum": lambda m, x: torch.addmm(m.b8, F.dropout(x.amax((2, 3)), 0.5, False), m.dense.t(), alpha=0.5),
