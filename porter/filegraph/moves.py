@@ -17,6 +17,9 @@ from porter.filegraph.walk import Read, Walk
 from porter.graph import Add, ExtendMap, PadChannels, Sigmoid, Softmax, Upsample
 from porter.graph.ops import Function, Mode
 
+_MOST_PARTS = 64
+"""More than a model adds. Each part is a node of its own, however short the file is."""
+
 
 def reshape(walk: Walk[N], node: N, source: Reference, sizes: Sequence[int]) -> Read:
     """The tensor in another shape; -1 is what is left."""
@@ -176,7 +179,7 @@ def _stacked(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View 
 def _parts(walk: Walk[N], node: N, view: View, place: int) -> Sequence[View]:
     """The parts of the channels that an axis counts, without that axis; none if it counts something else."""
     count, channels = walk.views.groups(view, place) if view.axes is not None else None, view.value.channels
-    if count is None or channels is None or count in (1, channels):
+    if count is None or channels is None or count in (1, channels) or count > _MOST_PARTS:
         return ()
     gone, size = view.places([place]), channels // count
     left = replace(view, axes=tuple(axis for other, axis in enumerate(view.axes or ()) if other not in gone))

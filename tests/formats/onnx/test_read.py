@@ -116,6 +116,7 @@ NUMBERS: dict[str, Any] = {
         "places": [2, 3],
         "flat": [0, -1],
         "row": [0, 1, -1],
+        "of_two": [0, -1, 2, 9, 11],
         "paths": [0, 2, -1, 1, 1],
         "halves": [0, 2, 3, 9, 11],
         "radix": [0, 1, 2, -1],
@@ -348,6 +349,10 @@ FOREIGN: dict[str, tuple[str, str]] = {
     "channels padded without end": (
         "p = GlobalAveragePool (x) r = Reshape (p, row) y = Conv <pads=[0, 1099511627776]> (r, row3)",
         "reshape",
+    ),
+    "parts without end": (
+        f"c = Concat <axis=1> ({', '.join('x' * 64)}) r = Reshape (c, of_two) y = ReduceSum <keepdims=0> (r, one1)",
+        "reshape of 384x9x11 to 192x2x9x11",
     ),
     "strides of 0": ("y = Conv <strides=[0, 0]> (x, k3)", "stride"),
     "no groups": ("y = Conv <group=0> (x, k3)", "groups: expected a whole number from 1"),
