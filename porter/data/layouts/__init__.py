@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from porter.data.layouts.classes import Classes, listed
 from porter.data.layouts.folders import class_folders, contents, flat_folder, flat_tar, list_photos
-from porter.data.layouts.label_files import devkit_beside, read_labels, relabelled
+from porter.data.layouts.label_files import devkit_beside, read_label_file, relabelled
 from porter.data.layouts.parquet import parquet
 from porter.data.layouts.tars import is_tar, is_webdataset, members, unpacker, webdataset
 from porter.data.parquet import is_parquet
@@ -57,7 +57,7 @@ def open_photos(path: Path, *, classes: Classes, labels: Path | None = None, lim
     found = _find(path, classes)
     validation = classes.imagenet and _is_validation(found.candidates)
     if labels is not None:
-        found = relabelled(found, read_labels(labels))
+        found = relabelled(found, read_label_file(labels))
     elif found.beside and not any(candidate.labels for candidate in found.candidates):
         found = relabelled(found, devkit_beside(found))
     if not any(candidate.labels and candidate.place for candidate in found.candidates):

@@ -38,7 +38,7 @@ class LabelFile(NamedTuple):
     labels: tuple[tuple[int, ...], ...]
 
 
-def read_labels(path: Path) -> LabelFile:
+def read_label_file(path: Path) -> LabelFile:
     """Reads a devkit (the archive, its folder, or the ground truth with meta.mat beside it) or ReaL's real.json, by content.
 
     Raises:
@@ -70,7 +70,7 @@ def devkit_beside(found: Found) -> LabelFile:
     for folder in found.beside:
         for name in (_ARCHIVE, "ILSVRC2012_devkit_t12", _TRUTH):
             if (folder / name).exists():
-                return read_labels(folder / name)
+                return read_label_file(folder / name)
     message = "the photos do not tell their classes, and there is no devkit beside them"
     raise FileError(message, where=str(found.path), next=_NEXT)
 
@@ -103,7 +103,7 @@ def _read_folder(path: Path) -> LabelFile:
         if truth.is_file():
             return LabelFile("the devkit", _read_devkit(truth))
     if (path / _ARCHIVE).is_file():
-        return read_labels(path / _ARCHIVE)
+        return read_label_file(path / _ARCHIVE)
     raise FileError(f"neither the folder nor its data folder has {_TRUTH}", where=str(path), next=_NEXT)
 
 

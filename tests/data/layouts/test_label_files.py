@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.data.layouts.label_files import read_labels
+from porter.data.layouts.label_files import read_label_file
 from porter.errors import FileError
 from tests.data.layouts import making
 from tests.data.layouts.making import PHOTOS, WNIDS, id_of, label_of
@@ -21,7 +21,7 @@ def test_the_devkit_is_read_in_every_form(devkit: Path, tmp_path: Path) -> None:
     with tarfile.open(archive, "w:gz") as file:
         file.add(devkit, "ILSVRC2012_devkit_t12")
     for path in (devkit, devkit / "data", devkit / TRUTH, archive, tmp_path):
-        assert read_labels(path) == ("the devkit", EXPECTED)
+        assert read_label_file(path) == ("the devkit", EXPECTED)
 
 
 def test_ids_are_no_class_indices(devkit: Path) -> None:
@@ -30,14 +30,14 @@ def test_ids_are_no_class_indices(devkit: Path) -> None:
 
 
 def test_reals_lists_are_read(real: Path) -> None:
-    name, labels = read_labels(real)
+    name, labels = read_label_file(real)
     assert (name, len(labels), labels[0], labels[2]) == ("ReaL", PHOTOS, (7, 8), ())
 
 
 def test_a_ground_truth_does_not_say_which_classes_its_ids_are(devkit: Path, tmp_path: Path) -> None:
     shutil.copy(devkit / TRUTH, tmp_path)
     with pytest.raises(FileError, match="has to stand beside") as caught:
-        read_labels(tmp_path)
+        read_label_file(tmp_path)
     assert caught.value.where == str(tmp_path / "meta.mat")
 
 
@@ -57,7 +57,7 @@ def test_a_broken_ground_truth_is_refused(content: str, message: str, devkit: Pa
     shutil.copytree(devkit, tmp_path, dirs_exist_ok=True)
     (tmp_path / TRUTH).write_text(content)
     with pytest.raises(FileError, match=message):
-        read_labels(tmp_path)
+        read_label_file(tmp_path)
 
 
 @pytest.mark.parametrize("change", [{"WNID": WNIDS[5]}, {"WNID": "n99999999"}, {"ILSVRC2012_ID": 1500}, {"ILSVRC2012_ID": "1"}])
@@ -65,7 +65,7 @@ def test_ids_that_are_not_the_classes_are_refused(change: dict[str, int | str], 
     rows: list[dict[str, int | str]] = [{"ILSVRC2012_ID": id_of(label), "WNID": wnid} for label, wnid in enumerate(WNIDS)]
     rows[0] = {**rows[0], **change}
     with pytest.raises(FileError, match="its ids 1 to 1000 are not the 1000 classes"):
-        read_labels(making.devkit(tmp_path, making.mat("synsets", rows)))
+        read_label_file(making.devkit(tmp_path, making.mat("synsets", rows)))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_ids_that_are_not_the_classes_are_refused(change: dict[str, int | str], 
 def test_broken_labels_of_real_are_refused(value: object, message: str, tmp_path: Path) -> None:
     (tmp_path / "real.json").write_text(json.dumps(value))
     with pytest.raises(FileError, match=message):
-        read_labels(tmp_path / "real.json")
+        read_label_file(tmp_path / "real.json")
 
 
 def test_what_is_no_label_file_is_refused(tmp_path: Path) -> None:
@@ -95,10 +95,10 @@ def test_what_is_no_label_file_is_refused(tmp_path: Path) -> None:
         (tmp_path / "empty.tar.gz", "the archive cannot be read"),
     ]:
         with pytest.raises(FileError, match=message):
-            read_labels(path)
+            read_label_file(path)
 
 
 def test_json_that_nests_without_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real.json").write_text("[" * 200_000)
     with pytest.raises(FileError, match="not JSON"):
-        read_labels(tmp_path / "real.json")
+        read_label_file(tmp_path / "real.json")
