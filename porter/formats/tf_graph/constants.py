@@ -86,6 +86,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "Reshape": lambda node, value, shape: value.reshape(shape.ravel().tolist()),
     "ExpandDims": lambda node, value, axis: np.expand_dims(value, int(axis)),
     "Squeeze": _squeezed,
+    "Mean": _reduced(np.mean),
     "Prod": _reduced(np.prod),
     "Sum": _reduced(np.sum),
     "GatherV2": _gathered,

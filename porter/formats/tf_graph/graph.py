@@ -60,7 +60,8 @@ class PlainGraph:
 
 
 def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, Array]]:
-    """The graph in porter's terms, and its tensors: every variable, every weight that a node takes, every big constant.
+    """The graph in porter's terms, and its tensors: every variable, every weight that a node takes, every big constant, and what
+    porter computed from them.
 
     A tap is the name of a TensorFlow op and means its first output. The definition is a GraphDef of the nodes that lead to the
     outputs and compute something, without control inputs, devices and underscored attributes; in it the tensors are constants
@@ -79,11 +80,12 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     walk = Walk(builder, flow, graph.variables, batch)
     walk.give(nodes[graph.image], [builder.input])
     read_nodes(walk, READERS)
-    found = named(builder.finish(_given(builder, walk.ends(ends))))
-    used = [stored.name for node in found.nodes for stored in node.tensors.values()]
+    found = named(replace(builder.finish(_given(builder, walk.ends(ends))), evaluated=flow.evaluated))
+    used = [stored.name for node in found.nodes for stored in node.tensors.values() if stored.name not in found.evaluated]
     big = [node.name for node in nodes.values() if node.name in graph.variables or constants.is_big(node)]
     tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}
-    return replace(found, definition=_definition(nodes, tensors, walk.exact), language="tensorflow"), tensors
+    definition = _definition(nodes, tensors, walk.exact)
+    return replace(found, definition=definition, language="tensorflow"), {**tensors, **found.evaluated}
 
 
 def _given(builder: Builder, ends: Sequence[Value]) -> list[Value]:

@@ -19,7 +19,7 @@ def read_convolution(walk: Walk, node: GraphNode) -> Read:
     A Conv2D is grouped if its kernel has fewer channels than its input (tensorflow/core/ops/nn_ops.cc, Conv2D's shape).
     """
     x, weights = node.inputs
-    kernel, stride, dilation = walk.flow.tensor(weights), _pair(node, "strides"), _pair(node, "dilations")
+    kernel, stride, dilation = walk.flow.weights(weights), _pair(node, "strides"), _pair(node, "dilations")
     if kernel is None or len(kernel.shape) != 4 or 0 in kernel.shape or stride is None or dilation is None:
         return wrong_layout(node)
     rows, columns, taken, last = kernel.shape
@@ -39,7 +39,7 @@ def read_transposed(walk: Walk, node: GraphNode) -> Read:
     It is the gradient of a convolution that pads (tensorflow/core/framework/common_shape_fns.cc): what that pads is cut off here.
     """
     wanted, weights, x = node.inputs
-    kernel, stride, dilation = walk.flow.tensor(weights), _pair(node, "strides"), _pair(node, "dilations")
+    kernel, stride, dilation = walk.flow.weights(weights), _pair(node, "strides"), _pair(node, "dilations")
     sizes, value, rule = walk.flow.integers(wanted) or [], walk.value(x), node.text("padding", "")
     known = walk.views.of(value).sizes or ()
     if kernel is None or len(kernel.shape) != 4 or stride is None or dilation is None or len(known) != 4 or wrong_layout(node):

@@ -362,6 +362,7 @@ FOREIGN: dict[str, tuple[str, str]] = {
         "p = ReduceMean <axes=[2, 3]> (x) f = Reshape (p, minus) y = Gather (f, turned)",
         "a reshape of 6x1x1 to one axis",
     ),
+    "a scale of fewer ones than channels": ("y = InstanceNormalization (x, ones3, zeros3)", "numbers for each group"),
     "cells without end": ("y = Tile (x, million)", "reshape"),
     "channels without end": (
         " ".join(f"v{n} = Concat <axis=1> ({', '.join([f'v{n - 1}' if n else 'x'] * 64)})" for n in range(6)),

@@ -55,7 +55,7 @@ def run_definition(graph: FileGraph, tensors: Mapping[str, np.ndarray], batch: n
     tf = tensorflow()
     definition = tf.compat.v1.GraphDef.FromString(graph.definition)
     for node in definition.node:
-        if node.name in tensors:
+        if node.name in tensors and node.op == "Const":
             assert not node.attr["value"].tensor.tensor_content and not node.attr["value"].tensor.ByteSize() > 64
             node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(tensors[node.name]))
     (image,) = [node.name for node in definition.node if node.op == "Placeholder"]

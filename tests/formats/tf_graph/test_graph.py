@@ -334,6 +334,20 @@ def transposed(x: Any) -> Any:
     return tf.nn.conv2d_transpose(x, variable("w", 3, 4, 2, 3), size, (2, 3))
 
 
+def standardised(x: Any) -> Any:
+    tf = tensorflow()
+    kernel = variable("w", 3, 3, 3, 4)
+    mean, variance = tf.nn.moments(kernel, [0, 1, 2])
+    return tf.nn.conv2d(x, (kernel - mean) * tf.math.rsqrt(variance + 1e-3), 2, "SAME")
+
+
+def cast_to_truths(x: Any) -> Any:
+    """Ones where the stored numbers are not 0."""
+    tf = tensorflow()
+    kernel = tf.cast(tf.cast(tf.math.maximum(variable("w", 3, 2), 0), tf.bool), tf.float64)
+    return tf.matmul(tf.reduce_mean(x, [1, 2]), kernel)
+
+
 OPS: dict[str, tuple[Make, list[type[Op]]]] = {
     "gelu": (lambda x: 0.5 * x * (1 + tensorflow().math.erf(x / math.sqrt(2))), [Gelu]),
     "gelu by tanh": (
@@ -347,6 +361,8 @@ OPS: dict[str, tuple[Make, list[type[Op]]]] = {
     "leaky": (lambda x: tensorflow().maximum(tensorflow().nn.leaky_relu(x), 0.5 * x), [LeakyRelu, Affine, Maximum]),
     "leaky as a maximum": (lambda x: tensorflow().maximum(0.5 * x, x), [LeakyRelu]),
     "layer norm": (moments, [LayerNorm]),
+    "a kernel cast to truths": (cast_to_truths, [GlobalAvgPool, Dense]),
+    "a standardised kernel": (standardised, [Conv]),
     "clipped": (lambda x: tensorflow().clip_by_value(x, -0.5, 0.25), [Clip]),
     "flatten": (lambda x: tensorflow().matmul(tensorflow().reshape(x, [-1, 396]), variable("w", 396, 2)), [Flatten, Dense]),
     "transposed kernel": (
