@@ -54,9 +54,11 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         kinds = ", ".join(f"'{name}' ({foreign[name]})" for name in first[:5])
         more = f" and {len(first) - 5} more" if len(first) > 5 else ""
         behind = f"; of the nodes behind, {len(foreign) - len(first)} cannot be read" if len(foreign) > len(first) else ""
+        exported = ", or try what model.export('FOLDER') writes, which says what each layer computes"
         raise MappingError(
             f"porter has no op for {kinds}{more}{behind}",
-            next="a port without them would be another function: save a model that ends before them",
+            next="a port without them would be another function: save a model that ends before them"
+            + (exported if file.language == "keras" else ""),
         )
     if all(isinstance(node.op, Identity) for node in file.nodes):
         raise MappingError("this model has no layers: it gives its input", next="save a model that computes something")
