@@ -115,7 +115,7 @@ class Tensor:
 
     @property
     def is_vector(self) -> bool:
-        return bool(self.shape) and math.prod(self.shape) == self.shape[-1]
+        return bool(self.shape) and math.prod(self.shape) == max(self.shape)
 
 
 @dataclass

@@ -178,8 +178,8 @@ def read_pattern(walk: Walk[N], node: N) -> View | None:
         if isinstance(op, LayerNorm) and groups:
             op = GroupNorm(groups, op.epsilon, op.scale, op.center)
         elif tensors or isinstance(op, LayerNorm):
-            view = walk.by_cell(found["x"])
-            if not walk.views.has_channels(view, -1) or view.places(found.get("#axes", (-1,))) != view.places((-1,)):
+            axes = found.get("#axes", (-1,))
+            if len(axes) != 1 or not walk.views.has_channels(view := walk.by_cell(found["x"], *axes), *axes):
                 continue
         if not all(walk.views.along_channels(view, tensor.shape) for tensor in tensors.values()):
             continue

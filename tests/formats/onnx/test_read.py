@@ -78,6 +78,9 @@ CASES = {
     "norm of the channels in parts": "t = Transpose <perm=[0, 2, 3, 1]> (x) m = ReduceMean <axes=[3]> (t) d = Sub (t, m) "
     "p = Pow (d, two) v = ReduceMean <axes=[3]> (p) e = Add (v, half) r = Sqrt (e) n = Div (d, r) g = Mul (n, gamma) "
     "b = Add (g, beta) y = Transpose <perm=[0, 3, 1, 2]> (b)",
+    "norm of the channels in parts of tf2onnx": "m = ReduceMean <axes=[1]> (x) n = Neg (m) d = Sub (x, m) p = Mul (d, d) "
+    "v = ReduceMean <axes=[1]> (p) e = Add (v, half) r = Sqrt (e) i = Reciprocal (r) g = Mul (i, along) a = Mul (x, g) "
+    "b = Mul (n, g) y = Add (a, b)",
     "norms of groups": "g = Reshape (x, thirds) n = InstanceNormalization <epsilon=0.01> (g, ones3, zeros3) s = Shape (x) "
     "r = Reshape (n, s) m = Mul (r, along) a = Add (m, along) i = InstanceNormalization <epsilon=0.1> (a, gamma, beta) "
     "y = GroupNormalization <num_groups=6, epsilon=0.01> (i, gamma, beta)",
