@@ -9,7 +9,8 @@ with onnxruntime's float32 too.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.dtypes import Array
+from porter.dtypes import Array, is_floating
 from porter.errors import MissingFramework, first_line
 from porter.filegraph.arithmetic import SELU_ALPHA, SELU_GAMMA
 from porter.formats.onnx.arithmetic import hard_slope, selu_numbers
@@ -34,7 +35,8 @@ def make_reference(
     """What runs a ModelProto in double precision.
 
     Args:
-        tensors: the content of its inputs after the first.
+        tensors: the content of its inputs after the first, as stored. Each node takes them in double precision for itself, so that
+            they are not all held twice.
         exact: attributes whose numbers the model rounds to float32, by the name of the node's first value and of the attribute.
 
     Raises:
@@ -47,6 +49,7 @@ def make_reference(
     for node in evaluator.rt_nodes_:
         for attribute, number in exact.get(node.output[0], {}).items():
             setattr(node, attribute, number)
+        node.run = partial(_widened, node.run)
     name = model.graph.input[0].name
 
     def run(batch: Array) -> list[Array]:
@@ -57,6 +60,11 @@ def make_reference(
         return found
 
     return run
+
+
+def _widened(run: Callable[..., Any], *inputs: Any, **context: Any) -> Any:
+    real = (isinstance(each, np.ndarray) and is_floating(each) for each in inputs)
+    return run(*(each.astype("d", copy=False) if wide else each for each, wide in zip(inputs, real, strict=True)), **context)
 
 
 def _ops() -> list[type[Any]]:

@@ -19,8 +19,8 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.onnx.constants import FLOATS
 from porter.formats.onnx.proto import import_onnx
 from porter.formats.onnx.read import CHANNELS_LAST
-from porter.frameworks.onnx.double import make_reference
-from porter.frameworks.onnx.session import Session, make_session
+from porter.frameworks.onnx.model import Model, run_model
+from porter.frameworks.onnx.session import Session
 from porter.padding import Size
 
 _FLOAT, _DOUBLE = 1, 11
@@ -67,8 +67,8 @@ class OnnxRunner:
         A model of a fixed batch gets the images in parts of that many; the last image is repeated where they do not suffice.
         """
         if taps not in self._sessions:
-            whole = self._whole(taps)
-            self._sessions[taps] = make_session(whole, {}, optimised=False) if self.dtype == "float32" else make_reference(whole)
+            outputs = [import_onnx().helper.make_tensor_value_info(tap, self._kind, None) for tap in taps]
+            self._sessions[taps] = run_model(self._model, self.dtype, outputs, optimised=False)
         images = batch.transpose(0, 2, 3, 1) if CHANNELS_LAST in self._stated else batch
         count = self.definition.graph.input[0].type.tensor_type.shape.dim[0].dim_value or len(images)
         images = np.concatenate([images, *[images[-1:]] * (-len(images) % count)])
@@ -80,29 +80,36 @@ class OnnxRunner:
     def _stated(self) -> Mapping[str, str]:
         return {entry.key: entry.value for entry in self.definition.metadata_props}
 
-    def _whole(self, taps: tuple[str, ...]) -> Any:
-        """The model with its tensors in this number type, which gives `taps`."""
+    @property
+    def _kind(self) -> int:
+        return _FLOAT if self.dtype == "float32" else _DOUBLE
+
+    @cached_property
+    def _model(self) -> Model:
+        """The model in this number type."""
         onnx = import_onnx()
         model = onnx.ModelProto()
         model.CopyFrom(self.definition)
-        graph = model.graph
-        exact = {name: float(number) for name, number in self._stated.items() if name != CHANNELS_LAST}
-        for tensor in graph.initializer:
+        kind, tensors = self._kind, dict[str, Array]()
+        for tensor in model.graph.initializer:
             array = self.tensors.get(tensor.name)
             array = onnx.numpy_helper.to_array(tensor) if array is None else array
-            if self.dtype == "float64" and tensor.name in exact:
-                array = np.full(array.shape, exact[tensor.name])
-            array = np.asarray(array).astype(self.dtype) if is_floating(array) else np.asarray(array)
-            tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
-        kind = _FLOAT if self.dtype == "float32" else _DOUBLE
-        for node in graph.node:
+            if self.dtype == "float64" and tensor.name in self._stated:
+                array = np.full(array.shape, float(self._stated[tensor.name]))
+            if tensor.name not in self.tensors:
+                array = array.astype(self.dtype) if is_floating(array) else array
+                tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+                continue
+            tensor.data_type = kind if is_floating(array) else tensor.data_type
+            narrow = self.dtype == "float32" and is_floating(array)
+            tensors[tensor.name] = np.ascontiguousarray(array, self.dtype if narrow else None)
+        for node in model.graph.node:
             for attribute in node.attribute:
                 if node.op_type == "Cast" and attribute.name == "to" and attribute.i in FLOATS:
                     attribute.i = kind
                 elif attribute.HasField("t") and attribute.t.data_type in FLOATS:
                     array = onnx.numpy_helper.to_array(attribute.t).astype(self.dtype)
                     attribute.t.CopyFrom(onnx.numpy_helper.from_array(array))
-        graph.input[0].type.tensor_type.elem_type = kind
-        del graph.output[:], graph.value_info[:]
-        graph.output.extend(onnx.helper.make_tensor_value_info(tap, kind, None) for tap in taps)
-        return model
+        model.graph.input[0].type.tensor_type.elem_type = kind
+        del model.graph.value_info[:]
+        return Model(model, tensors)

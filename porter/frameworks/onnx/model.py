@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,10 @@ import numpy as np
 from porter.dtypes import Array, Dtype, storage_type
 from porter.errors import MappingError
 from porter.formats.onnx.proto import import_onnx
+from porter.frameworks.onnx.double import make_reference
 from porter.frameworks.onnx.layout import fillings, stored_shapes, tensor_names
 from porter.frameworks.onnx.maker import NodeMaker
+from porter.frameworks.onnx.session import Session, make_session
 from porter.frameworks.onnx.sites import windowed
 from porter.frameworks.onnx.spellings import PLAIN
 from porter.graph import INPUT, AvgPool, Conv, MaxPool, Shape, shapes, tensor_shapes
@@ -32,13 +34,13 @@ class Model:
 
     Attributes:
         proto: ModelProto with the constants of its nodes. The port's tensors are initialisers without content.
-        tensors: these, by name, as the file has them.
+        tensors: these, by name, as the file has them; in a model of float64, in any type.
         exact: see porter.frameworks.onnx.maker.NodeMaker.
     """
 
     proto: Any
     tensors: Mapping[str, Array]
-    exact: Mapping[str, Mapping[str, float]]
+    exact: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def stored(self) -> list[Any]:
@@ -86,7 +88,7 @@ def _made(plan: Plan, names: Mapping[str, Mapping[str, str]], known: Mapping[str
 def _stored(
     plan: Plan, tensors: Mapping[str, Mapping[str, Array]], names: Mapping[str, Mapping[str, str]], kind: np.dtype[Any]
 ) -> dict[str, Array]:
-    """The tensors by their names in the file, in its number type."""
+    """The tensors by their names in the file, in its number type; in double precision as they are (`run_model`)."""
     wanted, filled, formed = tensor_shapes(plan.graph), fillings(plan.graph, tensors), stored_shapes(plan.graph)
     found: dict[str, Array] = {}
     for path, roles in names.items():
@@ -100,7 +102,7 @@ def _stored(
                 got = "there is none" if array is None else f"got {array.shape}"
                 raise MappingError(f"expected a {role} of shape {expected}, {got}", where=path)
             with np.errstate(over="ignore"):  # porter.dtypes.cast decides on overflow, before this
-                found[name] = np.ascontiguousarray(array, kind).reshape(shape)
+                found[name] = np.ascontiguousarray(array, None if kind == np.float64 else kind).reshape(shape)
     return found
 
 
@@ -109,3 +111,29 @@ def state_place(tensor: Any, file: str, offset: int, size: int) -> None:
     tensor.data_location = EXTERNAL
     for key, value in (("location", file), ("offset", offset), ("length", size)):
         tensor.external_data.add(key=key, value=str(value))
+
+
+def run_model(model: Model, dtype: Dtype, outputs: Sequence[Any], *, optimised: bool) -> Session:
+    """What runs a model in its number type and gives `outputs` (ValueInfoProto). Neither copies the model's tensors.
+
+    Raises:
+        MissingFramework: as `make_session` and `make_reference`.
+    """
+    onnx = import_onnx()
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model.proto)
+    del proto.graph.output[:]
+    proto.graph.output.extend(outputs)
+    if dtype == "float64":
+        stored = [tensor for tensor in proto.graph.initializer if tensor.name in model.tensors]
+        kept = [tensor for tensor in proto.graph.initializer if tensor.name not in model.tensors]
+        del proto.graph.initializer[:]
+        proto.graph.initializer.extend(kept)
+        proto.graph.input.extend(
+            onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims) for tensor in stored
+        )
+        return make_reference(proto, model.tensors, model.exact)
+    for tensor in proto.graph.initializer:
+        if tensor.name in model.tensors:
+            state_place(tensor, "memory", 0, model.tensors[tensor.name].nbytes)
+    return make_session(proto, model.tensors, optimised=optimised)

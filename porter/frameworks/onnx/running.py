@@ -12,11 +12,9 @@ import numpy as np
 
 from porter.dtypes import Array, Dtype, storage_type
 from porter.errors import UsageError
-from porter.formats.onnx.proto import import_onnx
 from porter.frameworks import Tensors
-from porter.frameworks.onnx.double import make_reference
-from porter.frameworks.onnx.model import Model, make_model, state_place
-from porter.frameworks.onnx.session import Session, make_session
+from porter.frameworks.onnx.model import Model, make_model, run_model
+from porter.frameworks.onnx.session import Session
 from porter.graph.plan import Plan
 from porter.package import expect_installed, install
 
@@ -68,26 +66,9 @@ class OnnxModel:
 
     def _make(self, paths: tuple[str, ...]) -> Session:
         """A session that gives the model's outputs, or values at `paths`."""
-        onnx, whole = import_onnx(), self.model.proto
-        proto = onnx.ModelProto()
-        proto.CopyFrom(whole)
-        if paths:
-            known = {value.name: value for value in (*whole.graph.value_info, *whole.graph.output)}
-            del proto.graph.output[:]
-            proto.graph.output.extend(known[path] for path in paths)
-        stored = [tensor for tensor in proto.graph.initializer if tensor.name in self.model.tensors]
-        if self.dtype == "float64":
-            # As inputs, so that they are not held twice.
-            kept = [tensor for tensor in proto.graph.initializer if tensor.name not in self.model.tensors]
-            del proto.graph.initializer[:]
-            proto.graph.initializer.extend(kept)
-            proto.graph.input.extend(
-                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims) for tensor in stored
-            )
-            return make_reference(proto, self.model.tensors, self.model.exact)
-        for tensor in stored:
-            state_place(tensor, "memory", 0, self.model.tensors[tensor.name].nbytes)
-        return make_session(proto, self.model.tensors, optimised=True)
+        graph = self.model.proto.graph
+        known = {value.name: value for value in (*graph.value_info, *graph.output)}
+        return run_model(self.model, self.dtype, [known[path] for path in paths] or graph.output, optimised=True)
 
 
 def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> OnnxModel:
