@@ -21,7 +21,7 @@ from porter.formats.torch_export.nodes import UNKNOWN, AtenNode, Program, read_p
 from porter.formats.torch_export.ops import INNER, READERS
 from porter.formats.torch_export.read import tap_of
 from porter.formats.torch_export.sizes import ON_SIZES
-from porter.frameworks.torch.graph_module import to_tensor
+from porter.frameworks.torch.graph_module import as_tensor
 from porter.graph.walks import upstream
 
 _RUN = frozenset({*READERS, *EVALUATORS, *INNER})
@@ -72,8 +72,7 @@ class ExportedModule(nn.Module):
         self._numbers = {name: program.numbers[name].item() for name in wanted & program.numbers.keys()}
         self._stored = {name: f"tensor_{place}" for place, name in enumerate(sorted(wanted & program.stored.keys()))}
         for name, buffer in self._stored.items():
-            tensor = to_tensor(checkpoint.tensors[program.stored[name]])
-            self.register_buffer(buffer, tensor.to(dtype) if tensor.is_floating_point() else tensor)
+            self.register_buffer(buffer, as_tensor(checkpoint.tensors[program.stored[name]]))
         uses = {source: node.name for node, _ in self._nodes for source, _ in node.inputs}
         self._last: dict[str, list[str]] = {}
         for source, user in uses.items():
@@ -88,8 +87,7 @@ class ExportedModule(nn.Module):
         found = images
         for node, function in self._nodes:
             for values in known:
-                arguments = {name: self._argument(name, value, values) for name, value in node.arguments.items()}
-                given = _run(node, function, arguments)
+                given = _run(node, function, {name: self._argument(name, value, values) for name, value in node.arguments.items()})
                 values[node.name] = list(given) if isinstance(given, list | tuple) else [given]
             tap = self._modules.get(tap_of(node.name))
             if tap is not None:
@@ -101,6 +99,10 @@ class ExportedModule(nn.Module):
         return found
 
     def _argument(self, name: str, value: Any, known: Mapping[str, list[Any]]) -> Any:
+        if isinstance(value, tuple) and value[0] in self._stored:
+            # A copy for each op, because all of them in double precision are twice the file, whose own memory is only for reading.
+            held = known[value[0]][value[1]]
+            return held.to(self._dtype if held.is_floating_point() else held.dtype, copy=True)
         if isinstance(value, tuple):
             return known[value[0]][value[1]]
         if isinstance(value, list):

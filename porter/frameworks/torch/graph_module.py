@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
 
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from porter.dtypes import Array, Dtype, storage_type
+from porter.dtypes import Array, Dtype, is_floating, storage_type
 from porter.errors import GraphError, UsageError, first_line
 from porter.frameworks.torch import layers
 from porter.frameworks.torch.layout import module_name
@@ -106,10 +107,10 @@ def build_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: D
     Raises:
         UsageError: there is no such device. GraphError: a submodule cannot have a path. MappingError: the tensors do not fit.
     """
-    arrays = state_arrays(plan.graph, tensors, storage_type(dtype))
+    arrays = state_arrays(plan.graph, tensors)
     with torch.device("meta"):
         model = GraphModule(plan)
-    state = {name: to_tensor(arrays.pop(name)) for name in tuple(arrays)}  # so that no more than one is held twice
+    state = {key: to_tensor(array, dtype if is_floating(array) else None) for key, array in arrays.items()}
     model.load_state_dict(state, assign=True)
     try:
         return model.to(device).eval()
@@ -126,11 +127,19 @@ def twin_of(model: GraphModule, plan: Plan) -> GraphModule:
     return (twin if held is None else twin.to(held.device)).eval()
 
 
-def to_tensor(array: Array) -> torch.Tensor:
-    """A torch tensor with a copy of `array`, which may be ml_dtypes' bfloat16."""
+def to_tensor(array: Array, dtype: Dtype | None = None) -> torch.Tensor:
+    """A torch tensor with a copy of `array`, which may be ml_dtypes' bfloat16, in its own type or in `dtype`."""
+    kind = array.dtype.newbyteorder("=") if dtype is None else storage_type(dtype)
+    with np.errstate(over="ignore"):  # porter.dtypes.cast decides on overflow, before this
+        return as_tensor(array.astype(kind, order="C", copy=True))
+
+
+def as_tensor(array: Array) -> torch.Tensor:
+    """A torch tensor over the memory of `array`, in native byte order. Nothing may write into it if nothing may into the array."""
     if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
-    return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), order="C", copy=True))
+        return as_tensor(array.view(np.int16)).view(torch.bfloat16)
+    with warnings.catch_warnings(action="ignore"):  # it says that the array is only for reading
+        return torch.from_numpy(array)
 
 
 def _add_module(root: nn.Module, path: str, module: nn.Module) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
-from porter.dtypes import Array, Dtype, storage_type
+from porter.dtypes import Array, Dtype, cast
 from porter.errors import FileError
 from porter.formats.safetensors.tensors import read_safetensors, write_safetensors
 from porter.frameworks.torch.code import model_source
@@ -25,7 +25,8 @@ def write_port(folder: Path, plan: Plan, tensors: Mapping[str, Mapping[str, Arra
     Raises:
         MappingError: the tensors do not fit the graph. GraphError: an attribute cannot have such a path.
     """
-    return _write(folder, plan, {}, state_arrays(plan.graph, tensors, storage_type(dtype)))
+    arrays = state_arrays(plan.graph, tensors)
+    return _write(folder, plan, {}, {key: cast(array, dtype, key, allow_overflow=True) for key, array in arrays.items()})
 
 
 def write_stock(folder: Path, plan: Plan, arrays: Mapping[str, Array], layers: Mapping[str, str]) -> dict[str, str]:

@@ -12,8 +12,8 @@ from porter.frameworks.torch.layout import state_keys
 from porter.graph import Graph, channels_of, tensor_shapes
 
 
-def state_arrays(graph: Graph, tensors: Mapping[str, Mapping[str, Array]], dtype: np.dtype[np.generic]) -> dict[str, Array]:
-    """The state_dict by key, its floating arrays in `dtype`.
+def state_arrays(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
+    """The state_dict by key, in the types of `tensors`.
 
     Tensors that torch's layers have and the source lacks are filled in, see `fillings`.
 
@@ -29,13 +29,12 @@ def state_arrays(graph: Graph, tensors: Mapping[str, Mapping[str, Array]], dtype
             if role == "batches":
                 state[key] = np.asarray(found.get(role, fills.get(key)), np.int64)
             elif key in fills:
-                state[key] = np.full(channels[node.inputs[0]], fills[key], dtype)
+                state[key] = np.full(channels[node.inputs[0]], fills[key], np.float32)
             elif role not in found or found[role].shape != expected:
                 got = f"got {found[role].shape}" if role in found else "there is none"
                 raise MappingError(f"expected a {role} of shape {expected}, {got}", where=node.path)
             else:
-                with np.errstate(over="ignore"):  # porter.dtypes.cast decides on overflow, before this
-                    state[key] = found[role].astype(dtype, copy=False)
+                state[key] = found[role]
     return state
 
 

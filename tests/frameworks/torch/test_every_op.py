@@ -38,7 +38,7 @@ def test_torch_says_every_op():
 
 def test_tensors_have_the_names_of_torchs_own_modules():
     model, tensors = built(GRAPH), tensors_of(GRAPH)
-    state = state_arrays(GRAPH, tensors, np.dtype("float64"))
+    state = state_arrays(GRAPH, tensors)
     assert state.keys() == model.state_dict().keys()
     layers = {step.path: step.layer.kind for step in make_steps(make_plan(GRAPH, SIZE, framework.CAPABILITIES))}
     held = {kind for path, kind in layers.items() if kind not in FUNCTIONS and model.get_submodule(path).state_dict()}
