@@ -16,7 +16,7 @@ from porter.graph import Graph, site_of
 from porter.graph.plan import Plan
 from porter.port import OWN_BUILD
 from porter.source.references import Source
-from porter.verification.memory import trim
+from porter.verification.memory import release, trim
 from porter.verification.numbers import Distance, Norms, distance, norms
 
 FLOAT64_LIMIT = 1e-10
@@ -116,6 +116,7 @@ def compare(
     seen = {dtype: _Worst() for dtype in batches}
     with _progress(sum((2 if dtype == "float64" else 3) * len(batches[dtype]) for dtype in order)) as step:
         for dtype in order:
+            release()
             for _, alike in groupby(batches[dtype], key=lambda batch: batch.shape[2:]):
                 sums = _Sums()
                 for batch in alike:

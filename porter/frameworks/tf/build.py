@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from porter.dtypes import Dtype, cast
+from porter.dtypes import Array, Dtype
 from porter.errors import GraphError, MappingError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import Tensors
@@ -15,7 +15,7 @@ from porter.frameworks.tf.maker import LayerMaker
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, tensorflow_device
 from porter.frameworks.tf.sites import windowed
-from porter.graph import INPUT, AvgPool, Conv, MaxPool, Node, tensor_shapes
+from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, tensor_shapes
 from porter.graph.plan import Plan
 from porter.padding import ANY
 
@@ -35,16 +35,9 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
         MissingFramework: TensorFlow or Keras is not installed.
         UsageError: no such device.
     """
-    shapes = tensor_shapes(plan.graph)
-    _expect_cover(shapes, tensors)
+    _expect_cover(tensor_shapes(plan.graph), tensors)
     with import_tensorflow().device(tensorflow_device(device)):
-        model, values, holders = _connect(plan, layers, dtype)
-        for path, layer in holders.items():
-            node = plan.graph.by_path[path]
-            for role in shapes[path]:
-                array = cast(tensors[path][role], dtype, f"{path}:{role}", allow_overflow=True)
-                variable = getattr(layer, variable_name(node.op, role))
-                variable.assign(from_canonical(plan.graph, node, role, array).reshape(variable.shape))
+        model, values = _connect(plan, tensors, layers, dtype)
     attach_runner(model, values, device)
     return model
 
@@ -58,11 +51,12 @@ def _expect_cover(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors: 
             raise MappingError(f"expected shape {shape}, got {given[name]}", where=name)
 
 
-def _connect(plan: Plan, layers: Mapping[str, str], dtype: Dtype) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """The model, the symbolic value of every path, and the layer that holds the weights of every path that has any."""
+def _connect(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype) -> tuple[Any, dict[str, Any]]:
+    """The model with its weights, and the symbolic value of every path."""
     keras, graph = import_keras(), plan.graph
-    names = layer_names(graph, layers)
-    maker = LayerMaker(dtype, frozenset(names.values()))
+    names, shapes = layer_names(graph, layers), tensor_shapes(graph)
+    weights = {names[path]: _variables(graph, graph.by_path[path], tensors[path], shapes[path]) for path in shapes}
+    maker = LayerMaker(dtype, frozenset(names.values()), weights)
     rows, columns = plan.only_size or ANY
     source = keras.Input((rows, columns, graph.channels), dtype=dtype, name=maker.name(INPUT))
     values = {INPUT: source}
@@ -76,12 +70,17 @@ def _connect(plan: Plan, layers: Mapping[str, str], dtype: Dtype) -> tuple[Any, 
             f"Keras follows a model by a call for each layer, and a chain of {len(graph.nodes)} layers is too deep for Python",
             next="fold the norms (--fold-bn), or port it to torch or onnx",
         ) from None
-    holders = {path: maker.made[names[path]] for path in tensor_shapes(graph)}
+    maker.restore_initializers()
     held = {id(variable) for variable in model.variables}
-    for path, layer in holders.items():
-        if any(id(variable) not in held for variable in layer.variables):
+    for path in shapes:
+        if any(id(variable) not in held for variable in maker.made[names[path]].variables):
             raise GraphError("its weights do not lead to the output", where=path)
-    return model, values, holders
+    return model, values
+
+
+def _variables(graph: Graph, node: Node, tensors: Mapping[str, Array], roles: Collection[str]) -> dict[str, Array]:
+    """The tensors of a node by the names of its layer's variables, as views where possible."""
+    return {variable_name(node.op, role): from_canonical(graph, node, role, tensors[role]) for role in roles}
 
 
 def _apply(maker: LayerMaker, plan: Plan, node: Node, name: str, inputs: list[Any]) -> Any:

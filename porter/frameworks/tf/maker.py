@@ -5,11 +5,14 @@ Only built-in layers and `keras.ops` are used, because a functional model saves 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from porter.dtypes import Array, Dtype, cast
 from porter.filegraph.names import unused_name
+from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras
 from porter.padding import Pads
 
@@ -21,14 +24,18 @@ class LayerMaker:
     Attributes:
         dtype: of weights and values.
         reserved: names that belong to the nodes; layers that porter adds get other names.
+        weights: by the name of a layer and of its variable, in Keras's axis order. No layer holds other numbers before, because
+            TensorFlow keeps the memory that it has had.
         added: names of layers that porter added.
         made: layers by name.
     """
 
     dtype: str
     reserved: Collection[str]
+    weights: Mapping[str, Mapping[str, Array]]
     added: set[str] = field(default_factory=set)
     made: dict[str, Any] = field(default_factory=dict)
+    _initializers: list[tuple[Any, str, Any]] = field(default_factory=list, init=False)
 
     @property
     def double(self) -> bool:
@@ -37,8 +44,24 @@ class LayerMaker:
 
     def layer(self, kind: str, name: str, **config: Any) -> Any:
         """A layer of the Keras class `kind`."""
-        self.made[name] = getattr(import_keras().layers, kind)(name=name, dtype=self.dtype, **config)
-        return self.made[name]
+        layer = self.made[name] = getattr(import_keras().layers, kind)(name=name, dtype=self.dtype, **config)
+        for variable, array in self.weights.get(name, {}).items():
+            of_channels = kind == "DepthwiseConv2D" and variable == "kernel"
+            attribute = "depthwise_initializer" if of_channels else f"{variable}_initializer"
+            self._initializers.append((layer, attribute, getattr(layer, attribute)))
+            setattr(layer, attribute, partial(self._variable, array))
+        return layer
+
+    def _variable(self, array: Array, shape: tuple[int, ...], dtype: Dtype) -> Any:
+        """What a variable begins with, instead of random numbers."""
+        if dtype != "float64":  # TensorFlow widens in its own memory
+            array = cast(array, dtype, self.dtype, allow_overflow=True)
+        return import_tensorflow().cast(array.reshape(shape), dtype)
+
+    def restore_initializers(self) -> None:
+        """Gives the layers Keras's own initializers again, for their configs."""
+        for layer, attribute, initializer in self._initializers:
+            setattr(layer, attribute, initializer)
 
     def spatial(self, kind: str, name: str, **config: Any) -> Any:
         """A layer over maps. Its axis order is stated, because ~/.keras/keras.json may have another."""

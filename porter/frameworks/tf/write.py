@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from shutil import copyfileobj
 from typing import Any
 from zipfile import ZipFile, ZipInfo
 
@@ -20,6 +21,7 @@ MODEL_FILE = "model.keras"
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip archive can state."""
+_PIECE_BYTES = 1 << 20
 
 
 def write(
@@ -52,12 +54,15 @@ def _undate(dated: Path, target: Path) -> None:
     """Copies Keras's archive without its times: those of its members, and `date_saved` in its metadata."""
     with ZipFile(dated) as source, ZipFile(target, "w") as copy:
         for member in source.infolist():
-            content = source.read(member)
-            if member.filename == "metadata.json":
-                content = json.dumps({**json.loads(content), "date_saved": "1980-01-01@00:00:00"}).encode()
             plain = ZipInfo(member.filename, _EPOCH)
             plain.external_attr = 0o644 << 16
-            copy.writestr(plain, content)
+            if member.filename == "metadata.json":
+                stated = {**json.loads(source.read(member)), "date_saved": "1980-01-01@00:00:00"}
+                copy.writestr(plain, json.dumps(stated))
+                continue
+            plain.file_size = member.file_size
+            with source.open(member) as content, copy.open(plain, "w") as place:
+                copyfileobj(content, place, _PIECE_BYTES)
 
 
 def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
