@@ -96,7 +96,7 @@ class OnnxRunner:
             array = onnx.numpy_helper.to_array(tensor) if array is None else array
             if self.dtype == "float64" and tensor.name in self._stated:
                 array = np.full(array.shape, float(self._stated[tensor.name]))
-            if tensor.name not in self.tensors:
+            if tensor.name not in self.tensors or array.ndim < 2:  # onnxruntime asks for a Resize's factors in the message
                 array = array.astype(self.dtype) if is_floating(array) else array
                 tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
                 continue
