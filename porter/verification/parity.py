@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import numpy as np
 
 from porter.dtypes import Array, Dtype
 from porter.errors import CheckFailed, UsageError
-from porter.graph import Graph, site_of
+from porter.graph import Graph, site_of, tensor_shapes
 from porter.graph.plan import Plan
 from porter.port import OWN_BUILD
 from porter.source.references import Source
@@ -114,9 +115,10 @@ def compare(
     # The types one after the other, because models are large.
     order = sorted(batches, key=lambda dtype: dtype != "float64")
     seen = {dtype: _Worst() for dtype in batches}
+    weights = sum(math.prod(shape) for roles in tensor_shapes(plan.graph).values() for shape in roles.values())
     with _progress(sum((2 if dtype == "float64" else 3) * len(batches[dtype]) for dtype in order)) as step:
         for dtype in order:
-            release()
+            release(weights)
             for _, alike in groupby(batches[dtype], key=lambda batch: batch.shape[2:]):
                 sums = _Sums()
                 for batch in alike:
