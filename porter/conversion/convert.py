@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from porter.source.given import Given
     from porter.verification.check import Verdict
 
-CHECKED_DTYPES: tuple[Dtype, ...] = ("float32", "float64")
-
 
 @dataclass(frozen=True)
 class Conversion:
@@ -242,6 +240,7 @@ def _check(
     Raises:
         MissingFramework: a framework that it needs is not installed, and it is `required`, or a reference is `given`.
     """
+    from porter.verification.check import CHECKED_DTYPES
     from porter.verification.reverify import check_against
 
     try:
@@ -251,8 +250,7 @@ def _check(
             raise
         return None, {"check": f"skipped: {error}"}, (str(error),)
     if not verdict.ok:
-        foldable = port.record.folded is None and any(isinstance(node.op, BatchNorm) for node in port.graph.nodes)
-        advice = "; norms that are folded round less: --fold-bn" if verdict.exact and foldable else ""
+        advice = f"; {verdict.advice}" if verdict.advice else ""
         raise CheckFailed(verdict.failure(), where=port.record.name, next=f"no port was written{advice}")
     outcome = PASSED if verdict.proof.proves else AGREES
     reference = verdict.given.file if verdict.given else None

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from porter.conversion.convert import CHECKED_DTYPES, write_trial
+from porter.conversion.convert import write_trial
 from porter.errors import CheckFailed, MappingError, MissingFramework, PorterError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import LISTED, some
@@ -69,6 +69,7 @@ def try_weights(recipe: Recipe, weights: Path) -> Trial:
         opened = open_checkpoint(recipe, best.variant, recipe.zoo(best.zoo, best.variant), checkpoint, files)
     except MappingError as error:
         return Trial(error=error)
+    from porter.verification.check import CHECKED_DTYPES
     from porter.verification.reverify import check_against
 
     with TemporaryDirectory() as folder:

@@ -61,12 +61,13 @@ def conclude(contents: Contents) -> Conclusion:
 
 def _figures(found: Comparison) -> str:
     sizes = " and ".join(f"{rows}×{columns}" for rows, columns in found.sizes)
-    equal = "the same in both" if found.logits.argmax_equal else "not the same in both"
+    equal = found.logits.argmax_equal
+    top = "" if equal is None else f", the largest logit {'the same in both' if equal else 'not the same in both'}"
     worst = f"the worst {found.worst.path} at a relative L2 distance of {written(found.worst.rel_l2)}"
     nodes = "all equal bit for bit" if found.worst.rel_l2 == 0 else worst
     return (
         f"Compared in {found.dtype} on {found.inputs} inputs of {sizes}: {len(found.nodes)} nodes, {nodes}; "
-        f"the logits at {written(found.logits.rel_l2)}, the largest logit {equal}."
+        f"the logits at {written(found.logits.rel_l2)}{top}."
     )
 
 
@@ -78,6 +79,13 @@ def warn(contents: Contents) -> list[str]:
         said.append(f"Not compared, because the source does not show them: {', '.join(found.uncompared)}.")
     if found is not None and found.given is not None:
         said += [f"{note[0].upper()}{note[1:]}." for note in found.given.notes if note]
+    if found is not None:
+        said += [
+            f"In {dtype} the port rounds more than it should, from {result.rounds_from} on: the logits at "
+            f"{written(result.logits.rel_l2)}, and the source’s own rounding is {written(result.source_rounding)}."
+            for dtype, result in found.dtypes.items()
+            if result.rounds_from is not None
+        ]
     if found is not None and record.rounding is not None:
         said.append(f"{record.rounding[0].upper()}{record.rounding[1:]}.")
     if record.input.size is not None:

@@ -87,7 +87,8 @@ class GivenReference:
         shown: runs it on a batch, in a type.
         dropped: path of the head whose row 0 the port lacks.
         fixed: it runs at its native size only.
-        with_nodes: its layers' values are shown too, not only its outputs.
+        named: its layers are paired with nodes by their names only.
+        hidden: nodes whose values are not shown.
     """
 
     name: str
@@ -102,7 +103,8 @@ class GivenReference:
     ending: Ending | None = None
     dropped: str | None = None
     fixed: bool = False
-    with_nodes: bool = True
+    named: bool = True
+    hidden: frozenset[str] = frozenset()
 
     def takes(self, size: tuple[int, int]) -> bool:
         if size == self.native or self.fixed:
@@ -121,7 +123,7 @@ class GivenReference:
         if self.ending is log_softmax:
             with np.errstate(divide="ignore"):
                 outputs = {path: log_softmax(np.log(value)) for path, value in outputs.items()}  # also without the row
-        return {**shown.values, **outputs} if self.with_nodes else outputs
+        return {path: value for path, value in shown.values.items() if path not in self.hidden} | outputs
 
 
 def open_given(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
@@ -135,8 +137,9 @@ def open_given(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     reference = _of_code(given, opened, stored) if given.maker is not None else _of_file(given, opened, stored)
     image = _image(opened.graph, reference.native)
     try:
-        outputs = reference.shown(image, "float64").outputs
-        exact = all(value.dtype == np.float64 for value in outputs)
+        double = reference.shown(image, "float64")
+        outputs = double.outputs
+        exact = all(value.dtype == np.float64 for value in (*outputs, *double.values.values()))
     except UsageError:
         outputs, exact = reference.shown(image, "float32").outputs, False
     notes = reference.notes if exact else (*reference.notes, f"{given.name} runs in float32 only, so it is compared in float32")
@@ -231,7 +234,9 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     record = GivenFile(file=given.file.name, sha256=digest_of(files), maker=None)
     fixed = not file.resizable and file.built_size is not None
     apart = weight_distances(opened, file, checkpoint.tensors, pairs.layers)
-    return GivenReference(given.name, record, opened.graph, built, shown, rounded=pairs.rounded, apart=apart, fixed=fixed)
+    return GivenReference(
+        given.name, record, opened.graph, built, shown, rounded=pairs.rounded, named=pairs.named, apart=apart, fixed=fixed
+    )
 
 
 def _expect_outputs(given: Given, opened: Opened, outputs: Sequence[Array], size: tuple[int, int]) -> str | None:

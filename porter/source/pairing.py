@@ -25,10 +25,12 @@ class Pairs:
         layers: by path of the source's node.
         rounded: one of both has numbers of the other rounded to float32: batch norms that are folded into the layers before them or
             are scales, or an epsilon.
+        named: they are pairs by their names only.
     """
 
     layers: Mapping[str, str]
     rounded: bool = False
+    named: bool = False
 
 
 def pair(opened: Opened, found: Translated, file: FileGraph) -> Pairs:
@@ -50,7 +52,7 @@ def pair(opened: Opened, found: Translated, file: FileGraph) -> Pairs:
             pairs = _aligned(other.graph, own, str(opened.fit.head), size)
             layers = {layer: other.names[path] for path, layer in pairs.layers.items()}
             return Pairs({nodes[name]: layer for name, layer in layers.items() if name in nodes}, pairs.rounded)
-    return Pairs(_by_names(opened, found))
+    return Pairs(_by_names(opened, found), named=True)
 
 
 def _aligned(graph: Graph, file: FileGraph, end: str, size: tuple[int, int]) -> Pairs:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,10 +12,15 @@ from porter.dtypes import Array, Dtype
 from porter.frameworks import Tensors
 from porter.port import GivenFile, Port
 from porter.source.references import Source
-from porter.verification.inputs import make_batch
+from porter.verification.evidence import excitement
+from porter.verification.inputs import SIGNED, InputRange, make_images, ranges
 from porter.verification.parity import Parity, compare
 from porter.verification.sizes import Sizes
 
+Proof = TypeVar("Proof", "Verdict", "GivenProof")
+
+CHECKED_DTYPES: tuple[Dtype, ...] = ("float32", "float64")
+"""What a port is proved in."""
 IMAGES = 2
 """Images for each input size. Logits differ between images, and a wrong pad changes the logits of each."""
 
@@ -47,12 +52,18 @@ class GivenProof:
 
     Attributes:
         apart: see porter.source.given.GivenReference.
+        inputs: see Verdict.
     """
 
     file: GivenFile
     parities: tuple[Parity, ...]
     notes: tuple[str, ...]
     apart: Mapping[str, float]
+    inputs: str
+
+    @property
+    def all(self) -> tuple[Parity, ...]:
+        return self.parities
 
     def record(self) -> dict[str, Any]:
         """As `porter verify --json` prints it."""
@@ -64,6 +75,7 @@ class Verdict:
     """The comparisons in each number type; the last is the most exact.
 
     Attributes:
+        inputs: the range of the numbers that both sides were fed.
         shipped: the proof of the shipped pads, if the port has training pads.
         rounding: see porter.port.Record.
         notes: on code that no comparison covers.
@@ -71,6 +83,7 @@ class Verdict:
     """
 
     parities: tuple[Parity, ...]
+    inputs: str
     shipped: Shipped | None = None
     rounding: str | None = None
     notes: tuple[str, ...] = ()
@@ -81,28 +94,34 @@ class Verdict:
         return self.proof.ok
 
     @property
-    def proof(self) -> Parity:
-        """The most exact comparison, or the first that failed."""
-        before, given = self.shipped.parities if self.shipped else (), self.given.parities if self.given else ()
-        return next((parity for parity in (*before, *self.parities, *given) if not parity.ok), (self.parities or given)[-1])
+    def all(self) -> tuple[Parity, ...]:
+        """Every comparison, in the order in which they are judged."""
+        return (*(self.shipped.parities if self.shipped else ()), *self.parities, *(self.given.all if self.given else ()))
 
     @property
-    def exact(self) -> Parity | None:
-        """The comparison in float64 that holds, where float32 misses its limit by less than ten times: that is rounding only."""
-        proof, bad = self.proof, self.proof.first_bad
-        near = bad is not None and bad.shapes is None and proof.logits.rel_l2 < 10 * proof.limit
-        if not near or proof.dtype != "float32" or proof not in self.parities:
+    def proof(self) -> Parity:
+        """The most exact comparison, or the first that failed, in float64 if one did."""
+        given, failed = self.given.parities if self.given else (), [parity for parity in self.all if not parity.ok]
+        return min(failed, key=lambda parity: parity.dtype != "float64") if failed else (self.parities or given)[-1]
+
+    @property
+    def rounds(self) -> Parity | None:
+        """The comparison whose values round more than they should, though float64 proves the port."""
+        return next((parity for parity in self.all if parity.rounds_from is not None), None)
+
+    @property
+    def advice(self) -> str | None:
+        """What to do next where the reference's values tell nothing."""
+        if self.proof.silent is None:
             return None
-        return next((parity for parity in self.parities if parity.ok and parity.dtype == "float64"), None)
+        return "prove it by another implementation: --reference FILE.py:CALLABLE; or write it unproved: --no-check"
 
     def failure(self) -> str:
         """One line on the failure, with the first node that differs and its padding decision."""
         proof, bad = self.proof, self.proof.first_bad
-        if self.exact is not None and bad is not None:
-            sizes = ", ".join(f"{rows}x{columns}" for rows, columns in self.exact.sizes)
-            said = f"the port is the source's function in float64 at {sizes} (logits {self.exact.logits.rel_l2:.1e})"
-            lost = f"logits {proof.logits.rel_l2:.1e} (limit {proof.limit:.1e}), from {bad.path} on"
-            return f"{said} and rounds more than it may in float32: {lost}"
+        if proof.silent is not None:
+            differs = f"; {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e}" if bad else ""
+            return f"not proved: {proof.silent} on inputs of {self.inputs}, so a wrong port would pass too{differs}"
         given = self.given is not None and proof in self.given.parities
         if self.given is not None and given:
             what, whose, notes = "the port", f"the function of {proof.reference}", "".join(f"; {note}" for note in self.given.notes)
@@ -132,6 +151,7 @@ class Verdict:
         fields = asdict(self.proof)
         own = {
             "ok": self.ok,
+            "range": self.inputs,
             "dtypes": _summaries(self.parities or (self.given.parities if self.given else ())),
             "shipped": self.shipped and self.shipped.record(),
             "given": self.given and self.given.record(),
@@ -142,49 +162,82 @@ class Verdict:
         return record
 
 
-def check(
-    port: Port,
-    source: Source,
-    sizes: Sizes,
-    dtypes: Sequence[Dtype],
-    tolerance: float | None = None,
-    device: str = "cpu",
-    tensors: Tensors | None = None,
-    ending: Callable[[Array], Array] | None = None,
-) -> Verdict:
-    """Compares a port with its source in each of `dtypes`.
+@dataclass(frozen=True)
+class Check:
+    """How a port is run to be compared.
 
-    Args:
-        sizes: the input sizes to compare at.
+    Attributes:
+        dtypes: the number types to compare in.
         tolerance: see porter.verification.parity.compare.
         device: where the port runs, `cpu` or `cuda`; the source runs on the CPU.
         tensors: of the port, instead of the stored ones.
-        ending: applied to the port's logits, where the source shows what comes after them.
+        fed: the range of the images.
     """
-    models: dict[Dtype, Any] = {}
-    batches, taps = make_batches(port, sizes, dtypes), [node.path for node in port.graph.nodes]
 
-    def run(batch: Array, dtype: Dtype) -> Mapping[str, Array]:
-        if dtype not in models:
-            models[dtype] = port.build(dtype, device, tensors)
-        last = batch is batches[dtype][-1]  # models are large: each is released after its last batch
-        values = port.framework.run(models.pop(dtype) if last else models[dtype], batch.astype(np.dtype(dtype)), taps)
-        output = port.graph.output
-        return values if ending is None else {**values, output: ending(values[output])}
+    port: Port
+    dtypes: tuple[Dtype, ...]
+    tolerance: float | None = None
+    device: str = "cpu"
+    tensors: Tensors | None = None
+    fed: InputRange = SIGNED
 
-    parities = compare(port.plan, source, run, batches, tolerance)
-    return Verdict(parities, rounding=port.record.rounding)
+    def fed_with(self, source: Source, sizes: Sizes) -> Iterator[Check]:
+        """This check with each range of inputs that a network may take, the one that it states or that excites the source most
+        first (porter.verification.inputs.ranges).
+        """
+        graph, channels, size = self.port.graph, self.port.record.input.channels, sizes.of(self.dtypes[-1])[0]
+
+        def excites(taken: InputRange) -> float:
+            with np.errstate(all="ignore"):
+                return excitement(source.run(make_images(size, 1, channels, taken), "float32"))
+
+        for taken in ranges(graph, self.port.record.preprocess, excites):
+            yield replace(self, fed=taken)
+
+    def batches(self, sizes: Sizes) -> dict[Dtype, list[Array]]:
+        """For each number type, the images of each size: 1 x C x H x W each, so that the values of one image are held at a time.
+
+        The limit in float32 is for several images together: for one image with few logits, rounding exceeds it by chance.
+        """
+        channels = self.port.record.input.channels
+        shapes = dict.fromkeys(size for dtype in self.dtypes for size in sizes.of(dtype))
+        images = {size: np.split(make_images(size, IMAGES, channels, self.fed), IMAGES) for size in shapes}
+        return {dtype: [image for size in sizes.of(dtype) for image in images[size]] for dtype in self.dtypes}
+
+    def against(self, source: Source, sizes: Sizes, ending: Callable[[Array], Array] | None = None) -> tuple[Parity, ...]:
+        """Compares the port with a source in each number type.
+
+        Args:
+            ending: applied to the port's logits, where the source shows what comes after them.
+        """
+        port = self.port
+        models: dict[Dtype, Any] = {}
+        batches, taps = self.batches(sizes), [node.path for node in port.graph.nodes]
+
+        def run(batch: Array, dtype: Dtype) -> Mapping[str, Array]:
+            if dtype not in models:
+                models[dtype] = port.build(dtype, self.device, self.tensors)
+            last = batch is batches[dtype][-1]  # models are large: each is released after its last batch
+            values = port.framework.run(models.pop(dtype) if last else models[dtype], batch.astype(np.dtype(dtype)), taps)
+            output = port.graph.output
+            return values if ending is None else {**values, output: ending(values[output])}
+
+        return compare(port.plan, source, run, batches, self.tolerance)
+
+    def verdict(self, source: Source, sizes: Sizes) -> Verdict:
+        """The comparison with a source."""
+        return Verdict(self.against(source, sizes), self.fed.words, rounding=self.port.record.rounding)
 
 
-def make_batches(port: Port, sizes: Sizes, dtypes: Sequence[Dtype]) -> dict[Dtype, list[Array]]:
-    """For each of `dtypes`, the images of each size, prepared like the port's input: 1 x C x H x W each, so that the values of one
-    image are held at a time.
-
-    The limit in float32 is for several images together: for one image with few logits, rounding exceeds it by chance.
-    """
-    protocol, channels = port.record.preprocess, port.record.input.channels
-    images = {size: np.split(make_batch(size, IMAGES, channels, protocol), IMAGES) for dtype in dtypes for size in sizes.of(dtype)}
-    return {dtype: [image for size in sizes.of(dtype) for image in images[size]] for dtype in dtypes}
+def first_telling(proofs: Iterable[Proof]) -> Proof:
+    """The first proof on values that tell, otherwise the first of all."""
+    first: Proof | None = None
+    for proof in proofs:
+        if all(parity.ok or parity.silent is None for parity in proof.all):
+            return proof
+        first = first or proof
+    assert first is not None, "a network takes one range of inputs at least"
+    return first
 
 
 def _summaries(parities: Sequence[Parity]) -> dict[str, dict[str, Any]]:
@@ -192,6 +245,7 @@ def _summaries(parities: Sequence[Parity]) -> dict[str, dict[str, Any]]:
     return {
         parity.dtype: {
             "ok": parity.ok,
+            "rounds_from": parity.rounds_from,
             "logits": asdict(parity.logits),
             "limit": parity.limit,
             "source_rounding": parity.source_rounding,

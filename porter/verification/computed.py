@@ -17,7 +17,7 @@ from porter.errors import CheckFailed
 from porter.frameworks import Tensors
 from porter.graph import Graph
 from porter.graph.folding import absorb_biases, fold_norms
-from porter.port import Port
+from porter.port import Port, Record
 from porter.source.references import Source
 
 
@@ -67,3 +67,8 @@ class Shifted:
         values = self.source.run(batch, dtype)
         own = {path: value for path, value in values.items() if path not in self.folded and path not in self.hidden}
         return own | {path: values[norm] for path, norm in self.folded.items() if norm in values}
+
+
+def ported(record: Record, source: Source) -> Source:
+    """A source whose values have the paths of a port."""
+    return Shifted(source, record.folded or {}, frozenset(record.absorbed.values())) if record.computed else source

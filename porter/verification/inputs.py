@@ -2,16 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from porter.data.preprocess import Preprocess
+from porter.graph import INPUT, Affine, Graph
 
 OCTAVES = 6
+_BRIGHTEST = 255.0
+
+Images = NDArray[np.float64]
 
 
-def make_batch(size: tuple[int, int], count: int, channels: int, protocol: Preprocess | None, seed: int = 0) -> NDArray[np.float64]:
-    """`count` images of `size` (rows, columns) as N x C x H x W float64, scaled as the zoo's protocol scales pixels.
+@dataclass(frozen=True)
+class InputRange:
+    """The numbers that a network is fed in a comparison.
+
+    Attributes:
+        words: for the record: `pixels from 0 to 255`.
+        of: gives them for images of 0 to 1, N x C x H x W.
+    """
+
+    words: str
+    of: Callable[[Images], Images]
+
+
+SIGNED = InputRange("-1 to 1", lambda unit: 2 * unit - 1)
+PIXELS = InputRange("0 to 255", lambda unit: _BRIGHTEST * unit)
+UNIT = InputRange("0 to 1", lambda unit: unit)
+NORMAL = InputRange("a mean of 0 and a deviation of 1", lambda unit: (unit - unit.mean()) / unit.std())
+LADDER = (SIGNED, PIXELS, UNIT, NORMAL)
+"""What a network may take that says nothing of it, likeliest first."""
+
+
+def stated_range(graph: Graph, protocol: Preprocess | None) -> InputRange | None:
+    """The range that a network says it takes: its protocol's, otherwise the one of `LADDER` that the scaling at its beginning (a
+    Rescaling, a Normalization) takes closest to a span of two, as from -1 to 1; None if it says nothing.
+
+    Data of another kind, such as of 16 bits, is what that scaling brings to a mean of 0 and a deviation of 1.
+    """
+    if protocol is not None:
+        return _range_of(protocol)
+    scale, offset = _scaling(graph)
+    if scale is None:
+        return None
+    gain, spans = float(np.abs(scale).mean()), {PIXELS: _BRIGHTEST, UNIT: 1.0, SIGNED: 2.0}
+    near = min(spans, key=lambda one: abs(np.log(spans[one] * gain / 2)))
+    if 1 / 8 <= spans[near] * gain / 2 <= 8:
+        return near
+    return InputRange("what its own scaling takes", lambda unit: (NORMAL.of(unit) - offset) / scale)
+
+
+def _scaling(graph: Graph) -> tuple[Images | None, Images]:
+    """The product of the scalings at a graph's beginning, and their offset: one number, or C x 1 x 1."""
+    scale, offset, path = np.ones((1, 1, 1)), np.zeros((1, 1, 1)), INPUT
+    while True:
+        readers = [node for node in graph.nodes if path in node.inputs]
+        if len(readers) != 1 or not isinstance(op := readers[0].op, Affine):
+            return (None if path == INPUT or not np.all(scale) else scale), offset
+        gain, added = (np.asarray(numbers, np.float64).reshape(-1, 1, 1) for numbers in (op.scale, op.offset))
+        scale, offset, path = scale * gain, offset * gain + added, readers[0].path
+
+
+def ranges(graph: Graph, protocol: Preprocess | None, excites: Callable[[InputRange], float]) -> Iterator[InputRange]:
+    """The ranges to compare on, until one tells: the stated one, then those of `LADDER`, first those that excite the network most.
+
+    Args:
+        excites: how much of the network a range excites, from 0 to 1. It is asked only if no range is stated, or that one does
+            not tell.
+    """
+    stated = stated_range(graph, protocol)
+    if stated is not None:
+        yield stated
+    # Differences of a hundredth are chance; then the likelier one is taken.
+    yield from sorted((one for one in LADDER if one is not stated), key=lambda one: -round(excites(one), 2))
+
+
+def make_images(size: tuple[int, int], count: int, channels: int, taken: InputRange, seed: int = 0) -> Images:
+    """`count` images of `size` (rows, columns) as N x C x H x W float64, in a range.
 
     Noise is summed over octaves, each half as strong as the coarser one before it, so that neighbouring pixels are similar and
     the images differ from each other. White noise averages out, and a shifted window would hardly change the logits.
@@ -24,8 +95,18 @@ def make_batch(size: tuple[int, int], count: int, channels: int, protocol: Prepr
         coarse = rng.standard_normal((count, channels, rows, columns)) * 0.5**octave
         pixels += np.repeat(np.repeat(coarse, cell, axis=2), cell, axis=3)[:, :, : size[0], : size[1]]
     low, high = pixels.min(axis=(1, 2, 3), keepdims=True), pixels.max(axis=(1, 2, 3), keepdims=True)
-    unit = (pixels - low) / (high - low)
-    if protocol is None:
-        return np.asarray(2 * unit - 1)
+    return taken.of((pixels - low) / (high - low))
+
+
+def make_batch(size: tuple[int, int], count: int, channels: int, protocol: Preprocess | None, seed: int = 0) -> Images:
+    """As `make_images`, scaled as the zoo's protocol scales pixels, or from -1 to 1."""
+    return make_images(size, count, channels, SIGNED if protocol is None else _range_of(protocol), seed)
+
+
+def _range_of(protocol: Preprocess) -> InputRange:
+    return InputRange("the protocol's range", lambda unit: _prepared(unit, protocol))
+
+
+def _prepared(unit: Images, protocol: Preprocess) -> Images:
     mean, std = (np.asarray(value).reshape(1, 3, 1, 1) for value in (protocol.mean, protocol.std))
-    return np.asarray((255 * unit / protocol.divide - mean) / std)
+    return np.asarray((_BRIGHTEST * unit / protocol.divide - mean) / std)

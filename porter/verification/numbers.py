@@ -23,7 +23,7 @@ class Distance:
         rel_l2: the norm of the difference over the norm of the source's values.
         snr_db: 20 log10 of the inverse of `rel_l2`; None if the values are equal.
         psnr_db: as `snr_db`, but from the source's largest absolute value and the root mean square difference.
-        argmax_equal: whether the last axis has its maximum at the same place everywhere.
+        argmax_equal: whether every image has its largest logit at the same place; None for anything but N x C.
     """
 
     max_abs: float
@@ -31,7 +31,7 @@ class Distance:
     rel_l2: float
     snr_db: float | None
     psnr_db: float | None
-    argmax_equal: bool
+    argmax_equal: bool | None
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def distance(source: Array, port: Array) -> Distance:
 
     Non-finite values count as infinitely far apart unless both sides hold the same ones.
     """
-    found = _difference(source, port)
+    found, scores = _difference(source, port), source.ndim == 2
     if found is None:
-        return Distance(np.inf, np.inf, np.inf, None, None, False)
+        return Distance(np.inf, np.inf, np.inf, None, None, False if scores else None)
     wanted, got, difference = found
     measured = _norms(wanted, difference)
     return Distance(
@@ -78,8 +78,19 @@ def distance(source: Array, port: Array) -> Distance:
         rel_l2=measured.rel_l2,
         snr_db=_decibels(1.0, measured.rel_l2),
         psnr_db=_decibels(float(np.abs(wanted).max()), float(np.sqrt(np.square(difference).mean()))),
-        argmax_equal=bool(np.array_equal(wanted.argmax(axis=-1), got.argmax(axis=-1))),
+        argmax_equal=bool(np.array_equal(wanted.argmax(axis=1), got.argmax(axis=1))) if scores else None,
     )
+
+
+def top_margin(source: Array, port: Array) -> float:
+    """By how much the source's largest logit exceeds the one that is the port's largest, in the image where that is most, over the
+    norm of all logits: 0 where the largest are at the same places. Both are N x C and finite.
+
+    Where `rel_l2` is r, it is below 1.5 r.
+    """
+    wanted, got = np.asarray(source, np.float64), np.asarray(port, np.float64)
+    margins = wanted.max(axis=1) - wanted[np.arange(len(wanted)), got.argmax(axis=1)]
+    return float(margins.max()) / (float(np.linalg.norm(wanted)) or 1.0)
 
 
 def norms(source: Array, port: Array) -> Norms:

@@ -1,9 +1,10 @@
-"""Whether a port computes its source's function: node by node in float64, and at the logits in float32."""
+"""Whether a port computes its source's function, node by node: float64 decides it, and float32 says how the port rounds."""
 
 from __future__ import annotations
 
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,14 +18,21 @@ from porter.graph import Graph, site_of, tensor_shapes
 from porter.graph.plan import Plan
 from porter.port import OWN_BUILD
 from porter.source.references import Source
+from porter.verification.evidence import NOT_FINITE, Samples, silence, unexcited
 from porter.verification.memory import release, trim
-from porter.verification.numbers import Distance, Norms, distance, norms
+from porter.verification.numbers import Distance, Norms, distance, norms, top_margin
 
 FLOAT64_LIMIT = 1e-10
 """Separates a wrong function from rounding: equal functions stay below 1e-13 here, the smallest wrong pad is above 1e-4."""
 FLOAT32_LIMIT = 1e-5
 OWN_ROUNDING = 4.0
-"""In float32 a port's distance from its source may be this many times the source's distance from itself in float64."""
+"""In float32 a port's distance from its source may be this many times the source's distance from itself in float64, up to
+`MOST_ROUNDING`."""
+MOST_ROUNDING = 1e-4
+"""The largest limit in float32: the smallest wrong pad is above it, so a larger limit could hide one."""
+_NO_ROUNDING = 100.0
+"""A distance in float32 this many times its limit, or the source's own rounding, is no rounding, whatever float64 says: then a
+destination's float32 code computes something else."""
 
 BAR_AFTER = 1.0
 """Seconds until a check shows a bar."""
@@ -69,12 +77,18 @@ class Parity:
     """A comparison of a port with a reference in one number type.
 
     Attributes:
+        ok: the values tell, and all are within their limits; or float64 proves the port, and what exceeds them is rounding.
         reference: the name of the reference; OWN_BUILD counts as no proof.
         dtype: in which both sides ran.
         limit: for `logits.rel_l2`.
         source_rounding: the distance of the source in this dtype from itself in float64, at the logits.
         logits: the worst over `sizes`.
+        top_changed: an image has another top class, by more than rounding can explain.
+        silent: why the values prove nothing though they are equal, such as an output of the reference that is the same for every
+            input (porter.verification.evidence); None if they tell.
+        rounds_from: the first node whose float32 error is above its limit, where float64 proves the port.
         nodes: the worst of each compared node over `sizes`, in order of computation.
+        unexcited: compared nodes that have the same values for every input, which say nothing of what computes them.
         uncompared: nodes whose values the source does not show.
     """
 
@@ -86,14 +100,49 @@ class Parity:
     limit: float
     source_rounding: float
     logits: Distance
+    top_changed: bool
+    silent: str | None
     first_bad: FirstBad | None
     nodes: tuple[NodeDistance, ...] = field(repr=False)
+    unexcited: tuple[str, ...] = field(repr=False)
     uncompared: tuple[str, ...] = field(repr=False)
+    rounds_from: str | None = None
 
     @property
     def proves(self) -> bool:
         """Whether the reference is one that porter did not write, and the port is its function."""
         return self.ok and self.reference != OWN_BUILD
+
+    @property
+    def rounds_only(self) -> bool:
+        """Whether what exceeds the limits can be rounding: every value is finite, no top class changes by more, and the logits are
+        not much further away than the limit and than the source is from itself.
+        """
+        most = _NO_ROUNDING * max(self.limit, OWN_ROUNDING * self.source_rounding)
+        finite = all(math.isfinite(node.rel_l2) for node in self.nodes) and NOT_FINITE not in (self.silent or "")
+        return finite and not self.top_changed and self.logits.rel_l2 <= most
+
+    def without(self, paths: Set[str]) -> Parity:
+        """The comparison of the other nodes only. The outputs are never left out."""
+        nodes = tuple(node for node in self.nodes if node.path not in paths)
+        bad = self.first_bad if self.first_bad and self.first_bad.path not in paths else None
+        uncompared = (*self.uncompared, *(node.path for node in self.nodes if node.path in paths))
+        ok = self.silent is None and not self.top_changed and all(node.ok for node in nodes)
+        return replace(self, nodes=nodes, first_bad=bad, uncompared=uncompared, ok=ok)
+
+
+def settle(parities: Sequence[Parity]) -> tuple[Parity, ...]:
+    """The same comparisons, where float64 decides what the function is, and float32 says how it rounds: if the one in float64
+    holds, what exceeds its limit in another type by rounding only is no fault.
+    """
+    if not any(parity.dtype == "float64" and parity.ok for parity in parities):
+        return tuple(parities)
+    return tuple(
+        replace(parity, ok=True, rounds_from=parity.first_bad.path if parity.first_bad else None)
+        if not parity.ok and parity.rounds_only
+        else parity
+        for parity in parities
+    )
 
 
 def compare(
@@ -108,7 +157,7 @@ def compare(
             times the source's own rounding at that node.
 
     Raises:
-        UsageError: the tolerance is out of range. CheckFailed: the source does not show its logits, or they are not finite.
+        UsageError: the tolerance is out of range. CheckFailed: the source does not show its logits.
     """
     if tolerance is not None and not 0 < tolerance < 1:
         raise UsageError(f"a tolerance is between 0 and 1, got {tolerance}", where="--tolerance")
@@ -132,7 +181,7 @@ def compare(
                     step()
                     trim()
                 seen[dtype].add(plan.graph, sums, dtype, tolerance)
-    return tuple(_parity(plan, source.name, batches[dtype], dtype, seen[dtype]) for dtype in batches)
+    return settle([_parity(plan, source.name, batches[dtype], dtype, seen[dtype]) for dtype in batches])
 
 
 @contextmanager
@@ -148,15 +197,16 @@ def _progress(steps: int) -> Iterator[Callable[[], object]]:
 
 @dataclass
 class _Sums:
-    """Distances by path, summed over the batches of one size, and the logits of both sides.
+    """Distances by path, summed over the batches of one size, and the outputs of both sides.
 
-    `own` is the source's distance from itself in float64. The logits are kept, because a Distance cannot be summed.
+    `own` is the source's distance from itself in float64. The outputs are kept, because a Distance cannot be summed.
     """
 
     nodes: dict[str, Norms] = field(default_factory=dict)
     shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     own: dict[str, Norms] = field(default_factory=dict)
-    logits: list[tuple[Array, Array]] = field(default_factory=list)
+    samples: dict[str, Samples] = field(default_factory=lambda: defaultdict(Samples))
+    outputs: dict[str, list[tuple[Array, Array]]] = field(default_factory=lambda: defaultdict(list))
 
     def add_rounding(self, exact: dict[str, Array], rounded: Mapping[str, Array]) -> None:
         """Adds the source's distance from itself. Values of `exact` are released after they are compared."""
@@ -171,8 +221,9 @@ class _Sums:
                 self.shapes[path] = theirs.shape[1:], value.shape[1:]
             reference = _flattened(theirs, value)
             _add(self.nodes, path, norms(reference, value))
-            if path == graph.output:
-                self.logits.append((reference, value))
+            self.samples[path].add(theirs)
+            if path in graph.outputs:
+                self.outputs[path].append((reference, value))
 
 
 def _add(sums: dict[str, Norms], path: str, found: Norms) -> None:
@@ -185,23 +236,31 @@ class _Worst:
 
     nodes: dict[str, NodeDistance] = field(default_factory=dict)
     shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
+    variations: dict[str, float] = field(default_factory=dict)
+    silent: str | None = None
     logits: Distance | None = None
+    top_changed: bool = False
     limit: float = 0.0
     rounding: float = 0.0
 
     def add(self, graph: Graph, sums: _Sums, dtype: Dtype, tolerance: float | None) -> None:
         self.shapes |= sums.shapes
+        varying = {path: samples.variation for path, samples in sums.samples.items()}
+        self.variations = {path: max(found, self.variations.get(path, 0.0)) for path, found in varying.items()}
         for path, found in sums.nodes.items():
             rounding = sums.own[path].rel_l2 if path in sums.own else 0.0
             node = NodeDistance(path, found.rel_l2, found.max_abs, _limit(dtype, rounding, tolerance))
             self.nodes[path] = max(self.nodes.get(path, node), node, key=lambda row: row.rel_l2 / row.limit)
-            if path == graph.output:
-                wanted, got = (np.concatenate(side) for side in zip(*sums.logits, strict=True))
-                if not np.isfinite(wanted).all():
-                    raise CheckFailed(f"the source's logits are not finite in {dtype}, so nothing is proved", where=path)
-                logits = distance(wanted, got)
-                self.logits = max(self.logits or logits, logits, key=lambda at: (not at.argmax_equal, at.rel_l2))
-                self.limit, self.rounding = max(self.limit, node.limit), max(self.rounding, rounding)
+            if path in sums.outputs:
+                wanted, got = (np.concatenate(side) for side in zip(*sums.outputs[path], strict=True))
+                said = silence(graph, path, varying, wanted)
+                self.silent = self.silent or (said and f"the reference's {path} {said}")
+                comparable = wanted.ndim == 2 and said != NOT_FINITE and np.isfinite(got).all()
+                self.top_changed |= comparable and top_margin(wanted, got) > 2 * node.limit
+                if path == graph.output:
+                    logits = distance(wanted, got)
+                    self.logits = max(self.logits or logits, logits, key=lambda at: at.rel_l2)
+                    self.limit, self.rounding = max(self.limit, node.limit), max(self.rounding, rounding)
 
 
 def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, seen: _Worst) -> Parity:
@@ -210,7 +269,7 @@ def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, 
     nodes = tuple(seen.nodes[node.path] for node in plan.graph.nodes if node.path in seen.nodes)
     bad = next((node for node in nodes if not node.ok), None)
     return Parity(
-        ok=bad is None and seen.logits.argmax_equal,
+        ok=bad is None and seen.silent is None and not seen.top_changed,
         reference=reference,
         dtype=dtype,
         sizes=tuple(dict.fromkeys((batch.shape[2], batch.shape[3]) for batch in batches)),
@@ -218,8 +277,11 @@ def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, 
         limit=seen.limit,
         source_rounding=seen.rounding,
         logits=seen.logits,
+        top_changed=seen.top_changed,
+        silent=seen.silent,
         first_bad=_blame(plan, bad, seen) if bad else None,
         nodes=nodes,
+        unexcited=unexcited([node.path for node in nodes], seen.variations),
         uncompared=tuple(node.path for node in plan.graph.nodes if node.path not in seen.nodes),
     )
 
@@ -237,7 +299,7 @@ def _limit(dtype: Dtype, own: float, tolerance: float | None) -> float:
         return tolerance
     if dtype == "float64" or not np.isfinite(own):
         return FLOAT64_LIMIT
-    return max(FLOAT32_LIMIT, OWN_ROUNDING * own)
+    return min(max(FLOAT32_LIMIT, OWN_ROUNDING * own), MOST_ROUNDING)
 
 
 def _blame(plan: Plan, bad: NodeDistance, seen: _Worst) -> FirstBad:

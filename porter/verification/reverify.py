@@ -9,23 +9,21 @@ from hashlib import sha256
 from pathlib import Path
 
 from porter.dtypes import Dtype
-from porter.errors import MissingFramework, UsageError
-from porter.frameworks import Tensors
+from porter.errors import MissingFramework
+from porter.fitting.fit import some
+from porter.graph import BatchNorm, tensor_shapes
 from porter.padding import ANY, Size
 from porter.port import OWN_BUILD, Port, Record, read_port
-from porter.source.given import Given, GivenReference, open_given
+from porter.source.given import Given, open_given
 from porter.source.ladder import Form, first_that_runs, on_ladder
 from porter.source.of_port import source_of
 from porter.source.opened import Opened
-from porter.source.references import OwnBuild, Source
-from porter.verification.check import GivenProof, Verdict, check
-from porter.verification.computed import Shifted, unrounded_tensors
-from porter.verification.parity import Parity
+from porter.source.references import OwnBuild
+from porter.verification.by_reference import check_given
+from porter.verification.check import CHECKED_DTYPES, Check, Verdict, first_telling
+from porter.verification.computed import ported, unrounded_tensors
 from porter.verification.sizes import check_sizes
 from porter.verification.trained import check_trained
-
-ROUNDED = 1e-6
-"""Weights no further apart, in relative L2 distance, are the same numbers rounded to float32 in two ways (measured: 7e-8)."""
 
 
 def verify(
@@ -40,7 +38,7 @@ def verify(
 ) -> Verdict:
     """See porter.verify."""
     port = read_port(folder)
-    dtypes: tuple[Dtype, ...] = ("float32", "float64") if float64 else ("float32",)
+    dtypes: tuple[Dtype, ...] = ("float64",) if float64 else CHECKED_DTYPES
     verdict, warnings = check_against(port, source_of(port, weights, recipes), dtypes, tolerance, device, given)
     return replace(verdict, notes=(*warnings, *_notes_on_reference(port.record, verdict), *notes_on_code(port)))
 
@@ -93,6 +91,9 @@ def check_against(
     dtype: Dtype = "float64" if record.computed else record.dtype
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if record.computed else None
 
+    check = Check(port, tuple(dtypes), tolerance, device, tensors)
+    as_ported = partial(ported, record)
+
     def against(form: Form) -> Verdict:
         own = isinstance(form, OwnBuild)
         sizes = check_sizes(port.plan, native, form, None if own else opened.built_size, dtypes)
@@ -101,69 +102,35 @@ def check_against(
                 f"{form.name} cannot be run at the port's size", next="convert with an --input-size that it takes"
             )
         if opened.shipped is None or own:
-            return check(port, _as_ported(record, form), sizes, dtypes, tolerance, device, tensors)
-        as_ported = partial(_as_ported, record)
-        return check_trained(port, form, opened.own(dtype), opened.shipped, as_ported, sizes, dtypes, tolerance, device, tensors)
+            source = as_ported(form)
+            return first_telling(fed.verdict(source, sizes) for fed in check.fed_with(source, sizes))
+        build, shipped = opened.own(dtype), opened.shipped
+        return first_telling(check_trained(fed, form, build, shipped, as_ported, sizes) for fed in check.fed_with(form, sizes))
 
     if given is not None:
-        proof = _given_proof(port, native, open_given(given, opened, dtype), dtypes, tolerance, device, tensors)
+        proof = check_given(check, native, open_given(given, opened, dtype))
         found, failures = first_that_runs(opened.references(dtype), against)
-        return replace(found or Verdict((), rounding=record.rounding), given=proof), () if found else failures
+        verdict = replace(found or Verdict((), proof.inputs, rounding=record.rounding), given=proof)
+        return verdict, (*(() if found else failures), *_cautions(port, verdict))
     verdict, failures = on_ladder(opened, record.framework, dtype, against)
+    cautions = _cautions(port, verdict)
     if verdict.proof.reference != OWN_BUILD:
-        return verdict, ()
+        return verdict, cautions
     build = f"porter's own build of the source in {opened.framework.NAME}"
     said = f"compared with {build}: the two frameworks agree, which does not prove the graph"
-    return verdict, (*failures, said)
+    return verdict, (*failures, said, *cautions)
 
 
-def _given_proof(
-    port: Port,
-    native: tuple[int, int],
-    reference: GivenReference,
-    dtypes: Sequence[Dtype],
-    tolerance: float | None,
-    device: str,
-    tensors: Tensors | None,
-) -> GivenProof:
-    """The comparison with the user's own reference; in float32 only if it cannot run in float64, or its rounded numbers differ
-    there.
-    """
-    types: tuple[Dtype, ...] = tuple(dtypes) if reference.exact else ("float32",)
-    sizes = check_sizes(port.plan, native, reference, reference.native, types)
-    if sizes is None:
-        size = "{}x{}".format(*port.plan.only_size or reference.native)
-        raise UsageError(f"{reference.name} cannot be run at the port's size, {size}", next="give one that takes it")
-
-    def compared(shown: GivenReference) -> tuple[Parity, ...]:
-        source = _as_ported(port.record, shown)
-        return check(port, source, sizes, types, tolerance, device, tensors, reference.ending).parities
-
-    parities, notes = compared(reference), reference.notes
-    single = tuple(parity for parity in parities if parity.dtype == "float32")
-    rounding = _rounding(reference)
-    if rounding and not all(parity.ok for parity in parities if parity not in single):
-        parities = single
-        notes += (f"{reference.name} is compared in float32: {rounding}",)
-    misnamed = dict.fromkeys(node.path for parity in parities for node in parity.nodes if not node.ok)
-    if misnamed and all(parity.logits.rel_l2 <= parity.limit and parity.logits.argmax_equal for parity in parities):
-        # Layers are paired by their names, and equal logits say that these are no pairs.
-        parities = compared(replace(reference, with_nodes=False))
-        said = f"only the outputs are compared, because layers of {reference.name} with these names give other values"
-        notes += (f"{said}: {', '.join(misnamed)}",)
-    return GivenProof(reference.file, parities, notes, reference.apart)
-
-
-def _rounding(reference: GivenReference) -> str | None:
-    """How the reference's numbers are the source's to float32's rounding only, if they are."""
-    if reference.rounded:
-        return "in one of both, batch norms or their epsilons were rounded to it"
-    path = max(reference.apart, key=reference.apart.__getitem__, default=None)
-    if path is None or reference.apart[path] > ROUNDED:
-        return None
-    said = f"its weights are the source's to rounding only, {reference.apart[path]:.1e} apart at {path}"
-    return f"{said}, as where two exporters fold batch norms; to compare in float64, take files that keep their norms, such as .pt2"
-
-
-def _as_ported(record: Record, source: Source) -> Source:
-    return Shifted(source, record.folded or {}, frozenset(record.absorbed.values())) if record.computed else source
+def _cautions(port: Port, verdict: Verdict) -> tuple[str, ...]:
+    """What a reader has to know of a proof that holds."""
+    said, rounds, proof = list[str](), verdict.rounds, verdict.proof
+    if rounds is not None:
+        norms = port.record.folded is None and any(isinstance(node.op, BatchNorm) for node in port.graph.nodes)
+        limits = f"limit {rounds.limit:.1e}, the source's own rounding {rounds.source_rounding:.1e}"
+        figures = f"logits {rounds.logits.rel_l2:.1e} ({limits})"
+        advice = "; norms that are folded round less: --fold-bn" if norms else ""
+        said.append(f"{rounds.dtype} rounds more than it should, from {rounds.rounds_from} on: {figures}{advice}")
+    kernels = [path for path in proof.unexcited if "kernel" in tensor_shapes(port.graph).get(path, {})]
+    if kernels:
+        said.append(f"{some(kernels)} gave the same values for every input, so nothing is known of their weights")
+    return tuple(said)

@@ -7,21 +7,21 @@ from the proved build.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from porter.dtypes import Array, Dtype
-from porter.frameworks import Tensors
 from porter.graph import Graph, site_of
 from porter.graph.plan import make_plan
-from porter.port import Port
 from porter.source.references import OwnBuild, Source
-from porter.verification.check import Shipped, Verdict, check, make_batches
+from porter.verification.check import Check, Shipped, Verdict
 from porter.verification.numbers import distance
 from porter.verification.parity import compare
 from porter.verification.sizes import Sizes
+
+AsPorted = Callable[[Source], Source]
 
 
 @dataclass
@@ -46,25 +46,13 @@ class _Kept:
         return values
 
 
-def check_trained(
-    port: Port,
-    reference: Source,
-    own: OwnBuild,
-    shipped: Graph,
-    as_ported: Callable[[Source], Source],
-    sizes: Sizes,
-    dtypes: Sequence[Dtype],
-    tolerance: float | None = None,
-    device: str = "cpu",
-    tensors: Tensors | None = None,
-) -> Verdict:
+def check_trained(check: Check, reference: Source, own: OwnBuild, shipped: Graph, as_ported: AsPorted, sizes: Sizes) -> Verdict:
     """Makes both steps, and measures the distance between the logits of shipped and of training pads.
 
     Args:
         own: porter's build of the source with training pads.
         shipped: the same graph with the shipped pads.
         as_ported: gives a source its values under the port's paths.
-        sizes, dtypes, tolerance, device, tensors: see porter.verification.check.check.
 
     Raises:
         MissingFramework: the reference cannot be run here.
@@ -72,8 +60,8 @@ def check_trained(
     framework, output = own.framework, shipped.output
     before, after = _Kept(reference, output), _Kept(replace(own, name=_name(own.graph, shipped)), output)
     plan = make_plan(shipped, sizes.rounded[0], framework.CAPABILITIES)
-    proof = compare(plan, before, replace(own, graph=shipped).run, make_batches(port, sizes, dtypes), tolerance)
-    verdict = check(port, as_ported(after), sizes, dtypes, tolerance, device, tensors)
+    proof = compare(plan, before, replace(own, graph=shipped).run, check.batches(sizes), check.tolerance)
+    verdict = check.verdict(as_ported(after), sizes)
     wanted, got = (np.concatenate(list(side.logits.values())) for side in (before, after))
     differ = int((wanted.argmax(axis=1) != got.argmax(axis=1)).sum())
     return replace(verdict, shipped=Shipped(proof, distance(wanted, got).rel_l2, differ, len(wanted)))

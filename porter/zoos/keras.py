@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
@@ -16,7 +14,7 @@ from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
 from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.run import attach_runner
-from porter.frameworks.tf.runtime import floating, import_keras, tensorflow_device
+from porter.frameworks.tf.runtime import floating, import_keras, keep_constants, tensorflow_device
 from porter.frameworks.tf.write import save
 from porter.graph.plan import Plan
 from porter.padding import Size
@@ -46,7 +44,7 @@ def build_layers(
         raise MissingFramework(f"{library} cannot be built with another {', '.join(options)}", next=OTHER_CODE)
     with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
         model = construct(variant, classes, size)
-        _keep_constants(model)
+        keep_constants(model)
         layers = _by_counter(model) if checkpoint.counted else first_names(model)
         _assign(layers, checkpoint)
     attach_runner(model, {layer: found.output for layer, found in first_names(model).items()}, "cpu", any_size(variant))
@@ -128,13 +126,6 @@ def write_stock(
     """
     assert plan.only_size is not None, "a class of keras.applications is built for one size"
     return save(build_stock(variant, classes, plan.only_size, Checkpoint(folder, "memory", "tf", arrays), dtype), folder)
-
-
-def _keep_constants(model: Any) -> None:
-    """Makes the constants of Rescaling layers numpy numbers, because Keras rounds plain ones to float32 first."""
-    for layer in model.layers:
-        if type(layer).__name__ == "Rescaling":
-            layer.scale, layer.offset = np.float64(layer.scale), np.float64(layer.offset)
 
 
 def _by_counter(model: Any) -> dict[str, Any]:

@@ -231,7 +231,7 @@ def test_a_wrong_reference_is_found_at_the_node_where_it_starts(mine: Mine, cli:
 ACCEPTED = {
     "model.py:softmaxed": "the logarithms of the probabilities are compared",
     "model.py:single": "runs in float32 only",
-    "model.py:with_another_layer_of_a_nodes_name": "only the outputs are compared",
+    "model.py:with_another_layer_of_a_nodes_name": "with these names give other values, and are not compared: stem/relu (",
 }
 
 

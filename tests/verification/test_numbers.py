@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from porter.verification.numbers import distance, norms
+from porter.verification.numbers import distance, norms, top_margin
 
 
 def test_equal_arrays_are_no_distance_apart() -> None:
@@ -20,14 +20,17 @@ def test_figures_by_hand() -> None:
     assert found.psnr_db == pytest.approx(20 * np.log10(4 / np.sqrt(0.125)))
 
 
-def test_argmax_is_compared_along_the_last_axis() -> None:
-    assert not distance(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [0.0, 1.0]])).argmax_equal
+def test_the_top_class_is_compared_of_scores_only() -> None:
+    wanted, got = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [0.25, 0.5]])
+    assert distance(wanted, got).argmax_equal is False and distance(wanted, wanted).argmax_equal
+    assert distance(wanted.reshape(1, 2, 1, 2), got.reshape(1, 2, 1, 2)).argmax_equal is None
+    assert top_margin(wanted, got) == pytest.approx(1 / np.sqrt(2)) and top_margin(wanted, wanted) == 0.0
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_value_that_is_not_finite_on_one_side_is_infinitely_far(bad: float) -> None:
     found = distance(np.array([1.0, 2.0]), np.array([1.0, bad]))
-    assert found.rel_l2 == np.inf and not found.argmax_equal
+    assert found.rel_l2 == np.inf and found.argmax_equal is None
 
 
 def test_the_same_infinities_on_both_sides_are_equal() -> None:

@@ -11,7 +11,7 @@ from porter.graph import AvgPool, Conv, Graph, Node, Relu
 from porter.graph.plan import Plan, make_plan
 from porter.padding import Capabilities, Convention, Window
 from porter.verification.numbers import distance
-from porter.verification.parity import FLOAT32_LIMIT, compare
+from porter.verification.parity import FLOAT32_LIMIT, MOST_ROUNDING, compare
 
 NATIVE = Capabilities(True, True, ("same",), True, "any", ("floor",), ("real_cells",), (), (), True)
 
@@ -35,11 +35,11 @@ def plan() -> Plan:
 
 
 def values(**changes: float | Array) -> dict[str, Array]:
-    base = {path: np.arange(1.0, 9.0).reshape(1, 8) for path in ("stem/conv", "stem/relu", "pool")}
+    base = {path: np.arange(1.0, 9.0).reshape(2, 4) for path in ("stem/conv", "stem/relu", "pool")}
     return {path: array + changes.get(path.replace("/", "_"), 0.0) for path, array in base.items()}
 
 
-BATCH = np.zeros((1, 3, 8, 8))
+BATCH = np.zeros((2, 3, 8, 8))
 
 
 def test_equal_models_pass_at_the_double_limit() -> None:
@@ -67,7 +67,7 @@ def test_a_site_that_the_source_does_not_show_is_named_by_what_stands_behind_it(
         Node("logits", Conv(4, point, Convention()), ("conv",)),
     )
     whole = make_plan(Graph(nodes, 3, "logits"), (8, 8), NATIVE)
-    right = {path: np.arange(1.0, 9.0).reshape(1, 8) for path in ("stem", "conv", "logits")}
+    right = {path: np.arange(1.0, 9.0).reshape(2, 4) for path in ("stem", "conv", "logits")}
     for moved, wanted in (("conv", "average"), ("logits", None), ("stem", "stem")):
         wrong = {**right, moved: right[moved] + 1e-3}
         found = compare(whole, Fake(lambda dtype: right), lambda b, d, wrong=wrong: wrong, {"float64": [BATCH]})[0]
@@ -76,17 +76,43 @@ def test_a_site_that_the_source_does_not_show_is_named_by_what_stands_behind_it(
 
 
 def test_in_single_precision_the_sources_own_rounding_sets_the_limit() -> None:
-    def source(dtype: Dtype) -> dict[str, Array]:
-        return values() if dtype == "float64" else values(pool=1e-3)
+    def source(dtype: Dtype, rounding: float = 1e-4) -> dict[str, Array]:
+        return values() if dtype == "float64" else values(pool=rounding)
 
-    found = compare(plan(), Fake(source), lambda b, d: values(pool=3e-3), {"float32": [BATCH]})[0]
+    found = compare(plan(), Fake(source), lambda b, d: values(pool=3e-4), {"float32": [BATCH]})[0]
     assert found.limit == pytest.approx(4 * found.source_rounding) and found.limit > FLOAT32_LIMIT
     assert found.ok
-    assert not compare(plan(), Fake(source), lambda b, d: values(pool=7e-3), {"float32": [BATCH]})[0].ok
+    assert not compare(plan(), Fake(source), lambda b, d: values(pool=7e-4), {"float32": [BATCH]})[0].ok
+    loose = compare(plan(), Fake(lambda dtype: source(dtype, 1.0)), lambda b, d: values(pool=1.1), {"float32": [BATCH]})[0]
+    assert loose.limit == MOST_ROUNDING and not loose.ok
+
+
+@pytest.mark.parametrize(
+    ("off", "ok", "start"),
+    [(1e-4, True, "pool"), (1e-1, False, None), (np.nan, False, None)],
+)
+def test_where_float64_proves_the_port_float32_says_how_it_rounds(off: float, ok: bool, start: str | None) -> None:
+    batches: dict[Dtype, list[Array]] = {"float32": [BATCH], "float64": [BATCH]}
+    source = Fake(lambda dtype: values() if dtype == "float64" else values(pool=1e-6))
+
+    def port(batch: Array, dtype: Dtype) -> dict[str, Array]:
+        return values(pool=off if dtype == "float32" else 0.0)
+
+    single, double = compare(plan(), source, port, batches)
+    assert double.ok and (single.ok, single.rounds_from) == (ok, start)
+    wrong = compare(plan(), source, lambda b, d: values(pool=off if d == "float32" else 1e-6), batches)
+    assert not wrong[0].ok and not wrong[1].ok
+
+
+@pytest.mark.parametrize(("margin", "changed"), [(1e-6, False), (1e-3, True)])
+def test_a_top_class_may_change_in_a_tie_only(margin: float, changed: bool) -> None:
+    logits, moved = np.array([[5.0, 5.0 + margin], [1.0, 2.0]]), np.array([[margin, -margin], [0.0, 0.0]])
+    found = compare(plan(), Fake(lambda dtype: {"pool": logits}), lambda b, d: {"pool": logits + moved}, {"float32": [BATCH]})[0]
+    assert not found.logits.argmax_equal and found.top_changed is changed and found.ok is not changed
 
 
 def test_another_extent_is_infinitely_far() -> None:
-    smaller = {**values(), "stem/conv": np.zeros((1, 6))}
+    smaller = {**values(), "stem/conv": np.zeros((2, 3))}
     found = compare(plan(), Fake(lambda dtype: values()), lambda b, d: smaller, {"float64": [BATCH]})[0]
     assert found.first_bad is not None and found.first_bad.path == "stem/conv" and found.first_bad.rel_l2 == np.inf
 
@@ -117,7 +143,11 @@ def test_the_images_of_one_size_are_run_one_by_one_and_measured_together() -> No
     """All maps of a network are large: the values of one image are released before the next one is run."""
     rng = np.random.default_rng(0)
     images = [rng.standard_normal((1, 3, 8, 8)) for _ in range(3)]
-    sides = {side: [values(pool=rng.standard_normal((1, 8))) for _ in images] for side in ("double", "single", "port")}
+    shown = {path: array.reshape(1, 8) for path, array in values().items()}
+    sides = {
+        side: [{**shown, "pool": shown["pool"] + rng.standard_normal((1, 8))} for _ in images]
+        for side in ("double", "single", "port")
+    }
     held: list[weakref.ref[Array]] = []
 
     def run(side: str, batch: Array) -> dict[str, Array]:

@@ -19,7 +19,7 @@ from porter.frameworks.given import Shown
 from porter.frameworks.tf.frozen.run import channels_first
 from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.run import tf32
-from porter.frameworks.tf.runtime import floating, import_keras, quiet_logger, tensorflow_device
+from porter.frameworks.tf.runtime import floating, import_keras, keep_constants, quiet_logger, tensorflow_device
 
 LOADED = frozenset(format.name for format in FORMATS)
 """The formats that Keras itself loads."""
@@ -50,6 +50,7 @@ def prepare(make: Callable[[], Any], image: Array, checkpoint: Checkpoint | None
                 weights += f", because Keras does not load {checkpoint.path.name} into it: {refusal:.200}"
         if _inputs(model) and any(variable.dtype != dtype for variable in model.weights if _is_real(variable)):
             model = _in_dtype(model, dtype)
+        keep_constants(model)
         for variable in model.weights:
             if _is_real(variable):
                 variable.assign(np.asarray(variable).astype(storage_type(stored)).astype(variable.dtype))

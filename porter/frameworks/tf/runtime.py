@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from porter.dtypes import Dtype
 from porter.errors import MissingFramework, UsageError
 from porter.formats.tensorflow import import_tensorflow
@@ -79,3 +81,10 @@ def floating(dtype: Dtype) -> Iterator[None]:
         config.set_floatx(floats)
         config.set_dtype_policy(policy)
         config.set_image_data_format(layout)
+
+
+def keep_constants(model: Any) -> None:
+    """Makes the constants of Rescaling layers numpy numbers, because Keras rounds plain ones to float32 first, in any type."""
+    for layer in model._flatten_layers(include_self=False):
+        if type(layer).__name__ == "Rescaling":
+            layer.scale, layer.offset = np.float64(layer.scale), np.float64(layer.offset)

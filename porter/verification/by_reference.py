@@ -1,0 +1,93 @@
+"""Checks a port with the user's own reference (`--reference`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from porter.dtypes import Dtype
+from porter.errors import UsageError
+from porter.fitting.fit import some
+from porter.graph import BatchNorm, Graph
+from porter.source.given import GivenReference
+from porter.verification.check import Check, GivenProof, first_telling
+from porter.verification.computed import ported
+from porter.verification.parity import Parity, settle
+from porter.verification.sizes import Sizes, check_sizes
+
+ROUNDED = 1e-6
+"""Weights no further apart, in relative L2 distance, are the same numbers rounded to float32 in two ways (measured: 7e-8)."""
+
+
+def check_given(check: Check, native: tuple[int, int], reference: GivenReference) -> GivenProof:
+    """The comparison with a reference; in float32 only if it does not run in float64, or its rounded numbers differ there.
+
+    Raises:
+        UsageError: it does not run at the port's size.
+    """
+    check = check if reference.exact else replace(check, dtypes=("float32",))
+    sizes = check_sizes(check.port.plan, native, reference, reference.native, check.dtypes)
+    if sizes is None:
+        size = "{}x{}".format(*check.port.plan.only_size or reference.native)
+        raise UsageError(f"{reference.name} cannot be run at the port's size, {size}", next="give one that takes it")
+    source = ported(check.port.record, reference)
+    return first_telling(_proof(fed, reference, sizes) for fed in check.fed_with(source, sizes))
+
+
+def _proof(check: Check, reference: GivenReference, sizes: Sizes) -> GivenProof:
+    """The comparison in one range of inputs, in the most exact type first.
+
+    Layers that code pairs by their names only are no pairs if their values differ while the outputs, which tell, are equal.
+    """
+    found: list[Parity] = []
+    notes, rounding, graph = reference.notes, _rounding(reference), check.port.graph
+    for dtype in sorted(check.dtypes, reverse=True):  # float64 first: it decides what the function is
+        parity = _compared(check, reference, sizes, dtype)
+        if dtype == "float64" and rounding and not parity.ok:
+            notes += (f"{reference.name} is compared in float32: {rounding}",)
+            continue
+        misnamed = _misnamed(parity, graph) if reference.named and not found else {}
+        if misnamed:
+            shown = some([f"{path} ({apart:.1e})" for path, apart in misnamed.items()])
+            notes += (f"layers of {reference.name} with these names give other values, and are not compared: {shown}",)
+            parity, reference = parity.without(misnamed.keys()), replace(reference, hidden=frozenset(misnamed))
+        found.insert(0, parity)
+    if not found:
+        found = [_compared(check, reference, sizes, "float32")]
+    apart = _apart(reference, graph)
+    if apart is not None and all(parity.ok for parity in found):
+        found = [replace(parity, ok=False, silent=apart) for parity in found]
+    return GivenProof(reference.file, settle(found), notes, reference.apart, check.fed.words)
+
+
+def _compared(check: Check, reference: GivenReference, sizes: Sizes, dtype: Dtype) -> Parity:
+    source = ported(check.port.record, reference)
+    return replace(check, dtypes=(dtype,)).against(source, sizes, reference.ending)[0]
+
+
+def _misnamed(parity: Parity, graph: Graph) -> dict[str, float]:
+    """Nodes whose values differ though all outputs, which tell, are equal: by path, the distance."""
+    wrong = {node.path: node.rel_l2 for node in parity.nodes if not node.ok}
+    told = parity.silent is None and not parity.top_changed and wrong.keys().isdisjoint(graph.outputs)
+    return wrong if told else {}
+
+
+def _apart(reference: GivenReference, graph: Graph) -> str | None:
+    """Why equal values prove nothing: a kernel of the reference is not the source's. A norm can be the same function with other
+    numbers; a kernel that gives the same values with other numbers is not excited.
+    """
+    kernels = {path: apart for path, apart in reference.apart.items() if not isinstance(graph.by_path[path].op, BatchNorm)}
+    path = max(kernels, key=kernels.__getitem__, default=None)
+    if path is None or kernels[path] <= ROUNDED:
+        return None
+    return f"the weights of {path} are {kernels[path]:.1e} from the source's, and its values are equal"
+
+
+def _rounding(reference: GivenReference) -> str | None:
+    """How the reference's numbers are the source's to float32's rounding only, if they are."""
+    if reference.rounded:
+        return "in one of both, batch norms or their epsilons were rounded to it"
+    path = max(reference.apart, key=reference.apart.__getitem__, default=None)
+    if path is None or reference.apart[path] > ROUNDED:
+        return None
+    said = f"its weights are the source's to rounding only, {reference.apart[path]:.1e} apart at {path}"
+    return f"{said}, as where two exporters fold batch norms; to compare in float64, take files that keep their norms, such as .pt2"

@@ -1,0 +1,111 @@
+"""What the values of a reference tell: values that are the same for every input would be equal in a wrong port too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from porter.dtypes import Array
+from porter.graph import Clip, Graph, HardSigmoid, Relu, Relu6, Sigmoid, Softmax, Tanh
+
+LEAST = 1e-6
+"""The least variation that tells. Against the limit in float64, 1e-10 of all, a change of 1e-4 in what varies is then found."""
+_SAMPLED = 4096
+"""Numbers of one value that its variation is measured on."""
+NOT_FINITE = "is not finite"
+_SATURATED = 1 << 16
+"""Numbers of an output that are looked at to see whether it is saturated."""
+_SQUASHING = (Softmax, Sigmoid, HardSigmoid, Tanh, Relu, Relu6, Clip)
+"""Activations that give one number for many, so that only what comes before them tells."""
+
+
+@dataclass
+class Samples:
+    """Numbers of one value, for each image: C x cells."""
+
+    images: list[Array] = field(default_factory=list)
+
+    def add(self, value: Array) -> None:
+        """Adds a value of N x C x H x W or N x F."""
+        for image in value.reshape(len(value), value.shape[1] if value.ndim > 1 else 1, -1):
+            step = max(1, image.size // _SAMPLED) if image.shape[1] > 1 else 1
+            step = min(step, max(1, image.shape[1] // 2))
+            self.images.append(image[:, ::step].astype(np.float64))
+
+    @property
+    def variation(self) -> float:
+        """The norm of what differs between cells and between images, over the norm of all: 0 for values that are the same
+        everywhere, or zero, or not finite.
+        """
+        return variation(np.stack(self.images).swapaxes(0, 1).reshape(len(self.images[0]), -1))
+
+
+def variation(channels: Array) -> float:
+    """As Samples.variation, for C x numbers."""
+    channels = channels[np.isfinite(channels).all(axis=1)]
+    whole = float(np.linalg.norm(channels))
+    if not channels.size or whole == 0.0:
+        return 0.0
+    return float(np.linalg.norm(channels - channels.mean(axis=1, keepdims=True))) / whole
+
+
+def excitement(values: Mapping[str, Array]) -> float:
+    """How much of a network an image excites, from 0 to 1: the mean over its values of how much each channel varies between cells,
+    times the share of its cells that are not at its least or its largest number, as they are where it is saturated or clipped.
+
+    Args:
+        values: by path, for one image.
+    """
+    with np.errstate(all="ignore"):
+        found = [_excited(value) for value in values.values() if value.ndim == 4 and value[0, 0].size > 1]
+        found = found or [_excited(value.reshape(1, 1, -1)) for value in values.values()]
+    return float(np.mean(found)) if found else 0.0
+
+
+def _excited(value: Array) -> float:
+    samples = Samples()
+    samples.add(value)
+    channels = samples.images[0]
+    if not np.isfinite(channels).all():
+        return 0.0
+    low, high = channels.min(axis=1, keepdims=True), channels.max(axis=1, keepdims=True)
+    edge = 1e-3 * (high - low)
+    inner = ((channels > low + edge) & (channels < high - edge)).mean(axis=1)
+    scale = np.sqrt(np.square(channels).mean(axis=1))
+    spread = np.divide(channels.std(axis=1), scale, out=np.zeros_like(scale), where=scale > 0)
+    return float((spread * inner).mean())
+
+
+def silence(graph: Graph, path: str, known: Mapping[str, float], values: Array) -> str | None:
+    """Why an output of a reference tells nothing; None if it tells.
+
+    Before a final activation its input tells, where the reference shows it: on inputs that saturate a softmax, any two networks
+    give the same zeros and ones.
+
+    Args:
+        known: the variation of each value that the reference shows, by path.
+        values: of the output, N x ...
+    """
+    if not np.isfinite(values).all():
+        return NOT_FINITE
+    before = path
+    while isinstance(graph.by_path[before].op, _SQUASHING) and graph.by_path[before].inputs[0] in known:
+        before = graph.by_path[before].inputs[0]
+        if known[before] >= LEAST:
+            return None
+    if known[path] < LEAST:
+        return "is the same for every input"
+    return "is saturated: it has two numbers only" if _saturated(values) else None
+
+
+def _saturated(values: Array) -> bool:
+    """Whether an output has two numbers only, as a one-hot softmax has and the logarithms of one that are cut off below."""
+    numbers = values.ravel()[:: max(1, values.size // _SATURATED)]
+    return numbers.size > 4 and np.unique(np.round(numbers / np.abs(numbers).max(), 9)).size <= 2
+
+
+def unexcited(paths: Sequence[str], known: Mapping[str, float]) -> tuple[str, ...]:
+    """The values that are the same for every input."""
+    return tuple(path for path in paths if path in known and known[path] < LEAST)

@@ -1,0 +1,180 @@
+"""What the proof says of right and of wrong ports: it refuses a wrong one, and no right one for how it rounds or is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porter
+from porter.dtypes import Array
+from porter.errors import CheckFailed
+from porter.verification.check import Verdict
+from tests.conftest import Cli, refused
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+KERAS = """\
+import keras
+
+
+def build(epsilon=1e-3, end="softmax"):
+    image = keras.Input((32, 32, 3))
+    value = keras.layers.Rescaling(1 / 255, name="rescaling")(image)
+    for name in ("one", "two"):
+        value = keras.layers.Conv2D(8, 3, strides=2, padding="same", name=f"{name}_conv")(value)
+        value = keras.layers.BatchNormalization(epsilon=epsilon, name=f"{name}_norm")(value)
+        value = keras.layers.ReLU(name=f"{name}_relu")(value)
+    value = keras.layers.GlobalAveragePooling2D(name="pool")(value)
+    return keras.Model(image, keras.layers.Dense(6, activation=end, name="out")(value))
+
+
+def greys():
+    image = keras.Input((32, 32, 3))
+    value = keras.layers.Rescaling(1 / 127.5, -1, name="rescaling")(image)
+    for name in ("one", "two"):
+        value = keras.layers.Conv2D(8, 3, strides=2, padding="same", activation="relu", name=name)(value)
+    value = keras.layers.GlobalAveragePooling2D(name="pool")(value)
+    return keras.Model(image, keras.layers.Dense(6, name="out")(value))
+"""
+
+RECIPE = """\
+architecture: scaled
+variants: {scaled: {}}
+options: {classes: 6, bn_epsilon: 1.0e-3}
+input: {size: 32}
+graph:
+  - {affine: rescaling, scale: 0.00392156862745098}
+  - {conv: one_conv, filters: 8, kernel: 3, stride: 2, pad: same, bias: true}
+  - {batch_norm: one_norm}
+  - {relu: one_relu}
+  - {conv: two_conv, filters: 8, kernel: 3, stride: 2, pad: same, bias: true}
+  - {batch_norm: two_norm%s}
+  - {relu: two_relu}
+  - {global_avg_pool: pool}
+  - {dense: out, units: =classes}
+zoos:
+  own:
+    framework: tf
+    names: {"{name}": "{name}"}
+    activation: softmax
+"""
+PROTOCOL = "    protocol: {resize: squash, size: 32, interpolation: pil_bilinear, divide: 1}\n"
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Code and weights of networks that take pixels from 0 to 255."""
+    import keras
+
+    from porter.source.own_code import maker
+    from porter.verification.inputs import PIXELS, make_images
+
+    folder = tmp_path_factory.mktemp("networks")
+    (folder / "model.py").write_text(KERAS)
+    keras.utils.set_random_seed(3)
+    net = maker(folder / "model.py", "build")()
+    for layer in net.layers:
+        if isinstance(layer, keras.layers.BatchNormalization):
+            layer.momentum = 0.0
+    net(make_images((32, 32), 8, 3, PIXELS).transpose(0, 2, 3, 1).astype(np.float32), training=True)
+    # As for a network of real weights: on noise around 0 it would see black, and its probabilities would be the same for all.
+    net.get_layer("two_norm").moving_variance.assign(net.get_layer("two_norm").moving_variance * 0.01)
+    net.save_weights(folder / "scaled.weights.h5")
+    greys = maker(folder / "model.py", "greys")()
+    rng = np.random.default_rng(0)
+    for layer in (greys.get_layer("one"), greys.get_layer("two")):
+        layer.bias.assign(rng.normal(0, 0.3, 8))
+    greys.save(folder / "greys.keras")
+    for at in range(2):
+        kernel = greys.get_layer("two").kernel.numpy()
+        kernel[1, 1, 3 * at, at] *= 1.01
+        other = keras.models.clone_model(greys)
+        other.set_weights(greys.get_weights())
+        other.get_layer("two").kernel.assign(kernel)
+        other.save(folder / f"greys{at}.keras")
+    return folder
+
+
+@pytest.mark.parametrize("protocol", ["", PROTOCOL])
+def test_a_recipe_of_pixels_is_proved_on_pixels_and_a_wrong_epsilon_is_found(protocol: str, networks: Path, cli: Cli) -> None:
+    given = (
+        "--weights",
+        networks / "scaled.weights.h5",
+        "--reference",
+        networks / "model.py:build",
+        "--recipes",
+        networks / "recipes",
+    )
+    (networks / "recipes").mkdir(exist_ok=True)
+    recipe = networks / "recipes" / "scaled.yaml"
+    recipe.write_text(RECIPE % "" + protocol)
+    ran = cli("convert", "scaled", "--from", "own", "--to", "torch", *given, "--out", "right", "--overwrite")
+    assert ran.status == 0 and "float64: same function as the given model.py:build" in ran.out and "9 nodes" in ran.out, ran.err
+    recipe.write_text(RECIPE % ", epsilon: 0.02" + protocol)
+    wrong = cli("convert", "scaled", "--from", "own", "--to", "torch", *given, "--out", "wrong")
+    refused(wrong, "two_norm is the first node that differs", "in float64", status=1)
+
+
+def test_a_file_that_scales_pixels_is_proved_on_pixels(networks: Path, tmp_path: Path) -> None:
+    def verdict(name: str) -> Verdict | None:
+        return porter.convert(networks / name, destination="torch", reference=networks / "greys.keras", out=tmp_path / name).verdict
+
+    found = verdict("greys.keras")
+    assert found is not None and found.ok and found.inputs == "0 to 255"
+    for name in ("greys0.keras", "greys1.keras"):
+        with pytest.raises(CheckFailed, match=r"two is the first node that differs.* the weights of two are"):
+            verdict(name)
+
+
+HEAD = """<ir_version: 8, opset_import: ["" : 13]>
+net (float[N,3,16,16] x) => (float[N,%s] y) {%s}"""
+NETWORKS = {
+    "sigmoid far below": ("4,16,16", "c = Conv <pads=[1,1,1,1]> (x, k, low) y = Sigmoid (c)"),
+    "sigmoid that saturates": ("4,16,16", "c = Conv <pads=[1,1,1,1]> (x, steep, low) y = Sigmoid (c)"),
+    "softmax that saturates": ("4,16,16", "c = Conv <pads=[1,1,1,1]> (x, steep, low) y = Softmax <axis=1> (c)"),
+    "maps with equal cells": ("4,8,8", "c = Conv <pads=[1,1,1,1]> (x, k, low) y = MaxPool <kernel_shape=[2,2],strides=[2,2]> (c)"),
+    "zero everywhere": ("4,16,16", "c = Conv <pads=[1,1,1,1]> (x, k, low) y = Relu (c)"),
+}
+NUMBERS: Mapping[str, Array] = {
+    "k": np.random.default_rng(1).normal(0, 1, (4, 3, 3, 3)),
+    "steep": np.random.default_rng(1).normal(0, 4000, (4, 3, 3, 3)),
+    "low": np.full(4, -30.0),
+    "none": np.zeros((4, 3)),
+    "b": np.arange(4.0),
+}
+
+
+def written(text: str, path: Path) -> Path:
+    model: Any = onnx.parser.parse_model(text)
+    for name, array in NUMBERS.items():
+        if name in text.replace(",", " ").replace(")", " ").split():
+            model.graph.initializer.append(onnx.numpy_helper.from_array(array.astype(np.float32), name))
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_right_port_is_not_refused_for_what_its_outputs_are(name: str, tmp_path: Path) -> None:
+    file = written(HEAD % NETWORKS[name], tmp_path / "net.onnx")
+    for framework in ("torch", "onnx"):
+        made = porter.convert(file, destination=framework, out=tmp_path / framework)
+        assert made.verdict is not None and made.verdict.ok and made.verdict.proof.dtype == "float64"
+        assert all(parity.limit <= 1e-4 for parity in made.verdict.parities)
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_where_no_input_tells_nothing_is_proved_and_nothing_written(tmp_path: Path, cli: Cli) -> None:
+    file = written(
+        HEAD % ("4", "p = GlobalAveragePool (x) f = Flatten (p) y = Gemm <transB=1> (f, none, b)"), tmp_path / "net.onnx"
+    )
+    ran = cli("convert", file, "--to", "torch", "--out", "port")
+    refused(ran, "not proved: the reference's y is the same for every input", "--no-check", status=1)
+    assert not (tmp_path / "port").exists()
+    assert cli("convert", file, "--to", "torch", "--out", "port", "--no-check").status == 0
+    assert cli("verify", "port", "--weights", file).status == 1
