@@ -11,10 +11,13 @@ from hypothesis import HealthCheck, settings
 
 from porter.cli.app import main
 from porter.errors import RecipeError
+from porter.formats.triton import load_triton
 from porter.recipe import Recipe, known_variants, recipes_folder
 from porter.source import matching
 from tests.slim_files import SlimFile, write_slim
 from tests.weights_files import write_weights
+
+load_triton()  # before the tests that import Keras themselves
 
 # A busy machine is no fault.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

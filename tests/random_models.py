@@ -70,11 +70,12 @@ def _scaled(layer: Any, _inputs: Any, value: Any) -> Any:
 
 def keras_model(name: str, side: int) -> Any:
     """A model of keras.applications for images of `side` rows and columns."""
-    import keras
     import numpy as np
 
+    from porter.frameworks.tf.runtime import import_keras
     from porter.verification.inputs import PIXELS, SIGNED, make_images
 
+    keras = import_keras()
     keras.utils.set_random_seed(len(name))
     random = np.random.default_rng(len(name))
     model = getattr(keras.applications, name)(weights=None, input_shape=(side, side, 3), classes=CLASSES)

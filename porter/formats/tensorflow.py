@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from porter.errors import MissingFramework
+from porter.formats.triton import load_triton
 from porter.package import install
 
 
@@ -23,6 +24,7 @@ def import_tensorflow() -> Any:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")  # TensorFlow imports Keras, if it is installed
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # torch may run a model on the same GPU
+    load_triton()
     if sys.modules.get("tensorflow") is not None:
         return sys.modules["tensorflow"]
     try:

@@ -12,6 +12,7 @@ from traceback import extract_tb
 from typing import Any
 
 from porter.errors import MissingFramework, PorterError, UsageError
+from porter.formats.triton import load_triton
 from porter.frameworks.given import framework_of
 from porter.package import install
 from porter.recipe.spelling import hint
@@ -27,6 +28,7 @@ def running(file: Path) -> Iterator[None]:
     Raises:
         UsageError: the code raised an exception. MissingFramework: the code imports a framework that is not installed.
     """
+    load_triton()  # the code may import TensorFlow
     folder = str(file.resolve().parent)
     sys.path.insert(0, folder)
     try:

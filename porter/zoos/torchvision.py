@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.triton import load_triton
 from porter.graph.plan import Plan
 from porter.package import expect_installed, install
 from porter.padding import Size
@@ -95,6 +96,7 @@ def import_models() -> ModuleType:
     Raises:
         MissingFramework: it cannot be imported.
     """
+    load_triton()
     try:
         try:
             return import_module("torchvision.models")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from porter.errors import MissingFramework
+from porter.formats.triton import load_triton
 from porter.frameworks.torch.layout import CAPABILITIES as CAPABILITIES, WEIGHTS_FILE
 from porter.package import expect_installed, install
 
@@ -65,7 +66,7 @@ def build(
     plan: Plan, tensors: Mapping[str, Mapping[str, Array]], layers: Mapping[str, str], dtype: Dtype, device: str = "cpu"
 ) -> Any:
     """The plan as a torch.nn.Module in eval mode; see porter.frameworks.torch.graph_module."""
-    expect_installed("torch", install("torch"))
+    _expect_torch()
     from porter.frameworks.torch.graph_module import build_model
 
     return build_model(plan, tensors, dtype, device)
@@ -94,7 +95,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     """
     if checkpoint.graph is None:
         raise MissingFramework("this file carries no graph", where=str(checkpoint.path))
-    expect_installed("torch", install("torch"))
+    _expect_torch()
     from porter.frameworks.torch.exported import build_exported
 
     return build_exported(checkpoint, dtype)
@@ -112,3 +113,9 @@ def classifier(model: Any, protocol: Preprocess, device: str, precision: Precisi
     from porter.frameworks.torch.evaluate import make_classifier
 
     return make_classifier(model, protocol, device, precision, tap)
+
+
+def _expect_torch() -> None:
+    """Before torch is imported to run something."""
+    expect_installed("torch", install("torch"))
+    load_triton()
