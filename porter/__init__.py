@@ -121,12 +121,13 @@ def verify(
     reference: AnyPath | None = None,
     recipes: AnyPath | None = None,
 ) -> Verdict:
-    """Compares a port with its source again, node by node: in float32 and, with `float64`, in double precision too.
+    """Compares a port with its source again, node by node: in float64, which decides, and in float32.
 
     Args:
         weights: the file that the port was made from; None for the zoo's published one.
-        tolerance: the limit on relative L2 distance; None for 1e-10 in float64 and for float32 the larger of 1e-5 and four
-            times the source's own rounding.
+        float64: compare in float64 only.
+        tolerance: the limit on relative L2 distance; None for 1e-10 in float64, and in float32 for the larger of 1e-5 and four times
+            the source's own rounding, at most 1e-4.
         reference: as for `convert`.
     """
     from porter.source.given import parse_reference

@@ -11,7 +11,7 @@ from porter.recipe import find_recipe
 from porter.source.given import Given, open_given
 from porter.source.opened import Opened, open_source
 from porter.source.references import Source
-from porter.verification.check import check
+from porter.verification.check import Check
 from porter.verification.parity import Parity
 from porter.verification.sizes import Sizes
 
@@ -60,7 +60,7 @@ def zoos_reference(variant: str, zoo: str, weights: Path, recipes: Path | None =
 
 def expect_proof(port: Port, reference: Source, size: tuple[int, int], silent: tuple[str, ...]) -> Parity:
     """The function is the same: in float64 1e-10 at every node, except those whose paths end in one of `silent`."""
-    (found,) = check(port, reference, Sizes((size,), ()), ("float64",)).parities
+    (found,) = Check(port, ("float64",)).prove(reference, Sizes((size,), ())).parities
     assert all(node.rel_l2 <= 1e-10 for node in found.nodes) and found.logits.argmax_equal
     assert all(path.endswith(silent) for path in found.uncompared)
     return found

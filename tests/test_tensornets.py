@@ -21,7 +21,7 @@ from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import Convention
 from porter.recipe import all_recipes, find_recipe, tap_names
-from porter.verification.check import check
+from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.sizes import Sizes
 from porter.zoos.slim.network import layer_ops
 from porter.zoos.tables import TENSORNETS
@@ -124,6 +124,6 @@ def test_as_published(variant: str, size: tuple[int, int], tmp_path: Path) -> No
     taps = tap_names(recipe, variant, recipe.zoo("tensornets", variant), graph)
     output = f"{TENSORNETS[variant][1]}/logits/BiasAdd"
     source = Published(frozen.read_bytes(), dict(tensors), output, dict(taps), size)
-    verdict = check(made.port, source, Sizes((size,), (size,)), ("float32", "float64"))
+    verdict = Check(made.port, CHECKED_DTYPES).prove(source, Sizes((size,), (size,)))
     assert verdict.ok and not verdict.proof.uncompared
     assert all(node.rel_l2 <= 1e-10 for parity in verdict.parities if parity.dtype == "float64" for node in parity.nodes)

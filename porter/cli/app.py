@@ -126,7 +126,7 @@ def convert(
 def verify(
     folder: PortFolder,
     weights: Weights = None,
-    float64: Annotated[bool, typer.Option("--float64", help="compare in double precision too: the proof")] = False,
+    float64: Annotated[bool, typer.Option("--float64", help="compare in double precision only")] = False,
     layers: Annotated[bool, typer.Option("--layers", help="print every compared node")] = False,
     device: Annotated[str, typer.Option(help="where the port runs: cpu or cuda")] = "cpu",
     tolerance: Annotated[float | None, typer.Option(help="limit on relative L2 distance")] = None,

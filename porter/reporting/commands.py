@@ -41,7 +41,7 @@ def convert(record: Record, folder: str) -> str:
 
 
 def verify(record: Record, folder: str) -> str:
-    return _line("verify", folder, *_weights(record), "--float64", "--layers", *_reference(record), *_recipes(record))
+    return _line("verify", folder, *_weights(record), "--layers", *_reference(record), *_recipes(record))
 
 
 def evaluate(record: Record, folder: str, found: Evaluation | None) -> str:

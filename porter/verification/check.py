@@ -224,8 +224,12 @@ class Check:
 
         return compare(port.plan, source, run, batches, self.tolerance)
 
+    def prove(self, source: Source, sizes: Sizes) -> Verdict:
+        """The comparison with a source, on inputs that tell if there are any."""
+        return first_telling(check.verdict(source, sizes) for check in self.fed_with(source, sizes))
+
     def verdict(self, source: Source, sizes: Sizes) -> Verdict:
-        """The comparison with a source."""
+        """The comparison with a source on the inputs of this check."""
         return Verdict(self.against(source, sizes), self.fed.words, rounding=self.port.record.rounding)
 
 

@@ -83,13 +83,13 @@ class Parity:
         limit: for `logits.rel_l2`.
         source_rounding: the distance of the source in this dtype from itself in float64, at the logits.
         logits: the worst over `sizes`.
-        top_changed: an image has another top class, by more than rounding can explain.
+        nodes: the worst of each compared node over `sizes`, in order of computation.
+        uncompared: nodes whose values the source does not show.
+        unexcited: compared nodes that have the same values for every input, which say nothing of what computes them.
         silent: why the values prove nothing though they are equal, such as an output of the reference that is the same for every
             input (porter.verification.evidence); None if they tell.
+        top_changed: an image has another top class, by more than rounding can explain.
         rounds_from: the first node whose float32 error is above its limit, where float64 proves the port.
-        nodes: the worst of each compared node over `sizes`, in order of computation.
-        unexcited: compared nodes that have the same values for every input, which say nothing of what computes them.
-        uncompared: nodes whose values the source does not show.
     """
 
     ok: bool
@@ -100,12 +100,12 @@ class Parity:
     limit: float
     source_rounding: float
     logits: Distance
-    top_changed: bool
-    silent: str | None
     first_bad: FirstBad | None
     nodes: tuple[NodeDistance, ...] = field(repr=False)
-    unexcited: tuple[str, ...] = field(repr=False)
     uncompared: tuple[str, ...] = field(repr=False)
+    unexcited: tuple[str, ...] = field(default=(), repr=False)
+    silent: str | None = None
+    top_changed: bool = False
     rounds_from: str | None = None
 
     @property
@@ -277,12 +277,12 @@ def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, 
         limit=seen.limit,
         source_rounding=seen.rounding,
         logits=seen.logits,
-        top_changed=seen.top_changed,
-        silent=seen.silent,
         first_bad=_blame(plan, bad, seen) if bad else None,
         nodes=nodes,
-        unexcited=unexcited([node.path for node in nodes], seen.variations),
         uncompared=tuple(node.path for node in plan.graph.nodes if node.path not in seen.nodes),
+        unexcited=unexcited([node.path for node in nodes], seen.variations),
+        silent=seen.silent,
+        top_changed=seen.top_changed,
     )
 
 

@@ -92,7 +92,6 @@ def check_against(
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if record.computed else None
 
     check = Check(port, tuple(dtypes), tolerance, device, tensors)
-    as_ported = partial(ported, record)
 
     def against(form: Form) -> Verdict:
         own = isinstance(form, OwnBuild)
@@ -102,9 +101,8 @@ def check_against(
                 f"{form.name} cannot be run at the port's size", next="convert with an --input-size that it takes"
             )
         if opened.shipped is None or own:
-            source = as_ported(form)
-            return first_telling(fed.verdict(source, sizes) for fed in check.fed_with(source, sizes))
-        build, shipped = opened.own(dtype), opened.shipped
+            return check.prove(ported(record, form), sizes)
+        build, shipped, as_ported = opened.own(dtype), opened.shipped, partial(ported, record)
         return first_telling(check_trained(fed, form, build, shipped, as_ported, sizes) for fed in check.fed_with(form, sizes))
 
     if given is not None:

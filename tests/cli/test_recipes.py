@@ -39,7 +39,7 @@ def test_lines_name_the_folder_that_only_the_option_knows(cli: Cli, own: Path, m
     refused(cli("verify", "port", "--weights", "tiny.safetensors"), "was found in own", "add --recipes own")
     refused(cli("verify", "port", "--weights", "tiny.safetensors", *recipes), "porter's own build")
     page = re.sub("<[^>]*>", "", Path(cli("report", "port").out.splitlines()[0]).read_text(encoding="utf-8"))
-    assert "--float64 --layers --recipes own" in page and page.count("--recipes own") == 3
+    assert "--layers --recipes own" in page and page.count("--recipes own") == 3
     write(own, "zoos: [", "wrong.yaml")
     assert "  left out   own/wrong.yaml:2:1: no valid YAML" in cli("inspect", "tiny.safetensors", *recipes).out
     monkeypatch.setenv("PORTER_RECIPES", "own")

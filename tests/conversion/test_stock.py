@@ -24,7 +24,7 @@ from porter.padding import ANY, Convention
 from porter.port import Record, read_port
 from porter.recipe import expand, find_recipe
 from porter.source.references import OwnBuild
-from porter.verification.check import check
+from porter.verification.check import Check
 from porter.verification.computed import Shifted
 from porter.verification.sizes import Sizes
 from porter.zoos.torchvision import import_models
@@ -258,9 +258,9 @@ def test_an_absorbed_port_is_proved_and_its_norms_are_compared(tmp_path: Path, w
     opened = open_source(recipe, "resnet18", recipe.zoo("biased", "resnet18"), tmp_path / "biased.pth")
     tensors = unrounded_tensors(made.port, opened.graph, opened.tensors)
     source = Shifted(opened.own("float64"), {}, frozenset(made.port.record.absorbed.values()))
-    found = check(made.port, source, AT, ["float64"], tensors=tensors).proof
+    found = Check(made.port, ("float64",), tensors=tensors).prove(source, AT).proof
     assert found.ok and set(found.uncompared) == set(made.port.record.absorbed.values())
-    bare = check(made.port, opened.own("float64"), AT, ["float64"], tensors=tensors).proof
+    bare = Check(made.port, ("float64",), tensors=tensors).prove(opened.own("float64"), AT).proof
     assert bare.first_bad is not None and bare.first_bad.path == "stem/conv"
 
 

@@ -22,6 +22,7 @@ from porter.recipe import Recipe, expand, find_recipe, recipes_folder
 from porter.source.opened import open_source
 from porter.source.references import OwnBuild
 from porter.source.trained import trained_conventions, with_conventions, with_padding
+from porter.verification.check import Check
 from porter.verification.inputs import make_batch
 from porter.verification.numbers import distance
 from porter.verification.sizes import Sizes
@@ -136,7 +137,7 @@ def test_record_and_report_tell_the_two_apart(made: Conversion) -> None:
 def test_verify_does_the_same_and_sees_shipped_pads_in_a_port_that_says_trained(
     made: Conversion, recipes: Path, weights: Path, tmp_path: Path
 ) -> None:
-    found = porter.verify(made.port.folder, weights=weights, recipes=recipes, float64=True)
+    found = porter.verify(made.port.folder, weights=weights, recipes=recipes)
     assert found.ok and found.shipped is not None and found.record() == made.verdict.record()
     shipped = convert(recipes, weights, tmp_path / "port", padding="shipped", check=False).port
     assert shipped.record.padding == "shipped"
@@ -153,7 +154,9 @@ def test_a_reference_that_computes_otherwise_fails_the_first_step(made: Conversi
     torch = get_framework("torch")
     other = OwnBuild(torch, with_conventions(opened.shipped, {OTHER: SAME}), opened.tensors, "another")
     own = OwnBuild(torch, opened.graph, opened.tensors)
-    found = check_trained(made.port, other, own, opened.shipped, lambda source: source, Sizes((SIZE,), (SIZE,)), ["float64"])
+    found = check_trained(
+        Check(made.port, ("float64",)), other, own, opened.shipped, lambda source: source, Sizes((SIZE,), (SIZE,))
+    )
     assert not found.ok and found.proof.reference == "another" and found.proof.first_bad is not None
     assert found.proof.first_bad.path == OTHER
     assert found.failure().startswith("porter's own build with the shipped pads is not")

@@ -12,6 +12,8 @@ import pytest
 import porter
 from porter.dtypes import Array
 from porter.errors import CheckFailed
+from porter.port import read_port
+from porter.verification import parity
 from porter.verification.check import Verdict
 from tests.conftest import Cli, refused
 
@@ -165,7 +167,7 @@ def test_a_right_port_is_not_refused_for_what_its_outputs_are(name: str, tmp_pat
     for framework in ("torch", "onnx"):
         made = porter.convert(file, destination=framework, out=tmp_path / framework)
         assert made.verdict is not None and made.verdict.ok and made.verdict.proof.dtype == "float64"
-        assert all(parity.limit <= 1e-4 for parity in made.verdict.parities)
+        assert all(found.limit <= 1e-4 for found in made.verdict.parities)
 
 
 @pytest.mark.usefixtures("one_recipe")
@@ -178,3 +180,19 @@ def test_where_no_input_tells_nothing_is_proved_and_nothing_written(tmp_path: Pa
     assert not (tmp_path / "port").exists()
     assert cli("convert", file, "--to", "torch", "--out", "port", "--no-check").status == 0
     assert cli("verify", "port", "--weights", file).status == 1
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_a_port_that_rounds_more_than_it_should_is_written_and_that_is_said(
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(HEAD % ("4,16,16", "c = Conv <pads=[1,1,1,1]> (x, k, low) y = Tanh (c)"), tmp_path / "net.onnx")
+    for name, number in {"FLOAT32_LIMIT": 1e-12, "OWN_ROUNDING": 0.0, "_NO_ROUNDING": 1e9}.items():
+        monkeypatch.setattr(parity, name, number)
+    ran = cli("convert", file, "--to", "torch", "--out", "port")
+    assert ran.status == 0 and "float32 rounds more than it should, from y on: logits" in ran.out, ran.err
+    record = read_port(tmp_path / "port").record
+    assert record.proved and record.parity is not None and record.parity["dtypes"]["float32"]["rounds_from"] == "y"
+    assert "the port rounds more than it should, from y on" in Path(cli("report", "port").out.strip()).read_text()
+    ran = cli("verify", "port", "--weights", file)
+    assert ran.status == 0 and "note: float32 rounds more than it should" in ran.out
