@@ -126,8 +126,8 @@ def verify(
     Args:
         weights: the file that the port was made from; None for the zoo's published one.
         float64: compare in float64 only.
-        tolerance: the limit on relative L2 distance; None for 1e-10 in float64, and in float32 for the larger of 1e-5 and four times
-            the source's own rounding, at most 1e-4.
+        tolerance: the limit on relative L2 distance; None for 1e-10 in float64, and in float32 for the larger of 1e-5 and four
+            times the source's own rounding, at most 1e-4.
         reference: as for `convert`.
     """
     from porter.source.given import parse_reference
