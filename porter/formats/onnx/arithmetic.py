@@ -47,6 +47,8 @@ def operands(node: OnnxNode) -> Sequence[Operand]:
 
 
 def read_binary(walk: Walk, node: OnnxNode) -> Read:
+    if len(node.inputs) == 1:  # Sum, Mean, Max and Min take any number
+        return walk.view(node.inputs[0])
     return combine(walk, node, "Add" if node.op == "Sum" else node.op, node.inputs)
 
 

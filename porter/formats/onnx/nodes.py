@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from porter.errors import GraphError
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
@@ -53,8 +55,8 @@ class OnnxNode:
         return self.attributes[name].s.decode("utf-8", "replace") if name in self.attributes else default
 
     def real(self, name: str, default: float) -> float:
-        """A float, which a file keeps in 32 bits."""
-        return float(self.attributes[name].f) if name in self.attributes else default
+        """A float, which ONNX keeps in 32 bits, whether the file states it or leaves out the default."""
+        return float(self.attributes[name].f) if name in self.attributes else float(np.float32(default))
 
     def stated(self, flow: Any, name: str, place: int) -> list[int] | None:
         """Whole numbers that older operators have as an attribute and newer ones as an input; None where neither is there.

@@ -83,7 +83,7 @@ def _reduce(walk: Walk, node: OnnxNode) -> Read:
     """ReduceMean, ReduceMax, ReduceL2 and ReduceSum; without axes over all of them, or over none."""
     axes, sizes = node.stated(walk.flow, "axes", 1), walk.sizes(node.inputs[0]) or ()
     if not axes and node.integer("noop_with_empty_axes"):
-        return walk.view(node.inputs[0])
+        return f"{node.op} of each number" if node.op == "ReduceL2" else walk.view(node.inputs[0])
     keep = bool(node.integer("keepdims", 1))
     places = axes or range(len(sizes))
     if node.op == "ReduceSum":

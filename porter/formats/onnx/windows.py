@@ -51,7 +51,8 @@ def _along_channels(walk: Walk, node: OnnxNode) -> Read:
 
 def read_transposed(walk: Walk, node: OnnxNode) -> Read:
     """ConvTranspose: a kernel channels×filters/groups×rows×columns. What its pads cut off, `output_padding` gives back at the end;
-    with `output_shape`, the odd cell is cut at the end for SAME_UPPER only (onnx/defs/nn/defs.cc, ConvTranspose).
+    with `output_shape`, the odd cell is cut at the end for SAME_UPPER only (onnx/defs/nn/defs.cc, ConvTranspose). Where SAME asks
+    for more cells than the kernels reach, onnxruntime gives fewer; an `output_shape` then has them behind.
     """
     kernel, value = walk.flow.weights(node.inputs[1]), walk.value(node.inputs[0])
     if kernel is None or len(kernel.shape) != 4 or value.shape is None or not value.is_map:
@@ -70,6 +71,11 @@ def read_transposed(walk: Walk, node: OnnxNode) -> Read:
             # Without an output shape, the output is the input's size times the stride.
             left = window.extent(axis) + more[axis] - window.stride[axis]
             left += size * window.stride[axis] - wanted[axis] if wanted and size else 0
+            if left < 0 and not wanted:
+                return "ConvTranspose by SAME whose kernel is shorter than its stride"
+            if left < 0:
+                cut += [0, left - more[axis]]
+                continue
             less, rest = left // 2, left - left // 2
             first, last = (less, rest) if rule == "SAME_UPPER" else (rest, less)
             cut += [first, last - more[axis]]
