@@ -70,7 +70,8 @@ class OnnxRunner:
             outputs = [import_onnx().helper.make_tensor_value_info(tap, self._kind, None) for tap in taps]
             self._sessions[taps] = run_model(self._model, self.dtype, outputs, optimised=False)
         images = batch.transpose(0, 2, 3, 1) if CHANNELS_LAST in self._stated else batch
-        count = self.definition.graph.input[0].type.tensor_type.shape.dim[0].dim_value or len(images)
+        count = self.definition.graph.input[0].type.tensor_type.shape.dim[0].dim_value
+        count = count if count > 0 else len(images)  # Paddle writes -1 for a free batch
         images = np.concatenate([images, *[images[-1:]] * (-len(images) % count)])
         parts = np.split(images, len(images) // count)
         found = [self._sessions[taps](np.ascontiguousarray(part, self.dtype)) for part in parts]
@@ -90,6 +91,9 @@ class OnnxRunner:
         onnx = import_onnx()
         model = onnx.ModelProto()
         model.CopyFrom(self.definition)
+        for entry in (*model.opset_import, *model.graph.node):
+            if entry.domain == "ai.onnx":  # the same in other words, which ONNX's reference implementation does not know
+                entry.domain = ""
         kind, tensors = self._kind, dict[str, Array]()
         for tensor in model.graph.initializer:
             array = self.tensors.get(tensor.name)
