@@ -4,7 +4,7 @@ with onnxruntime's float32 too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType
@@ -33,16 +33,7 @@ def make_reference(
     Raises:
         MissingFramework: the reference implementation lacks an op of the model, or, when called, refuses what an op takes.
     """
-    opset = next(entry.version for entry in model.opset_import if not entry.domain)
-    try:
-        evaluator = import_module("onnx.reference").ReferenceEvaluator(model, new_ops=own_operators(opset))
-    except Exception as error:  # whatever the reading of its attributes raises
-        raise _refusal(error) from None
-    for node in evaluator.rt_nodes_:
-        for attribute, number in exact.get(node.output[0], {}).items():
-            setattr(node, attribute, number)
-        node.run = partial(_widened, node.run)
-    name = model.graph.input[0].name
+    evaluator, name = _evaluator(model, exact), model.graph.input[0].name
 
     def run(batch: Array) -> list[Array]:
         try:
@@ -52,6 +43,35 @@ def make_reference(
         return found
 
     return run
+
+
+def replay(model: Any, tensors: Mapping[str, Array], values: Mapping[str, Array]) -> Iterator[tuple[Any, Sequence[Array]]]:
+    """Each node (NodeProto) of a model with what the reference makes of `values`, which another runtime gave by name.
+
+    Raises:
+        MissingFramework: as `make_reference`.
+    """
+    evaluator = _evaluator(model, {})
+    known = {"": None, **evaluator.rt_inits_, **tensors, **values}
+    for node in evaluator.rt_nodes_:
+        try:
+            found = node.run(*(known[name] for name in node.input))
+        except Exception as error:  # as above
+            raise _refusal(error) from None
+        yield node.onnx_node, found
+
+
+def _evaluator(model: Any, exact: Mapping[str, Mapping[str, float]]) -> Any:
+    opset = next(entry.version for entry in model.opset_import if not entry.domain)
+    try:
+        evaluator = import_module("onnx.reference").ReferenceEvaluator(model, new_ops=own_operators(opset))
+    except Exception as error:  # whatever the reading of its attributes raises
+        raise _refusal(error) from None
+    for node in evaluator.rt_nodes_:
+        for attribute, number in exact.get(node.output[0], {}).items():
+            setattr(node, attribute, number)
+        node.run = partial(_widened, node.run)
+    return evaluator
 
 
 def _refusal(error: Exception) -> MissingFramework:

@@ -6,7 +6,7 @@ the max pool behind it, which is another function.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.onnx.constants import FLOATS
 from porter.formats.onnx.proto import import_onnx
 from porter.formats.onnx.read import CHANNELS_LAST
-from porter.frameworks.onnx.model import Model, run_model
+from porter.frameworks.onnx.model import Model, replay_model, run_model
 from porter.frameworks.onnx.session import Session
 from porter.padding import Size
 
@@ -69,13 +69,29 @@ class OnnxRunner:
         if taps not in self._sessions:
             outputs = [import_onnx().helper.make_tensor_value_info(tap, self._kind, None) for tap in taps]
             self._sessions[taps] = run_model(self._model, self.dtype, outputs, optimised=False)
+        found = [self._sessions[taps](part) for part in self._parts(batch)]
+        return {tap: np.concatenate([values[place] for values in found])[: len(batch)] for place, tap in enumerate(taps)}
+
+    def compare(self, batch: Array) -> Iterator[tuple[Any, str, Array, Array]]:
+        """See porter.frameworks.onnx.disagreement: a model of float32 run by onnxruntime, and each node of it by ONNX's reference
+        implementation, which is given onnxruntime's inputs. Node (NodeProto), name, and onnxruntime's value and the reference's.
+        """
+        names = [name for node in self._model.proto.graph.node for name in node.output if name]
+        session = run_model(self._model, "float32", [import_onnx().ValueInfoProto(name=name) for name in names], optimised=False)
+        first = self._parts(batch)[0]
+        given = dict(zip(names, session(first), strict=True))
+        twin = OnnxRunner(self.definition, self.tensors, "float64")._model
+        image = twin.proto.graph.input[0].name
+        for node, values in replay_model(twin, {image: first, **given}):
+            yield from ((node, name, given[name], value) for name, value in zip(node.output, values, strict=False) if name)
+
+    def _parts(self, batch: Array) -> list[Array]:
+        """The images in the model's layout and number type, as many at a time as it takes."""
         images = batch.transpose(0, 2, 3, 1) if CHANNELS_LAST in self._stated else batch
         count = self.definition.graph.input[0].type.tensor_type.shape.dim[0].dim_value
         count = count if count > 0 else len(images)  # Paddle writes -1 for a free batch
         images = np.concatenate([images, *[images[-1:]] * (-len(images) % count)])
-        parts = np.split(images, len(images) // count)
-        found = [self._sessions[taps](np.ascontiguousarray(part, self.dtype)) for part in parts]
-        return {tap: np.concatenate([values[place] for values in found])[: len(batch)] for place, tap in enumerate(taps)}
+        return [np.ascontiguousarray(part, self.dtype) for part in np.split(images, len(images) // count)]
 
     @cached_property
     def _stated(self) -> Mapping[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from porter.dtypes import Array, Dtype, storage_type
 from porter.errors import MappingError
 from porter.formats.onnx.proto import import_onnx
-from porter.frameworks.onnx.double import make_reference
+from porter.frameworks.onnx.double import make_reference, replay
 from porter.frameworks.onnx.layout import fillings, stored_shapes, tensor_names
 from porter.frameworks.onnx.maker import NodeMaker
 from porter.frameworks.onnx.session import Session, make_session
@@ -125,15 +125,26 @@ def run_model(model: Model, dtype: Dtype, outputs: Sequence[Any], *, optimised: 
     del proto.graph.output[:]
     proto.graph.output.extend(outputs)
     if dtype == "float64":
-        stored = [tensor for tensor in proto.graph.initializer if tensor.name in model.tensors]
-        kept = [tensor for tensor in proto.graph.initializer if tensor.name not in model.tensors]
-        del proto.graph.initializer[:]
-        proto.graph.initializer.extend(kept)
-        proto.graph.input.extend(
-            onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims) for tensor in stored
-        )
-        return make_reference(proto, model.tensors, model.exact)
+        return make_reference(_taking_tensors(proto, model.tensors), model.tensors, model.exact)
     for tensor in proto.graph.initializer:
         if tensor.name in model.tensors:
             state_place(tensor, "memory", 0, model.tensors[tensor.name].nbytes)
     return make_session(proto, model.tensors, optimised=optimised)
+
+
+def replay_model(model: Model, values: Mapping[str, Array]) -> Iterator[tuple[Any, Sequence[Array]]]:
+    """See porter.frameworks.onnx.double.replay."""
+    proto = import_onnx().ModelProto()
+    proto.CopyFrom(model.proto)
+    return replay(_taking_tensors(proto, model.tensors), model.tensors, values)
+
+
+def _taking_tensors(proto: Any, tensors: Mapping[str, Array]) -> Any:
+    """`proto`, in which the initialisers without content are inputs after the first."""
+    stored = [tensor for tensor in proto.graph.initializer if tensor.name in tensors]
+    kept = [tensor for tensor in proto.graph.initializer if tensor.name not in tensors]
+    del proto.graph.initializer[:]
+    proto.graph.initializer.extend(kept)
+    typed = import_onnx().helper.make_tensor_value_info
+    proto.graph.input.extend(typed(tensor.name, tensor.data_type, tensor.dims) for tensor in stored)
+    return proto

@@ -86,9 +86,7 @@ def _squeeze(x: Array, axes: Sequence[int] | None) -> Any:
     return np.squeeze(x, tuple(axes) if axes else None)
 
 
-def _batch_norm(
-    x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers, epsilon: float, **stated: Any
-) -> Any:
+def _batch_norm(x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers, epsilon: float, **stated: Any) -> Any:
     over = (-1, *[1] * (x.ndim - 2))
     scale = gamma / np.sqrt(variance + epsilon)
     return (x - mean.reshape(over)) * scale.reshape(over) + beta.reshape(over)

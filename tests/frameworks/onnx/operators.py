@@ -25,7 +25,13 @@ def _stored(*shape: int) -> Array:
 
 
 NUMBERS: Mapping[str, Any] = {
-    **{"k1": _stored(4, 6, 1, 1), "k3": _stored(8, 6, 3, 3), "k2": _stored(6, 3, 2, 2), "deep": _stored(12, 1, 3, 3)},
+    **{
+        "k1": _stored(4, 6, 1, 1),
+        "b4": _stored(4),
+        "k3": _stored(8, 6, 3, 3),
+        "k2": _stored(6, 3, 2, 2),
+        "deep": _stored(12, 1, 3, 3),
+    },
     **{
         "t3": _stored(6, 2, 3, 3),
         "t1": _stored(6, 4, 1, 1),

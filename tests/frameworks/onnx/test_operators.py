@@ -18,6 +18,7 @@ from porter.formats.onnx.constants import EVALUATORS
 from porter.formats.onnx.ops import READERS
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.onnx import build_file, double, run_reference
+from porter.frameworks.onnx.disagreement import distances, first_disagreement
 from porter.frameworks.onnx.file_reference import OnnxRunner
 from porter.frameworks.onnx.operators import own_operators
 from tests.filegraph.values import values_of
@@ -140,3 +141,23 @@ def test_a_batch_of_minus_one_is_free(tmp_path: Path) -> None:
     made = model(Case("Relu", "y = Relu (x)"), 16)
     made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
     assert reference(made, np.ones((3, 6, 9, 11))).shape == (3, 6, 9, 11)
+
+
+def test_a_disagreement_of_the_two_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX's own Softmax before opset 13, and onnxruntime's transposed SAME without reach."""
+    path, batch = tmp_path / "model.onnx", np.random.default_rng(1).standard_normal((2, 6, 9, 11))
+    made = model(Case("Softmax", "s = Shape (x) p = GlobalAveragePool (x) c = Conv (p, k1, b4) y = Softmax (c)"), 11)
+    made.graph.node[3].name = "head/prob"
+    path.write_bytes(made.SerializeToString())
+    checkpoint = read_checkpoint(path)
+    assert first_disagreement(checkpoint, batch) is None
+    assert [found.op for found in distances(checkpoint, batch)] == ["GlobalAveragePool", "Conv", "Softmax"]
+    monkeypatch.setattr(double, "own_operators", lambda opset: [])
+    found = first_disagreement(checkpoint, batch)
+    assert found is not None and (found.node, found.op) == ("head/prob", "Softmax") and found.distance > 0.5
+    assert found.words.startswith("onnxruntime and ONNX's reference implementation disagree on 'head/prob' (Softmax; relative L2")
+    monkeypatch.undo()
+    made = model(Case("ConvTranspose", 'y = ConvTranspose <auto_pad="SAME_LOWER", strides=[3, 3]> (x, t2)'), 11)
+    path.write_bytes(made.SerializeToString())
+    found = first_disagreement(read_checkpoint(path), batch)
+    assert found is not None and found.words.endswith("disagree on 'y' (ConvTranspose; another shape)")

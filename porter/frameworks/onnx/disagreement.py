@@ -1,0 +1,67 @@
+"""Where onnxruntime and ONNX's reference implementation do not compute the same of an ONNX file: one of them is wrong there, and a
+proof that compares a port with them says nothing about the port. It is asked only after a proof has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from porter.dtypes import Array, is_floating
+from porter.filegraph.checkpoint import Checkpoint
+from porter.frameworks.onnx.file_reference import build_file
+from porter.padding import ANY
+
+_ROUNDING = 1e-4
+"""Of one operator whose inputs are the same: 300 times what any node of an EfficientNet or a MobileNetV3 loses in float32 (3.4e-7).
+An operator of another meaning differs by 1e-2 and more."""
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """An operator that onnxruntime computes otherwise than ONNX's reference implementation.
+
+    Attributes:
+        node: the name that the file gives the node, otherwise that of its value.
+        op: the operator, such as `Softmax`.
+        distance: the relative L2 distance of its value; infinite where shapes differ.
+    """
+
+    node: str
+    op: str
+    distance: float
+
+    @property
+    def words(self) -> str:
+        apart = "another shape" if np.isinf(self.distance) else f"relative L2 {self.distance:.1e}"
+        return f"onnxruntime and ONNX's reference implementation disagree on '{self.node}' ({self.op}; {apart})"
+
+
+def first_disagreement(checkpoint: Checkpoint, batch: Array) -> Disagreement | None:
+    """The first node, in the file's order, that the two compute otherwise than float32 rounds; None where they agree.
+
+    Each node of the reference gets onnxruntime's own values, so that no rounding adds up on the way.
+
+    Args:
+        batch: N×C×H×W; one image is enough.
+
+    Raises:
+        MissingFramework: one of the two does not run this model.
+    """
+    return next((found for found in distances(checkpoint, batch) if not found.distance <= _ROUNDING), None)
+
+
+def distances(checkpoint: Checkpoint, batch: Array) -> Iterator[Disagreement]:
+    """The distance at every node that gives real numbers, in the file's order. See `first_disagreement`."""
+    for node, name, run, value in build_file(checkpoint, "float32", ANY).compare(batch):
+        if is_floating(run):
+            yield Disagreement(node.name or name, node.op_type, _distance(run, value))
+
+
+def _distance(run: Array, value: Array) -> float:
+    if run.shape != value.shape:
+        return np.inf
+    wide, exact = run.astype(np.float64), value.astype(np.float64)
+    return float(np.linalg.norm(wide - exact) / (np.linalg.norm(exact) or 1.0))
