@@ -43,6 +43,14 @@ class Runner(Protocol):
         """As `run`, for a model of `build_file` or of a zoo's own implementation: `taps` is path to the source's layer name (for a
         file's own graph, to FileNode.tap); layers that it lacks are left out."""
 
+    def disagreement(self, checkpoint: Checkpoint, batch: Array) -> str | None:
+        """Where two implementations of the file's graph, both not porter's, disagree beyond rounding, in words; None where they
+        agree or there is only one. It is asked after a proof has failed.
+
+        Args:
+            batch: N×C×H×W; one image is enough.
+        """
+
     def classifier(self, model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
         """A model as evaluations run it: pixels are scaled and normalised on `device`, bit for bit as porter.data does.
 

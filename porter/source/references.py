@@ -133,6 +133,10 @@ class FileGraphSource:
             values[output] = values[self.fit.graph.by_path[output].inputs[0]].mean(axis=(2, 3))
         return _without_row(values, _dropped(self.fit))
 
+    def disagreement(self, batch: Array) -> str | None:
+        """See porter.frameworks.Runner.disagreement."""
+        return self.framework.disagreement(self.checkpoint, batch)
+
     def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
         """As `Reference.classifier`."""
         model = self.framework.build_file(self.checkpoint, "float32", size)

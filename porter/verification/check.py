@@ -80,6 +80,7 @@ class Verdict:
         rounding: see porter.port.Record.
         notes: on code that no comparison covers.
         given: the proof by the user's own reference; `parities` is empty if no other reference can run.
+        disagreement: what two implementations that porter did not write disagree on, if the comparison failed; one is wrong.
     """
 
     parities: tuple[Parity, ...]
@@ -88,6 +89,7 @@ class Verdict:
     rounding: str | None = None
     notes: tuple[str, ...] = ()
     given: GivenProof | None = None
+    disagreement: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -112,12 +114,15 @@ class Verdict:
     @property
     def advice(self) -> str | None:
         """What to do next where the reference's values tell nothing."""
-        if self.proof.silent is None:
+        if self.proof.silent is None and self.disagreement is None:
             return None
         return "prove it by another implementation: --reference FILE.py:CALLABLE; or write it unproved: --no-check"
 
     def failure(self) -> str:
         """One line on the failure, with the first node that differs and its padding decision."""
+        return self._failure() if self.disagreement is None else f"not proved: {self.disagreement}; {self._failure()}"
+
+    def _failure(self) -> str:
         proof, bad = self.proof, self.proof.first_bad
         if proof.silent is not None:
             differs = f"; {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e}" if bad else ""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-from porter.dtypes import Dtype
+from porter.dtypes import Array, Dtype
 from porter.errors import MissingFramework
 from porter.fitting.fit import some
 from porter.graph import BatchNorm, tensor_shapes
@@ -18,10 +19,11 @@ from porter.source.given import Given, open_given
 from porter.source.ladder import Form, first_that_runs, on_ladder
 from porter.source.of_port import source_of
 from porter.source.opened import Opened
-from porter.source.references import OwnBuild
+from porter.source.references import FileGraphSource, OwnBuild
 from porter.verification.by_reference import check_given
 from porter.verification.check import CHECKED_DTYPES, Check, Verdict, first_telling
 from porter.verification.computed import ported, unrounded_tensors
+from porter.verification.inputs import SIGNED, make_images
 from porter.verification.sizes import check_sizes
 from porter.verification.trained import check_trained
 
@@ -111,12 +113,28 @@ def check_against(
         verdict = replace(found or Verdict((), proof.inputs, rounding=record.rounding), given=proof)
         return verdict, (*(() if found else failures), *_cautions(port, verdict))
     verdict, failures = on_ladder(opened, record.framework, dtype, against)
+    if not verdict.ok and verdict.proof.silent is None:
+        image = make_images(verdict.proof.sizes[0], 1, record.input.channels, SIGNED)
+        verdict = replace(verdict, disagreement=_disagreement(opened.references(dtype), against, image))
     cautions = _cautions(port, verdict)
     if verdict.proof.reference != OWN_BUILD:
         return verdict, cautions
     build = f"porter's own build of the source in {opened.framework.NAME}"
     said = f"compared with {build}: the two frameworks agree, which does not prove the graph"
     return verdict, (*failures, said, *cautions)
+
+
+def _disagreement(forms: Iterable[Form], against: Callable[[Form], Verdict], image: Array) -> str | None:
+    """What the references of a source disagree on, the first of which says that the port is wrong."""
+    known = list(forms)
+    for form in known[:1]:
+        if isinstance(form, FileGraphSource) and (said := form.disagreement(image)):
+            return said
+    for form in known[1:]:
+        with suppress(MissingFramework):
+            if against(form).ok:
+                return f"{known[0].name} and {form.name} disagree, and the port is the function of {form.name}"
+    return None
 
 
 def _cautions(port: Port, verdict: Verdict) -> tuple[str, ...]:

@@ -146,6 +146,7 @@ NUMBERS: Mapping[str, Array] = {
     "k": np.random.default_rng(1).normal(0, 1, (4, 3, 3, 3)),
     "steep": np.random.default_rng(1).normal(0, 4000, (4, 3, 3, 3)),
     "low": np.full(4, -30.0),
+    "point": np.random.default_rng(2).normal(0, 1, (4, 3, 1, 1)),
     "none": np.zeros((4, 3)),
     "b": np.arange(4.0),
 }
@@ -196,3 +197,14 @@ def test_a_port_that_rounds_more_than_it_should_is_written_and_that_is_said(
     assert "the port rounds more than it should, from y on" in Path(cli("report", "port").out.strip()).read_text()
     ran = cli("verify", "port", "--weights", file)
     assert ran.status == 0 and "note: float32 rounds more than it should" in ran.out
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_a_disagreement_of_two_references_is_named_as_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
+    """SqueezeNet of the ONNX zoo: ONNX's reference gives ones for the softmax before opset 13 over N x C x 1 x 1."""
+    text = HEAD.replace("13", "11") % ("4,1,1", "p = GlobalAveragePool (x) c = Conv (p, point, low) y = Softmax (c)")
+    file = written(text, tmp_path / "net.onnx")
+    assert cli("convert", file, "--to", "torch", "--out", "right").status == 0
+    monkeypatch.setattr("porter.frameworks.onnx.double.own_operators", lambda opset: [])
+    ran = cli("convert", file, "--to", "torch", "--keep-activation", "--out", "port")
+    refused(ran, "not proved: onnxruntime and ONNX's reference implementation disagree on 'y' (Softmax", status=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from porter.frameworks.onnx.disagreement import disagreement as disagreement
 from porter.frameworks.onnx.evaluate import classifier as classifier
 from porter.frameworks.onnx.file_reference import build_file as build_file, run_reference as run_reference
 from porter.frameworks.onnx.layout import CAPABILITIES as CAPABILITIES, MODEL_FILE as MODEL_FILE, fillings as fillings

@@ -39,6 +39,12 @@ class Disagreement:
         return f"onnxruntime and ONNX's reference implementation disagree on '{self.node}' ({self.op}; {apart})"
 
 
+def disagreement(checkpoint: Checkpoint, batch: Array) -> str | None:
+    """See porter.frameworks.Runner.disagreement."""
+    found = first_disagreement(checkpoint, batch)
+    return None if found is None else found.words
+
+
 def first_disagreement(checkpoint: Checkpoint, batch: Array) -> Disagreement | None:
     """The first node, in the file's order, that the two compute otherwise than float32 rounds; None where they agree.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from porter.dtypes import Array
+from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.tf.build import build as build
 from porter.frameworks.tf.evaluate import classifier as classifier
 from porter.frameworks.tf.file_reference import build_file as build_file
@@ -29,6 +30,10 @@ def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
 def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
     """Empty: Keras's layers have only the tensors that the graph has."""
     return {}
+
+
+def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
+    """None: TensorFlow is the only one that runs these files."""
 
 
 def twin(model: Any, plan: Plan) -> None:

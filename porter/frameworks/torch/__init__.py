@@ -115,6 +115,10 @@ def classifier(model: Any, protocol: Preprocess, device: str, precision: Precisi
     return make_classifier(model, protocol, device, precision, tap)
 
 
+def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
+    """None: torch is the only one that runs these files."""
+
+
 def _expect_torch() -> None:
     """Before torch is imported to run something."""
     expect_installed("torch", install("torch"))
