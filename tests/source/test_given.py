@@ -101,6 +101,13 @@ def single():
     return With(lambda x: x.float())
 
 
+def single_inside():
+    net = Net()
+    net.conv1.register_forward_hook(lambda layer, inputs, output: output.float())
+    net.bn1.register_forward_pre_hook(lambda layer, inputs: inputs[0].to(layer.weight.dtype))
+    return net
+
+
 def fixed():
     return With(lambda x: x, size=32)
 
@@ -231,6 +238,7 @@ def test_a_wrong_reference_is_found_at_the_node_where_it_starts(mine: Mine, cli:
 ACCEPTED = {
     "model.py:softmaxed": "the logarithms of the probabilities are compared",
     "model.py:single": "runs in float32 only",
+    "model.py:single_inside": "runs in float32 only",
     "model.py:with_another_layer_of_a_nodes_name": "with these names give other values, and are not compared: stem/relu (",
 }
 
@@ -240,6 +248,7 @@ def test_a_reference_of_another_form_is_compared_and_that_is_said(reference: str
     found = mine.verdict(reference)
     assert found.ok and found.proof.proves and found.given is not None
     assert any(ACCEPTED[reference] in note for note in found.given.notes)
+    assert all(len(compared.nodes) >= 4 for compared in found.given.parities)
 
 
 def test_it_is_compared_at_the_sizes_that_it_takes(mine: Mine) -> None:
@@ -273,7 +282,7 @@ REFUSED = {
     "model.py:needs_more": ("TypeError: needs_more() missing 1 required positional argument",),
     "model.py:other_head": ("fc.weight: the reference has shape (7, 12), the file (5, 12)",),
     "model.py:doubled": ("gives 2 outputs, the source 1",),
-    "model.py:broken": ("model.py:44: RuntimeError: shape '[3, 7]' is invalid", "the reference's own code"),
+    "model.py:broken": ("model.py:51: RuntimeError: shape '[3, 7]' is invalid", "the reference's own code"),
     "syntax.py:build": ("syntax.py:1: SyntaxError",),
     "ends.py:build": ("ends.py:3: SystemExit: 3",),
     "lacking.py:build": ("lacking.py:1: ModuleNotFoundError", "pip install"),
