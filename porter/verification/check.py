@@ -13,7 +13,7 @@ from porter.frameworks import Tensors
 from porter.port import GivenFile, Port
 from porter.source.references import Source
 from porter.verification.evidence import excitement
-from porter.verification.inputs import SIGNED, InputRange, make_images, ranges
+from porter.verification.inputs import SIGNED, InputRange, make_images, make_pair, ranges
 from porter.verification.parity import Parity, compare
 from porter.verification.sizes import Sizes
 
@@ -21,8 +21,6 @@ Proof = TypeVar("Proof", "Verdict", "GivenProof")
 
 CHECKED_DTYPES: tuple[Dtype, ...] = ("float32", "float64")
 """What a port is proved in."""
-IMAGES = 2
-"""Images for each input size. Logits differ between images, and a wrong pad changes the logits of each."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +204,7 @@ class Check:
         """
         channels = self.port.record.input.channels
         shapes = dict.fromkeys(size for dtype in self.dtypes for size in sizes.of(dtype))
-        images = {size: np.split(make_images(size, IMAGES, channels, self.fed), IMAGES) for size in shapes}
+        images = {size: np.split(make_pair(size, channels, self.fed), 2) for size in shapes}
         return {dtype: [image for size in sizes.of(dtype) for image in images[size]] for dtype in self.dtypes}
 
     def against(self, source: Source, sizes: Sizes, ending: Callable[[Array], Array] | None = None) -> tuple[Parity, ...]:

@@ -98,6 +98,15 @@ def make_images(size: tuple[int, int], count: int, channels: int, taken: InputRa
     return taken.of((pixels - low) / (high - low))
 
 
+def make_pair(size: tuple[int, int], channels: int, taken: InputRange) -> Images:
+    """Two images to compare models on, as `make_images` gives them: one like a photo, and one with hard edges, flat places of the
+    range's ends and noise in every pixel, which reaches what photos hardly do: the bound of a ReLU6, a channel that is mostly dead.
+    """
+    soft = make_images(size, 2, channels, UNIT)
+    noise = np.random.default_rng(1).uniform(-0.5, 0.5, (channels, *size))
+    return taken.of(np.stack([soft[0], np.clip(0.5 + 6 * (soft[1] - soft[1].mean()) + noise, 0, 1)]))
+
+
 def make_batch(size: tuple[int, int], count: int, channels: int, protocol: Preprocess | None, seed: int = 0) -> Images:
     """As `make_images`, scaled as the zoo's protocol scales pixels, or from -1 to 1."""
     return make_images(size, count, channels, SIGNED if protocol is None else _range_of(protocol), seed)

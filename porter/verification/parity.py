@@ -31,8 +31,8 @@ OWN_ROUNDING = 4.0
 MOST_ROUNDING = 1e-4
 """The largest limit in float32: the smallest wrong pad is above it, so a larger limit could hide one."""
 _NO_ROUNDING = 100.0
-"""A distance in float32 this many times its limit, or the source's own rounding, is no rounding, whatever float64 says: then a
-destination's float32 code computes something else."""
+"""A distance in float32 of this many times its limit is no rounding, whatever float64 says: the destination's float32 code computes
+something else."""
 
 BAR_AFTER = 1.0
 """Seconds until a check shows a bar."""
@@ -115,12 +115,11 @@ class Parity:
 
     @property
     def rounds_only(self) -> bool:
-        """Whether what exceeds the limits can be rounding: every value is finite, no top class changes by more, and the logits are
-        not much further away than the limit and than the source is from itself.
+        """Whether what exceeds the limits can be rounding: every value is finite, no top class changes by more, and no value is
+        much further away than its limit.
         """
-        most = _NO_ROUNDING * max(self.limit, OWN_ROUNDING * self.source_rounding)
-        finite = all(math.isfinite(node.rel_l2) for node in self.nodes) and NOT_FINITE not in (self.silent or "")
-        return finite and not self.top_changed and self.logits.rel_l2 <= most
+        near = all(node.rel_l2 <= _NO_ROUNDING * node.limit for node in self.nodes)
+        return near and not self.top_changed and NOT_FINITE not in (self.silent or "")
 
     def without(self, paths: Set[str]) -> Parity:
         """The comparison of the other nodes only. The outputs are never left out."""

@@ -9,11 +9,15 @@ from dataclasses import dataclass
 
 from porter.dtypes import Dtype
 from porter.errors import GraphError
-from porter.graph import INPUT, Graph, shapes, site_of
+from porter.graph import INPUT, Crop, ExtendMap, Graph, shapes, site_of
 from porter.graph.plan import Plan
 from porter.source.references import Source
 
 Pair = tuple[int, int]
+
+LEAST_SIDE = 32
+"""No image is smaller, unless the native size is: on a few pixels, a mistake in what has no window would not show, such as one
+channel's slope."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
     The pads that a window reads depend on the map's length only through its remainder after whole strides (porter.padding). So two
     sides that differ by a multiple of all strides of the network together are equally good: every map has the same remainder. The
     windows at the beginning of a map, those at its end and those between must be different: no map may be shorter than a window and
-    its stride, or, if the map at the native size is shorter, than that map.
+    its stride, or, if the map at the native size is shorter, than that map. An image has at least `LEAST_SIDE` cells a side.
 
     Two conventions can give the same pads for one remainder, for example `same` and (0,1) on even maps. So along rows and along
     columns each window with a stride meets at least two remainders, if the graph takes sizes at which it does. The pads of rows do
@@ -105,12 +109,15 @@ def _strides(graph: Graph, axis: int) -> int:
 
 
 def _least(graph: Graph, axis: int, native: int) -> dict[str, int]:
-    """By path, the least length of each map that a window reads."""
-    maps, least = _maps(graph, axis, native) or {}, dict[str, int]()
+    """By path, the least length of the input, and of each map that a window reads or that is cropped or extended."""
+    maps, least = _maps(graph, axis, native) or {}, {INPUT: min(native, LEAST_SIDE)}
     for node in graph.nodes:
-        site, path = site_of(node.op), node.inputs[0]
-        if site is not None and path in maps:
+        site, path, wanted = site_of(node.op), node.inputs[0], 0
+        if site is not None:
             wanted = site.window.extent(axis) + site.window.stride[axis]
+        elif isinstance(node.op, Crop | ExtendMap):
+            wanted = sum(node.op.pads[2 * axis : 2 * axis + 2]) + 2
+        if path in maps:
             least[path] = max(least.get(path, 0), min(wanted, maps[path]))
     return least
 
