@@ -185,7 +185,11 @@ def _record(
         framework=framework.NAME,
         graph=to_record(plan.graph),
         input=Input(
-            layout=framework.INPUT_LAYOUT, size=plan.only_size, native_size=opened.native_size, channels=plan.graph.channels
+            layout=framework.INPUT_LAYOUT,
+            size=plan.only_size,
+            native_size=opened.native_size,
+            channels=plan.graph.channels,
+            traced=opened.only_size is not None,
         ),
         source=opened.file,
         model=dict(sorted(written.model.items())),

@@ -79,12 +79,15 @@ class Input(_Strict):
     Attributes:
         size: the only size (rows, columns) at which the model is right; None if it is right at every size.
         native_size: the size that the source was built for: the file's own, otherwise the recipe's.
+        traced: whether `size` is the source's own too, because numbers in its file were computed from that size. Otherwise a port
+            of this port may take other sizes.
     """
 
     layout: Literal["NCHW", "NHWC"]
     size: tuple[Side, Side] | None
     native_size: tuple[Side, Side]
     channels: int = Field(ge=1, le=4096)
+    traced: bool = False
 
 
 class TensorLists(_Strict):

@@ -55,7 +55,7 @@ class Opened(Output):
 
     Attributes:
         framework: runs the source.
-        native_size: `built_size`, otherwise the recipe's.
+        native_size: `built_size`, otherwise the recipe's; of a port, its only size, otherwise its own native size.
         member: what it is; None for a file of a graph that no recipe has.
         options: those that the graph was expanded with; only the number of classes if the graph is the file's own.
         preprocess: the protocol that turns a photo into the source's input.
@@ -67,6 +67,7 @@ class Opened(Output):
             own.
         checkpoint: the file as read, and `fit` its fit to the recipe; None if the source is a port.
         names: by path, what the file calls its layers, and `output_names` its outputs in their order, if no recipe has its graph.
+        only_size: rows and columns at which the source is what its file states, if that was traced at one size; otherwise None.
     """
 
     framework: Runner
@@ -88,18 +89,13 @@ class Opened(Output):
     fit: Fit | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     output_names: tuple[str, ...] = ()
+    only_size: tuple[int, int] | None = None
 
     @property
     def built_size(self) -> tuple[int, int] | None:
         """Rows and columns that the file's graph was built for; None if the file has no graph, or its graph takes any size."""
         graph = self.checkpoint.graph if self.checkpoint else None
         return graph.built_size if graph else None
-
-    @property
-    def only_size(self) -> tuple[int, int] | None:
-        """Rows and columns at which the source is what the file states, if it was traced at one size; otherwise None."""
-        graph = self.checkpoint.graph if self.checkpoint else None
-        return graph.built_size if graph and graph.traced else None
 
     @property
     def evaluated(self) -> tuple[str, ...]:
@@ -207,13 +203,16 @@ def open_port(port: Port, member: Member | None) -> Opened:
         file=SourceFile(
             file=port.framework.MODEL_FILE, format="port", sha256=record.model[port.framework.MODEL_FILE], published=False
         ),
-        native_size=record.input.native_size,
+        native_size=record.input.size or record.input.native_size,
         options=record.options,
         preprocess=record.preprocess,
         labels=record.label_map,
         licence=record.licence,
         assumed=record.assumed,
         padding=record.padding,
+        names=record.names,
+        output_names=record.output_names,
+        only_size=record.input.size if record.input.traced else None,
     )
 
 
@@ -343,6 +342,7 @@ def open_fit(
         native_size=native_size,
         checkpoint=checkpoint,
         fit=fit,
+        only_size=checkpoint.graph.built_size if checkpoint.graph and checkpoint.graph.traced else None,
     )
 
 

@@ -517,6 +517,22 @@ def test_a_model_of_fixed_sizes_is_proved_in_its_own_batch_and_holds_at_its_own_
         porter.convert(tmp_path / "model.onnx", destination="torch", out=tmp_path / "other", input_size="18")
 
 
+@pytest.mark.usefixtures("one_recipe")
+def test_a_port_of_a_port_has_its_size_its_names_and_its_outputs(tmp_path: Path) -> None:
+    """Whatever framework stands between them: a file that was traced at one size holds for that size only."""
+    text = "c = Conv (x, k3, b8) g = GlobalAveragePool (c) f = Flatten (g) y = Gemm (f, logits) z = Relu (c)"
+    source, further = written(model(text, image=(1, 6, 17, 20)), tmp_path), tmp_path / "further"
+    first = porter.convert(source, destination="tf", out=tmp_path / "port").port.record
+    assert (first.input.size, first.output_names) == ((17, 20), ("y", "z")) and first.names
+    made = porter.convert(tmp_path / "port", destination="torch", out=further)
+    record = made.port.record
+    kept = (record.input.size, record.input.native_size, record.input.traced, record.names, record.output_names)
+    assert kept == ((17, 20), (17, 20), True, first.names, first.output_names)
+    assert porter.verify(further, weights=tmp_path / "port").ok
+    with pytest.raises(UsageError, match="the file holds for 17x20 only"):
+        porter.convert(tmp_path / "port", destination="torch", out=tmp_path / "other", input_size="18")
+
+
 def test_a_recipe_is_drafted_from_a_model(tmp_path: Path) -> None:
     text = "c = Conv (x, k3, b8) g = GlobalAveragePool (c) f = Flatten (g) y = Gemm (f, logits)"
     drafted = new_recipe("mine", written(model(text, image=("N", 6, 17, 20)), tmp_path), out=tmp_path / "mine.yaml")
