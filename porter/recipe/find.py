@@ -13,7 +13,7 @@ from porter.errors import RecipeError, UsageError
 from porter.recipe.declared import Declared, declared
 from porter.recipe.load import load_recipe, open_recipe, recipes_folder
 from porter.recipe.model import Recipe
-from porter.recipe.source import Mark
+from porter.recipe.source import Mark, read_text
 from porter.recipe.spelling import hint
 
 VARIABLE = "PORTER_RECIPES"
@@ -81,9 +81,12 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
 
 
 def _copied(path: Path, own: Path) -> bool:
-    """Whether a file is an exact copy of one of porter's own."""
+    """Whether a file is an exact copy of one of porter's own. One that is no readable recipe is none, whatever its name."""
     original = own / path.name
-    return original.is_file() and original.read_bytes() == path.read_bytes()
+    try:
+        return original.is_file() and read_text(original) == read_text(path)
+    except RecipeError:
+        return False
 
 
 def _in_folder(folder: Path, with_zoos: bool) -> list[Declared]:

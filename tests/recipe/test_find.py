@@ -1,4 +1,6 @@
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -177,3 +179,29 @@ def test_a_recipe_is_found_without_loading_the_others(tmp_path: Path) -> None:
 def test_frameworks_have_other_names(name: str, zoo: str, framework: str) -> None:
     assert find_recipe("mobilenet_v2").zoo(name, "mobilenet_v2").name == zoo
     assert framework == get_framework(name).NAME
+
+
+def broken_link(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, broken_link, endless, sparse, Path.mkdir])
+def test_what_is_no_file_of_a_recipe_is_not_read(
+    make: Callable[[Path], None], places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that somebody downloads may hold anything under the name of one of porter's recipes."""
+    for place in ("work/recipes", "variable"):
+        places[place].mkdir()
+        make(places[place] / "vgg.yaml")
+    monkeypatch.setenv("PORTER_RECIPES", str(places["variable"]))
+    variants, faults = known_variants()
+    assert len(faults) == 2 and "vgg16" in {variant for _, variant in variants}
