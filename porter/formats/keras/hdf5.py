@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ def open_hdf5(path: Path, image: bytes | None = None) -> Iterator[Hdf5]:
             whole = _mapped(path) if image is None else image
             yield Hdf5(path, root, size, None if root.userblock_size else whole)
     # h5py raises any of these for a damaged file: it depends on what the C library was doing.
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError, zlib.error) as error:
         raise FileError(
             f"this HDF5 file is cut short or damaged: {_first_line(error)}", where=str(path), next="fetch or copy it again"
         ) from None

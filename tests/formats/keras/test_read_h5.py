@@ -311,6 +311,16 @@ def test_chunks_larger_than_the_values(tmp_path: Path, chunk: int, deflated: int
     refused(path, said)
 
 
+def test_a_chunk_that_is_damaged_is_refused(tmp_path: Path) -> None:
+    path = write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL}})
+    with h5py.File(path, "a") as file:
+        del file["c/c/kernel:0"]
+        made = file["c/c"].create_dataset("kernel:0", data=KERNEL, compression="gzip", chunks=KERNEL.shape)
+        packed = made.id.read_direct_chunk((0,) * KERNEL.ndim)[1]
+        made.id.write_direct_chunk((0,) * KERNEL.ndim, packed[:-4] + bytes(4))  # its checksum
+    refused(path, "cut short or damaged")
+
+
 def test_compressed_weights_are_read(tmp_path: Path) -> None:
     path = write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL}})
     with h5py.File(path, "a") as file:
