@@ -229,11 +229,15 @@ class _Stored:
     def _external(self, tensor: Any, name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array:
         """A tensor in a file beside the model, as a view of that file."""
         entries = {entry.key: entry.value for entry in tensor.external_data}
-        folder = self.path.parent.resolve()
-        file = (folder / entries.get("location", "")).resolve()
-        if not file.is_relative_to(folder) or not file.is_file():
-            outside = "stands outside the model's folder" if not file.is_relative_to(folder) else "is missing"
-            message = f"the file '{entries.get('location', '')}' of tensor '{name}' {outside}"
+        folder, location = self.path.parent.resolve(), entries.get("location", "")
+        try:
+            file = (folder / location).resolve()
+            missing = "is missing" if not file.is_file() else ""
+        except (OSError, RuntimeError) as error:  # a name that is too long; before Python 3.13, links to each other
+            file, missing = folder, f"cannot be found: {getattr(error, 'strerror', None) or 'links point to each other'}"
+        if missing or not file.is_relative_to(folder):
+            outside = missing if file.is_relative_to(folder) else "stands outside the model's folder"
+            message = f"the file '{location:.200}' of tensor '{name}' {outside}"
             raise self.refuse(message, f"put it beside the model, in {self.path.parent}")
         offset, count = int(entries.get("offset") or 0), math.prod(shape)
         length = int(entries.get("length") or count * kind.itemsize)
