@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from porter.errors import DownloadError, UsageError
-from porter.port import Port, Record, port_at
+from porter.port import RECORD, Port, Record, port_at
 from porter.port.recipe import recipe_of
-from porter.recipe import Recipe, Zoo
+from porter.recipe import Recipe, Zoo, choose_options
 from porter.source.from_file import translated
 from porter.source.opened import Opened, open_port, open_source
 from porter.source.trained import with_padding
@@ -63,7 +63,12 @@ def _weights_again(port: Port, recipe: Recipe, variant: str, zoo: Zoo, weights: 
             made = f"{made}, which the zoo does not publish"
         raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
     try:
-        opened = open_source(recipe, variant, zoo, weights, record.background, record.mapped, record.chosen)
+        chosen = choose_options(recipe, record.chosen)
+    except UsageError as error:
+        where = f"{port.folder / RECORD}: chosen"
+        raise UsageError(error.message, where=where, next="convert again, if the recipe has changed") from None
+    try:
+        opened = open_source(recipe, variant, zoo, weights, record.background, record.mapped, chosen)
     except DownloadError as error:
         given = f"give --weights the {record.source.file} that the port was made from"
         raise DownloadError(error.message, where=error.where, next=f"{given}, or {error.next}") from None

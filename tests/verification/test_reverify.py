@@ -1,5 +1,6 @@
 """The weights that a port is compared with again."""
 
+import json
 from pathlib import Path
 from typing import NoReturn
 
@@ -39,3 +40,10 @@ def test_a_port_of_ones_own_weights_asks_for_them_and_no_network(own_port: Path)
     with pytest.raises(UsageError) as caught:
         porter.verify(own_port.parent / "second")
     assert caught.value.next == "add --weights with that port"
+
+
+def test_an_option_of_a_port_that_its_recipe_lacks_is_told(own_port: Path) -> None:
+    record = json.loads((own_port / "port.json").read_text())
+    (own_port / "port.json").write_text(json.dumps({**record, "chosen": {"depth": 3}}))
+    with pytest.raises(UsageError, match="has no option 'depth'"):
+        porter.verify(own_port, weights=own_port.parent / "own.safetensors")
