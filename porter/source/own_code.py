@@ -34,9 +34,9 @@ def running(file: Path) -> Iterator[None]:
     try:
         with redirect_stdout(sys.stderr):
             yield
-    except PorterError:
+    except (PorterError, KeyboardInterrupt, GeneratorExit):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # SystemExit too, and what the code derives from BaseException
         raise _told(error, file) from None
     finally:
         if folder in sys.path:

@@ -194,8 +194,10 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Mine:
     (folder / "recipes").mkdir()
     (folder / "recipes" / "mine.yaml").write_text(RECIPE)
     files = {"network.py": NETWORK, "model.py": MODEL, "syntax.py": "def build(:\n", "ends.py": "import sys\n\nsys.exit(3)\n"}
+    files["base.py"] = "class Over(BaseException):\n    pass\n\n\ndef build():\n    raise Over('all')\n"
     for name, text in {**files, "lacking.py": "import tensorflow\n"}.items():
         (folder / name).write_text(text)
+    (folder / "loop.py").symlink_to("loop.py")
     torch.manual_seed(0)
     net = maker(folder / "network.py", "Net")()
     net(torch.rand(8, 3, 32, 32))  # calibrates the norm
@@ -285,6 +287,8 @@ REFUSED = {
     "model.py:broken": ("model.py:51: RuntimeError: shape '[3, 7]' is invalid", "the reference's own code"),
     "syntax.py:build": ("syntax.py:1: SyntaxError",),
     "ends.py:build": ("ends.py:3: SystemExit: 3",),
+    "base.py:build": ("base.py:6: Over: all", "the reference's own code"),
+    "loop.py:build": ("loop.py",),
     "lacking.py:build": ("lacking.py:1: ModuleNotFoundError", "pip install"),
     "mine.pth": ("this torch file carries no graph", "FILE.py:CALLABLE", "a .keras"),
 }
