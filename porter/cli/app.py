@@ -38,7 +38,7 @@ from porter.cli.arguments import (
     help_without_command,
 )
 from porter.cli.recipes import recipe_app
-from porter.cli.terminal import INTERRUPTED, end_with, noted_interrupts, say, show
+from porter.cli.terminal import INTERRUPTED, end_with, noted_interrupts, say, show, stems_from_interrupt
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """With Python's own 700, a short command spends a fifth of its time looking for garbage among imported modules."""
@@ -325,4 +325,4 @@ def main() -> NoReturn:
         with noted_interrupts() as interrupts:
             sys.exit(app(standalone_mode=False, prog_name="porter"))
     except Exception as error:
-        end_with(KeyboardInterrupt() if interrupts else error)
+        end_with(KeyboardInterrupt() if interrupts and stems_from_interrupt(error) else error)

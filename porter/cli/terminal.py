@@ -85,6 +85,15 @@ def noted_interrupts() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
+def stems_from_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C may have raised an error: an interrupted import ends in an ImportError, which may be told as a missing
+    framework. A Ctrl-C that porter has handled raises no error that comes later.
+    """
+    while error is not None and not isinstance(error, KeyboardInterrupt | ImportError):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 def end_with(error: BaseException) -> NoReturn:
     """Reports the error that ended the command, and exits with its status."""
     if isinstance(error, PorterError):
@@ -97,6 +106,8 @@ def end_with(error: BaseException) -> NoReturn:
         _fail("interrupted", "interrupted", None, None, INTERRUPTED)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         _fail("file", f"cannot be written: {error.strerror}", error.filename, None, FileError.status)
+    if isinstance(error, OSError) and isinstance(error.filename, str) and "PORTER_DEBUG" not in os.environ:
+        _fail("file", f"cannot be read or written: {error.strerror}", error.filename, None, FileError.status)
     if "PORTER_DEBUG" in os.environ:
         raise error
     _fail("internal", f"{type(error).__name__}: {error}", None, "a fault of porter's; PORTER_DEBUG=1 shows where", EX_SOFTWARE)

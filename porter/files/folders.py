@@ -32,7 +32,7 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
         UsageError: before any work: `target` exists and `overwrite` is false, or porter did not write it.
         FileError: nothing can be written there, the disk is full, or another process is writing to the same target.
     """
-    target = target.resolve()  # through a link: the folder is exchanged, the link stays
+    target = _resolved(target)  # through a link: the folder is exchanged, the link stays
     _refuse(target, overwrite)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def new_folder(target: Path, overwrite: bool = False) -> Iterator[Path]:
             _refuse(target, overwrite)  # another program may have made a folder there meanwhile
             _put(fresh, target)
         except OSError as error:  # the block's too: the disk is full
-            raise _unwritable(target, error) from None
+            raise _failed(target, fresh, error) from None
         finally:
             shutil.rmtree(fresh, ignore_errors=True)  # after an exchange this is the old folder
 
@@ -65,10 +65,22 @@ def recover_folder(target: Path) -> None:
     Raises:
         FileError: another process is writing to the same target.
     """
-    target = target.resolve()
+    target = _resolved(target)
     if not target.exists() and _beside(target, "old").exists():
         with locked(_beside(target, "lock"), wait=False):
             _recover(target)
+
+
+def _resolved(target: Path) -> Path:
+    """The path without links.
+
+    Raises:
+        FileError: links point to each other.
+    """
+    try:
+        return target.resolve()
+    except RuntimeError:  # before Python 3.13
+        raise FileError("links point to each other here", where=str(target), next="give a folder") from None
 
 
 def _beside(target: Path, role: str) -> Path:
@@ -140,6 +152,14 @@ def _exchange(one: Path, other: Path) -> bool:
     if code in _NO_EXCHANGE:
         return False
     raise OSError(code, os.strerror(code))
+
+
+def _failed(target: Path, fresh: Path, error: OSError) -> FileError:
+    """The error of what fills `fresh`: about the file that it names, unless that is a part of the new folder."""
+    name = error.filename
+    if not isinstance(name, str) or any(Path(name).is_relative_to(folder) for folder in (target, fresh)):
+        return _unwritable(target, error)
+    return FileError(f"cannot be read or written: {error.strerror}", where=name)
 
 
 def _unwritable(target: Path, error: OSError) -> FileError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def write_report(folder: Path, out: Path | None) -> Report:
     contents = read_contents(folder)
     path = out or folder / NAME
     # If the user names a link, its target is replaced and the link stays; a link in the port is a stranger's.
-    target = path if out is None else path.resolve()
+    target = path if out is None else Path(os.path.realpath(path))  # links may point to each other
     _refuse(target)
     write_whole(target, page(contents))
     return Report(path, sections(contents), dict(missing(contents, str(folder))))

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import porter
-from porter.cli.terminal import BROKEN_PIPE, INTERRUPTED
+from porter.cli.terminal import BROKEN_PIPE, INTERRUPTED, stems_from_interrupt
+from porter.errors import FileError
 from porter.evaluation.prediction import Prediction
 from porter.verification.check import Verdict
 from porter.verification.numbers import Distance
@@ -93,6 +94,40 @@ def test_a_disk_that_becomes_full_leaves_nothing(
         ran = cli("convert", "mobilenet_v1_0.25", "--from", "keras", "--to", framework, "--no-check", "--weights", weights)
     refused(ran, "mobilenet_v1_0.25-keras-", "cannot be written: ")
     assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".porter-lock")] == []
+
+
+LONG = "a" * 5000
+UNREADABLE = {
+    "recipes": ("recipe", "list", "--recipes", LONG),
+    "a subject": ("convert", "--to", "torch", LONG),
+    "a file": ("inspect", LONG),
+    "a port": ("verify", LONG),
+    "a folder of photos": ("predict", "port", LONG),
+    "weights": ("convert", "vgg16", "--from", "torchvision", "--to", "torch", "--weights", LONG),
+    "a reference": ("convert", "vgg16", "--from", "torchvision", "--to", "torch", "--reference", f"{LONG}.onnx"),
+    "a port to be": ("convert", "vgg16", "--from", "torchvision", "--to", "torch", "--weights", "x", "--out", LONG),
+    "links in a loop": ("convert", "vgg16", "--from", "torchvision", "--to", "torch", "--weights", "x", "--out", "loop"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_path_that_the_system_refuses_is_told_as_itself(name: str, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    ran = cli(*UNREADABLE[name])
+    refused(ran, UNREADABLE[name][-1])
+    assert "choose another --out" not in ran.err
+
+
+def test_an_error_after_a_handled_interrupt_is_told() -> None:
+    """`eval` keeps what it measured until Ctrl-C; what fails later is another thing."""
+    assert stems_from_interrupt(ImportError()) and not stems_from_interrupt(FileError("cannot be written"))
+    try:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise FileError("half")  # noqa: B904
+    except FileError as error:
+        assert stems_from_interrupt(error)
 
 
 INTERRUPT = """
