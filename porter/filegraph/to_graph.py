@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,12 +11,10 @@ from porter.errors import GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, Foreign, with_momentum
 from porter.filegraph.names import unused_name
 from porter.graph import INPUT, Graph, Identity, Node, Op, Sigmoid, Softmax, shapes
-from porter.graph.ops import shape_text
+from porter.graph.bounds import expect_bounded
 from porter.graph.walks import downstream
 
 LONGEST_PATH = 160
-MOST_NUMBERS = 1 << 28
-"""The most numbers in one value for one image: 1 GiB in float32, as 64 channels of 2048x2048 cells."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +73,11 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         where = next((name for name, path in paths.items() if path == error.where), error.where)
         raise MappingError(f"the file's graph does not fit together: {error.message}", where=where, next=error.next) from None
     names = {path: name for name, path in paths.items()}
-    large = next((path for path, shape in known.items() if math.prod(size or 1 for size in shape) > MOST_NUMBERS), None)
-    if large is not None:
-        message = f"this value has the shape {shape_text(known[large])}, more than {MOST_NUMBERS} numbers"
-        raise MappingError(message, where=names.get(large), next="give a smaller --input-size, if the file states none")
+    try:
+        expect_bounded(graph, file.size)
+    except GraphError as error:
+        advice = f"{error.next}, if the file states none"
+        raise MappingError(error.message, where=names.get(error.where or ""), next=advice) from None
     last = graph.by_path[output]
     logits = last.inputs[0]
     removable = isinstance(last.op, Softmax | Sigmoid) and not further and len(known[output]) == 1 and logits != INPUT
@@ -99,11 +97,10 @@ def _paths(names: Iterable[str]) -> dict[str, str]:
     firsts = {parts[0] for parts in split.values()}
     if len(firsts) == 1 and all(len(parts) > 1 for parts in split.values()):
         split = {name: parts[1:] for name, parts in split.items()}
-    scopes = {"/".join(parts[:end]) for parts in split.values() for end in range(1, len(parts))} | {INPUT}
+    short = {name: "/".join(parts)[-LONGEST_PATH:].lstrip("/_") or "layer" for name, parts in split.items()}
+    taken = {path[:end] for path in short.values() for end, letter in enumerate(path) if letter == "/"} | {INPUT}
     paths: dict[str, str] = {}
-    taken = set(scopes)
-    for name, parts in split.items():
-        path = "/".join(parts)[-LONGEST_PATH:].lstrip("/_") or "layer"
+    for name, path in short.items():
         paths[name] = unused_name(path, taken)
         taken.add(paths[name])
     return paths

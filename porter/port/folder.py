@@ -17,6 +17,7 @@ from porter.errors import ChecksumError, FileError, GraphError, UsageError
 from porter.files import WeightsFile, digest, expect_plain, is_plain, recover_folder, write_whole
 from porter.frameworks import Framework, Tensors, get_framework
 from porter.graph import Graph, tensor_shapes
+from porter.graph.bounds import expect_bounded
 from porter.graph.pads import Pad
 from porter.graph.plan import Plan, make_plan
 from porter.graph.record import from_record
@@ -264,8 +265,9 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
             _hold(folder / name, sha256)
     try:
         graph = from_record(record.graph)
+        expect_bounded(graph, record.input.size or record.input.native_size)
     except GraphError as error:
-        raise GraphError(error.message, where=f"{path}: {error.where}", next="convert again") from None
+        raise GraphError(error.message, where=f"{path}: {error.where}", next=error.next or "convert again") from None
     head = tensor_shapes(graph).get(graph.output, {}).get("kernel", (record.classes,))
     if record.output == "logits" and head[0] != record.classes:
         raise FileError(f"'classes' is {record.classes}, but the graph's head has {head[0]} rows", where=str(path))

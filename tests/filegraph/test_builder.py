@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from porter.errors import MappingError
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.file_graph import FileGraph, Foreign, Stored, canonical
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored, canonical
 from porter.filegraph.to_graph import to_graph
 from porter.graph import (
     Add,
@@ -225,3 +226,12 @@ def test_layers_that_porter_lacks_are_named_without_those_that_only_follow_them(
     assert caught.value.message == (
         "porter has no op for 'norm' (GroupNormalization), 'where' (Where); of the nodes behind, 1 cannot be read"
     )
+
+
+def test_a_name_of_many_parts_takes_no_memory_for_each() -> None:
+    name = "/".join("a" * 100_000)
+    file = FileGraph((FileNode(name, Relu(), ("input",)), FileNode(f"{name}/b", Relu(), (name,))), (f"{name}/b",), 3, (8, 8))
+    tracemalloc.start()
+    paths = [node.path for node in to_graph(file).graph.nodes]
+    assert tracemalloc.get_traced_memory()[1] < 64 << 20 and all(len(path) <= 162 for path in paths) and len(set(paths)) == 2
+    tracemalloc.stop()

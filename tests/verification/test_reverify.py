@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import porter
-from porter.errors import UsageError
+from porter.errors import GraphError, UsageError
 from porter.files import digest, download
 from tests.support import source_checkpoint
 
@@ -47,3 +47,23 @@ def test_an_option_of_a_port_that_its_recipe_lacks_is_told(own_port: Path) -> No
     (own_port / "port.json").write_text(json.dumps({**record, "chosen": {"depth": 3}}))
     with pytest.raises(UsageError, match="has no option 'depth'"):
         porter.verify(own_port, weights=own_port.parent / "own.safetensors")
+
+
+GROWN = {
+    "a value": ([{"op": "upsample", "rows": 500, "columns": 500}], "more than 268435456 numbers"),
+    "values": ([{"op": "upsample", "rows": 20, "columns": 20}, *([{"op": "relu"}] * 100)], "numbers together"),
+}
+
+
+@pytest.mark.parametrize("name", GROWN)
+def test_a_port_whose_values_take_any_memory_is_refused(name: str, own_port: Path) -> None:
+    """A port comes from a stranger, too."""
+    ops, words = GROWN[name]
+    record = json.loads((own_port / "port.json").read_text())
+    before, *after = record["graph"]["nodes"]
+    added = [{"path": f"x{place}", "inputs": [f"x{place - 1}" if place else before["path"]], **op} for place, op in enumerate(ops)]
+    after[0]["inputs"] = [added[-1]["path"]]
+    record["graph"]["nodes"] = [before, *added, *after]
+    (own_port / "port.json").write_text(json.dumps(record))
+    with pytest.raises(GraphError, match=words):
+        porter.verify(own_port)

@@ -372,6 +372,12 @@ FOREIGN: dict[str, tuple[str, str]] = {
         " ".join(f"v{n} = Concat <axis=1> ({', '.join([f'v{n - 1}' if n else 'x'] * 64)})" for n in range(6)),
         "numbers",
     ),
+    "values without end": (
+        " ".join(f"v{n} = Concat <axis=1> ({', '.join([f'v{n - 1}' if n else 'x'] * 64)})" for n in range(3))
+        + " r0 = Relu (v2) "
+        + " ".join(f"r{n} = Relu (r{n - 1})" for n in range(1, 40)),
+        "more than 4294967296 numbers together",
+    ),
 }
 """Models that are refused by the name of an op or a value."""
 

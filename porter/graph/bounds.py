@@ -1,0 +1,41 @@
+"""How much memory the values of a graph may take: a few bytes of a stranger's can ask for any."""
+
+from __future__ import annotations
+
+import math
+
+from porter.errors import GraphError
+from porter.graph.graph import Graph, shapes
+from porter.graph.ops import Shape, shape_text
+from porter.padding import Size
+
+MOST_NUMBERS = 1 << 28
+"""The most numbers in one value for one image: 1 GiB in float32, as 64 channels of 2048x2048 cells."""
+MOST_IN_ALL = 1 << 32
+"""The most numbers in all values together: 16 GiB in float32. EfficientNet-B7 has some 10**9 for an image of 600x600."""
+
+
+def numbers(shape: Shape) -> int:
+    """The numbers in a value of that shape; sizes that are free count as 1."""
+    return math.prod(size or 1 for size in shape)
+
+
+def expect_bounded(graph: Graph, size: Size) -> None:
+    """Refuses a graph whose values take more memory for one image of `size` (rows, columns) than any network's.
+
+    Raises:
+        GraphError: a value has too many numbers, or all of them have; `where` is the path of the first value that is too much. Or
+            as `shapes`.
+    """
+    total = 0
+    for path, shape in shapes(graph, size).items():
+        total += numbers(shape)
+        if numbers(shape) > MOST_NUMBERS:
+            raise GraphError(
+                f"this value has the shape {shape_text(shape)}, more than {MOST_NUMBERS} numbers",
+                where=path,
+                next="give a smaller --input-size",
+            )
+        if total > MOST_IN_ALL:
+            message = f"the values up to this one have more than {MOST_IN_ALL} numbers together"
+            raise GraphError(message, where=path, next="give a smaller --input-size")
