@@ -13,6 +13,7 @@ from torch import nn
 
 from porter.dtypes import Dtype
 from porter.errors import MissingFramework, first_line
+from porter.filegraph.batches import expect_batch
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import Foreign
 from porter.formats.torch_export.archive import FLOATS, TYPES, parsed
@@ -61,7 +62,7 @@ class ExportedModule(nn.Module):
         self._image = program.images[0]
         batch = program.sizes(self._image)[0]
         self._batch = batch if isinstance(batch, int) else None
-        self._dtype = dtype
+        self._file, self._dtype = checkpoint.graph, dtype
         for tap in taps:
             self.add_module(tap, nn.Identity())
         wanted = upstream(
@@ -80,6 +81,8 @@ class ExportedModule(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         size = self._batch or len(images)
+        if size > len(images) and self._file is not None:
+            expect_batch(self._file, size, (images.shape[2], images.shape[3]))
         copied = images.to(self._dtype, copy=True)  # an op in place may change it
         parts = [_filled(part, size) for part in torch.split(copied, size)]
         shared = {**self._numbers, **{name: self.get_buffer(buffer) for name, buffer in self._stored.items()}}

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import re
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from itertools import pairwise
@@ -17,6 +18,7 @@ import pytest
 import torch
 from torch import nn
 
+import porter
 from porter.errors import FileError, MappingError, UsageError
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
@@ -257,6 +259,10 @@ def hinted(hint: Any) -> Callable[[Any], Any]:
 SIZES: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "as they are": (lambda content: None, ANY),
     "a large image": (hinted(number(5000)), (5000, 5000)),
+    "many short guards": (
+        lambda content: (hinted(number(4096))(content), content.update(guards_code=["1"] * 65536))[1],
+        (4096, 4096),
+    ),
     "many guards": (lambda content: content.update(guards_code=["1 < 2"] * (1 << 18)), (8, 8)),
     "sizes of another kind": (hinted({"as_int": "a"}), "the program is damaged: invalid literal"),
     "no ranges": (lambda content: content.pop("range_constraints") and None, "the program is damaged: 'range_constraints'"),
@@ -275,6 +281,31 @@ def test_hostile_guards(tmp_path: Path) -> None:
             continue
         graph = read_checkpoint(changed).graph
         assert graph is not None and graph.size == expected, name
+
+
+@pytest.mark.parametrize("name", ["models/model.json", WEIGHTS])
+def test_json_that_takes_far_more_memory_than_bytes_is_not_parsed(made: tuple[Any, Members], name: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.pt2"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, data in {**made[1], name: b"[" + b"[]," * (8 << 20) + b"0]"}.items():
+            archive.writestr(f"model/{member}", data)
+    tracemalloc.start()
+    refused(path, "has more than 2097152 values")
+    assert tracemalloc.get_traced_memory()[1] < 128 << 20
+    tracemalloc.stop()
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize("images", [1 << 24, 1 << 40])
+def test_a_batch_without_end_is_not_filled(made: tuple[Any, Members], images: int, tmp_path: Path) -> None:
+    def change(graph: Any) -> None:
+        for value in graph["tensor_values"].values():
+            if value["sizes"][:1] == [number(2)]:
+                value["sizes"][0] = number(images)
+
+    path = written(tmp_path / "a.pt2", program(change)(made[1]))
+    found = porter.convert(path, destination="tf", out=tmp_path / "port")
+    assert not found.port.record.proved and any(f"takes {images} images at once" in warning for warning in found.warnings)
 
 
 @pytest.mark.parametrize("name", BROKEN)
