@@ -18,6 +18,8 @@ from porter.graph import Graph, shapes
 Guard = Callable[[Sequence[int]], int]
 _MOST, _LARGEST = 1 << 16, 4096
 """Characters of all guards together, and the size of an image that they are tried up to: every guard is computed at every size."""
+_MOST_STEPS = 1 << 24
+"""Characters times the sizes that they are tried at: some two seconds."""
 _BEYOND = 64
 """So many sizes past the traced one are tried, more than the strides of a network together."""
 _FUNCTIONS: Mapping[type | str, Callable[..., int]] = {
@@ -60,13 +62,18 @@ def holds_at_every_size(program: Mapping[str, Any], image: str, traced: Sequence
         code = program.get("guards_code") or []
         if len("".join(code)) > _MOST or max(traced[2:]) > _LARGEST:
             return False
+        steps = 0
         guards = [_read(ast.parse(text, mode="eval").body) for text in code]
         for axis, symbol in symbols.items():
             bounds = program["range_constraints"].get(symbol and (symbol[1] or symbol[2])) or {}
             least, side = _least(graph, axis, (traced[2], traced[3])), traced[2 + axis]
             if bounds.get("max_val") is not None or (bounds.get("min_val") or 0) > least:
                 return False
-            for size in range(least, max(least, side) + _BEYOND):
+            sizes_tried = range(least, max(least, side) + _BEYOND)
+            steps += len(sizes_tried) * len("".join(code))
+            if steps > _MOST_STEPS:
+                return False
+            for size in sizes_tried:
                 sizes = [*traced[: 2 + axis], size, *traced[3 + axis :]]
                 if not all(guard(sizes) for guard in guards):
                     return False
