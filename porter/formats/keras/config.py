@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from porter.errors import FileError
+from porter.formats.limits import read_json
 
 LayerPath = tuple[str, ...]
 """Where Keras 3 puts a layer's variables: one `class_counter` per level of nested models, such as `(functional, conv2d_3)`."""
@@ -43,7 +43,7 @@ def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
     """
     try:
         described: dict[LayerPath, Described] = {}
-        _describe(json.loads(text), (), described)
+        _describe(read_json(text), (), described)
         return described
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         message = f"config.json is not a Keras model's config: {type(error).__name__} {error}"

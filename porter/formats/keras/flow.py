@@ -13,6 +13,7 @@ from typing import Any
 from porter.errors import FileError
 from porter.formats.keras.nodes import Inbound, Reference, parse_inbound, parse_references
 from porter.formats.keras.versions import MODELS, OPERATION, is_foreign, is_operation, modern
+from porter.formats.limits import read_json
 
 LayerNames = tuple[str, ...]
 """The names of the models that a layer is nested in, outermost first, and its own."""
@@ -86,7 +87,7 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
         FileError: it is not JSON, or not a Keras model's config.
     """
     with _reading(where):
-        model = json.loads(text)
+        model = read_json(text)
         if not _is_model(model):
             return None
         calls: list[Call] = []
@@ -101,7 +102,7 @@ def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
         FileError: as `read_flow`.
     """
     with _reading(where):
-        model = json.loads(text)
+        model = read_json(text)
         layers = _layers(model) if _is_model(model) else []
         return {_name(layer): frozenset(_names(layer, 0)) for layer in layers if _is_model(layer)}
 
@@ -113,7 +114,7 @@ def with_version(text: str | bytes, version: str | None, where: str) -> str | by
         FileError: it is not JSON.
     """
     with _reading(where):
-        model = json.loads(text) if version else None
+        model = read_json(text) if version else None
     return json.dumps({**model, _VERSION: version}) if isinstance(model, dict) and _VERSION not in model else text
 
 

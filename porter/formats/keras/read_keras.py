@@ -7,7 +7,6 @@ A layer's variables are at `layers/CLASS_COUNTER/vars/0`, `/1` and so on, and th
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 from collections.abc import Mapping
@@ -34,7 +33,7 @@ from porter.formats.keras.hdf5 import (
     walk,
 )
 from porter.formats.keras.naming import Layer, is_scaling, name_tensors
-from porter.formats.limits import most_bytes
+from porter.formats.limits import most_bytes, read_json
 
 _CONFIG, _METADATA, _WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 _SMALL_CONFIG = 4 << 20
@@ -86,7 +85,7 @@ def read_keras(path: Path) -> Checkpoint:
 def _version(metadata: bytes) -> str | None:
     """The version of Keras that a file's metadata states, if they state any."""
     try:
-        stated = json.loads(metadata)
+        stated = read_json(metadata)
     except (ValueError, RecursionError):
         return None
     return str(stated.get("keras_version")) if isinstance(stated, dict) else None

@@ -6,7 +6,6 @@ and older pickled a mapping of tensors, which is read as a .pth is.
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 import zipfile
@@ -20,7 +19,7 @@ import numpy as np
 from porter.dtypes import Array, storage_type
 from porter.errors import FileError
 from porter.files.zips import open_zip
-from porter.formats.limits import most_bytes
+from porter.formats.limits import most_bytes, read_json
 from porter.formats.torch_export import SAVE
 
 _SCHEMA = 8
@@ -83,7 +82,7 @@ def parsed(text: bytes, where: str) -> Any:
         FileError: it is no JSON, or nested too deeply.
     """
     try:
-        return json.loads(text)
+        return read_json(text)
     except (ValueError, RecursionError) as error:
         raise FileError(f"its JSON is damaged: {str(error)[:200]}", where=where, next="fetch or export it again") from None
 

@@ -318,6 +318,11 @@ def test_configs_that_are_none(archive: Path, tmp_path: Path, config: bytes) -> 
     refused(rewritten(archive, tmp_path, {"config.json": lambda _: config}), "config.json is not a Keras model's config")
 
 
+def test_a_config_of_more_values_than_any_models(archive: Path, tmp_path: Path) -> None:
+    config = b"[" + b"[]," * (1 << 20) + b"0]"
+    refused(rewritten(archive, tmp_path, {"config.json": lambda _: config}), "has more than 2097152 values")
+
+
 def test_a_config_nested_without_end(archive: Path, tmp_path: Path) -> None:
     refused(rewritten(archive, tmp_path, {"config.json": lambda _: b"[" * 200_000}), "config.json is not")
 
