@@ -24,6 +24,9 @@ _BYTES, _TEXT, _FIXED = "BYTE_ARRAY", "UTF8", "FIXED_LEN_BYTE_ARRAY"
 """Types of columns. Fixed-length columns are refused: pyarrow allocates every row, even if the file stores one value for all."""
 _MAX_ROW_GROUP = 1 << 30
 """Bytes that a worker keeps in memory; the datasets library writes 100 photos to a row group, some 12 MB."""
+_SMALL_ROW_GROUP, _EXPANSION = 64 << 20, 64
+"""A larger row group has at most so many bytes for each of the file's: photos are packed already, and kilobytes of zeros unpack to
+gigabytes."""
 _MAX_ROWS = 2_000_000
 """Of one file: a few kilobytes can declare 10**9 empty rows. ImageNet has 1.4 million photos, in hundreds of files."""
 _MAX_TEXT = 256 << 20
@@ -129,8 +132,9 @@ def _row_group(path: Path, changed: int, index: int) -> Any:
     with _opened(path) as file:
         if not 0 <= index < file.num_row_groups:
             raise FileError(f"it has {file.num_row_groups} row groups, not {index + 1}", where=str(path))
-        if file.metadata.row_group(index).total_byte_size > _MAX_ROW_GROUP:
-            message = f"row group {index} has more than {_MAX_ROW_GROUP:,} bytes, and is read whole"
+        most = min(_MAX_ROW_GROUP, max(_SMALL_ROW_GROUP, _EXPANSION * path.stat().st_size))
+        if file.metadata.row_group(index).total_byte_size > most:
+            message = f"row group {index} has more than {most:,} bytes, and is read whole"
             raise FileError(message, where=str(path), next="write the file with row groups of some 100 photos")
         column = _bytes_column(_columns(file))
         if column is None:

@@ -193,6 +193,16 @@ def test_row_groups_without_end_are_refused(tmp_path: Path, monkeypatch: pytest.
         read_bytes(found.photos[0].place)
 
 
+def test_a_row_group_that_unpacks_to_far_more_than_its_file_is_refused(tmp_path: Path) -> None:
+    kind = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
+    photo = pyarrow.array([{"bytes": bytes(65 << 20), "path": "a.jpg"}], kind)
+    columns = pyarrow.table({"image": photo, "label": pyarrow.array([1])})
+    parquet.write_table(columns, tmp_path / "x.parquet", compression="gzip", use_dictionary=False)
+    found = opened(tmp_path)
+    with pytest.raises(FileError, match="row group 0 has more than 67,108,864 bytes"):
+        read_bytes(found.photos[0].place)
+
+
 def test_broken_files_are_file_errors(tmp_path: Path) -> None:
     path = table(tmp_path / "x.parquet", [(None, 1)] * 50)
     whole = path.read_bytes()
