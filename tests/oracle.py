@@ -192,7 +192,7 @@ _OF_VALUES: dict[str, Callable[..., Array]] = {
     "selu": lambda op, x: SELU_SCALE * _elu(x, SELU_ALPHA),
     "sigmoid": lambda op, x: _sigmoid(x),
     "tanh": lambda op, x: np.tanh(x),
-    "softplus": lambda op, x: np.logaddexp(0, x),
+    "softplus": lambda op, x: np.where(op.cut & (x > 20), x, np.logaddexp(0, x)),
     "softsign": lambda op, x: x / (1 + np.abs(x)),
     "hard_sigmoid": lambda op, x: np.minimum(np.maximum(op.slope * x + op.offset, 0), 1),
     "swish": lambda op, x: x * _sigmoid(x),

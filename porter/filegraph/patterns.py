@@ -90,7 +90,10 @@ def _activations() -> list[Layer]:
         (lambda found: HardSigmoid(found["$slope"], found["$offset"]), [("Max", ("Min", line, 1), 0), ("Clip", line, 0, 1)]),
         (lambda found: HardSigmoid(found["$slope"], found["$offset"]), [("Min", ("Relu", line), 1), ("Min", ("Max", line, 0), 1)]),
         (lambda found: Softsign(), [("Div", x, ("Add", ("Abs", x), 1))]),
-        (lambda found: Softplus(), [("Where", ("Greater", x, 20), x, ("Log1p", ("Exp", x)))]),
+        (
+            lambda found: Softplus(True),
+            [("Where", ("Greater", x, 20), x, part) for part in (("Log1p", ("Exp", x)), ("Softplus", x))],
+        ),
         (lambda found: PRelu(), [("Add", ("Relu", x), ("Mul", ("Neg", "alpha"), ("Relu", negative)))]),
         (lambda found: LeakyRelu(found["$slope"]), [("Sub", ("Relu", x), ("Mul", "$slope", ("Relu", negative)))]),
         (lambda found: LeakyRelu(found["$slope"]) if 0 <= found["$slope"] <= 1 else None, [("Max", x, ("Mul", "$slope", x))]),

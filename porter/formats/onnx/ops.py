@@ -229,4 +229,5 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Tile": _tile,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
+    "Where": lambda walk, node: None,  # only as the last op of a pattern
 }

@@ -192,7 +192,7 @@ def read_where(walk: Walk, node: AtenNode) -> Read:
 
 def read_softplus(walk: Walk, node: AtenNode) -> Read:
     stated = node.arguments.get("beta", 1), node.arguments.get("threshold", 20)
-    return apply(walk, node, node.arguments["self"], Softplus()) if stated == (1, 20) else "softplus with a beta or threshold"
+    return apply(walk, node, node.arguments["self"], Softplus(True)) if stated == (1, 20) else "softplus with a beta or threshold"
 
 
 def read_threshold(walk: Walk, node: AtenNode) -> Read:

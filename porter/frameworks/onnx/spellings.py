@@ -144,6 +144,15 @@ def _swish(maker: NodeMaker, node: Node, op: ops.Swish) -> None:
     maker.node("Mul", node.path, source, maker.node("Sigmoid", maker.name(f"{node.path}_sigmoid"), source))
 
 
+def _softplus(maker: NodeMaker, node: Node, op: ops.Softplus) -> None:
+    path, (source,) = node.path, node.inputs
+    if not op.cut:
+        maker.node("Softplus", path, source)
+        return
+    over = maker.node("Greater", maker.name(f"{path}_over"), source, maker.scalar(f"{path}.threshold", 20.0))
+    maker.node("Where", path, over, source, maker.node("Softplus", maker.name(f"{path}_smooth"), source))
+
+
 def _flatten(maker: NodeMaker, node: Node, op: ops.Flatten) -> None:
     (source,) = node.inputs
     if op.order == "HWC" and (op.rows, op.columns) != (1, 1):
@@ -234,7 +243,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Selu: _plain("Selu"),
     ops.Sigmoid: _plain("Sigmoid"),
     ops.Tanh: _plain("Tanh"),
-    ops.Softplus: _plain("Softplus"),
+    ops.Softplus: _softplus,
     ops.Softsign: _plain("Softsign"),
     ops.HardSigmoid: _plain("HardSigmoid", lambda op: {"alpha": float(op.slope), "beta": float(op.offset)}),
     ops.Swish: _swish,

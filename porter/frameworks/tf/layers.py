@@ -164,6 +164,13 @@ def _elu(maker: LayerMaker, op: ops.Elu, name: str, inputs: list[Any]) -> Any:
     return maker.layer("ELU", name, alpha=op.alpha)(inputs[0])
 
 
+def _softplus(maker: LayerMaker, op: ops.Softplus, name: str, inputs: list[Any]) -> Any:
+    if not op.cut:
+        return _activation("softplus", maker, op, name, inputs)
+    smooth = _activation("softplus", maker, op, maker.name(f"{name}_smooth"), inputs)
+    return maker.operation("where", name, maker.operation("greater", maker.name(f"{name}_over"), inputs[0], 20), inputs[0], smooth)
+
+
 def _hard_sigmoid(maker: LayerMaker, op: ops.HardSigmoid, name: str, inputs: list[Any]) -> Any:
     if op == ops.HardSigmoid():
         return _activation("hard_sigmoid", maker, op, name, inputs)
@@ -297,7 +304,7 @@ LAYERS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Any]], Any]] = {
     ops.Selu: partial(_activation, "selu"),
     ops.Sigmoid: partial(_activation, "sigmoid"),
     ops.Tanh: partial(_activation, "tanh"),
-    ops.Softplus: partial(_activation, "softplus"),
+    ops.Softplus: _softplus,
     ops.Softsign: partial(_activation, "softsign"),
     ops.HardSigmoid: _hard_sigmoid,
     ops.Swish: partial(_activation, "silu"),

@@ -135,7 +135,9 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Selu: _plain("SELU"),
     ops.Sigmoid: _plain("Sigmoid"),
     ops.Tanh: _plain("Tanh"),
-    ops.Softplus: lambda op, shape: Layer("Softplus", {"threshold": 40}, "torch's own threshold, 20, loses 2e-9"),
+    ops.Softplus: lambda op, shape: Layer(
+        "Softplus", *(() if op.cut else ({"threshold": 40}, "torch's own threshold, 20, loses 2e-9"))
+    ),
     ops.Softsign: _plain("Softsign"),
     ops.HardSigmoid: _hard_sigmoid,
     ops.Swish: _plain("SiLU"),

@@ -100,9 +100,10 @@ class Tanh(KeepsSign):
 
 @dataclass(frozen=True)
 class Softplus(NeverNegative):
-    """log(1 + exp(x))."""
+    """log(1 + exp(x)); if it is `cut`, x where x > 20, as in torch by default, which is up to 2e-9 less."""
 
     name = "softplus"
+    cut: bool = False
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ CASES = {
     "constants": "a = Mul (x, along) b = Sub (a, half) m = Max (half, two, six) c = Div (b, m) y = Max (c, zero)",
     "activations": "a = LeakyRelu <alpha=0.3> (x) b = Elu (a) c = HardSigmoid <alpha=0.16666667, beta=0.5> (b) "
     "d = HardSwish (c) y = Softplus (d)",
+    "softplus, cut": "a = Mul (x, half) b = Add (a, twenty) g = Greater (b, twenty) s = Softplus (b) y = Where (g, b, s)",
     "no room between bounds": "a = Clip (x, six, half) y = Concat <axis=1> (a, x)",
     "selu and others": "a = Selu (x) b = Mish (a) c = Celu <alpha=0.7> (b) d = PRelu (c, slopes) e = Softsign (d) f = Tanh (e) "
     "y = ThresholdedRelu <alpha=0.3> (f)",
@@ -110,6 +111,7 @@ CASES = {
     "two outputs": "y = Relu (x) z = GlobalMaxPool (y)",
 }
 NUMBERS: dict[str, Any] = {
+    **{"twenty": np.float32(20)},
     **{"zero": np.float32(0), "six": np.float32(6), "half": np.float32(0.5), "unit": np.float32(1), "two": np.float32(2)},
     **{
         "root2": np.float32(np.sqrt(2)),

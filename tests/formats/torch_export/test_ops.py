@@ -82,6 +82,7 @@ CASES: dict[str, Case] = {
     "clips": lambda m, x: F.relu6(x) + F.hardtanh(x, -0.5, 0.4) + x.clamp(min=0.1) + x.clamp(-1, 1) + F.relu(x).clamp_(max=0.7),
     "hard ones": lambda m, x: F.hardswish(F.hardsigmoid(x)) + x * F.relu6(x + 3) / 6,
     "smooth ones": lambda m, x: F.mish(F.silu(F.gelu(F.gelu(x), approximate="tanh"))) + F.softplus(x) + F.softsign(x),
+    "softplus, cut": lambda m, x: F.softplus(x * 0.001 + 20.0005),
     "slopes": lambda m, x: F.selu(F.elu(F.leaky_relu(x, 0.2), 0.7)) + F.prelu(x, m.gamma) + F.prelu(x, m.one),
     "tanh and sigmoid": lambda m, x: torch.tanh(torch.sigmoid(x)),
     "softmax": lambda m, x: x.softmax(1),

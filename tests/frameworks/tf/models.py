@@ -166,7 +166,14 @@ def _classic(prefix: str, source: str) -> list[tuple[str, Op, tuple[str, ...]]]:
     """The ops of classic vision models over a map of 8 channels, to features called `prefix`."""
     each: dict[str, Op] = {
         **{"leaky": LeakyRelu(0.3), "growing": LeakyRelu(1.3), "falling": LeakyRelu(-0.2), "prelu": PRelu(), "elu": Elu(0.9)},
-        **{"selu": Selu(), "sigmoid": Sigmoid(), "tanh": Tanh(), "softplus": Softplus(), "hard": HardSigmoid()},
+        **{
+            "selu": Selu(),
+            "sigmoid": Sigmoid(),
+            "tanh": Tanh(),
+            "softplus": Softplus(),
+            "cut": Softplus(True),
+            "hard": HardSigmoid(),
+        },
         **{"keras2": HardSigmoid(0.2), "swish": Swish(), "hard_swish": HardSwish(), "gelu": Gelu(), "by_tanh": Gelu(True)},
         **{
             "clip": Clip(-0.3, 0.7),

@@ -85,6 +85,7 @@ OF_VALUES: tuple[Op, ...] = (
         Sigmoid(),
         Tanh(),
         Softplus(),
+        Softplus(True),
         Softsign(),
     ),
     *(HardSigmoid(), HardSigmoid(0.2), HardSigmoid(0.2, 0.4), Swish(), HardSwish(), Gelu(), Gelu(approximate=True), Softmax()),
