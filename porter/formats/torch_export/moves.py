@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from porter.filegraph import moves
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.walk import Read
@@ -165,7 +167,17 @@ def read_upsample(walk: Walk, node: AtenNode) -> Read:
         scales = [new / old for new, old in zip(wanted, sizes[2:], strict=True)]
     if any(scale < 1 or scale != round(scale) for scale in scales):
         return f"{node.op} by no whole factor"
+    moving = [round(scale) for scale, cells in zip(scales, sizes[2:], strict=True) if cells > 1 and not _repeats(round(scale))]
+    if moving:
+        return f"{node.op} by {moving[0]}, where torch's rounding moves cells: mode='nearest-exact' repeats all alike"
     return moves.upsample(walk, node, taken(node), {2: round(scales[0]), 3: round(scales[1])})
+
+
+def _repeats(factor: int) -> bool:
+    """Whether torch repeats every cell equally often. Its mode `nearest` takes the cell floor(place * scale) in float32
+    (aten/src/ATen/native/UpSample.h), so that at 41, 47, 55 and others the first place of a cell rounds down to the cell before.
+    """
+    return bool(np.float32(factor) * np.float32(1 / factor) >= 1)
 
 
 def _number(walk: Walk, node: AtenNode, name: str) -> int | None:

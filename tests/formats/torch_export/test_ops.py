@@ -177,3 +177,16 @@ def test_a_program_computes_what_torch_computes(free: bool, decomposed: bool, tm
         theirs = run_reference(build_file(checkpoint, dtype, ANY), image.numpy(), taps)  # type: ignore[arg-type]
         for node, value in theirs.items():
             assert values[node].shape == value.shape and np.abs(values[node] - value).max() <= limit * np.abs(value).max(), node
+
+
+def test_cells_that_torch_does_not_repeat_equally_often_are_refused_by_name(tmp_path: Path) -> None:
+    """Torch itself says which: at 41, 47 and 61 its rounding moves the first cell of a copy."""
+    factors, image = (2, 3, 13, 40, 41, 42, 47, 61, 63, 64), torch.randn(1, 6, *SIZE)
+    cases: dict[str, Case] = {str(f): lambda m, x, f=f: F.interpolate(x[:, :2], scale_factor=f, mode="nearest") for f in factors}
+    graph = read_checkpoint(export(Ops(cases).eval(), image, tmp_path)[0]).graph
+    assert graph is not None
+    cells = torch.arange(9.0)[None, None, None]
+    for factor, end in zip(factors, graph.outputs, strict=True):
+        found = F.interpolate(cells, scale_factor=(1, factor), mode="nearest")
+        repeated = torch.equal(found, cells.repeat_interleave(factor, 3))
+        assert isinstance(graph.by_name[end].op, Foreign) != repeated, factor
