@@ -148,6 +148,9 @@ def read_resize(walk: Walk, node: OnnxNode) -> Read:
     sizes = walk.sizes(node.inputs[0])
     if node.text("mode", "nearest") != "nearest":
         return f"{node.op} ({node.text('mode', '')})"
+    policy = node.text("keep_aspect_ratio_policy", "stretch")
+    if policy != "stretch" and node.input(3) is not None:  # scales that are stated themselves hold
+        return f"{node.op} with keep_aspect_ratio_policy {policy}"
     factors = None if sizes is None else _factors(walk, node, sizes)
     return f"{node.op} by no whole factor" if factors is None else upsample(walk, node, node.inputs[0], dict(enumerate(factors)))
 

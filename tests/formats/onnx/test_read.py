@@ -111,6 +111,7 @@ CASES = {
     "two outputs": "y = Relu (x) z = GlobalMaxPool (y)",
 }
 NUMBERS: dict[str, Any] = {
+    **{"large": [2, 6, 27, 22]},
     **{"twenty": np.float32(20)},
     **{"zero": np.float32(0), "six": np.float32(6), "half": np.float32(0.5), "unit": np.float32(1), "two": np.float32(2)},
     **{
@@ -465,6 +466,8 @@ def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
         "m = ReduceMean (p, places) d = Sub (p, m) q = Mul (d, d) v = ReduceMean (q, places) e = Add (v, half) r = Sqrt (e) "
         "n = Div (d, r) y = Mul (n, gamma)",
         "BatchNormalization in training mode": "y = BatchNormalization <training_mode=1> (x, gamma, beta, mean, variance)",
+        "Resize with keep_aspect_ratio_policy not_larger": 'y = Resize <mode="nearest", nearest_mode="floor", '
+        'coordinate_transformation_mode="asymmetric", keep_aspect_ratio_policy="not_larger"> (x, , , large)',
         "Resize (linear)": 'y = Resize <mode="linear"> (x, , scales)',
     }
     for kind, text in texts.items():
