@@ -167,9 +167,11 @@ def expect_groups(filters: int, groups: int, shape: Shape) -> None:
         GraphError: they do not, or the input is no map.
     """
     channels = expect_map(shape)[0] or 0
-    if groups < 1 or channels % groups or filters % groups:
+    counts = {"channels": channels, "filters": filters}
+    wrong = [f"{count} {what}" for what, count in counts.items() if groups < 1 or count % groups]
+    if wrong:
         raise GraphError(
-            f"{groups} groups divide neither {channels} channels nor {filters} filters",
+            f"{groups} groups do not divide {' and '.join(wrong)}",
             next="the groups of a convolution divide its channels and its filters",
         )
 
