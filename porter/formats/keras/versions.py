@@ -53,7 +53,11 @@ _KERAS_1_ARGUMENTS: Mapping[str, str] = {
     "p": "rate",
 }
 _KERAS_1_ORDERINGS: Mapping[str, str] = {"tf": "channels_last", "th": "channels_first"}
-_KERAS_1_MERGES: Mapping[str, str] = {"sum": "Add", "concat": "Concatenate"}
+_KERAS_1_MERGES: Mapping[str, str] = {
+    **{"sum": "Add", "mul": "Multiply", "ave": "Average", "max": "Maximum"},
+    "concat": "Concatenate",
+}
+"""Of Merge's modes (keras/engine/topology.py of Keras 1.2.2); its others are `cos`, `dot` and a function."""
 _KERAS_1_PADS = ("top_pad", "bottom_pad", "left_pad", "right_pad")
 
 
@@ -96,8 +100,9 @@ def is_operation(layer: Mapping[str, Any]) -> bool:
 
 def modern(kind: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """A layer's class and arguments as Keras 2 and 3 spell them."""
-    if kind == "Merge" and arguments.get("mode") in _KERAS_1_MERGES:
-        return _KERAS_1_MERGES[arguments["mode"]], {**arguments, "axis": arguments.get("concat_axis", -1)}
+    if kind == "Merge":
+        mode = str(arguments.get("mode", "sum"))
+        return _KERAS_1_MERGES.get(mode, f"Merge by {mode:.20}"), {**arguments, "axis": arguments.get("concat_axis", -1)}
     kind, axis = _CLASSES.get(kind, kind), arguments.get("axis")
     if kind == "BatchNormalization" and isinstance(axis, list) and len(axis) == 1:
         # tf.keras allows several axes.

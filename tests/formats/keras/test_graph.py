@@ -29,7 +29,9 @@ from porter.graph import (
     GlobalAvgPool,
     GlobalMaxPool,
     Identity,
+    Maximum,
     MaxPool,
+    Multiply,
     PadMap,
     Relu,
     Relu6,
@@ -525,6 +527,15 @@ def test_keras_1() -> None:
     ]
     layers[0]["config"]["dim_ordering"] = "th"
     assert read(functional(source(), *layers), tensors).by_name["c"].op == Foreign("Conv2D with channels first")
+
+
+def test_the_modes_of_keras_1s_merge() -> None:
+    half = Affine((0.5,), (0.0,))
+    expected = {"sum": [Add()], "mul": [Multiply()], "ave": [Add(), half], "max": [Maximum()], "concat": [Concat()]}
+    expected |= {mode: [Foreign(f"Merge by {mode} of 2 values")] for mode in ("dot", "cos")}
+    for mode, found in expected.items():
+        layers = [conv("c", "in"), conv("e", "in"), layer("Merge", "m", "c", "e", mode=mode, concat_axis=-1)]
+        assert list(said(read(functional(source(), *layers), kernels("c", "e"))).values())[2:] == found, mode
 
 
 def test_inputs_and_outputs() -> None:
