@@ -9,7 +9,7 @@ from typing import Any
 
 from porter.errors import GraphError, RecipeError
 from porter.graph import INPUT, Argument, Node, Scope, Shape
-from porter.graph.ops import LARGER
+from porter.graph.ops import LARGER, OPS
 from porter.padding import Convention, SiteKind
 from porter.recipe.expressions import Value, evaluate, fill_in, is_expression
 from porter.recipe.model import Recipe
@@ -134,7 +134,7 @@ class Unrolling:
         if step.branches:
             return tuple(self._branch(branch, prefix, current, variables, depth) for branch in step.branches)
         if step.inputs is None:
-            if step.kind in ("add", "concat"):
+            if step.kind in OPS and OPS[step.kind].several:
                 raise RecipeError(f"'{step.kind}' needs 'from', the list of its inputs", where=self.source.where(step.location))
             return (current,)
         here = (*step.location, "from")

@@ -79,6 +79,7 @@ WRONG = [
     ("- {batch_norm: stem/norm}", "- {batch_norm: stem/norm, epsilon: 0}", "'epsilon'"),
     ("- {batch_norm: stem/norm}", "- {batch_norm: stem/norm, scale: 1}", "'scale'"),
     ("- {batch_norm: stem/norm}", "- {add: stem/norm}", "needs 'from'"),
+    ("- {batch_norm: stem/norm}", "- {multiply: stem/norm}", "needs 'from'"),
     ("- {batch_norm: stem/norm}", "- {add: stem/norm, branches: [[{relu: a}]]}", "no 'branches'"),
     ("- {batch_norm: stem/norm}", "- {concat: stem/norm}", "'branches' or 'from'"),
     ("- {batch_norm: stem/norm}", "- {concat: stem/norm, branches: 3}", "list of lists"),
