@@ -38,6 +38,8 @@ from porter.graph import (
 
 SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
 """Of arXiv:1706.02515, as torch has them; ONNX has them in float32."""
+_OF_ONE = frozenset({"Add", "Max", "Mean", "Min"})
+"""Of one value, these are the value."""
 _OF_VALUES: Mapping[str, Op] = {"Add": Add(), "Mul": Multiply(), "Div": Divide(), "Max": Maximum(), "Min": Minimum()}
 
 
@@ -65,12 +67,14 @@ def _of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) 
     if found is None:
         return f"{node.op} of values of different axes"
     values, tensor = found
+    if kind in _OF_ONE and len(values) == 1:
+        return tensor(values[0])
     if kind == "Sub" and len(values) == 2:
         value = walk.builder.subtract(node.name, values[0], values[1])
     elif kind == "Mean":
         value = walk.builder.average(node.name, *values)
-    elif kind in _OF_VALUES:
-        value = walk.builder.add(node.name, _OF_VALUES[kind], *values) if len(values) > 1 else values[0]
+    elif kind in _OF_VALUES and len(values) > 1:
+        value = walk.builder.add(node.name, _OF_VALUES[kind], *values)
     else:
         return f"{node.op} of {len(values)} values"
     return tensor(value)

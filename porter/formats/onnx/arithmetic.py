@@ -24,6 +24,9 @@ from porter.filegraph.walk import Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Affine, Elu, Gelu, HardSigmoid, Op, Sigmoid, Softplus, Swish, Tanh
 
+_OF_ANY_NUMBER = frozenset({"Max", "Mean", "Min", "Sum"})
+"""Operators of one value or more."""
+
 
 def kind_of(node: OnnxNode) -> str:
     """A node's op as patterns name it: there `Mean` keeps its axes."""
@@ -47,8 +50,8 @@ def operands(node: OnnxNode) -> Sequence[Operand]:
 
 
 def read_binary(walk: Walk, node: OnnxNode) -> Read:
-    if len(node.inputs) == 1:  # Sum, Mean, Max and Min take any number
-        return walk.view(node.inputs[0])
+    if len(node.inputs) != 2 and node.op not in _OF_ANY_NUMBER:
+        return None
     return combine(walk, node, "Add" if node.op == "Sum" else node.op, node.inputs)
 
 

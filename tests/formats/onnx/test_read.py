@@ -108,6 +108,7 @@ CASES = {
     "cells to channels": 'c = Concat <axis=1> (x, x) y = DepthToSpace <blocksize=2, mode="CRD"> (c)',
     "response norm": "y = LRN <size=3, alpha=0.3, beta=0.6, bias=2.0> (x)",
     "products of sums": "a = Sum (x, x, x) b = Neg (a) c = Sub (x, b) d = Mean (c, x) y = Pow (d, two)",
+    "sums of one": "a = Sum (x) b = Mean (a) c = Max (b) d = Min (c) e = Relu (d) y = Mean (e)",
     "two outputs": "y = Relu (x) z = GlobalMaxPool (y)",
 }
 NUMBERS: dict[str, Any] = {
@@ -350,6 +351,7 @@ FOREIGN: dict[str, tuple[str, str]] = {
     "a loop": ("y = Loop <body=b (int64 i, bool c, float v) => (bool c, float w) {w = Relu (v)}> (eight, on, x)", "Loop"),
     "an op of another domain": ("y = mine.Gelu (x)", "mine.Gelu"),
     "an op that is none": ("y = Frobnicate (x)", "Frobnicate"),
+    "a quotient of one": ("y = Div (x)", "no op for 'y' \\(Div"),
     "an op without inputs": ("c = Conv (x) y = Relu (c)", "Conv"),
     "pads without end": ("y = Pad (x, endless, fill)", "whole numbers from 0 to 1024"),
     "pads that are not whole": ("y = Pad (x, scales)", "Pad"),
