@@ -6,7 +6,7 @@ It is the same for every format that is a graph of ops: a format says which of i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from itertools import permutations
@@ -36,11 +36,16 @@ _DECIDING = frozenset({*_QUOTIENTS, "FloorMod", "Max", "Min", "Clip"})
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min"})
 
 
-def _hold_at_every_size(kind: str, inputs: Sequence[Numbers], values: Iterable[Numbers]) -> bool:
+def _hold_at_every_size(kind: str, inputs: Sequence[Numbers], values: Collection[Numbers]) -> bool:
     """Whether values hold whatever the open sizes are that stand among the inputs; twice a size, over that size, is 2."""
     are_open = [np.abs(each) >= LARGE // 2 for each in inputs if each.dtype.kind in "iuf"]
     if not any(map(np.any, are_open)):
         return True
+    if kind in ("Add", "Sub") and len(are_open) == len(inputs) == 2:
+        # The numbers that stand for two sizes are any distance apart, and only no distance says anything of the sizes.
+        both = np.logical_and(*are_open)
+        if any(np.any(both & (value != 0) & (np.abs(value) < LARGE // 2)) for value in values):
+            return False
     ratio = kind in _QUOTIENTS and len(are_open) == 2 and np.array_equal(are_open[0], are_open[1])
     return (ratio or kind not in _DECIDING) and all(np.array_equal(value, np.trunc(value)) for value in values)
 

@@ -457,6 +457,18 @@ def test_pads_that_a_file_computes_from_its_size_are_of_that_size(tmp_path: Path
             ]
 
 
+@pytest.mark.parametrize("op", ["Sub (h, g)", "Add (h, n)"])
+def test_the_difference_of_two_open_sizes_is_no_number(op: str, tmp_path: Path) -> None:
+    """A U-Net pads a map to the size of another one: what stands for the two sizes is any distance apart."""
+    text = f"""c = Conv <strides=[2, 2]> (x, k6) u = ConvTranspose <strides=[2, 2]> (c, t3) s = Shape (x) h = Gather (s, rows)
+    t = Shape (u) g = Gather (t, rows) n = Neg (g) d = {op}
+    p = Concat <axis=0> (none, none, none, none, none, none, d, none) y = Pad (u, p)"""
+    graph = read_checkpoint(written(model(text, image=("N", 6, "rows", 11)), tmp_path)).graph
+    assert graph is not None and isinstance(graph.by_name[graph.outputs[0]].op, Foreign)
+    graph = read_checkpoint(written(model(text, image=("N", 6, 9, 11)), tmp_path)).graph
+    assert graph is not None and not any(isinstance(node.op, Foreign) for node in graph.nodes)
+
+
 def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
     texts = {
         "GroupNormalization with numbers for each group": "y = GroupNormalization <num_groups=2> (x, gamma, beta)",
