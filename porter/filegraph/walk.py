@@ -10,7 +10,7 @@ from typing import Generic
 
 import numpy as np
 
-from porter.errors import GraphError, PaddingError
+from porter.errors import GraphError, PaddingError, first_line
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, N, Numbers, Reference, Tensor
 from porter.filegraph.file_graph import Stored
@@ -158,8 +158,9 @@ def read_nodes(walk: Walk[N], readers: Mapping[str, Reader[N]]) -> None:
                 given = read_pattern(walk, node) or readers[node.op](walk, node)
         except (PaddingError, GraphError) as error:  # a window or a pad is too large
             given = f"{node.op} with {error.message}"
-        except (ValueError, TypeError, LookupError, ArithmeticError):  # inputs or numbers that the op does not take, or lacks
-            given = None
+        except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+            # Inputs or numbers that the op does not take, or lacks; or a fault of porter's, which is no op that porter lacks.
+            given = f"{node.op} that could not be read, though porter has the op: {type(error).__name__}: {first_line(error)}"
         if given is None or isinstance(given, str):
             given = walk.foreign(node, given or node.op)
         walk.give(node, given if isinstance(given, list) else [given])

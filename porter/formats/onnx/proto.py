@@ -36,7 +36,8 @@ class Message:
     """A model as its file has it.
 
     Attributes:
-        nodes: by name, each after its inputs; stored tensors are nodes too. Nodes that give their input unchanged are left out.
+        nodes: by name, each after its inputs; stored tensors are nodes too. Nodes that give their input unchanged are left out. The
+            node "" stands for what an optional input that is not given reads (MISSING): it gives no value and becomes no step.
         given: by the name of a value, the node that gives it.
         arrays: stored tensors by name.
         files: of the model.
