@@ -14,7 +14,7 @@ from porter.fitting.fit import LISTED, some
 from porter.frameworks.dialects import get_dialect
 from porter.graph import site_of, tensor_shapes
 from porter.recipe import Recipe, expand, layer_names
-from porter.recipe.expand import expand_steps
+from porter.recipe.expansion import expand_steps
 from porter.source.matching import rank_variants
 from porter.source.opened import Member, Opened, open_checkpoint
 from porter.source.weights import read_weights

@@ -210,7 +210,7 @@ class Recipe:
         options: name to default; a zoo's and a caller's override it.
         input_size: rows and columns that it was designed for.
         channels: of the input.
-        graph: the steps, not expanded; see porter.recipe.expand.
+        graph: the steps, not expanded; see porter.recipe.expansion.
         zoos: by name; a zoo is read when it is first asked for, and the RecipeErrors of what is wrong there come then.
         roots: of each zoo, the last in its chain of `extends`.
         source: what the recipe says, with the places of it and of all that is said of its zoos.

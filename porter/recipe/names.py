@@ -16,7 +16,7 @@ from typing import Any
 
 from porter.errors import RecipeError, UsageError
 from porter.graph import INPUT, Graph, Node, tensor_shapes
-from porter.recipe.expand import expand_steps, graphs_of_others
+from porter.recipe.expansion import expand_steps, graphs_of_others
 from porter.recipe.expressions import fill_in, placeholders
 from porter.recipe.faults import Faults
 from porter.recipe.model import OWN, LayerName, NameRule, Placed, Recipe, Zoo

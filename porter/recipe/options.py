@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import isfinite
 
 from porter.errors import UsageError
-from porter.recipe.expand import options_of
+from porter.recipe.expansion import options_of
 from porter.recipe.expressions import Value
 from porter.recipe.model import BUILT_SIZE, TRAINING_OPTIONS, Recipe, Zoo
 from porter.recipe.spelling import hint

@@ -12,7 +12,7 @@ from porter.graph import site_of
 from porter.recipe.check.causes import by_cause
 from porter.recipe.check.suspicions import Member, suspicions
 from porter.recipe.check.uses import Use, uses_in_graph, uses_in_zoo
-from porter.recipe.expand import expand, expand_steps, expect_head
+from porter.recipe.expansion import expand, expand_steps, expect_head
 from porter.recipe.expressions import UnknownVariable
 from porter.recipe.faults import Faults
 from porter.recipe.find import recipe_files
