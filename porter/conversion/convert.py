@@ -23,6 +23,7 @@ from porter.padding.sizes import parse_size
 from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, read_port, write_record
 from porter.recipe import assumed_size, choose_options, find_recipe, recipes_option
 from porter.recipe.expressions import Value
+from porter.recipe.published import is_non_commercial
 from porter.source.opened import Member, Opened, open_source
 from porter.source.trained import parse_padding, with_padding
 
@@ -264,11 +265,11 @@ def _check(
 def _record_warnings(record: Record, member: Member | None) -> tuple[str, ...]:
     warnings = []
     stated = record.licence or (member.zoo.licence_of(member.variant) if member else None) or ""
-    if member and "NC" in stated and record.licence is None:
+    if member and is_non_commercial(stated) and record.licence is None:
         warnings.append(
             f"{member.zoo.name}'s own weights are licensed {stated}: weights trained from them are not for commercial use"
         )
-    elif "NC" in stated:
+    elif is_non_commercial(stated):
         warnings.append(f"the weights are licensed {stated}: not for commercial use")
     taken = record.input.size
     if taken is not None and taken[0] != taken[1]:

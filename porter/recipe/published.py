@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -18,6 +19,11 @@ from porter.recipe.source import Location, Source
 LABEL_FILE = ".txt"
 """How the name of a file of labels ends."""
 _DIGESTS = ("sha256", "sha256_prefix", "md5")
+
+
+def is_non_commercial(licence: str | None) -> bool:
+    """Whether a licence's name has Creative Commons' NC as a word: `CC-BY-NC-4.0`, and not `NCSA`."""
+    return licence is not None and re.search(r"(?<![A-Za-z0-9])NC(?![A-Za-z0-9])", licence) is not None
 
 
 def read_protocol(

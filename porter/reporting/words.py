@@ -10,6 +10,7 @@ from porter.data.preprocess import Preprocess
 from porter.graph import MaxPool
 from porter.graph.record import from_record
 from porter.port import OWN_BUILD, Record
+from porter.recipe.published import is_non_commercial
 from porter.reporting.plots.nodes import written
 from porter.reporting.records import Comparison, Contents
 
@@ -106,7 +107,7 @@ def warn(contents: Contents) -> list[str]:
         )
     if record.background:
         said.append("Row 0 of the logits is the background class, so every label is one row later.")
-    if record.licence is not None and "NC" in record.licence:
+    if is_non_commercial(record.licence):
         said.append(f"The weights are licensed {record.licence}: not for commercial use.")
     return said
 
