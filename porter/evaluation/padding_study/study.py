@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 
 from porter.data.layouts import open_any_photos
 from porter.data.layouts.classes import Classes
 from porter.data.preprocess import Preprocess
-from porter.errors import UsageError
+from porter.errors import FileError, UsageError
 from porter.evaluation.measuring import Options
 from porter.evaluation.padding_study.cases import Setting, Trial, site_at
 from porter.evaluation.padding_study.naming import disagreement, name_case
@@ -82,8 +83,15 @@ def study(
         complete=rounds.complete,
         warnings=(*opened.warnings, *(f"assumed: {line}" for line in opened.assumed), *disagreement(trained, by_entropy)),
     )
-    if into is not None:
-        update_record(into.folder, "study", found.record())
+    return found if into is None or not found.complete else _written(into, found)
+
+
+def _written(port: Port, found: Study) -> Study:
+    """Puts the study into the port's record. If the folder cannot be written, a warning beside the figures says so."""
+    try:
+        update_record(port.folder, "study", found.record())
+    except FileError as error:
+        return replace(found, warnings=(*found.warnings, f"the study is not in the port's folder: {error}"))
     return found
 
 

@@ -13,7 +13,7 @@ import porter
 from porter.cli.app import main
 from porter.cli.study import study as printed
 from porter.data.preprocess import open_image
-from porter.errors import PorterError, UsageError
+from porter.errors import FileError, PorterError, UsageError
 from porter.evaluation.padding_study import runs, study
 from porter.evaluation.results import Study
 from porter.frameworks import get_framework
@@ -219,6 +219,19 @@ def test_the_study_goes_into_the_ports_record(place: Place, port: Path) -> None:
     after = read_port(port).record
     assert after.study == json.loads(json.dumps(made.record())) and after.model_copy(update={"study": None}) == before
     assert {path.name for path in port.iterdir()} == {"port.json", "model.py", "model.safetensors"}
+
+
+def test_a_study_that_cannot_be_written_or_is_incomplete_is_told(place: Place, port: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise FileError("cannot be written: No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(study, "update_record", full)
+        assert any("the study is not in the port's folder" in line for line in place.study(port=port, limit=8).warnings)
+    passes = iter([True, False])
+    whole = runs.score
+    monkeypatch.setattr(runs, "score", lambda *args, **more: replace(whole(*args, **more), complete=next(passes)))
+    assert not place.study(port=port).complete and read_port(port).record.study is None
 
 
 def test_a_port_of_other_weights_is_refused_before_anything_runs(place: Place, port: Path, tmp_path: Path) -> None:
