@@ -36,12 +36,15 @@ def obstacles(
     Args:
         side: of the squares that the model was fed.
     """
+    relabelled = any(len(photo.labels) > 1 for photo in photos.photos) or bool(photos.excluded and photos.labels is not None)
+    left_out = () if relabelled else photos.excluded
     found = {
         "it was interrupted": not complete,
         f"{accuracy.images:,} images, not the {VALIDATION_IMAGES:,} of ImageNet's validation set": not (
             photos.validation and accuracy.images == VALIDATION_IMAGES
         ),
-        "labels other than the set's own": bool(photos.excluded) or any(len(photo.labels) > 1 for photo in photos.photos),
+        "labels other than the set's own": relabelled,
+        f"{len(left_out)} left out: {'; '.join(f'{each.name}: {each.why}' for each in left_out[:1])}": bool(left_out),
         f"{crops} crops, published is one": crops != 1,
         f"{precision}, published is float32": precision != "fp32",
         f"fed {side}x{side}, published at {published.size}x{published.size}": side != published.size,

@@ -82,7 +82,7 @@ def test_the_published_protocol_over_the_whole_set_is_comparable() -> None:
         ({"images": 49_999}, "49,999 images"),
         ({"photos": photos(validation=False)}, "images"),
         ({"photos": photos(labels=(0, 1))}, "labels"),
-        ({"photos": photos(excluded=(Failure("a", "none in ReaL"),))}, "labels"),
+        ({"photos": photos(excluded=(Failure("a", "links are not followed"),))}, "1 left out: a: links are not followed"),
         ({"crops": 10}, "10 crops"),
         ({"precision": "tf32"}, "tf32"),
         ({"side": 160}, "fed 160x160, published at 224x224"),
