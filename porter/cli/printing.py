@@ -60,7 +60,8 @@ def conversion(made: Conversion) -> list[str]:
         lines.append(f"  check    {record.check}")
     else:
         lines += [f"  check    {line}" for line in _check_lines(made.verdict)]
-    return [*lines, *(f"  warning  {warning}" for warning in made.warnings)]
+    # Why a check was skipped stands in its line already.
+    return [*lines, *(f"  warning  {warning}" for warning in made.warnings if record.check != f"skipped: {warning}")]
 
 
 def _size(taken: Input) -> str:

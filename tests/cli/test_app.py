@@ -431,6 +431,8 @@ def test_without_a_reference_a_build_is_not_compared_with_itself(
     arguments = ("convert", "mobilenet_v2", "--from", "torchvision", "--to", "torch", "--weights", weights, "--out", "p")
     ran = cli(*arguments, "--json")
     assert ran.status == 0 and json.loads(ran.out)["parity"] is None and json.loads(ran.out)["check"].startswith("skipped")
+    said = cli(*arguments, "--overwrite").out
+    assert said.count("skipped: ") == 1 and said.count("torchvision cannot") <= 1 and "  warning  " not in said
     refused(cli(*arguments, "--overwrite", "--check"), "torchvision")
 
 
