@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from porter.evaluation.protocol import feeds
-from porter.evaluation.results import Evaluation
+from porter.evaluation.results import Evaluation, Study
 from porter.port import Record
 from porter.recipe.options import written
 from porter.reporting.records import Contents
@@ -46,27 +46,35 @@ def verify(record: Record, folder: str) -> str:
 
 def evaluate(record: Record, folder: str, found: Evaluation | None) -> str:
     """`porter eval` as it was run; if it was not run, with the source beside the port."""
-    beside = ("--source", *_weights(record), *_recipes(record))
+    beside, recipes = ("--source", *_weights(record)), _recipes(record)  # a recipe has the published figure, too
     if found is None:
-        return _line("eval", folder, *beside, "--data", "PATH")
-    options = [*beside] if found.source is not None else []
+        return _line("eval", folder, *beside, *recipes, "--data", "PATH")
+    options = [*(beside if found.source is not None else ()), *recipes]
     if found.crops != 1:
         options += ["--crops", str(found.crops)]
     if found.precision != "fp32":
         options += ["--precision", found.precision]
     if found.device != "cpu":
         options += ["--device", found.device]
-    if found.limit is not None:
-        options += ["--limit", str(found.limit)]
-    if found.labels is not None:
-        options += ["--labels", found.labels]
-    return _line("eval", folder, *options, "--data", found.photos[0])
+    return _line("eval", folder, *options, *_photos(found))
 
 
-def study(record: Record, folder: str) -> str:
+def study(record: Record, folder: str, found: Study | None) -> str:
+    """`porter study padding` as it was run; if it was not run, over photos at PATH."""
     assert record.variant is not None and record.zoo is not None
-    options = ("--from", record.zoo, *_weights(record), *_settings(record), *_recipes(record), "--port", folder, "--data", "PATH")
-    return _line("study", "padding", record.variant, *options)
+    options = ["--from", record.zoo, *_weights(record), *_settings(record), *_recipes(record), "--port", folder]
+    if found is None:
+        return _line("study", "padding", record.variant, *options, "--data", "PATH")
+    if any(case.ten_crop_top5_error is not None for case in found.cases):
+        options += ["--crops", "10"]
+    return _line("study", "padding", record.variant, *options, *_photos(found))
+
+
+def _photos(found: Evaluation | Study) -> list[str]:
+    """The photos that were measured, and how many of them under which labels."""
+    limit = [] if found.limit is None else ["--limit", str(found.limit)]
+    labels = [] if found.labels is None else ["--labels", found.labels]
+    return [*limit, *labels, "--data", found.photos[0]]
 
 
 def reproduce(contents: Contents, folder: str) -> list[str]:
@@ -76,7 +84,7 @@ def reproduce(contents: Contents, folder: str) -> list[str]:
     if feeds(record):
         lines.append(evaluate(record, folder, contents.evaluation))
     if contents.study is not None:
-        lines.append(study(record, folder))
+        lines.append(study(record, folder, contents.study))
     return [*lines, _line("report", folder)]
 
 

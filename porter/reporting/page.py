@@ -65,7 +65,7 @@ def missing(contents: Contents, folder: str) -> list[tuple[str, str]]:
         makers |= {
             "logits": ("The logits of source and port over photos", evaluate),
             "accuracy": ("The accuracy", evaluate),
-            "study": ("The padding study", commands.study(record, folder)),
+            "study": ("The padding study", commands.study(record, folder, None)),
             "photos": ("Sample photos with what both frameworks see", evaluate),
         }
     there = sections(contents)

@@ -12,7 +12,8 @@ from typer.main import get_command
 
 from porter.cli.app import app
 from porter.data.preprocess import Preprocess
-from porter.reporting.commands import convert, evaluate, reproduce
+from porter.recipe.published import is_non_commercial
+from porter.reporting.commands import convert, evaluate, reproduce, study as study_again
 from porter.reporting.page import missing
 from porter.reporting.records import Contents, read_contents
 from porter.reporting.words import conclude, facts, preprocessing, warn
@@ -176,6 +177,24 @@ def test_the_line_that_evaluates_again_has_every_option(tmp_path: Path) -> None:
     wanted = {"crops": 10, "precision": "bf16", "device": "cuda", "limit": 500, "labels": Path("real.json")}
     wanted |= {"source": True, "data": Path("sample/val")}
     assert {name: found[name] for name in wanted} == wanted
+
+
+def test_the_line_that_evaluates_names_the_recipes_without_the_source_too(tmp_path: Path) -> None:
+    record = contents_of(tmp_path / "port", recipes="mine").record
+    for run in (None, evaluation(source=None)):
+        assert parsed(evaluate(record, "port", run))["recipes"] == Path("mine")
+
+
+def test_the_line_that_studies_again_has_every_option(tmp_path: Path) -> None:
+    record = contents_of(tmp_path / "port").record
+    line = study_again(record, "port", replace(study(), limit=16, labels="real.json"))
+    assert line.endswith("--port port --crops 10 --limit 16 --labels real.json --data sample/val")
+    assert study_again(record, "port", None).endswith("--port port --data PATH")
+
+
+def test_a_licence_with_the_word_nc_is_non_commercial() -> None:
+    assert all(map(is_non_commercial, ("CC-BY-NC-4.0", "CC BY-NC 4.0")))
+    assert not any(map(is_non_commercial, ("NCSA", "Apache-2.0", None)))
 
 
 def test_a_port_that_computes_its_pads_is_made_so_again(tmp_path: Path) -> None:
