@@ -208,3 +208,11 @@ def test_a_disagreement_of_two_references_is_named_as_theirs(tmp_path: Path, mon
     monkeypatch.setattr("porter.frameworks.onnx.double.own_operators", lambda opset: [])
     ran = cli("convert", file, "--to", "torch", "--keep-activation", "--out", "port")
     refused(ran, "not proved: onnxruntime and ONNX's reference implementation disagree on 'y' (Softmax", status=1)
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize("images", [1 << 24, 1 << 40])
+def test_a_batch_without_end_is_not_filled(images: int, tmp_path: Path, cli: Cli) -> None:
+    text = (HEAD % ("4,16,16", "y = Conv <pads=[1,1,1,1]> (x, k, low)")).replace("[N,", f"[{images},")
+    ran = cli("convert", written(text, tmp_path / "net.onnx"), "--to", "torch", "--out", "port")
+    assert ran.status == 0 and f"the file takes {images} images at once" in ran.out

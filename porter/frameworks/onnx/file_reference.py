@@ -15,7 +15,9 @@ import numpy as np
 
 from porter.dtypes import Array, Dtype, is_floating
 from porter.errors import MissingFramework, UsageError
+from porter.filegraph.batches import expect_batch
 from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.file_graph import FileGraph
 from porter.formats.onnx.constants import FLOATS
 from porter.formats.onnx.proto import import_onnx
 from porter.formats.onnx.read import CHANNELS_LAST
@@ -39,7 +41,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> OnnxRunner:
     graph = checkpoint.graph
     if graph is None:
         raise MissingFramework("this file carries no graph", where=str(checkpoint.path))
-    return OnnxRunner(import_onnx().ModelProto.FromString(graph.definition), checkpoint.tensors, dtype)
+    return OnnxRunner(import_onnx().ModelProto.FromString(graph.definition), checkpoint.tensors, dtype, graph)
 
 
 def run_reference(model: OnnxRunner, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
@@ -54,11 +56,13 @@ class OnnxRunner:
 
     Attributes:
         definition: ModelProto of porter.formats.onnx, whose tensors have no content where `tensors` has it.
+        file: what porter reads of it, by which a large batch is refused before it is filled.
     """
 
     definition: Any
     tensors: Mapping[str, Array]
     dtype: Dtype
+    file: FileGraph | None = None
     _sessions: dict[tuple[str, ...], Session] = field(default_factory=dict)
 
     def __call__(self, batch: Array, taps: tuple[str, ...]) -> dict[str, Array]:
@@ -90,6 +94,8 @@ class OnnxRunner:
         images = batch.transpose(0, 2, 3, 1) if CHANNELS_LAST in self._stated else batch
         count = self.definition.graph.input[0].type.tensor_type.shape.dim[0].dim_value
         count = count if count > 0 else len(images)  # Paddle writes -1 for a free batch
+        if count > len(images) and self.file is not None:
+            expect_batch(self.file, count, (batch.shape[2], batch.shape[3]))
         images = np.concatenate([images, *[images[-1:]] * (-len(images) % count)])
         return [np.ascontiguousarray(part, self.dtype) for part in np.split(images, len(images) // count)]
 
