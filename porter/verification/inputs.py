@@ -95,7 +95,7 @@ def make_images(size: tuple[int, int], count: int, channels: int, taken: InputRa
         coarse = rng.standard_normal((count, channels, rows, columns)) * 0.5**octave
         pixels += np.repeat(np.repeat(coarse, cell, axis=2), cell, axis=3)[:, :, : size[0], : size[1]]
     low, high = pixels.min(axis=(1, 2, 3), keepdims=True), pixels.max(axis=(1, 2, 3), keepdims=True)
-    return taken.of((pixels - low) / (high - low))
+    return taken.of((pixels - low) / np.where(high > low, high - low, 1.0))  # an image of one number has no span
 
 
 def make_pair(size: tuple[int, int], channels: int, taken: InputRange) -> Images:
