@@ -88,7 +88,6 @@ class GivenReference:
         dropped: path of the head whose row 0 the port lacks.
         fixed: it runs at its native size only.
         named: its layers are paired with nodes by their names only.
-        hidden: nodes whose values are not shown.
     """
 
     name: str
@@ -104,7 +103,6 @@ class GivenReference:
     dropped: str | None = None
     fixed: bool = False
     named: bool = True
-    hidden: frozenset[str] = frozenset()
 
     def takes(self, size: tuple[int, int]) -> bool:
         if size == self.native or self.fixed:
@@ -123,7 +121,7 @@ class GivenReference:
         if self.ending is log_softmax:
             with np.errstate(divide="ignore"):
                 outputs = {path: log_softmax(np.log(value)) for path, value in outputs.items()}  # also without the row
-        return {path: value for path, value in shown.values.items() if path not in self.hidden} | outputs
+        return {**shown.values, **outputs}
 
 
 def open_given(given: Given, opened: Opened, stored: Dtype) -> GivenReference:

@@ -98,13 +98,21 @@ def make_images(size: tuple[int, int], count: int, channels: int, taken: InputRa
     return taken.of((pixels - low) / np.where(high > low, high - low, 1.0))  # an image of one number has no span
 
 
-def make_pair(size: tuple[int, int], channels: int, taken: InputRange) -> Images:
-    """Two images to compare models on, as `make_images` gives them: one like a photo, and one with hard edges, flat places of the
-    range's ends and noise in every pixel, which reaches what photos hardly do: the bound of a ReLU6, a channel that is mostly dead.
+def make_telling(size: tuple[int, int], count: int, channels: int, taken: InputRange) -> Images:
+    """`count` images to compare models on: one like a photo, as `make_images` gives them, then others that reach what photos hardly
+    do, such as the bound of a ReLU6 or a channel that is mostly dead: hard edges, noise, one colour, a board, bright points.
     """
-    soft = make_images(size, 2, channels, UNIT)
-    noise = np.random.default_rng(1).uniform(-0.5, 0.5, (channels, *size))
-    return taken.of(np.stack([soft[0], np.clip(0.5 + 6 * (soft[1] - soft[1].mean()) + noise, 0, 1)]))
+    soft, noise = make_images(size, count, channels, UNIT), np.random.default_rng(1).random((count, channels, *size))
+    board = np.indices(size).sum(axis=0) // 2 % 2
+    kinds: tuple[Callable[[Images, Images], Images], ...] = (
+        lambda soft, noise: soft,
+        lambda soft, noise: np.clip(6 * (soft - soft.mean()) + noise, 0, 1),
+        lambda soft, noise: noise,
+        lambda soft, noise: 0.9 * noise[:, :1, :1] + 0.1 * soft,
+        lambda soft, noise: abs(board - noise[:, :1, :1] * soft),
+        lambda soft, noise: noise**4,
+    )
+    return taken.of(np.stack([kinds[at % len(kinds)](soft[at], noise[at]) for at in range(count)]))
 
 
 def make_batch(size: tuple[int, int], count: int, channels: int, protocol: Preprocess | None, seed: int = 0) -> Images:

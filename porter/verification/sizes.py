@@ -7,8 +7,10 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from porter.dtypes import Dtype
-from porter.errors import GraphError
+import numpy as np
+
+from porter.dtypes import Array, Dtype
+from porter.errors import CheckFailed, GraphError
 from porter.graph import INPUT, Crop, ExtendMap, Graph, shapes, site_of
 from porter.graph.plan import Plan
 from porter.source.references import Source
@@ -37,13 +39,45 @@ def check_sizes(plan: Plan, native: Pair, source: Source, built: Pair | None, dt
 
     If float64 is not among `dtypes`, the other types are compared at the native size and at `small_sizes`. Only sizes that the
     source can run are used; if it can run none of them, the size that it was `built` for. None if there is no such size.
+
+    Raises:
+        CheckFailed: the port's graph does not take a size that the source takes: a wrong pad can make it so.
     """
     if plan.only_size is not None:
         return Sizes((plan.only_size,), (plan.only_size,)) if source.takes(plan.only_size) else None
     if not source.takes(native):
         return None if built is None else Sizes((built,), (built,))
+    _expect_every_size(plan.graph, native, source)
     exact = tuple(size for size in small_sizes(plan.graph, native) if source.takes(size)) or (native,)
     return Sizes(exact, (native,) if "float64" in dtypes else tuple(dict.fromkeys((native, *exact))))
+
+
+def _expect_every_size(graph: Graph, native: Pair, source: Source) -> None:
+    for axis in (0, 1):
+        side = _refused_side(graph, axis, native[axis])
+        if side is None:
+            continue
+        size = (side, native[1]) if axis == 0 else (native[0], side)
+        if source.takes(size) and _runs(source, np.zeros((1, graph.channels, *size))):
+            try:
+                shapes(graph, size)
+            except GraphError as error:
+                message = f"the port does not take {size[0]}x{size[1]}, which {source.name} takes: {error.message}"
+                raise CheckFailed(message, where=error.where) from None
+
+
+def _refused_side(graph: Graph, axis: int, native: int) -> int | None:
+    """The first side beyond the native one, within a whole period of strides, that a graph does not take."""
+    period = min(_strides(graph, axis), 64)
+    return next((side for side in range(native, native + period) if _maps(graph, axis, side) is None), None)
+
+
+def _runs(source: Source, batch: Array) -> bool:
+    try:
+        source.run(batch, "float32")
+    except Exception:  # whatever a framework raises for maps that do not fit
+        return False
+    return True
 
 
 def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:

@@ -76,7 +76,7 @@ class With(Net):
         self.end, self.size = end, size
 
     def forward(self, x):
-        assert self.size in (None, x.shape[-1]), "another size"
+        assert self.size is None or x.shape[2:] == (self.size, self.size), "another size"
         return self.end(super().forward(x))
 
 

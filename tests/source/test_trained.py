@@ -23,7 +23,7 @@ from porter.source.opened import open_source
 from porter.source.references import OwnBuild
 from porter.source.trained import trained_conventions, with_conventions, with_padding
 from porter.verification.check import Check
-from porter.verification.inputs import make_batch
+from porter.verification.inputs import make_telling, stated_range
 from porter.verification.numbers import distance
 from porter.verification.sizes import Sizes
 from porter.verification.trained import check_trained
@@ -114,7 +114,9 @@ def test_the_check_proves_the_shipped_pads_first_and_then_the_port(made: Convers
 def test_the_difference_is_that_of_the_two_functions(made: Conversion, recipe: Recipe, weights: Path) -> None:
     opened = with_padding(open_source(recipe, VARIANT, recipe.zoo(ZOO, VARIANT), weights), "trained")
     assert opened.shipped is not None
-    batch, torch = make_batch(SIZE, 2, 3, opened.preprocess), get_framework("torch")
+    taken, torch = stated_range(opened.graph, opened.preprocess), get_framework("torch")
+    assert taken is not None
+    batch = make_telling(SIZE, 2, 3, taken)
     shipped, trained = (
         OwnBuild(torch, graph, opened.tensors).run(batch, "float64")["head/logits"] for graph in (opened.shipped, opened.graph)
     )

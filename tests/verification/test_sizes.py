@@ -1,11 +1,17 @@
 """The sizes that a port is proved at: what small ones have to keep of the native one, and what a graph allows."""
 
+from dataclasses import replace
+
 import pytest
 
-from porter.graph import Graph, MaxPool, Node, shapes, site_of
-from porter.padding import Convention, Window
+from porter.dtypes import Array, Dtype
+from porter.errors import CheckFailed
+from porter.graph import Add, Graph, MaxPool, Node, shapes, site_of
+from porter.graph.plan import make_plan
+from porter.padding import ANY, LOWEST, Convention, Window
 from porter.recipe import all_recipes, expand, find_recipe
-from porter.verification.sizes import small_sizes
+from porter.verification.sizes import check_sizes, small_sizes
+from tests.verification.test_parity import NATIVE
 
 SAME, VALID = Convention("same"), Convention()
 
@@ -73,3 +79,34 @@ def test_a_third_size_is_taken_where_no_second_one_shows_all() -> None:
         assert all(
             len({half % 2 for half in halved}) == 2 for halved in (sides, [-(-n // 2) for n in sides], [n // 2 for n in sides])
         )
+
+
+def test_a_port_that_takes_fewer_sizes_than_its_source_is_refused() -> None:
+    """A pad that is a cell short makes two branches fit at even maps only: no such map may be avoided."""
+    halves = {
+        "pool": (Window((3, 3), (2, 2)), Convention.stated((1, 1, 1, 1), fill=LOWEST)),
+        "point": (Window((1, 1), (2, 2)), VALID),
+    }
+    nodes = {name: Node(name, MaxPool(*window), ("input",)) for name, window in halves.items()}
+    short = replace(nodes["pool"], op=MaxPool(Window((2, 2), (2, 2)), VALID))
+    right, wrong = (
+        Graph((first, nodes["point"], Node("sum", Add(), ("pool", "point"))), 3, "sum") for first in (nodes["pool"], short)
+    )
+
+    class Source:
+        name = "the zoo's code"
+
+        def takes(self, size: tuple[int, int]) -> bool:
+            return True
+
+        def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+            return {}
+
+    for graph in (right, wrong):
+        plan = make_plan(graph, ANY, NATIVE)
+        assert plan.only_size is None
+        if graph is right:
+            assert check_sizes(plan, (64, 64), Source(), None, ("float64",)) is not None
+        else:
+            with pytest.raises(CheckFailed, match="the port does not take 65x64, which the zoo's code takes"):
+                check_sizes(plan, (64, 64), Source(), None, ("float64",))
