@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from porter.evaluation.results import Evaluation, Study
     from porter.reporting.write import Report
     from porter.source.inspection import Inspection
-    from porter.verification.check import Verdict
+    from porter.verification.verdict import Verdict
 
 __all__ = ["convert", "evaluate", "inspect", "load", "predict", "report", "study", "verify"]
 

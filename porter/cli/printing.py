@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from porter.reporting.write import Report
     from porter.source.drafting import NewRecipe
     from porter.source.inspection import Inspection
-    from porter.verification.check import Verdict
     from porter.verification.parity import Parity
+    from porter.verification.verdict import Verdict
 
 SHOWN = 5
 """Items that `inspect` prints of each list; the JSON has all."""

@@ -29,7 +29,7 @@ from porter.source.trained import parse_padding, with_padding
 
 if TYPE_CHECKING:
     from porter.source.given import Given
-    from porter.verification.check import Verdict
+    from porter.verification.verdict import Verdict
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from porter.source.opened import Member, Opened, open_checkpoint
 from porter.source.weights import read_weights
 
 if TYPE_CHECKING:
-    from porter.verification.check import Verdict
+    from porter.verification.verdict import Verdict
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class FirstBad:
 
 @dataclass(frozen=True)
 class ShippedResult:
-    """The proof of the shipped build, for a port with the pads of training (porter.verification.check.Shipped)."""
+    """The proof of the shipped build, for a port with the pads of training (porter.verification.verdict.Shipped)."""
 
     reference: str
     rel_l2: Number
@@ -88,7 +88,7 @@ class ShippedResult:
 
 @dataclass(frozen=True)
 class GivenResult:
-    """The proof by the user's own reference (porter.verification.check.GivenProof)."""
+    """The proof by the user's own reference (porter.verification.verdict.GivenProof)."""
 
     reference: str
     dtypes: Mapping[str, TypeResult]
@@ -97,7 +97,7 @@ class GivenResult:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of a port with its source, as port.json has it (porter.verification.check.Verdict.record)."""
+    """The comparison of a port with its source, as port.json has it (porter.verification.verdict.Verdict.record)."""
 
     ok: bool
     reference: str

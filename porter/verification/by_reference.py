@@ -10,10 +10,11 @@ from porter.fitting.fit import some
 from porter.graph import BatchNorm, Graph
 from porter.source.given import GivenReference
 from porter.source.references import Source
-from porter.verification.check import Check, GivenProof, first_telling
+from porter.verification.check import Check
 from porter.verification.computed import ported
 from porter.verification.parity import Parity, settle
 from porter.verification.sizes import Sizes, check_sizes
+from porter.verification.verdict import GivenProof, first_telling
 
 ROUNDED = 1e-6
 """Weights no further apart, in relative L2 distance, are the same numbers rounded to float32 in two ways (measured: 7e-8)."""

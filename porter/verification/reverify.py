@@ -21,11 +21,12 @@ from porter.source.of_port import source_of
 from porter.source.opened import Opened
 from porter.source.references import FileGraphSource, OwnBuild
 from porter.verification.by_reference import check_given
-from porter.verification.check import CHECKED_DTYPES, Check, Verdict, first_telling
+from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import ported, unrounded_tensors
 from porter.verification.inputs import SIGNED, make_images
 from porter.verification.sizes import check_sizes
 from porter.verification.trained import check_trained
+from porter.verification.verdict import Verdict, first_telling
 
 
 def verify(

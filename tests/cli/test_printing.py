@@ -10,9 +10,9 @@ from porter.cli import printing
 from porter.filegraph.checkpoint import Checkpoint
 from porter.source.inspection import Inspection
 from porter.source.matching import Match
-from porter.verification.check import Verdict
 from porter.verification.numbers import Distance
 from porter.verification.parity import NodeDistance, Parity
+from porter.verification.verdict import Verdict
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ import porter
 from porter.cli.terminal import BROKEN_PIPE, INTERRUPTED, stems_from_interrupt
 from porter.errors import FileError
 from porter.evaluation.prediction import Prediction
-from porter.verification.check import Verdict
 from porter.verification.numbers import Distance
 from porter.verification.parity import NodeDistance, Parity
+from porter.verification.verdict import Verdict
 from tests.conftest import Cli, WeightsMaker, refused
 
 RUN = "import sys; sys.argv[0] = 'porter'; from porter.cli.app import main; main()"

@@ -19,8 +19,8 @@ from porter.source.given import GivenReference, parse_reference
 from porter.source.of_port import source_of
 from porter.source.opened import Opened, open_source
 from porter.source.own_code import maker
-from porter.verification.check import Verdict
 from porter.verification.reverify import check_against
+from porter.verification.verdict import Verdict
 from tests.conftest import Cli, refused
 
 RECIPE = """\

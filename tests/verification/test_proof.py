@@ -14,7 +14,7 @@ from porter.dtypes import Array
 from porter.errors import CheckFailed
 from porter.port import read_port
 from porter.verification import parity
-from porter.verification.check import Verdict
+from porter.verification.verdict import Verdict
 from tests.conftest import Cli, refused
 
 onnx = pytest.importorskip("onnx")

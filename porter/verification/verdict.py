@@ -1,0 +1,190 @@
+"""What came of the comparisons of a port with its references."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from porter.port import GivenFile
+from porter.verification.parity import Parity
+
+Proof = TypeVar("Proof", "Verdict", "GivenProof")
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """The proof of the shipped pads, for a port with training pads.
+
+    Attributes:
+        parities: comparisons of the same graph with the shipped pads, in the source's framework, with the reference.
+        rel_l2: the relative L2 distance between the reference's logits and those with training pads, in float64.
+        argmax_differ: the number of `images` whose largest logit is at another place.
+    """
+
+    parities: tuple[Parity, ...]
+    rel_l2: float
+    argmax_differ: int
+    images: int
+
+    def record(self) -> dict[str, Any]:
+        """As `porter verify --json` prints it."""
+        fields = {"rel_l2": self.rel_l2, "argmax_differ": self.argmax_differ, "images": self.images}
+        return {"reference": self.parities[-1].reference, **fields, "dtypes": _summaries(self.parities)}
+
+
+@dataclass(frozen=True)
+class GivenProof:
+    """The comparisons with the user's own reference (`--reference`), and notes on what it ran with.
+
+    Attributes:
+        apart: see porter.source.given.GivenReference.
+        inputs: see Verdict.
+    """
+
+    file: GivenFile
+    parities: tuple[Parity, ...]
+    notes: tuple[str, ...]
+    apart: Mapping[str, float]
+    inputs: str
+
+    @property
+    def all(self) -> tuple[Parity, ...]:
+        return self.parities
+
+    def record(self) -> dict[str, Any]:
+        """As `porter verify --json` prints it."""
+        return {"reference": self.parities[-1].reference, "dtypes": _summaries(self.parities), "notes": self.notes}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The comparisons in each number type; the last is the most exact.
+
+    Attributes:
+        inputs: the range of the numbers that both sides were fed.
+        shipped: the proof of the shipped pads, if the port has training pads.
+        rounding: see porter.port.Record.
+        notes: on code that no comparison covers.
+        given: the proof by the user's own reference; `parities` is empty if no other reference can run.
+        disagreement: what two implementations that porter did not write disagree on, if the comparison failed; one is wrong.
+    """
+
+    parities: tuple[Parity, ...]
+    inputs: str
+    shipped: Shipped | None = None
+    rounding: str | None = None
+    notes: tuple[str, ...] = ()
+    given: GivenProof | None = None
+    disagreement: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.proof.ok
+
+    @property
+    def all(self) -> tuple[Parity, ...]:
+        """Every comparison, in the order in which they are judged."""
+        return (*(self.shipped.parities if self.shipped else ()), *self.parities, *(self.given.all if self.given else ()))
+
+    @property
+    def proof(self) -> Parity:
+        """The most exact comparison, or the first that failed, in float64 if one did."""
+        given, failed = self.given.parities if self.given else (), [parity for parity in self.all if not parity.ok]
+        return min(failed, key=lambda parity: parity.dtype != "float64") if failed else (self.parities or given)[-1]
+
+    @property
+    def rounds(self) -> Parity | None:
+        """The comparison whose values round more than they should, though float64 proves the port."""
+        return next((parity for parity in self.all if parity.rounds_from is not None), None)
+
+    @property
+    def advice(self) -> str | None:
+        """What to do next where the reference's values tell nothing."""
+        if self.proof.silent is None and self.disagreement is None:
+            return None
+        return "prove it by another implementation: --reference FILE.py:CALLABLE; or write it unproved: --no-check"
+
+    def failure(self) -> str:
+        """One line on the failure, with the first node that differs and its padding decision."""
+        return self._failure() if self.disagreement is None else f"not proved: {self.disagreement}; {self._failure()}"
+
+    def _failure(self) -> str:
+        proof, bad = self.proof, self.proof.first_bad
+        if proof.silent is not None:
+            differs = f"; {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e}" if bad else ""
+            return f"not proved: {proof.silent} on inputs of {self.inputs}, so a wrong port would pass too{differs}"
+        given = self.given is not None and proof in self.given.parities
+        if self.given is not None and given:
+            what, whose, notes = "the port", f"the function of {proof.reference}", "".join(f"; {note}" for note in self.given.notes)
+        else:
+            what = "the port" if proof in self.parities else "porter's own build with the shipped pads"
+            whose, notes = "the source's function", ""
+        if bad is None:
+            place = f"the logits' largest value is at another place in {proof.dtype} (relative L2 {proof.logits.rel_l2:.1e})"
+            return f"{what} is not {whose}: {place}{notes}" if given else place
+        source = "" if given else f"{bad.source} in the source, "
+        said = f"relative L2 {bad.rel_l2:.1e} in {proof.dtype}"
+        if bad.shapes is not None:
+            theirs, ours = ("x".join(map(str, shape)) for shape in bad.shapes)
+            said = f"{ours} in {what} and {theirs} in {proof.reference}"
+        if bad.unseen:
+            said += f"; before it {', '.join(bad.unseen[:5])} could not be compared"
+        apart = self.given.apart if self.given is not None and given else {}
+        other = next((path for path in (bad.path, *bad.unseen) if path in apart), None)
+        if other is not None:
+            said += f"; the weights of {other} are {apart[other]:.1e} from the source's"
+        elif bad.site is not None:
+            said += f"; padding at {bad.site}: {source}{bad.realised} in {what}"
+        return f"{what} is not {whose}: {bad.path} is the first node that differs, {said}{notes}"
+
+    def record(self) -> dict[str, Any]:
+        """As `porter verify --json` prints it: the proof, and every comparison's logits by number type."""
+        fields = asdict(self.proof)
+        own = {
+            "ok": self.ok,
+            "range": self.inputs,
+            "dtypes": _summaries(self.parities or (self.given.parities if self.given else ())),
+            "shipped": self.shipped and self.shipped.record(),
+            "given": self.given and self.given.record(),
+            "rounding": self.rounding,
+            "notes": self.notes,
+        }
+        record: dict[str, Any] = _finite({**fields, **own})
+        return record
+
+
+def first_telling(proofs: Iterable[Proof]) -> Proof:
+    """The first proof on values that tell, otherwise the first of all."""
+    first: Proof | None = None
+    for proof in proofs:
+        if all(parity.ok or parity.silent is None for parity in proof.all):
+            return proof
+        first = first or proof
+    assert first is not None, "a network takes one range of inputs at least"
+    return first
+
+
+def _summaries(parities: Sequence[Parity]) -> dict[str, dict[str, Any]]:
+    """What is recorded of the comparison in each number type."""
+    return {
+        parity.dtype: {
+            "ok": parity.ok,
+            "rounds_from": parity.rounds_from,
+            "logits": asdict(parity.logits),
+            "limit": parity.limit,
+            "source_rounding": parity.source_rounding,
+        }
+        for parity in parities
+    }
+
+
+def _finite(value: Any) -> Any:
+    """The value for JSON: an infinite or undefined distance becomes null."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
