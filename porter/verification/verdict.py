@@ -109,10 +109,10 @@ class Verdict:
 
     def failure(self) -> str:
         """One line on the failure, with the first node that differs and its padding decision."""
-        return self._failure() if self.disagreement is None else f"not proved: {self.disagreement}; {self._failure()}"
-
-    def _failure(self) -> str:
         proof, bad = self.proof, self.proof.first_bad
+        if self.disagreement is not None:
+            place = f"; {bad.path} of the port is {bad.rel_l2:.1e} from {proof.reference}'s in {proof.dtype}" if bad else ""
+            return f"not proved: {self.disagreement}{place}"
         if proof.silent is not None:
             differs = f"; {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e}" if bad else ""
             return f"not proved: {proof.silent} on inputs of {self.inputs}, so a wrong port would pass too{differs}"
@@ -146,6 +146,7 @@ class Verdict:
         own = {
             "ok": self.ok,
             "range": self.inputs,
+            "disagreement": self.disagreement,
             "dtypes": _summaries(self.parities or (self.given.parities if self.given else ())),
             "shipped": self.shipped and self.shipped.record(),
             "given": self.given and self.given.record(),
