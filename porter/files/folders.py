@@ -78,9 +78,12 @@ def _resolved(target: Path) -> Path:
         FileError: links point to each other.
     """
     try:
-        return target.resolve()
-    except RuntimeError:  # before Python 3.13
-        raise FileError("links point to each other here", where=str(target), next="give a folder") from None
+        found = target.resolve()
+    except RuntimeError:  # before Python 3.13, which gives such a link itself
+        found = target
+    if found.is_symlink():
+        raise FileError("links point to each other here", where=str(target), next="give a folder")
+    return found
 
 
 def _beside(target: Path, role: str) -> Path:
