@@ -48,7 +48,7 @@ def own_operators(opset: int) -> list[type[Any]]:
                 stated = schema(name, opset)
             except error:  # the opset lacks it
                 continue
-            found.append(type(name, (op_run,), {"_run": partial(_run, operator), "op_schema": stated}))
+            found.append(type(name, (op_run,), {"_run": staticmethod(partial(_run, operator)), "op_schema": stated}))
     return found
 
 
