@@ -102,7 +102,7 @@ def make_telling(size: tuple[int, int], count: int, channels: int, taken: InputR
     """`count` images to compare models on: one like a photo, as `make_images` gives them, then others that reach what photos hardly
     do, such as the bound of a ReLU6 or a channel that is mostly dead: hard edges, noise, one colour, a board, bright points.
     """
-    soft, noise = make_images(size, count, channels, UNIT), np.random.default_rng(1).random((count, channels, *size))
+    soft, noise = make_images(size, count, channels, UNIT), np.random.default_rng(size).random((count, channels, *size))
     board = np.indices(size).sum(axis=0) // 2 % 2
     kinds: tuple[Callable[[Images, Images], Images], ...] = (
         lambda soft, noise: soft,

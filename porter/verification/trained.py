@@ -31,7 +31,7 @@ class _Kept:
 
     source: Source
     output: str
-    logits: dict[bytes, Array] = field(default_factory=dict)
+    logits: dict[tuple[tuple[int, ...], bytes], Array] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -43,7 +43,7 @@ class _Kept:
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         values = self.source.run(batch, dtype)
         if dtype == "float64" and self.output in values:
-            self.logits[batch.tobytes()] = values[self.output].reshape(len(batch), -1)
+            self.logits[batch.shape, batch.tobytes()] = values[self.output].reshape(len(batch), -1)
         return values
 
 
