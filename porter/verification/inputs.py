@@ -100,13 +100,15 @@ def make_images(size: tuple[int, int], count: int, channels: int, taken: InputRa
 
 def make_telling(size: tuple[int, int], count: int, channels: int, taken: InputRange) -> Images:
     """`count` images to compare models on: one like a photo, as `make_images` gives them, then others that reach what photos hardly
-    do, such as the bound of a ReLU6 or a channel that is mostly dead: hard edges, noise, one colour, a board, bright points.
+    do, such as the bound of a ReLU6 or a channel that is mostly dead: a photo with hard edges and noise in a quarter of it, noise,
+    one colour, a board, bright points.
     """
+    edges = np.indices(size) >= np.array(size).reshape(2, 1, 1) // 2
     soft, noise = make_images(size, count, channels, UNIT), np.random.default_rng(size).random((count, channels, *size))
     board = np.indices(size).sum(axis=0) // 2 % 2
     kinds: tuple[Callable[[Images, Images], Images], ...] = (
         lambda soft, noise: soft,
-        lambda soft, noise: np.clip(6 * (soft - soft.mean()) + noise, 0, 1),
+        lambda soft, noise: np.where(edges.all(axis=0), np.clip(6 * (soft - soft.mean()) + noise, 0, 1), soft),
         lambda soft, noise: noise,
         lambda soft, noise: 0.9 * noise[:, :1, :1] + 0.1 * soft,
         lambda soft, noise: abs(board - noise[:, :1, :1] * soft),

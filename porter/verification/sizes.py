@@ -95,10 +95,19 @@ def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
     For ResNet-50 v2 and MobileNet v2 at 224x224 they are 128x97 and 97x128, for Keras's MobileNet v1 128x157 and 157x128, for
     Inception v3 at 299x299 171x202 and 202x171.
     """
-    rows, columns = (_sides(graph, axis, native[axis]) for axis in (0, 1))
+    rows, columns = (_sides(graph, axis, _grown(graph, axis, native[axis])) for axis in (0, 1))
     count = max(len(rows), len(columns))
     pairs = ((rows[at % len(rows)], columns[(at + 1) % len(columns)]) for at in range(count)) if rows and columns else ()
     return tuple(dict.fromkeys(pairs))
+
+
+def _grown(graph: Graph, axis: int, native: int) -> int:
+    """The native side, or a larger one with its remainders where it has less than three cells: on one row, a value that is moved by
+    a row is where it was.
+    """
+    period = _strides(graph, axis)
+    grown = native + period * max(0, -(-(3 - native) // period))
+    return native if _maps(graph, axis, grown) is None else grown
 
 
 def _sides(graph: Graph, axis: int, native: int) -> list[int]:

@@ -23,7 +23,7 @@ from porter.source.opened import open_source
 from porter.source.references import OwnBuild
 from porter.source.trained import trained_conventions, with_conventions, with_padding
 from porter.verification.check import Check
-from porter.verification.inputs import make_telling, stated_range
+from porter.verification.inputs import stated_range
 from porter.verification.numbers import distance
 from porter.verification.sizes import Sizes
 from porter.verification.trained import check_trained
@@ -116,14 +116,14 @@ def test_the_difference_is_that_of_the_two_functions(made: Conversion, recipe: R
     assert opened.shipped is not None
     taken, torch = stated_range(opened.graph, opened.preprocess), get_framework("torch")
     assert taken is not None
-    batch = make_telling(SIZE, 2, 3, taken)
+    batch = np.concatenate(Check(made.port, ("float64",), fed=taken).batches(Sizes((SIZE,), ()))["float64"])
     shipped, trained = (
         OwnBuild(torch, graph, opened.tensors).run(batch, "float64")["head/logits"] for graph in (opened.shipped, opened.graph)
     )
     assert made.verdict is not None and made.verdict.shipped is not None
     found = made.verdict.shipped
     assert found.rel_l2 == pytest.approx(distance(shipped, trained).rel_l2, rel=1e-9) and found.rel_l2 > 1e-3
-    assert (found.argmax_differ, found.images) == ((shipped.argmax(1) != trained.argmax(1)).sum(), 2)
+    assert (found.argmax_differ, found.images) == ((shipped.argmax(1) != trained.argmax(1)).sum(), len(batch))
 
 
 def test_record_and_report_tell_the_two_apart(made: Conversion) -> None:
@@ -133,7 +133,7 @@ def test_record_and_report_tell_the_two_apart(made: Conversion) -> None:
     said = "\n".join(printing.conversion(made))
     assert "as trained, not as shipped" in said
     assert "shipped pads, float64: same function as timm" in said
-    assert f"change the logits by {parity['shipped']['rel_l2']:.1e}" in said and "of 2 images" in said
+    assert f"change the logits by {parity['shipped']['rel_l2']:.1e}" in said and f"of {parity['shipped']['images']} images" in said
 
 
 def test_verify_does_the_same_and_sees_shipped_pads_in_a_port_that_says_trained(

@@ -10,10 +10,15 @@ import numpy as np
 import pytest
 
 import porter
-from porter.dtypes import Array
+from porter.dtypes import Array, Dtype
 from porter.errors import CheckFailed
 from porter.port import read_port
+from porter.source.of_port import source_of
+from porter.source.references import Source
 from porter.verification import parity
+from porter.verification.check import Check
+from porter.verification.inputs import SIGNED, make_images
+from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict
 from tests.conftest import Cli, refused
 
@@ -216,3 +221,33 @@ def test_a_batch_without_end_is_not_filled(images: int, tmp_path: Path, cli: Cli
     text = (HEAD % ("4,16,16", "y = Conv <pads=[1,1,1,1]> (x, k, low)")).replace("[N,", f"[{images},")
     ran = cli("convert", written(text, tmp_path / "net.onnx"), "--to", "torch", "--out", "port")
     assert ran.status == 0 and f"the file takes {images} images at once" in ran.out
+
+
+class Chaotic:
+    """A source that rounds as much as its port would have to be away to be refused, on anything but photos."""
+
+    name = "the file's own graph"
+
+    def __init__(self, source: Source, off: float) -> None:
+        self.source, self.off = source, off
+
+    def takes(self, size: tuple[int, int]) -> bool:
+        return self.source.takes(size)
+
+    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+        values = self.source.run(batch, dtype)
+        photos = make_images((batch.shape[2], batch.shape[3]), 2, 3, SIGNED)
+        if any(np.allclose(image, batch[0], atol=1e-6) for image in photos):
+            return values
+        noise = np.random.default_rng(abs(hash(batch.tobytes()))).standard_normal(values["y"].shape)
+        return {**values, "y": values["y"] * (1 + self.off * noise)}
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize(("off", "ok"), [(1e-9, True), (1e-6, False)])
+def test_inputs_that_make_the_source_chaotic_are_no_evidence_against_a_port(off: float, ok: bool, tmp_path: Path) -> None:
+    file = written((HEAD % ("4,H,W", "y = Conv <pads=[1,1,1,1]> (x, k, low)")).replace("16,16", "H,W", 1), tmp_path / "net.onnx")
+    port = porter.convert(file, destination="torch", input_size="64x64", out=tmp_path / "port", check=False).port
+    source = next(source_of(port, file, None).references("float32"))
+    found = Check(port, ("float64",)).against(Chaotic(source, off), Sizes(((64, 64),), ()))
+    assert found[0].ok is ok
