@@ -1,0 +1,63 @@
+"""Why a mutant is no other function, where it can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from porter.graph import BatchNorm, GroupNorm, LayerNorm, Relu6, nonnegative_paths, shapes, site_of
+from porter.padding import same_function
+from tests.mutation.judge import MOVED, Judge, distances, run
+from tests.mutation.mistakes import Mutant
+
+UNREAD, PADS, OWN = (
+    "proved: no output reads it",
+    "proved: its windows read the same cells, or zeros that are no more than the least value, at these sizes",
+    "the values of the node itself are the same for all images",
+)
+
+
+def reason(judge: Judge, mutant: Mutant) -> str:
+    """Whether it is proved that no input tells a mutant, and otherwise where its difference ends on the judge's images."""
+    if mutant.place not in _read(judge, mutant):
+        return UNREAD
+    if _same_windows(judge, mutant):
+        return PADS
+    order = [node.path for node in judge.graph.nodes if node.path in mutant.graph.by_path]
+    apart: dict[str, bool] = dict.fromkeys(order, False)
+    for images, _, _ in judge.batches():
+        wanted, got = (run(*function, images, order) for function in ((judge.graph, judge.tensors), (mutant.graph, mutant.tensors)))
+        for path in order:
+            apart[path] |= bool((distances({path: wanted[path]}, {path: got[path]}) > MOVED).any())
+    if not any(apart.values()):
+        return OWN
+    last = [node for node in judge.graph.nodes if not apart.get(node.path) and any(apart.get(path) for path in node.inputs)]
+    ends = {_kind(judge, node.path) for node in last}
+    return f"its difference ends at {' and '.join(sorted(ends)) or 'values that no node reads'}"
+
+
+def _kind(judge: Judge, path: str) -> str:
+    op = judge.graph.by_path[path].op
+    if isinstance(op, BatchNorm | GroupNorm | LayerNorm):
+        return "a norm"
+    return "a ReLU" if isinstance(op, Relu6) else f"a {op.name}"
+
+
+def _read(judge: Judge, mutant: Mutant) -> set[str]:
+    """The nodes that an output depends on, in the right graph or in the mutant's."""
+    found: set[str] = set()
+    for graph in (judge.graph, mutant.graph):
+        waiting: Sequence[str] = graph.outputs
+        while waiting:
+            found.update(waiting)
+            waiting = [path for at in waiting if at in graph.by_path for path in graph.by_path[at].inputs if path not in found]
+    return found
+
+
+def _same_windows(judge: Judge, mutant: Mutant) -> bool:
+    right, wrong = judge.graph.by_path[mutant.place], mutant.graph.by_path.get(mutant.place)
+    site, other = site_of(right.op), wrong and site_of(wrong.op)
+    if site is None or other is None or site.window != other.window or site.kind != other.kind:
+        return False
+    source, lowest = right.inputs[0], right.inputs[0] in nonnegative_paths(judge.graph)
+    known = [shapes(judge.graph, size)[source] for size in judge.sizes]
+    return all(same_function(site, other.convention, (shape[1], shape[2]), lowest) for shape in known)

@@ -1,0 +1,41 @@
+"""The proof itself is tested: every kind of mistake, planted in right ports, is refused where it makes another function.
+
+`scripts/mutants` plants thousands (docs/mutants.md); these are a few of each kind, in the ports where they have a place.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from tests.mutation.of_wiring import KINDS
+from tests.mutation.subjects import Subject, subject
+from tests.mutation.trial import Outcome, trials
+
+SUBJECTS = (
+    "hand:net:calibrated:plain:all:torch:0",
+    "recipe:mobilenet_v1_0.25/keras:calibrated:plain:layers:torch:0",
+    "recipe:shufflenet_v2_x0_5/torchvision:calibrated:softmax:layers:torch:0",
+)
+EACH = 3
+
+
+@cache
+def made(key: str) -> Subject:
+    found = subject(key)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mistake_that_moves_an_output_is_refused(kind: str) -> None:
+    found: list[Outcome] = []
+    for key in SUBJECTS:
+        outcomes = list(trials(made(key), [kind], EACH))
+        assert all(outcome.state == "right" for outcome in outcomes if outcome.index < 0), key
+        found += [outcome for outcome in outcomes if outcome.index >= 0]
+        if len(found) >= EACH and any(outcome.state == "killed" for outcome in found):
+            break
+    assert found and not [outcome for outcome in found if outcome.state == "escaped"]
+    assert any(outcome.state == "killed" for outcome in found)
