@@ -57,7 +57,9 @@ def family(outcome: Outcome) -> str:
 
 def line(outcome: Outcome) -> str:
     """An outcome, with what repeats it."""
-    return f"`{outcome.key}:{outcome.index}` {outcome.kind}: {outcome.what}; moved {outcome.moved:.1e}; {outcome.why}"
+    kind, name, *rest = outcome.key.split(":")
+    key = ":".join((kind, name.rpartition("/")[2] if kind == "file" else name, *rest))  # no folder of this machine
+    return f"`{key}:{outcome.index}` {outcome.kind}: {outcome.what}; moved {outcome.moved:.1e}; {outcome.why}"
 
 
 def page(outcomes: Sequence[Outcome], seconds: float, commit: str) -> str:
@@ -74,8 +76,8 @@ def page(outcomes: Sequence[Outcome], seconds: float, commit: str) -> str:
         f"- {mutants['refused, equal']} move no output and are refused, because a value inside differs or they do not run.",
         f"- Right ports: {right['right']} accepted, {right['right, refused']} refused.",
         f"- Right ports written otherwise: {otherwise['right']} accepted, {otherwise['right, refused']} refused.",
-        f"- {right['right, not provable']} more right ports cannot be proved: an output that the reference shows is the same for all",
-        "  of the judge's images, or has two numbers only.",
+        f"- {right['right, not provable']} more right ports cannot be proved: an output that the reference shows is the same for",
+        "  all of the judge's images, or has two numbers only.",
         f"- Commit {commit}; Python {platform.python_version()}, {versions}.",
     ]
     parts = [HEAD, "## Figures", "\n".join(figures), "## By kind", table(outcomes, lambda outcome: outcome.kind, "kind")]
@@ -98,5 +100,5 @@ def page(outcomes: Sequence[Outcome], seconds: float, commit: str) -> str:
 EQUAL = """\
 What accepts them is right as far as the judge sees. "Proved" ones no input tells: the arithmetic of pads says that every window
 reads the same numbers at the sizes that the port takes, or no output reads the node. Of the others, the judge's images show where
-the difference ends: in a ReLU whose channel is dead, in a maximum that another value wins, in a saturated softmax; or the node itself
-gives the same values, such as a ReLU6 for a ReLU that nothing takes beyond 6."""
+the difference ends: in a ReLU whose channel is dead, in a maximum that another value wins, in a saturated softmax; or the node
+itself gives the same values, such as a ReLU6 for a ReLU that nothing takes beyond 6."""
