@@ -21,7 +21,7 @@ class Remembered:
     """A source that runs each batch once, for all the ports that are compared with it."""
 
     source: Source
-    values: dict[tuple[bytes, Dtype], dict[str, Array]] = field(default_factory=dict)
+    values: dict[tuple[tuple[int, ...], bytes, Dtype], dict[str, Array]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -31,7 +31,7 @@ class Remembered:
         return self.source.takes(size)
 
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
-        key = (batch.tobytes(), dtype)
+        key = (batch.shape, batch.tobytes(), dtype)
         if key not in self.values:
             self.values[key] = self.source.run(batch, dtype)
         return self.values[key]
