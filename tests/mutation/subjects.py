@@ -95,16 +95,16 @@ RECIPES = (
 
 
 def keys(seed: int, files: Sequence[Path] = ()) -> Iterator[str]:
-    """Subjects without end: each recipe, two random graphs for each, and the files in turn, each time with other weights."""
+    """Subjects without end: each recipe, four random graphs for each, and the files in turn, each time with other weights."""
     n = 0
     others = [*(f"made:{name}" for name in MADE), *(f"file:{path}" for path in files)]
     while True:
         turn, at = divmod(n, len(RECIPES))
         scale, head, shown = (list(table)[(n + n // len(table)) % len(table)] for table in (SCALES, HEADS, SHOWN))
         yield f"recipe:{RECIPES[at]}:{scale}:{head}:{shown}:{_destination(n)}:{seed + turn}"
-        for more in range(2):
+        for more in range(4):
             scale, shown = list(SCALES)[(n + more) % len(SCALES)], list(SHOWN)[(n // 2 + more) % len(SHOWN)]
-            yield f"random:{2 * n + more}:{scale}:plain:{shown}:{_destination(n + more)}:{seed}"
+            yield f"random:{4 * n + more}:{scale}:plain:{shown}:{_destination(n + more)}:{seed}"
         if n % 4 == 3:
             turn, at = divmod(n // 4, len(others) + 1)
             if at == len(others):
