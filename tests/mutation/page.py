@@ -101,4 +101,5 @@ EQUAL = """\
 What accepts them is right as far as the judge sees. "Proved" ones no input tells: the arithmetic of pads says that every window
 reads the same numbers at the sizes that the port takes, or no output reads the node. Of the others, the judge's images show where
 the difference ends: in a ReLU whose channel is dead, in a maximum that another value wins, in a saturated softmax; or the node
-itself gives the same values, such as a ReLU6 for a ReLU that nothing takes beyond 6."""
+gives the same values, such as a ReLU6 for a ReLU that nothing takes beyond 6. Some would be another function on inputs of another
+range: the graph of such a port states none, so the proof takes one that excites it, and its verdict says which."""

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from porter.graph import BatchNorm, GroupNorm, LayerNorm, Relu6, nonnegative_paths, shapes, site_of
+import numpy as np
+
+from porter.graph import (
+    INPUT,
+    BatchNorm,
+    GlobalAvgPool,
+    Graph,
+    GroupNorm,
+    Identity,
+    LayerNorm,
+    Node,
+    Relu6,
+    nonnegative_paths,
+    shapes,
+    site_of,
+)
 from porter.padding import same_function
 from tests.mutation.judge import MOVED, Judge, distances, run
 from tests.mutation.mistakes import Mutant
 
-UNREAD, PADS, OWN = (
+UNREAD, PADS, SAME, SAME_ABOVE_ZERO, UNREACHED = (
     "proved: no output reads it",
     "proved: its windows read the same cells, or zeros that are no more than the least value, at these sizes",
-    "the values of the node itself are the same for all images",
+    "the op gives the same for random numbers of any sign and size, so nothing that arrives can tell",
+    "the op gives the same for random numbers above zero, and by the graph none that arrives is below",
+    "what arrives at the node, in all images, does not reach where the two differ",
 )
 
 
@@ -29,10 +47,29 @@ def reason(judge: Judge, mutant: Mutant) -> str:
         for path in order:
             apart[path] |= bool((distances({path: wanted[path]}, {path: got[path]}) > MOVED).any())
     if not any(apart.values()):
-        return OWN
+        return _of_any(judge, mutant)
     last = [node for node in judge.graph.nodes if not apart.get(node.path) and any(apart.get(path) for path in node.inputs)]
     ends = {_kind(judge, node.path) for node in last}
     return f"its difference ends at {' and '.join(sorted(ends)) or 'values that no node reads'}"
+
+
+def _of_any(judge: Judge, mutant: Mutant) -> str:
+    """Whether random numbers tell the op of a mutant from the right one."""
+    right, wrong = judge.graph.by_path[mutant.place], mutant.graph.by_path[mutant.place]
+    channels, *size = shapes(judge.graph, judge.sizes[0])[right.inputs[0]]
+    if right.inputs != wrong.inputs or len(set(right.inputs)) > 1 or len(mutant.graph.nodes) != len(judge.graph.nodes):
+        return UNREACHED
+    before = (Node("value", Identity() if size else GlobalAvgPool(), (INPUT,)),)
+    random = np.random.default_rng(0)
+    numbers = random.standard_normal((8, channels or 1, *(size or (1, 1)))) * 10 ** random.uniform(-2, 2, (8, 1, 1, 1))
+    for images, said in ((numbers, SAME), (abs(numbers), SAME_ABOVE_ZERO)):
+        values = []
+        for node, tensors in ((right, judge.tensors), (wrong, mutant.tensors)):
+            nodes = (*before, replace(node, inputs=("value",) * len(node.inputs)))
+            values.append(run(Graph(nodes, channels or 1, node.path), tensors, images, (node.path,)))
+        if (distances(*values) <= MOVED).all() and (said is SAME or right.inputs[0] in nonnegative_paths(judge.graph)):
+            return said
+    return UNREACHED
 
 
 def _kind(judge: Judge, path: str) -> str:

@@ -68,6 +68,8 @@ class Subject:
         return zlib.crc32(self.key.encode())
 
 
+SMALL = ("squeezenet", "vgg", "resnet18", "cifar", "mobilenet_v1")
+"""Recipes of few enough layers to be built in TensorFlow for each mutant."""
 NARROW = {
     "vgg": 16,
     "inception_v3": 8,
@@ -101,7 +103,8 @@ def keys(seed: int, files: Sequence[Path] = ()) -> Iterator[str]:
     while True:
         turn, at = divmod(n, len(RECIPES))
         scale, head, shown = (list(table)[(n + n // len(table)) % len(table)] for table in (SCALES, HEADS, SHOWN))
-        yield f"recipe:{RECIPES[at]}:{scale}:{head}:{shown}:{_destination(n)}:{seed + turn}"
+        destination = "onnx" if n % 12 == 5 else "tf" if RECIPES[at].startswith(SMALL) and turn % 2 else "torch"
+        yield f"recipe:{RECIPES[at]}:{scale}:{head}:{shown}:{destination}:{seed + turn}"
         for more in range(4):
             scale, shown = list(SCALES)[(n + more) % len(SCALES)], list(SHOWN)[(n // 2 + more) % len(SHOWN)]
             yield f"random:{4 * n + more}:{scale}:plain:{shown}:{_destination(n + more)}:{seed}"

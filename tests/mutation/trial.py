@@ -21,6 +21,8 @@ from tests.mutation.reasons import reason
 from tests.mutation.rewrites import rewrites
 from tests.mutation.subjects import Subject, subject
 
+BEYOND = "nothing states the range of the inputs, and it is another function beyond the one that the proof took and names"
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -100,6 +102,12 @@ def _range(found: Verdict) -> InputRange:
     return next(one for one in LADDER if one.words == found.inputs)
 
 
+def _moves_beyond(subject: Subject, mutant: Mutant, judge: Judge) -> bool:
+    """Whether a mutant is another function in a range that the network may take, but that the proof did not: nothing states it."""
+    others = [] if subject.taken else [taken for taken in LADDER if taken is not judge.taken]
+    return any(replace(judge, taken=taken).moved(mutant.graph, mutant.tensors) > MOVED for taken in others)
+
+
 def _outcome(subject: Subject, index: int, mutant: Mutant, judge: Judge) -> Outcome | None:
     """None if the mutant is no port: it has no exact form in the destination."""
     try:
@@ -113,5 +121,5 @@ def _outcome(subject: Subject, index: int, mutant: Mutant, judge: Judge) -> Outc
     moved = far if not accepted and far > 100 * MOVED else judge.moved(mutant.graph, mutant.tensors)
     is_moved = moved > MOVED
     state = ("escaped" if is_moved else "equivalent") if accepted else "killed" if is_moved else "refused, equal"
-    why = reason(judge, mutant) if state == "equivalent" else said
+    why = said if state != "equivalent" else BEYOND if _moves_beyond(subject, mutant, judge) else reason(judge, mutant)
     return Outcome(subject.key, index, mutant.kind, mutant.what, state, why, moved)
