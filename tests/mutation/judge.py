@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from porter.errors import PorterError
 from porter.frameworks import Tensors, get_framework
 from porter.graph import Graph, shapes
 from porter.graph.plan import make_plan
+from porter.padding import ANY
 from porter.verification.inputs import NORMAL, InputRange, make_images
 
 MOVED = 1e-9
@@ -67,6 +70,31 @@ def judges_images(size: tuple[int, int], channels: int, taken: InputRange, seed:
 
 
 @dataclass
+class Model:
+    """A function that torch runs in float64, built once for all sizes where that can be."""
+
+    graph: Graph
+    tensors: Tensors
+    _built: dict[tuple[int | None, int | None], Any] = field(default_factory=dict, init=False)
+
+    def run(self, images: Array, paths: Sequence[str]) -> Mapping[str, Array]:
+        """Values by path, for N x C x H x W.
+
+        Raises:
+            PorterError, RuntimeError, ValueError: a mutant does not run.
+        """
+        torch, size = get_framework("torch"), (images.shape[2], images.shape[3])
+        if ANY in self._built or size in self._built:
+            return torch.run(self._built.get(ANY, self._built.get(size)), images, paths)
+        try:
+            plan, key = make_plan(self.graph, ANY, torch.CAPABILITIES), ANY
+        except PorterError:
+            plan, key = make_plan(self.graph, size, torch.CAPABILITIES), size
+        self._built[key] = torch.build(plan, self.tensors, {}, "float64", "cpu")
+        return torch.run(self._built[key], images, paths)
+
+
+@dataclass
 class Judge:
     """The right function, and what it gives for the judge's images.
 
@@ -82,6 +110,10 @@ class Judge:
     _right: dict[tuple[int, int], tuple[Mapping[str, Array], Array]] = field(default_factory=dict, init=False)
     _images: dict[tuple[int, int], Array] = field(default_factory=dict, init=False)
 
+    @cached_property
+    def model(self) -> Model:
+        return Model(self.graph, self.tensors)
+
     def batches(self) -> Iterator[tuple[Array, Mapping[str, Array], Array]]:
         """Images, the right outputs for them, and how far rounding moves these, for each image."""
         for part in range(24 // _BATCH):
@@ -91,25 +123,19 @@ class Judge:
                     self._images[size] = judges_images(size, self.graph.channels, self.taken, self.seed + at)
                 images = self._images[size][part * _BATCH : (part + 1) * _BATCH]
                 if key not in self._right:
-                    exact = run(self.graph, self.tensors, images, self.graph.outputs)
+                    exact = self.model.run(images, self.graph.outputs)
                     near = images * (1 + 1e-15 * np.random.default_rng(0).standard_normal(images.shape))
-                    self._right[key] = exact, distances(exact, run(self.graph, self.tensors, near, self.graph.outputs))
+                    self._right[key] = exact, distances(exact, self.model.run(near, self.graph.outputs))
                 yield images, *self._right[key]
 
     def moved(self, graph: Graph, tensors: Tensors) -> float:
         """The distance of the first image on which a mutant is another function, or the largest of all, which is none."""
-        worst = 0.0
-        model = None
+        worst, model = 0.0, Model(graph, tensors)
         for images, wanted, rounding in self.batches():
-            if model is None:
-                model = built(graph, tensors, None)
-            rows, columns = images.shape[2:]
-            if not _fits(graph, self.graph, (rows, columns)):
+            if not _fits(graph, self.graph, (images.shape[2], images.shape[3])):
                 return float("inf")
-            if model is False or model.only_size not in (None, (rows, columns)):
-                model = built(graph, tensors, (rows, columns))
             try:
-                found = distances(wanted, get_framework("torch").run(model, images, self.graph.outputs))
+                found = distances(wanted, model.run(images, self.graph.outputs))
             except (RuntimeError, ValueError):  # torch's own: the mutant does not run
                 return float("inf")
             beyond = found[found > np.maximum(MOVED, _ROUNDING * rounding)]
@@ -119,18 +145,6 @@ class Judge:
         return worst
 
 
-def built(graph: Graph, tensors: Tensors, size: tuple[int, int] | None) -> object:
-    """A model, for every size if there is one, otherwise for one; False if there is none for every size."""
-    torch = get_framework("torch")
-    try:
-        plan = make_plan(graph, size or (None, None), torch.CAPABILITIES)
-    except PorterError:
-        if size is None:
-            return False
-        raise
-    return torch.build(plan, tensors, {}, "float64", "cpu")
-
-
 def _fits(graph: Graph, right: Graph, size: tuple[int, int]) -> bool:
     """Whether a mutant takes a size, and its outputs have the right shapes."""
     try:
@@ -138,11 +152,6 @@ def _fits(graph: Graph, right: Graph, size: tuple[int, int]) -> bool:
     except PorterError:
         return False
     return all(found[path] == wanted[path] for path in right.outputs)
-
-
-def run(graph: Graph, tensors: Tensors, images: Array, paths: Sequence[str]) -> Mapping[str, Array]:
-    rows, columns = images.shape[2:]
-    return get_framework("torch").run(built(graph, tensors, (rows, columns)), images, paths)
 
 
 def distances(wanted: Mapping[str, Array], got: Mapping[str, Array]) -> Array:

@@ -22,7 +22,7 @@ from porter.graph import (
     site_of,
 )
 from porter.padding import same_function
-from tests.mutation.judge import MOVED, Judge, distances, run
+from tests.mutation.judge import MOVED, Judge, Model, distances
 from tests.mutation.mistakes import Mutant
 
 UNREAD, PADS, SAME, SAME_ABOVE_ZERO, UNREACHED = (
@@ -42,8 +42,9 @@ def reason(judge: Judge, mutant: Mutant) -> str:
         return PADS
     order = [node.path for node in judge.graph.nodes if node.path in mutant.graph.by_path]
     apart: dict[str, bool] = dict.fromkeys(order, False)
+    wrong = Model(mutant.graph, mutant.tensors)
     for images, _, _ in judge.batches():
-        wanted, got = (run(*function, images, order) for function in ((judge.graph, judge.tensors), (mutant.graph, mutant.tensors)))
+        wanted, got = judge.model.run(images, order), wrong.run(images, order)
         for path in order:
             apart[path] |= bool((distances({path: wanted[path]}, {path: got[path]}) > MOVED).any())
     if not any(apart.values()):
@@ -66,7 +67,7 @@ def _of_any(judge: Judge, mutant: Mutant) -> str:
         values = []
         for node, tensors in ((right, judge.tensors), (wrong, mutant.tensors)):
             nodes = (*before, replace(node, inputs=("value",) * len(node.inputs)))
-            values.append(run(Graph(nodes, channels or 1, node.path), tensors, images, (node.path,)))
+            values.append(Model(Graph(nodes, channels or 1, node.path), tensors).run(images, (node.path,)))
         if (distances(*values) <= MOVED).all() and (said is SAME or right.inputs[0] in nonnegative_paths(judge.graph)):
             return said
     return UNREACHED
