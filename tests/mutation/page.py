@@ -70,7 +70,7 @@ def page(outcomes: Sequence[Outcome], seconds: float, commit: str) -> str:
     killed, escaped = mutants["killed"], mutants["escaped"]
     versions = ", ".join(f"{name} {version(name)}" for name in ("numpy", "torch", "keras", "onnxruntime"))
     figures = [
-        f"- {mutants.total()} mutants of {right['right']} right ports, {seconds / 60:.0f} minutes.",
+        f"- {mutants.total()} mutants of {right['right']} right ports, {seconds / 60:.0f} minutes of processor time.",
         f"- {killed + escaped} are another function: {killed} are refused, {escaped} escaped.",
         f"- {mutants['equivalent']} are the same function to the judge and are accepted.",
         f"- {mutants['refused, equal']} move no output and are refused, because a value inside differs or they do not run.",

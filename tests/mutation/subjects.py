@@ -65,7 +65,7 @@ class Subject:
 
     @property
     def seed(self) -> int:
-        return zlib.crc32(self.key.encode())
+        return seed_of(self.key)
 
 
 SMALL = ("squeezenet", "vgg", "resnet18", "cifar", "mobilenet_v1")
@@ -94,6 +94,12 @@ RECIPES = (
     *("googlenet/torchvision", "inception_v3/keras", "inception_v3/torchvision", "vgg11/torchvision", "vgg11_bn/torchvision"),
     *("vgg16/keras", "xception/keras", "xception/timm"),
 )
+
+
+def seed_of(key: str) -> int:
+    """Of a subject's random numbers: a file's folder does not matter."""
+    family, _, rest = key.partition(":")
+    return zlib.crc32((f"{family}:{rest.rpartition('/')[2]}" if family == "file" else key).encode())
 
 
 def keys(seed: int, files: Sequence[Path] = ()) -> Iterator[str]:
@@ -126,7 +132,7 @@ def _destination(n: int) -> str:
 def subject(key: str) -> Subject | None:
     """The right port of a key; None if it cannot be made, such as where weights that are too large give nothing finite."""
     family, name, scale, head, shown, destination, seed = key.split(":")
-    rng = np.random.default_rng(zlib.crc32(key.encode()))
+    rng = np.random.default_rng(seed_of(key))
     if family in ("made", "file"):
         return _of_file(key, family, name, destination, int(seed), rng)
     if family == "recipe":
