@@ -41,6 +41,7 @@ from porter.recipe.schema import (
 )
 from porter.recipe.steps import ATTRIBUTES, REQUIRED, Attribute
 from porter.recipe.transforms import TRANSFORMS
+from porter.zoos.tables import REFERENCES
 from tests.frameworks.torch.every_op import tensors_of
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "recipes.md"
@@ -241,6 +242,15 @@ def _yaml(value: Any) -> str:
     return str(yaml.safe_dump(list(value) if isinstance(value, tuple) else value, default_flow_style=True)).splitlines()[0]
 
 
+def references() -> Rows:
+    rows = [
+        (f"`{name}`", framework, ", ".join(f"`{model}`" for model in models))
+        for framework, known in REFERENCES.items()
+        for name, models in known.items()
+    ]
+    return [("reference", "framework", "models"), *rows]
+
+
 def destinations() -> Rows:
     rows: Rows = [("step", "torch: model.py", "Keras: model.keras")]
     for name in ATTRIBUTES:
@@ -250,7 +260,8 @@ def destinations() -> Rows:
 
 
 TABLES: Mapping[str, Callable[[], Rows]] = {
-    table.__name__: table for table in (options, functions, transforms, conventions, keys, operations, attributes, destinations)
+    table.__name__: table
+    for table in (options, functions, transforms, conventions, references, keys, operations, attributes, destinations)
 }
 
 

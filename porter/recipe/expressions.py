@@ -63,6 +63,10 @@ _SCOPES = {
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
+class NoNumber(RecipeError):
+    """An expression computes with a value that is no number."""
+
+
 class UnknownVariable(RecipeError):
     """An expression names a variable that is not in scope."""
 
@@ -230,7 +234,7 @@ def _item(values: Value, index: Value) -> Value:
 
 def _number(value: Value) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise RecipeError(f"expected a number, got {_show(value)}")
+        raise NoNumber(f"expected a number, got {_show(value)}")
     return value
 
 

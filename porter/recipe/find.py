@@ -72,7 +72,7 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
             next = f"give it another name, or add --recipes {shlex.quote(str(folder))}"
             recipes = [_apart(recipe, shipped, "porter's own ", next) for recipe in recipes if not _copied(recipe.path, own)]
         for recipe in reversed(recipes):
-            listed.insert(0, recipe if recipe.extends is None else _extended(recipe, recipe.extends, listed))
+            listed.insert(0, recipe if recipe.extends is None else _extended(recipe, recipe.extends, listed, recipes))
     found: list[Declared] = []
     for recipe in listed:
         before = [other for other in found if other.path.parent != recipe.path.parent or recipe.path in other.files]
@@ -97,13 +97,25 @@ def _in_folder(folder: Path, with_zoos: bool) -> list[Declared]:
     return sorted(found, key=lambda recipe: recipe.extends is None)
 
 
-def _extended(recipe: Declared, place: Mark, later: Sequence[Declared]) -> Declared:
-    """The recipe with what it extends: the first of `later` that has this architecture."""
+def _extended(recipe: Declared, place: Mark, later: Sequence[Declared], beside: Sequence[Declared]) -> Declared:
+    """The recipe with what it extends: the first of `later` that has this architecture. `beside` are those of its folder."""
     for base in later:
         if base.architecture == recipe.architecture and base.fault is None:
             return recipe.upon(base)
     known = hint(recipe.architecture, (base.architecture for base in later))
-    fault = RecipeError(f"there is no architecture '{recipe.architecture}' to extend", where=str(place), next=known)
+    message = f"there is no architecture '{recipe.architecture}' to extend"
+    files = {other.path.stem: other for other in beside if other.extends is not None}
+    chain = [recipe.path.stem]
+    while chain[-1] in files and chain[-1] not in chain[:-1]:
+        chain.append(files[chain[-1]].architecture)
+    if chain[-1] in chain[:-1]:
+        message, known = (
+            f"{' extends '.join(chain)}: none of them has a graph",
+            "write architecture, input and graph in one of them",
+        )
+    elif len(chain) > 2:
+        message, known = f"{message}: {chain[1]}.yaml extends '{chain[2]}'", f"write extends: {chain[-1]}"
+    fault = RecipeError(message, where=str(place), next=known)
     return replace(recipe, fault=recipe.fault or fault)
 
 

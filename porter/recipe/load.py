@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -95,9 +95,8 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
         for name, section in sections.items()
     }
     faults.expect_none()
-    for step in nested((*graph, *(step for listed in steps.values() for step in listed))):
-        faults.tried(_check_defaults, source, step, {**STANDARD_OPTIONS, **document.options})
-    faults.expect_none()
+    every = tuple(nested((*graph, *(step for listed in steps.values() for step in listed))))
+    _check_defaults(source, every, {**STANDARD_OPTIONS, **document.options})
     zoos = Zoos(source, document, recipes_folder())
     return Recipe(
         architecture=document.architecture,
@@ -115,15 +114,22 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
     )
 
 
-def _check_defaults(source: Source, step: Step, options: Mapping[str, Any]) -> None:
-    """Refuses a step that takes an attribute from an option that the recipe lacks."""
-    for key, default in OPERATIONS.get(step.kind, {}).items():
-        if is_expression(default) and key not in step.arguments and default[1:] not in options:
-            option, misspelt = default[1:], nearest(default[1:], options)
+def _check_defaults(source: Source, steps: Sequence[Step], options: Mapping[str, Any]) -> None:
+    """Refuses steps that take an attribute from an option that the recipe lacks; each option is named once, at its first step."""
+    lacking: dict[str, tuple[Step, str]] = {}
+    for step in steps:
+        for key, default in OPERATIONS.get(step.kind, {}).items():
+            if is_expression(default) and key not in step.arguments and default[1:] not in options:
+                lacking.setdefault(default[1:], (step, key))
+    faults = Faults()
+    for option, (step, key) in lacking.items():
+        misspelt = nearest(option, options)
+        place = source.where(("options", misspelt), key=True) if misspelt else source.where(step.location)
+        advice = f"did you mean '{option}'?" if misspelt else f"add {option} to 'options'"
+        with faults.kept():
             message = f"'{step.kind}' takes its '{key}' from the option '{option}', and this recipe has none"
-            if misspelt is None:
-                raise RecipeError(message, where=source.where(step.location), next=f"add {option} to 'options'")
-            raise RecipeError(message, where=source.where(("options", misspelt), key=True), next=f"did you mean '{option}'?")
+            raise RecipeError(message, where=place, next=advice)
+    faults.expect_none()
 
 
 def _extended(source: Source, base: Recipe) -> Source:

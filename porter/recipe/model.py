@@ -17,7 +17,7 @@ from porter.recipe.paddings import PadRule
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint
 from porter.recipe.steps import Block, Step
-from porter.zoos.tables import DEFAULT_ZOOS
+from porter.zoos.tables import DEFAULT_ZOOS, REFERENCES
 
 STANDARD_OPTIONS: Mapping[str, Value] = {"classes": 1000, "bn_momentum": USUAL_MOMENTUM, "bn_scale": True, "bn_center": True}
 """Options that every recipe has. `bn_epsilon` has no default, because nobody would notice a forgotten one."""
@@ -127,6 +127,7 @@ class Zoo:
 
     Attributes:
         only: the variants that it has; empty if it has them all.
+        reference: None if porter has none; `of` a variant, None if it has no such model.
         options: those that differ from the recipe's.
         chosen: the options that a caller set to another value than the zoo's; the network then differs from the zoo's own.
         assumed: options, or `BUILT_SIZE`, that differ among the zoo's own models and that a file of weights does not record, with
@@ -183,10 +184,12 @@ class Zoo:
     def of(self, variant: str) -> Zoo:
         """This zoo with what is different for `variant`."""
         override, weights = self.overrides.get(variant, Override({}, ())), self.weights.get(variant)
+        models = REFERENCES.get(self.framework, {}).get(self.reference or "", {})
         return replace(
             self,
             options={**self.options, **override.options},
             padding=(*override.padding, *self.padding),
+            reference=self.reference if variant in models else None,
             preprocess=(weights and weights.preprocess) or self.preprocess,
             labels=(weights and weights.labels) or self.labels,
             overrides={},

@@ -1,4 +1,4 @@
-"""The names that a zoo gives the nodes of a graph: patterns evaluated forwards, first match wins.
+"""The names that a zoo gives the nodes of a graph: patterns evaluated forwards, first match that can be computed wins.
 
 A key that ends with `/` opens a scope: a table whose patterns continue the key. `prefix` in a table is what all its names begin
 with, those of its scopes too.
@@ -17,7 +17,7 @@ from typing import Any
 from porter.errors import RecipeError, UsageError
 from porter.graph import INPUT, Graph, Node, tensor_shapes
 from porter.recipe.expansion import expand_steps, graphs_of_others
-from porter.recipe.expressions import fill_in, placeholders
+from porter.recipe.expressions import NoNumber, fill_in, placeholders
 from porter.recipe.faults import Faults
 from porter.recipe.model import OWN, LayerName, NameRule, Placed, Recipe, Zoo
 from porter.recipe.patterns import match_path
@@ -46,8 +46,10 @@ def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation
     if generation is not None and generation not in zoo.generations:
         raise UsageError(f"zoo '{zoo.name}' has no generation '{generation}' of names", next=hint(generation, zoo.generations))
     older = () if generation is None else zoo.generations[generation].names
-    found = _named(recipe, variant, zoo, graph, (*older, *zoo.names))
+    found, passed = _named(recipe, variant, zoo, graph, (*older, *zoo.names))
     lacking = [path for path in tensor_shapes(graph) if path not in found]
+    if lacking and lacking[0] in passed:
+        raise passed[lacking[0]]
     if lacking:
         rest = f", and {len(lacking) - 1} more" if lacking[1:] else ""
         with recipe.source.at(("zoos", zoo.name, "names"), key=True):
@@ -68,7 +70,7 @@ def tap_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> Mapping[s
         RecipeError: as `layer_names`.
     """
     layers = layer_names(recipe, variant, zoo, graph)
-    taps = {path: layer.name for path, layer in _named(recipe, variant, zoo, graph, zoo.taps, layers).items()}
+    taps = {path: layer.name for path, layer in _named(recipe, variant, zoo, graph, zoo.taps, layers)[0].items()}
     return {path: layer.name for path, layer in layers.items() if layer.name not in taps.values()} | taps
 
 
@@ -118,33 +120,45 @@ def _named(
     graph: Graph,
     rules: Sequence[NameRule],
     layers: Mapping[str, LayerName] | None = None,
-) -> dict[str, LayerName]:
-    """The names that `rules` give; `layers` are the nodes' own names, if these are taps."""
+) -> tuple[dict[str, LayerName], dict[str, RecipeError]]:
+    """The names that `rules` give, and the errors of rules that match a path and cannot compute with what they caught there: the
+    next rule that matches names it. `layers` are the nodes' own names, if these are taps.
+    """
     variables = {**recipe.options, **zoo.options, **recipe.parameters(variant), "variant": variant}
     found: dict[str, LayerName] = {}
+    passed: dict[str, RecipeError] = {}
     owners: dict[str, str] = {}
     counts: Counter[NameRule] = Counter()
     _expect_matches(recipe, variant, zoo, graph, rules)
     for node in graph.nodes:
-        matches = ((rule, match_path(rule.pattern, node.path)) for rule in rules)
-        rule, captured = next(((rule, captured) for rule, captured in matches if captured is not None), (None, None))
-        if rule is None or captured is None:
-            continue
         place = _place(node, found, layers)
-        with recipe.source.at(rule.location):
-            if layers is None and INPUT not in place and INPUT in placeholders(rule.name):
-                message = f"zoo '{zoo.name}' does not name '{node.inputs[0]}', after which '{node.path}' is named, in {variant}"
-                if node.inputs[0] == INPUT:
-                    raise RecipeError(f"'{node.path}' reads the graph's input, which has no name", next="write the whole name")
-                raise _unnamed(recipe, variant, zoo, node.inputs[0], message)
-            name = fill_in(rule.name, {**variables, **place, "count": counts[rule], **captured})
-            if name in owners:
-                message = f"'{owners[name]}' and '{node.path}' both have the name '{name}', in {variant}"
-                raise RecipeError(message, next="write what tells them apart into the name, such as a capture of the pattern")
-        owners[name] = node.path
-        counts[rule] += 1
-        found[node.path] = LayerName(name, rule.transforms, (*rule.location, "name"))
-    return found
+        for rule in rules:
+            captured = match_path(rule.pattern, node.path)
+            if captured is None:
+                continue
+            with recipe.source.at(rule.location):
+                if layers is None and INPUT not in place and INPUT in placeholders(rule.name):
+                    message = f"zoo '{zoo.name}' does not name '{node.inputs[0]}', after which '{node.path}' is named, in {variant}"
+                    if node.inputs[0] == INPUT:
+                        raise RecipeError(f"'{node.path}' reads the graph's input, which has no name", next="write the whole name")
+                    raise _unnamed(recipe, variant, zoo, node.inputs[0], message)
+                try:
+                    name = fill_in(rule.name, {**variables, **place, "count": counts[rule], **captured})
+                except NoNumber as error:
+                    message = (
+                        f"'{rule.pattern}' matches '{node.path}', and its name '{rule.name}' cannot be computed: {error.message}"
+                    )
+                    where = recipe.source.where(rule.location)
+                    passed.setdefault(node.path, RecipeError(message, where=where, next=f"add a line, such as {node.path}: NAME"))
+                    continue
+                if name in owners:
+                    message = f"'{owners[name]}' and '{node.path}' both have the name '{name}', in {variant}"
+                    raise RecipeError(message, next="write what tells them apart into the name, such as a capture of the pattern")
+            owners[name] = node.path
+            counts[rule] += 1
+            found[node.path] = LayerName(name, rule.transforms, (*rule.location, "name"))
+            break
+    return found, passed
 
 
 def _place(node: Node, found: Mapping[str, LayerName], layers: Mapping[str, LayerName] | None) -> dict[str, str]:

@@ -92,7 +92,8 @@ class Unrolling:
         with self.source.at((*step.location, "when")):
             holds = evaluate(step.when, local)
             if not isinstance(holds, bool):
-                raise RecipeError(f"'when' is a condition, got {holds!r}")
+                advice = f"put = before it: when: ={holds}" if isinstance(holds, str) else None
+                raise RecipeError(f"'when' is a condition, got {holds!r}", next=advice)
         if not holds:
             with suppress(RecipeError):
                 self.left_out[f"{prefix}{self._name(step, prefix, {**place, **local})}"] = step.location

@@ -104,13 +104,15 @@ class Zoos(Mapping[str, Zoo]):
         return self._read[extended]
 
     def _proved(self, zoo: Zoo) -> Zoo:
-        """The zoo with its reference checked: porter has it for the zoo's framework, and it has every variant of the zoo."""
+        """The zoo with its reference checked: porter has it for the zoo's framework, and one that the recipe states has every
+        variant of the zoo."""
         if zoo.reference is None or zoo.reference == NO_REFERENCE:
             return replace(zoo, reference=None)
         said, here, known = self._said[zoo.name], (ZOOS, zoo.name, "reference"), REFERENCES[zoo.framework]
         one_of(said, here, "reference", zoo.reference, known)
+        stated = "reference" in self._document.zoos[zoo.name]
         for variant in self._document.variants:
-            if zoo.has(variant) and variant not in known[zoo.reference]:
+            if stated and zoo.has(variant) and variant not in known[zoo.reference]:
                 raise RecipeError(
                     f"reference '{zoo.reference}' has no model '{variant}'",
                     where=said.where(here),

@@ -48,6 +48,23 @@ def test_it_stands_for_the_recipe_that_it_extends(tmp_path: Path) -> None:
     assert use(find_recipe("tinier", tmp_path), "tinier", "far") and use(find_recipe("tiny", tmp_path), "tiny", "home")
 
 
+def test_recipes_that_extend_each_other_have_no_graph(tmp_path: Path) -> None:
+    path = write(tmp_path, "extends: b\n", "a.yaml")
+    other = write(tmp_path, "extends: a\n", "b.yaml")
+    (error,) = check_recipe(path).errors
+    assert (
+        str(error)
+        == f"{path}:1:10: a extends b extends a: none of them has a graph (write architecture, input and graph in one of them)"
+    )
+    write(tmp_path, "extends: resnet_v1\n", "b.yaml")
+    (error,) = check_recipe(path).errors
+    assert (
+        error.message == "there is no architecture 'b' to extend: b.yaml extends 'resnet_v1'"
+        and error.next == "write extends: resnet_v1"
+    )
+    assert not check_recipe(other).errors
+
+
 @pytest.mark.parametrize(
     ("text", "line", "message", "advice"),
     [

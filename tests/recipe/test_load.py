@@ -221,13 +221,21 @@ def test_what_a_zoo_inherits_and_what_not(tmp_path: Path) -> None:
 def test_an_heir_may_have_no_reference(tmp_path: Path) -> None:
     text = VALID.replace("tiny", "resnet18").replace("framework: torch", "framework: torch\n    reference: torchvision")
     text = text.replace("  resnet18_wide: ", "  own: ").replace("padding: {stem/conv: 1}", "only: [resnet18]")
-    wrong = f"{text}  heir: {{extends: home, only: [own]}}\n"
+    wrong = f"{text}  heir: {{extends: home, only: [own], reference: torchvision}}\n"
     with pytest.raises(RecipeError, match="reference 'torchvision' has no model 'own'") as caught:
         load_recipe(write(tmp_path, wrong))
     assert line_of(caught.value) == f"{tmp_path / 'tiny.yaml'}:{wrong.count(chr(10))}"
     assert "reference: none" in str(caught.value.next)
+    recipe = load_recipe(write(tmp_path, text + "  heir: {extends: home, only: [own, resnet18]}\n"))
+    assert [recipe.zoo("heir", name).reference for name in ("own", "resnet18")] == [None, "torchvision"]
     heir = load_recipe(write(tmp_path, text + "  heir: {extends: home, only: [own], reference: none}\n")).zoos["heir"]
     assert (heir.reference, heir.framework) == (None, "torch")
+
+
+def test_the_reference_of_a_zoos_file_is_for_the_models_that_it_has(tmp_path: Path) -> None:
+    text = VALID.replace("  home:\n    framework: torch\n", "  keras:\n").replace("    padding: {stem/conv: 1}\n", "")
+    recipe = load_recipe(write(tmp_path, text))
+    assert recipe.zoos["keras"].reference == "keras" and recipe.zoo("keras", "tiny").reference is None
 
 
 def test_a_zoo_without_a_variant_says_so(tmp_path: Path) -> None:

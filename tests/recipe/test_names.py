@@ -5,6 +5,7 @@ import pytest
 from porter.errors import RecipeError, UsageError
 from porter.graph import BatchNorm, Conv
 from porter.recipe import LayerName, expand, layer_names, load_recipe, tap_names
+from porter.recipe.check.check import check_recipe
 from tests.recipe.recipes import VALID, changed, line_of, use, write
 
 
@@ -60,6 +61,17 @@ def test_a_pattern_may_be_there_for_another_variant(tmp_path: Path) -> None:
     recipe = load_recipe(write(tmp_path, text))
     assert "stage1/unit2/add" not in use(recipe, "tiny_wide").by_path
     use(recipe, "tiny")
+
+
+def test_a_line_that_cannot_compute_with_what_it_caught_is_passed(tmp_path: Path) -> None:
+    old, new = '"stage{s}/unit{u}/conv": ', '"stage{s}/u{u}/conv": "layer{u-1}"\n      "stage{s}/unit{u}/conv": '
+    path = write(tmp_path, changed(old, new).replace("unit{u}/conv", "{u}/conv").replace("layer{s}.{u-1}.conv", "{u}"))
+    recipe = load_recipe(path)
+    zoo = recipe.zoo("home", "tiny")
+    assert layer_names(recipe, "tiny", zoo, expand(recipe, "tiny", zoo))["stage1/unit2/conv"].name == "unit2"
+    assert [warning.message for warning in check_recipe(path).warnings] == [
+        "'stage{s}/u{u}/conv' applies to no node: lines before it match all that it matches, or it computes with a word there"
+    ]
 
 
 def test_a_node_with_tensors_needs_a_name(tmp_path: Path) -> None:

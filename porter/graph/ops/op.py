@@ -88,9 +88,12 @@ def shape_text(shape: Shape) -> str:
     return "x".join("?" if n is None else str(n) for n in shape)
 
 
+_TO_RANK: Mapping[int, str] = {1: "put a global_avg_pool or a flatten before it", 3: "put an as_map before it"}
+
+
 def expect_rank(shape: Shape, rank: int) -> None:
     if len(shape) != rank:
-        raise GraphError(f"expected an input of rank {rank}, got {shape_text(shape)}")
+        raise GraphError(f"expected an input of rank {rank}, got {shape_text(shape)}", next=_TO_RANK.get(rank))
 
 
 def expect_map(shape: Shape) -> Shape:

@@ -72,7 +72,7 @@ def check_recipe(path: Path) -> Checked:
         () if faults.found else tuple(suspicions(recipe, members)),
         len(recipe.variants),
         len(recipe.zoos),
-        sum(member.named for member in members),
+        sum(len(member.names) for member in members),
         sum(site_of(node.op) is not None for member in members for node in member.graph.nodes),
     )
 
@@ -115,7 +115,7 @@ def _member(recipe: Recipe, variant: str, zoo: Zoo) -> Member:
             older = zoo.at(label)
             layer_names(recipe, variant, zoo, graph if older is zoo else expand(recipe, variant, older), label)
     faults.expect_none()
-    return Member(variant, zoo, graph, steps, len(names))
+    return Member(variant, zoo, graph, steps, names)
 
 
 def _expect_known(recipe: Recipe, uses: Iterator[Use]) -> None:

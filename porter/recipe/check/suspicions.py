@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from porter.errors import RecipeError
 from porter.graph import Graph, site_of
 from porter.recipe.check.uses import Use, uses_in_graph, uses_in_zoo
-from porter.recipe.model import STANDARD_OPTIONS, Recipe, Zoo
-from porter.recipe.patterns import match_path
+from porter.recipe.model import STANDARD_OPTIONS, LayerName, NameRule, Recipe, Zoo
+from porter.recipe.paddings import PadRule
 from porter.recipe.source import Location
 from porter.recipe.steps import Step, nested
 from porter.recipe.todo import TO_DO, to_do
@@ -17,13 +17,13 @@ from porter.recipe.todo import TO_DO, to_do
 
 @dataclass(frozen=True)
 class Member:
-    """A variant in a zoo: its graph, the step of each node, and the number of nodes that have names."""
+    """A variant in a zoo: its graph, the step of each node, and the names of nodes."""
 
     variant: str
     zoo: Zoo
     graph: Graph
     steps: Mapping[str, Location]
-    named: int
+    names: Mapping[str, LayerName]
 
 
 def suspicions(recipe: Recipe, members: Sequence[Member]) -> Iterator[RecipeError]:
@@ -124,12 +124,13 @@ def _hidden_rules(recipe: Recipe, members: Sequence[Member]) -> Iterator[RecipeE
     nodes = {(node.path, site_of(node.op)) for member in members for node in member.graph.nodes}
     sites = {(path, site.kind) for path, site in nodes if site}
     pads = _first([[rule.location for rule in zoo.padding if rule.matches(path, kind)] for path, kind in sites])
-    named = _first([[rule.location for rule in zoo.names if match_path(rule.pattern, path) is not None] for path, _ in nodes])
-    hidden = {rule.location: rule.pattern for rule in zoo.padding if rule.location not in pads}
-    hidden |= {rule.location: rule.pattern for rule in zoo.names if rule.location not in named}
-    for location, pattern in hidden.items():
+    named = {layer.location[:-1] for member in members for layer in member.names.values()}
+    hidden: list[tuple[PadRule | NameRule, str]] = [(rule, "") for rule in zoo.padding if rule.location not in pads]
+    hidden += [(rule, ", or it computes with a word there") for rule in zoo.names if rule.location not in named]
+    for rule, otherwise in hidden:
+        location = rule.location
         if location[:2] == ("zoos", zoo.name):
-            message = f"'{pattern}' applies to no node: lines before it match all that it matches"
+            message = f"'{rule.pattern}' applies to no node: lines before it match all that it matches{otherwise}"
             yield _at(recipe, location, message, "move it up, or remove it")
 
 

@@ -25,6 +25,7 @@ class Mistake(NamedTuple):
 
 STEM = "{conv: stem/conv, filters: =width, kernel: 3, stride: 2, pad: same}"
 NORM = "{batch_norm: stem/norm}"
+INPUT = "input: {size: 32, channels: 3}\ngraph:\n"
 UNIT = "{conv: conv, filters: =filters, kernel: =kernel, pad: same}"
 ADD = "{add: add, from: [input, conv]}"
 HOME = "    framework: torch\n"
@@ -51,6 +52,12 @@ MISTAKES = {
     "an option": Mistake(HOME, HOME + "    options: {¶bn_epsilom: 1}\n", "no option 'bn_epsilom'", "'bn_epsilon'"),
     "a declared option": Mistake(
         "bn_epsilon: 1", "¶bn_epsilom: 1", "takes its 'epsilon' from the option 'bn_epsilon'", "'bn_epsilon'"
+    ),
+    "an option that is missing": Mistake(
+        f"bn_epsilon: 1.0e-3, stem_pool: true}}\n{INPUT}  - {STEM}\n  - {NORM}\n",
+        f"stem_pool: true}}\n{INPUT}  - {STEM}\n  - ¶{NORM}\n  - {{batch_norm: stem/again}}\n",
+        "'batch_norm' takes its 'epsilon' from the option 'bn_epsilon', and this recipe has none",
+        "add bn_epsilon to 'options'",
     ),
     "a variable of one variant": Mistake("tiny_wide: {width", "¶tiny_wide: {widht", "'tiny_wide' has no 'width'", "'widht'"),
     "a framework": Mistake("framework: torch", "framework: ¶torhc", "no framework 'torhc'", "'torch'"),
@@ -90,7 +97,16 @@ MISTAKES = {
     "a division by zero": Mistake("filters: =width, k", "filters: ¶=width//0, k", "'width // 0' divides by zero", "if b > 0"),
     "an index too large": Mistake('"=depths[0]"', '¶"=depths[2]"', "index 2 is outside a list of 2", "first index is 0"),
     "an unknown function": Mistake("filters: =width, k", "filters: ¶=floor(width), k", "no function 'floor'", "int"),
+    "a condition without its sign": Mistake(
+        "when: =stem_pool", "when: ¶stem_pool == True", "'when' is a condition, got 'stem_pool == True'", "when: =stem_pool == True"
+    ),
     # graphs
+    "a dense layer of a map": Mistake(
+        "  - {global_avg_pool: head/pool}\n  - {dense",
+        "  - ¶{dense",
+        "head/logits: expected an input of rank 1, got 8x8x8",
+        "global_avg_pool or a flatten",
+    ),
     "a path that does not exist": Mistake("[input, conv]", "[input, ¶cnv]", "no earlier step 'cnv'", "'conv'"),
     "a step that is left out": Mistake(
         f"{UNIT}\n      - {ADD}",
@@ -120,6 +136,13 @@ MISTAKES = {
     "a block inside itself": Mistake(UNIT, "¶{unit: again, filters: 8}", "'unit' is used inside itself: unit > unit", ""),
     # zoos
     "a pattern of names that matches nothing": Mistake("stem/norm: bn1", "¶stem/nrom: bn1", "matches no node", "'stem/norm'"),
+    "a name that computes with a word": Mistake(
+        '"stage{s}/unit{u}/conv": "layer{s}.{u-1}.conv"',
+        '"stage{s}/u{u}/conv": ¶"layer{s}.{u-1}.conv"',
+        "'stage{s}/u{u}/conv' matches 'stage1/unit1/conv', and its name 'layer{s}.{u-1}.conv' cannot be computed: "
+        "expected a number, got 'nit1'",
+        "such as stage1/unit1/conv: NAME",
+    ),
     "a node without a name": Mistake(
         "    names:\n      stem/conv: conv1\n", "    ¶names:\n", "does not name 'stem/conv', in tiny", "such as stem/conv: NAME"
     ),
