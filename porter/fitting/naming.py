@@ -11,7 +11,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, head_of, tensor_shapes
 from porter.recipe import LayerName, Recipe, Zoo, expect_head, layer_names
-from porter.recipe.spelling import hint
+from porter.recipe.spelling import NODES, hint
 
 TWICE = 0.9
 """A second prefix that covers at least this fraction of the first one's tensors is a second copy of the network, no accident."""
@@ -72,7 +72,9 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
         if not equals or not layer or not node:
             raise UsageError(f"'{setting}' is no SRC=NODE", where="--map", next=f"such as LAYER={head_of(graph).path}")
         if node not in tensor_shapes(graph):
-            raise UsageError(f"the graph has no node '{node}' with tensors", where="--map", next=hint(node, tensor_shapes(graph)))
+            raise UsageError(
+                f"the graph has no node '{node}' with tensors", where="--map", next=hint(node, tensor_shapes(graph), NODES)
+            )
         if node in found:
             raise UsageError(f"'{node}' is given twice", where="--map")
         found[node] = layer

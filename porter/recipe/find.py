@@ -14,10 +14,12 @@ from porter.recipe.declared import Declared, declared
 from porter.recipe.load import load_recipe, open_recipe, recipes_folder
 from porter.recipe.model import Recipe
 from porter.recipe.source import Mark, read_text
-from porter.recipe.spelling import hint
+from porter.recipe.spelling import hint, nearest
 
 VARIABLE = "PORTER_RECIPES"
 """The environment variable that names a folder of recipes."""
+WORKING = Path("recipes")
+_OTHER = "give one of them another name"
 
 
 def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
@@ -33,7 +35,7 @@ def recipe_folders(given: Path | None = None) -> tuple[Path, ...]:
         if folder is not None and not any(folder.glob("*.yaml")):
             raise UsageError("there are no recipes (*.yaml) here", where=str(folder), next=f"give {what} a folder of recipes")
     found: dict[Path, Path] = {}
-    for folder in (given, named, _of_user(), Path("recipes"), recipes_folder()):
+    for folder in (given, named, _of_user(), WORKING, recipes_folder()):
         if folder is not None and folder.is_dir():
             found.setdefault(folder.resolve(), folder)
     return tuple(found.values())
@@ -80,6 +82,20 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
     return tuple(found)
 
 
+def _is_stray(recipe: Declared, given: Path | None) -> bool:
+    """Whether a file in ./recipes is no recipe: any project may have a folder of that name."""
+    return not recipe.architecture and recipe.path.parent == WORKING != given
+
+
+def taken_name(path: Path) -> RecipeError | None:
+    """The error of the first name in a recipe's file that porter's own recipes have too, or another one in its folder."""
+    own = recipes_folder()
+    if _copied(path, own):
+        return None
+    recipe, beside = declared(path), [other for other in _in_folder(path.parent, False) if other.path.name != path.name]
+    return _apart(_apart(recipe, _in_folder(own, False), "porter's own ", _OTHER), beside, "", _OTHER).fault
+
+
 def _copied(path: Path, own: Path) -> bool:
     """Whether a file is an exact copy of one of porter's own. One that is no readable recipe is none, whatever its name."""
     original = own / path.name
@@ -93,7 +109,7 @@ def _in_folder(folder: Path, with_zoos: bool) -> list[Declared]:
     """Those that extend others come first."""
     found: list[Declared] = []
     for path in sorted(folder.glob("*.yaml")):
-        found.append(_apart(declared(path, with_zoos), found, "", "give one of them another name"))
+        found.append(_apart(declared(path, with_zoos), found, "", _OTHER))
     return sorted(found, key=lambda recipe: recipe.extends is None)
 
 
@@ -115,6 +131,9 @@ def _extended(recipe: Declared, place: Mark, later: Sequence[Declared], beside: 
         )
     elif len(chain) > 2:
         message, known = f"{message}: {chain[1]}.yaml extends '{chain[2]}'", f"write extends: {chain[-1]}"
+    broken = next((base for base in later if base.architecture == recipe.architecture), None)
+    if broken is not None:
+        message, known = f"'{broken.architecture}' is in {broken.fault}", f"porter recipe check {shlex.quote(str(broken.path))}"
     fault = RecipeError(message, where=str(place), next=known)
     return replace(recipe, fault=recipe.fault or fault)
 
@@ -163,7 +182,8 @@ def find_recipe(name: str, given: Path | None = None) -> Recipe:
         next = f"porter inspect {shlex.quote(name)} prints the line that ports it"
         raise UsageError(f"'{name}' is a file, expected a variant", next=next)
     known = hint(name, (word for recipe in recipes for word in recipe.names))
-    unread = [f"; {recipe.fault}" for recipe in recipes if recipe.fault is not None]
+    meant = [recipe for recipe in recipes if not _is_stray(recipe, given) or nearest(name, [recipe.path.stem])]
+    unread = [f"; {recipe.fault}" for recipe in meant if recipe.fault is not None]
     raise UsageError(f"there is no variant '{name}'", next=known + "".join(unread))
 
 
@@ -181,7 +201,7 @@ def all_recipes(folder: Path | None = None) -> tuple[Recipe, ...]:
 
 def known_variants(given: Path | None = None) -> tuple[tuple[tuple[Recipe, str], ...], tuple[RecipeError, ...]]:
     """Every variant in `recipe_folders` with its recipe, and the errors of the recipes that cannot be used: a wrong recipe spoils
-    itself only.
+    itself only. Nothing is said of files in ./recipes that are no recipes.
 
     Raises:
         UsageError: as `recipe_folders`.
@@ -189,6 +209,8 @@ def known_variants(given: Path | None = None) -> tuple[tuple[tuple[Recipe, str],
     variants: list[tuple[Recipe, str]] = []
     faults = []
     for declaring in declared_recipes(given):
+        if _is_stray(declaring, given):
+            continue
         try:
             if declaring.fault is not None:
                 raise declaring.fault

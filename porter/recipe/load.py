@@ -14,7 +14,7 @@ from porter.recipe.expressions import FUNCTIONS, is_expression
 from porter.recipe.faults import Faults
 from porter.recipe.model import RESERVED, STANDARD_OPTIONS, Recipe, Zoo
 from porter.recipe.published import LABEL_FILE
-from porter.recipe.schema import BlockSection, Document, Extension, InputSection, parse_section
+from porter.recipe.schema import BlockSection, Document, Extension, InputSection, ZooSection, parse_section
 from porter.recipe.source import Location, Part, Source, assemble, read_source
 from porter.recipe.spelling import nearest
 from porter.recipe.steps import COMMON, OPERATIONS, Block, Step, check_expressions, expressions, nested, parse_steps
@@ -130,6 +130,22 @@ def _check_defaults(source: Source, steps: Sequence[Step], options: Mapping[str,
             message = f"'{step.kind}' takes its '{key}' from the option '{option}', and this recipe has none"
             raise RecipeError(message, where=place, next=advice)
     faults.expect_none()
+
+
+def expect_sections(path: Path) -> None:
+    """Refuses sections of a recipe's file that are wrong whatever it extends. A recipe that extends none has its errors when it is
+    read.
+
+    Raises:
+        RecipeError: with file, line and column.
+    """
+    source, faults = read_source(path), Faults()
+    if "extends" in source.data:
+        found = faults.tried(parse_section, Extension, source, (), source.data)
+        faults.expect_none()
+        for name, values in found.zoos.items():
+            faults.tried(parse_section, ZooSection, source, (ZOOS, name), values)
+        faults.expect_none()
 
 
 def _extended(source: Source, base: Recipe) -> Source:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from porter.errors import RecipeError
 from porter.recipe.patterns import match_path
 from porter.recipe.source import Location
-from porter.recipe.spelling import hint, nearest
+from porter.recipe.spelling import NODES, hint, nearest
 
 _CAPTURE = re.compile(r"\{\w+\}")
 
@@ -39,7 +39,9 @@ def unmatched(message: str, pattern: str, steps: Mapping[str, Location], others:
     likely = _CAPTURE.sub("1", pattern)
     free = [path for path in steps if not any(match_path(other, path) is not None for other in others)]
     near = nearest(likely, free)
-    return Unknown(message, pattern, steps[_apart(near, pattern, steps)] if near else None, hint(likely, [near] if near else steps))
+    return Unknown(
+        message, pattern, steps[_apart(near, pattern, steps)] if near else None, hint(likely, [near] if near else steps, NODES)
+    )
 
 
 def unnamed(message: str, path: str, patterns: Iterable[str], steps: Mapping[str, Location]) -> Unknown:

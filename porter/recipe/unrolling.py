@@ -16,7 +16,7 @@ from porter.recipe.model import Recipe
 from porter.recipe.operations import make_op
 from porter.recipe.paddings import PadRule, site_convention
 from porter.recipe.source import Location, Mark
-from porter.recipe.spelling import hint
+from porter.recipe.spelling import NODES, hint, listed
 from porter.recipe.steps import OPERATIONS, Block, Step, cycle
 
 MAX_REPEAT = 1000
@@ -158,7 +158,7 @@ class Unrolling:
         if path in self.outputs:
             return self.outputs[path]
         local = [known.removeprefix(prefix) for known in self.outputs if known.startswith(prefix)]
-        message, advice = f"there is no earlier step '{name}' here", hint(str(name), [INPUT, *local])
+        message, advice = f"there is no earlier step '{name}' here", hint(str(name), [INPUT, *local], NODES)
         if path in self.left_out:
             condition = self.source.where((*self.left_out[path], "when"))
             message = f"step '{name}' is left out here, because its condition does not hold: {condition}"
@@ -215,7 +215,7 @@ class Unrolling:
             self.shapes[path] = op.shape(*(self.shapes[name] for name in inputs))
         except GraphError as error:
             advice = "pad its input, or give a smaller kernel" if error.next == LARGER else error.next
-            advice = f"make {' and '.join(inputs)} alike" if len(inputs) > 1 else advice
+            advice = f"make {listed(inputs)} alike" if len(inputs) > 1 else advice
             raise RecipeError(f"{path}: {error.message}", where=self.source.where(step.location), next=advice) from None
         self.locations[path] = step.location
         return path

@@ -66,6 +66,23 @@ def test_recipes_that_extend_each_other_have_no_graph(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("base", "place"),
+    [
+        ("zoos: [", "tiny.yaml:2:1"),
+        ("architecture: tiny\nzoos: [", "more.yaml:1:10"),
+        (VALID.replace("graph:", "graf:"), "tiny.yaml:7:1"),
+    ],
+)
+def test_an_error_of_the_other_recipe_does_not_hide_ones_own(base: str, place: str, tmp_path: Path) -> None:
+    write(tmp_path, base)
+    path = write(tmp_path, "extends: tiny\nzoos: {mine: {extends: home, naems: {}}}\n", "more.yaml")
+    own, *others = check_recipe(path).errors
+    assert own.where == f"{path}:2:30" and "'naems'" in own.message
+    if not base.startswith("zoos"):
+        assert [other.where for other in others] == [str(tmp_path / place)] and "tiny.yaml" in str(others[0])
+
+
+@pytest.mark.parametrize(
     ("text", "line", "message", "advice"),
     [
         ("extends: resnet_v9\nvariants: {a: {}}\n", 1, "no architecture 'resnet_v9' to extend", "did you mean 'resnet_v"),

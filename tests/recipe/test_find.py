@@ -111,8 +111,22 @@ def test_a_recipe_that_is_no_yaml_spoils_itself_only(places: dict[str, Path]) ->
         find_recipe("tiny")
     with pytest.raises(UsageError, match="no variant 'absent'") as caught:
         find_recipe("absent")
+    assert "recipes/" not in str(caught.value.next)
+    with pytest.raises(UsageError, match="no variant 'wrong'") as caught:
+        find_recipe("wrong")
     assert "; recipes/wrong.yaml:2:1: no valid YAML" in str(caught.value.next)
-    assert [str(fault.where).partition(":")[0] for fault in known_variants()[1]] == ["recipes/late.yaml", "recipes/wrong.yaml"]
+    assert [str(fault.where).partition(":")[0] for fault in known_variants()[1]] == ["recipes/late.yaml"]
+    assert "recipes/wrong.yaml:2:1" in [fault.where for fault in known_variants(Path("recipes"))[1]]
+
+
+def test_a_folder_of_other_recipes_is_nobodys_business(places: dict[str, Path]) -> None:
+    """Any project may have a folder of that name."""
+    folder = places["work/recipes"]
+    folder.mkdir()
+    write(folder, "name: pancakes\nsteps: [stir, fry]\n", "pancakes.yaml")
+    with pytest.raises(UsageError, match="no variant 'absent'") as caught:
+        find_recipe("absent")
+    assert "pancakes" not in str(caught.value.next) and known_variants()[1] == ()
 
 
 def test_an_edited_recipe_is_read_again(tmp_path: Path) -> None:
@@ -204,4 +218,6 @@ def test_what_is_no_file_of_a_recipe_is_not_read(
         make(places[place] / "vgg.yaml")
     monkeypatch.setenv("PORTER_RECIPES", str(places["variable"]))
     variants, faults = known_variants()
-    assert len(faults) == 2 and "vgg16" in {variant for _, variant in variants}
+    assert [str(fault.where) for fault in faults] == [str(places["variable"] / "vgg.yaml")] and "vgg16" in {
+        variant for _, variant in variants
+    }

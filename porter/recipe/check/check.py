@@ -16,7 +16,7 @@ from porter.recipe.expansion import expand, expand_steps, expect_head
 from porter.recipe.expressions import UnknownVariable
 from porter.recipe.faults import Faults
 from porter.recipe.find import recipe_files
-from porter.recipe.load import load_recipe
+from porter.recipe.load import expect_sections, load_recipe
 from porter.recipe.model import Recipe, Zoo
 from porter.recipe.names import layer_names, tap_names
 from porter.recipe.source import read_source
@@ -57,6 +57,7 @@ def check_recipe(path: Path) -> Checked:
     An error in a part hides those of what is made from the part: in the graph, those of all variants; in a zoo, those of the zoo.
     """
     faults = Faults()
+    faults.tried(expect_sections, path)
     with faults.kept():
         recipe = load_recipe(*recipe_files(path))
     if faults.found:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from porter.errors import RecipeError
 from porter.graph import Graph, site_of
 from porter.recipe.check.uses import Use, uses_in_graph, uses_in_zoo
+from porter.recipe.find import taken_name
 from porter.recipe.model import STANDARD_OPTIONS, LayerName, NameRule, Recipe, Zoo
 from porter.recipe.paddings import PadRule
 from porter.recipe.source import Location
@@ -33,11 +34,14 @@ def suspicions(recipe: Recipe, members: Sequence[Member]) -> Iterator[RecipeErro
         members: every variant in every zoo.
     """
     yield from _to_do(recipe)
+    yield from filter(None, [taken_name(recipe.path)])
     yield from _undecided_pads(recipe, members)
     yield from _unused(recipe)
     yield from _doubled(recipe, recipe.graph)
     for block in recipe.blocks.values():
         yield from _doubled(recipe, block.steps)
+    yield from _never(recipe)
+    yield from _nameless(recipe, members)
     for name in recipe.zoos:
         yield from _hidden_rules(recipe, [member for member in members if member.zoo.name == name])
 
@@ -114,6 +118,23 @@ def _doubled(recipe: Recipe, steps: Sequence[Step]) -> Iterator[RecipeError]:
             yield _at(recipe, (*step.location, step.kind), f"'{step.path}' is the path of the step at {where} too", key=False)
         for branch in step.branches:
             yield from _doubled(recipe, branch)
+
+
+def _never(recipe: Recipe) -> Iterator[RecipeError]:
+    """Steps that are repeated 0 times wherever they are used."""
+    for step in nested((*recipe.graph, *(step for block in recipe.blocks.values() for step in block.steps))):
+        if type(step.repeat) is int and step.repeat == 0:
+            advice = "remove the step, or write its number"
+            yield _at(
+                recipe, (*step.location, "repeat"), f"'{step.path}' is repeated 0 times: no variant has it", advice, key=False
+            )
+
+
+def _nameless(recipe: Recipe, members: Sequence[Member]) -> Iterator[RecipeError]:
+    """Lines that give a layer the name ''."""
+    found = {layer.location: path for member in members for path, layer in member.names.items() if not layer.name}
+    for location, path in found.items():
+        yield _at(recipe, location, f"the name of '{path}' is empty", "write the layer's name in the zoo", key=False)
 
 
 def _hidden_rules(recipe: Recipe, members: Sequence[Member]) -> Iterator[RecipeError]:

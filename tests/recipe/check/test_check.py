@@ -12,6 +12,7 @@ from tests.recipe.recipes import VALID, changed, place, write
 
 
 def test_the_valid_recipe_has_nothing_to_report(tmp_path: Path) -> None:
+    (tmp_path / "gone.yaml").symlink_to("nowhere")
     found = check_recipe(write(tmp_path, VALID))
     assert (found.errors, found.warnings) == ((), ())
     # stem/conv, stem/norm, head/logits and one or two units have names; their convolutions and stem/pool are sites
@@ -46,6 +47,14 @@ SUSPICIOUS = {
         '      stem/norm: bn1\n      ¶"stem/no{x}": bn2\n',
         "'stem/no{x}' applies to no node",
     ),
+    "a step that is repeated 0 times": (
+        '{unit: stage1/unit, repeat: "=depths[0]", filters: =width}\n',
+        '{unit: stage1/unit, repeat: "=depths[0]", filters: =width}\n  - {relu: more, repeat: ¶0}\n',
+        "'more' is repeated 0 times",
+    ),
+    "an empty name": ("stem/norm: bn1\n", "stem/norm: ¶''\n", "the name of 'stem/norm' is empty"),
+    "an architecture of porter's own": ("architecture: tiny", "architecture: ¶vgg", "'vgg' is in porter's own vgg.yaml too"),
+    "a variant of porter's own": ("  tiny_wide: {width", "  ¶vgg11: {width", "'vgg11' is in porter's own vgg.yaml too"),
     "a pad that an earlier line says": (
         "padding: {stem/conv: 1}",
         'padding: {stem/conv: 1, ¶"stem/con{v}": 2}',

@@ -118,7 +118,7 @@ MISTAKES = {
         f"{UNIT}\n      - {ADD}",
         f"{UNIT.replace('=filters', '=2*filters')}\n      - ¶{ADD}",
         "stage1/unit1/add: cannot add shapes 8x8x8, 16x8x8, in tiny from home",
-        "make stem/pool and stage1/unit1/conv alike",
+        "make stem/pool, stage1/unit1/conv alike",
     ),
     "a window larger than its map": Mistake(
         "- {conv: stem/conv, filters: =width, kernel: 3, stride: 2, pad: same}",
