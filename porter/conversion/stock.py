@@ -13,6 +13,7 @@ import numpy as np
 
 from porter.dtypes import Array, Dtype, cast
 from porter.errors import UsageError
+from porter.fitting.naming import tensor_names
 from porter.frameworks import Framework, Tensors
 from porter.frameworks.dialects import get_dialect
 from porter.graph import (
@@ -88,7 +89,7 @@ def stock_arrays(framework: Framework, stock: Stock, tensors: Tensors, dtype: Dt
     filled: dict[str, int] = {}
     for path, roles in tensor_shapes(stock.graph).items():
         node, layer = stock.graph.by_path[path], stock.layers[path]
-        for role, (name, *_) in dialect.tensor_names(stock.graph, node, layer.name).items():
+        for role, (name, *_) in tensor_names(dialect, stock.graph, path, layer).items():
             array = tensors[path].get(role)
             if array is None:
                 filled[name] = FILLINGS[role]

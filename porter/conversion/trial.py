@@ -11,6 +11,7 @@ from porter.conversion.convert import write_trial
 from porter.errors import CheckFailed, MappingError, MissingFramework, PorterError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import LISTED, some
+from porter.fitting.naming import tensor_names
 from porter.frameworks.dialects import get_dialect
 from porter.graph import site_of, tensor_shapes
 from porter.recipe import Recipe, expand, layer_names
@@ -103,7 +104,7 @@ def _unlike(recipe: Recipe, checkpoint: Checkpoint) -> MappingError:
                 graph = expand(recipe, variant, zoo)
                 layers, dialect = layer_names(recipe, variant, zoo, graph), get_dialect(zoo.framework)
                 path = next(iter(tensor_shapes(graph)))
-                expected = next(iter(dialect.tensor_names(graph, graph.by_path[path], layers[path].name).values()))[0]
+                expected = next(iter(tensor_names(dialect, graph, path, layers[path]).values()))[0]
                 message = f"no tensor of the file has a name of this recipe: its first is {expected}"
                 place = recipe.source.where(layers[path].location)
                 return MappingError(f"{message} ({place})", where=where, next=f"the file has {some(names[:LISTED])}")

@@ -17,7 +17,7 @@ from porter.fitting.alignment import Alignment, align, describe
 from porter.fitting.file_heads import End, find_end, head_kernels, left_out, possible_heads, trunk_end
 from porter.fitting.fit import OWN_GRAPH, Fit, some
 from porter.fitting.grafting import Grafted, graft
-from porter.fitting.naming import parse_map
+from porter.fitting.naming import parse_map, tensor_names
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import (
     Affine,
@@ -217,7 +217,7 @@ def _reference_names(
     """The zoo's own implementation's name of each tensor."""
     names = {}
     for (path, role), tensor in found.items():
-        spellings = dialect.tensor_names(graph, graph.by_path[path], layers[path].name)[role]
+        spellings = tensor_names(dialect, graph, path, layers[path])[role]
         variable = tensor.rpartition(dialect.SEPARATOR)[2]
         names[tensor] = next((name for name in spellings if name.endswith(f"{dialect.SEPARATOR}{variable}")), spellings[0])
     return names

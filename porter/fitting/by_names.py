@@ -17,7 +17,7 @@ from porter.fitting.dense_heads import parse_head, with_dense_head
 from porter.fitting.fit import Fit, StandIn, placed, shape_text, some, without_head
 from porter.fitting.grafting import POOL
 from porter.fitting.heads import AFTER_HEAD, dense_op, find_head, flattened, reads_features, stand_in_head
-from porter.fitting.naming import name_layers, parse_map
+from porter.fitting.naming import name_layers, parse_map, tensor_names
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, head_of, is_depthwise, tensor_shapes
 from porter.recipe import LayerName, Recipe, Zoo, expand, options_of, tap_names
@@ -63,7 +63,7 @@ def locate(graph: Graph, dialect: Dialect, layers: Mapping[str, LayerName], zoo:
     for path, roles in tensor_shapes(graph).items():
         if path not in layers:
             raise MappingError(f"zoo '{zoo.name}' does not name this node", where=path, next="add it to the zoo's names")
-        candidates = dialect.tensor_names(graph, graph.by_path[path], layers[path].name)
+        candidates = tensor_names(dialect, graph, path, layers[path])
         for role, names in candidates.items():
             present = [name for name in names if name in checkpoint.tensors]
             if present:
@@ -170,7 +170,7 @@ def fit_by_names(
 def _spelling(graph: Graph, dialect: Dialect, layers: Mapping[str, LayerName], located: Located) -> int:
     """The index of the framework's name for a kernel that the file uses."""
     for (path, role), name in located.found.items():
-        names = dialect.tensor_names(graph, graph.by_path[path], layers[path].name)[role]
+        names = tensor_names(dialect, graph, path, layers[path])[role]
         if role == "kernel" and name in names and not is_depthwise(graph, graph.by_path[path]):
             return names.index(name)
     return 0

@@ -112,6 +112,13 @@ def name_layers(
     return replace(best, layers=layers)
 
 
+def tensor_names(dialect: Dialect, graph: Graph, path: str, layer: LayerName) -> Mapping[str, tuple[str, ...]]:
+    """By role, the names that a file may give the tensors of the node `path`, likeliest first; a bare parameter has one."""
+    if layer.bare:
+        return dict.fromkeys(tensor_shapes(graph)[path], (layer.name,))
+    return dialect.tensor_names(graph, graph.by_path[path], layer.name)
+
+
 def _numbered(dialect: Dialect, layers: Mapping[str, LayerName], checkpoint: Checkpoint) -> Mapping[str, LayerName]:
     """The table with the file's numbers for the layers that the framework numbers itself."""
     names = dialect.numbered_layers([layer.name for layer in layers.values()], checkpoint.tensors)
@@ -122,11 +129,7 @@ def _prefix(
     dialect: Dialect, graph: Graph, layers: Mapping[str, LayerName], checkpoint: Checkpoint, mapped: Mapping[str, str]
 ) -> tuple[str, int, tuple[str, ...]]:
     """The prefix that covers most of the graph's tensors, their number, and other prefixes that cover about as many."""
-    spellings = [
-        names
-        for path in tensor_shapes(graph)
-        for names in dialect.tensor_names(graph, graph.by_path[path], layers[path].name).values()
-    ]
+    spellings = [names for path in tensor_shapes(graph) for names in tensor_names(dialect, graph, path, layers[path]).values()]
     expected = {name for names in spellings for name in names}
     counts = Counter(prefix for name in checkpoint.tensors for prefix, rest in _cuts(name, dialect.SEPARATOR) if rest in expected)
     stated = {

@@ -37,11 +37,18 @@ RESERVED = frozenset({"index", "count", "first", "last", "channels", "input", OW
 
 @dataclass(frozen=True)
 class LayerName:
-    """A zoo's name of a node, the transforms (porter.recipe.transforms) of its arrays, and the recipe's value that names it."""
+    """A zoo's name of a node.
+
+    Attributes:
+        transforms: of its arrays (porter.recipe.transforms).
+        location: the recipe's value that names it.
+        bare: it is the name of the node's only tensor itself, which no layer of its own holds.
+    """
 
     name: str
     transforms: tuple[str, ...] = ()
     location: Location = field(default=(), compare=False)
+    bare: bool = False
 
 
 Placed = tuple[Location, str]
@@ -54,12 +61,14 @@ class NameRule:
 
     Attributes:
         parts: its name, after the prefixes before it, each with its place.
+        tensor: of a bare parameter, its name in the module.
     """
 
     pattern: str
     parts: tuple[Placed, ...]
     transforms: tuple[str, ...]
     location: Location
+    tensor: str | None = None
 
     @property
     def name(self) -> str:

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from porter.errors import RecipeError, UsageError
-from porter.graph import INPUT, Graph, Node, tensor_shapes
+from porter.frameworks.dialects import get_dialect
+from porter.graph import INPUT, Graph, Node, head_of, tensor_shapes
 from porter.recipe.expansion import expand_steps, graphs_of_others
 from porter.recipe.expressions import NoNumber, fill_in, placeholders
 from porter.recipe.faults import Faults
@@ -64,14 +65,16 @@ def _unnamed(recipe: Recipe, variant: str, zoo: Zoo, path: str, message: str) ->
 def tap_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> Mapping[str, str]:
     """By path, the source's layers whose output can be read: the names of `taps`, otherwise those of `layer_names`.
 
-    A layer in `taps` shows that node only: Keras's convolutions may contain their activation, and show its values.
+    A layer in `taps` shows that node only: Keras's convolutions may contain their activation, and show its values. A bare parameter
+    is no layer.
 
     Raises:
         RecipeError: as `layer_names`.
     """
     layers = layer_names(recipe, variant, zoo, graph)
     taps = {path: layer.name for path, layer in _named(recipe, variant, zoo, graph, zoo.taps, layers)[0].items()}
-    return {path: layer.name for path, layer in layers.items() if layer.name not in taps.values()} | taps
+    own = {path: layer.name for path, layer in layers.items() if not layer.bare and layer.name not in taps.values()}
+    return own | taps
 
 
 def read_names(source: Source, location: Location, table: Mapping[str, Any]) -> tuple[NameRule, ...]:
@@ -110,7 +113,7 @@ def _rules(
         for place, transform in enumerate(section.transforms):
             one_of(source, (*here, "transforms", place), "transform", transform, TRANSFORMS)
         parts = () if section.name.startswith(WHOLE) else prefixes
-        yield NameRule(pattern, (*parts, ((*here, "name"), section.name)), section.transforms, here)
+        yield NameRule(pattern, (*parts, ((*here, "name"), section.name)), section.transforms, here, section.tensor)
 
 
 def _named(
@@ -151,14 +154,26 @@ def _named(
                     where = recipe.source.where(rule.location)
                     passed.setdefault(node.path, RecipeError(message, where=where, next=f"add a line, such as {node.path}: NAME"))
                     continue
+                if rule.tensor is not None:
+                    name = _bare_name(graph, node, name, rule.tensor, zoo.framework)
                 if name in owners:
                     message = f"'{owners[name]}' and '{node.path}' both have the name '{name}', in {variant}"
                     raise RecipeError(message, next="write what tells them apart into the name, such as a capture of the pattern")
             owners[name] = node.path
             counts[rule] += 1
-            found[node.path] = LayerName(name, rule.transforms, (*rule.location, "name"))
+            found[node.path] = LayerName(name, rule.transforms, (*rule.location, "name"), rule.tensor is not None)
             break
     return found, passed
+
+
+def _bare_name(graph: Graph, node: Node, module: str, tensor: str, framework: str) -> str:
+    """The name of the only tensor of a node, in a module of other layers."""
+    roles = [*tensor_shapes(graph).get(node.path, ())]
+    if node == head_of(graph) or len(roles) > 1:
+        what = "is the head" if node == head_of(graph) else f"has {' and '.join(roles)}"
+        message, advice = f"'tensor' names a number that no layer holds, and '{node.path}' {what}", "write the name of its layer"
+        raise RecipeError(message, next=advice, key="tensor")
+    return f"{module}{get_dialect(framework).SEPARATOR}{tensor}" if module else tensor
 
 
 def _place(node: Node, found: Mapping[str, LayerName], layers: Mapping[str, LayerName] | None) -> dict[str, str]:

@@ -161,9 +161,10 @@ class GenerationSection(Section):
 
 
 class NameSection(Section):
-    """A layer's name, and the transforms of its arrays (porter.recipe.transforms)."""
+    """A layer's name, and the transforms of its arrays (porter.recipe.transforms). `tensor` is of a number that no layer holds."""
 
     name: str
+    tensor: Word | None = None
     transforms: tuple[str, ...] = ()
 
 

@@ -12,11 +12,13 @@ import numpy as np
 
 from porter.errors import GraphError, MappingError, RecipeError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.to_graph import Translated
 from porter.files import write_whole
 from porter.fitting.alignment import without_cells
 from porter.frameworks import runner_of
-from porter.frameworks.dialects import get_dialect
-from porter.graph import Graph, Op
+from porter.frameworks.dialects import Dialect, get_dialect
+from porter.graph import ChannelScale, Graph, Op, tensor_shapes
 from porter.graph.difference import site_differences
 from porter.padding import ANY, Convention, Size
 from porter.port import TensorLists
@@ -24,6 +26,7 @@ from porter.recipe import Recipe, Zoo, expand, layer_names, load_recipe, recipes
 from porter.recipe.draft.draft import Draft, Facts, draft_recipe
 from porter.recipe.draft.from_weights import draft_from_weights
 from porter.recipe.draft.layers import list_layers
+from porter.recipe.draft.names import MARK
 from porter.recipe.todo import to_do
 from porter.source.from_file import classes_of, no_graph, translation
 from porter.source.matching import rank
@@ -129,6 +132,7 @@ def new_recipe(
     framework = runner.NAME if runner.NAME in DEFAULT_ZOOS else "torch"
     facts = Facts(variant, zoo, framework, built, classes_of(found.graph, built, found.activation), found.activation)
     names = {path: name.replace("/", get_dialect(framework).SEPARATOR) for path, name in found.names.items()}
+    names |= _bare_names(found, checkpoint.graph, get_dialect(framework))
     draft = draft_recipe(in_decimals(found.graph), names, facts)
     with TemporaryDirectory() as folder:
         recipe, member = _tried(draft, Path(folder) / path.name, variant, zoo)
@@ -138,6 +142,21 @@ def new_recipe(
     words = ["porter", "convert", variant, "--from", zoo, "--to", _destination(framework), "--weights", str(weights or given)]
     words += recipes_option(load_recipe(path), path.parent)
     return NewRecipe(path, variant, zoo, draft, shlex.join(words), tried)
+
+
+def _bare_names(found: Translated, file: FileGraph, dialect: Dialect) -> dict[str, str]:
+    """The names of trained scales that no layer holds, by path: with `MARK` before the tensor's own."""
+    names = {}
+    for path, roles in tensor_shapes(found.graph).items():
+        node = found.graph.by_path[path]
+        if isinstance(node.op, ChannelScale) and len(roles) == 1 and found.names[path] in file.by_name:
+            layer = file.by_name[found.names[path]]
+            tensor = next((stored.name for stored in layer.tensors.values()), "")
+            module, separator, own = tensor.rpartition(dialect.SEPARATOR)
+            known = {name for spelled in dialect.tensor_names(found.graph, node, layer.name).values() for name in spelled}
+            if tensor not in known and own.isidentifier():
+                names[path] = f"{module}{separator}{MARK}{own}"
+    return names
 
 
 def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) -> NewRecipe:

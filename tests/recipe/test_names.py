@@ -1,12 +1,18 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from porter.errors import RecipeError, UsageError
-from porter.graph import BatchNorm, Conv
+from porter.filegraph.checkpoint import Checkpoint
+from porter.fitting.by_names import fit_by_names
+from porter.fitting.fit import read_tensors
+from porter.fitting.naming import tensor_names
+from porter.frameworks.dialects import get_dialect
+from porter.graph import BatchNorm, Conv, tensor_shapes
 from porter.recipe import LayerName, expand, layer_names, load_recipe, tap_names
 from porter.recipe.check.check import check_recipe
-from tests.recipe.recipes import VALID, changed, line_of, use, write
+from tests.recipe.recipes import VALID, changed, line_of, mistake, use, write
 
 
 def test_names_go_forwards_and_the_first_match_wins(tmp_path: Path) -> None:
@@ -72,6 +78,48 @@ def test_a_line_that_cannot_compute_with_what_it_caught_is_passed(tmp_path: Path
     assert [warning.message for warning in check_recipe(path).warnings] == [
         "'stage{s}/u{u}/conv' applies to no node: lines before it match all that it matches, or it computes with a word there"
     ]
+
+
+BARE = VALID.replace("      - {add: add", "      - {channel_scale: scale}\n      - {add: add").replace(
+    "[input, conv]", "[input, scale]"
+)
+GAMMA = '      "stage{s}/unit{u}/scale": {name: "layer{s}.{u-1}", tensor: gamma}\n      head/logits'
+
+
+def test_a_bare_parameter_is_named_by_its_module_and_itself(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path, BARE.replace("      head/logits", GAMMA)))
+    zoo = recipe.zoo("home", "tiny")
+    graph = expand(recipe, "tiny", zoo)
+    layers = layer_names(recipe, "tiny", zoo, graph)
+    assert layers["stage1/unit2/scale"] == LayerName("layer1.1.gamma", bare=True)
+    assert "stage1/unit2/scale" not in tap_names(recipe, "tiny", zoo, graph), "it is no layer"
+    tensors = {
+        f"model.{name}": np.zeros(shape, np.float32)
+        for path, roles in tensor_shapes(graph).items()
+        for (_, (name, *_)), shape in zip(
+            tensor_names(get_dialect("torch"), graph, path, layers[path]).items(), roles.values(), strict=False
+        )
+    }
+    tensors["model.layer1.1.gamma"] = np.arange(8, dtype=np.float32)[:, None, None]  # as torchvision has it
+    checkpoint = Checkpoint(Path("a file"), "memory", "torch", tensors)
+    fit = fit_by_names(recipe, "tiny", zoo, checkpoint)
+    assert fit.found["stage1/unit1/scale", "gamma"] == "model.layer1.0.gamma"
+    read = read_tensors(fit, checkpoint, get_dialect("torch"))["stage1/unit2/scale"]["gamma"]
+    assert read.tolist() == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("stem/norm: {name: bn1, tensor: a}", "'stem/norm' has gamma and beta and mean and variance"),
+        ("head/logits: {name: fc, tensor: a}", "'head/logits' is the head"),
+    ],
+)
+def test_a_layer_is_no_bare_parameter(line: str, message: str, tmp_path: Path) -> None:
+    path = line.partition(":")[0]
+    (old,) = [row for row in VALID.splitlines() if row.strip().startswith(f"{path}: ")]
+    found = mistake(tmp_path, old, f"      {line}")
+    assert message in found.message and str(found.where).endswith(f":{line.index('tensor: a') + 15}")
 
 
 def test_a_node_with_tensors_needs_a_name(tmp_path: Path) -> None:

@@ -121,6 +121,40 @@ def test_weights_alone_give_a_draft_that_the_authors_code_proves(cli: Cli, tmp_p
     assert "float64: same function as the given network.py:Net" in ported.out, ported.err
 
 
+SCALED = """
+import torch
+
+class Unit(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.gamma = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.Parameter(torch.rand(4))
+
+    def forward(self, x):
+        return x + self.conv(x) * self.gamma.reshape(1, -1, 1, 1)
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.units, self.fc = torch.nn.Sequential(*(Unit() for _ in range(3))), torch.nn.Linear(4, 5)
+
+    def forward(self, x):
+        return self.fc(self.units(x).mean((2, 3)))
+"""
+
+
+def test_trained_scales_that_no_layer_holds_have_names(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "network.py").write_text(SCALED)
+    net = maker(tmp_path / "network.py", "Net")().eval()
+    torch.save(net.state_dict(), tmp_path / "mine.pth")
+    torch.export.save(torch.export.export(net, (torch.rand(1, 4, 8, 8),)), tmp_path / "mine.pt2")
+    ran = cli("recipe", "new", "mine", "--from-model", "mine.pt2", "--weights", "mine.pth", "--json")
+    assert json.loads(ran.out)["tensors"] == {"used": 11, "ignored": 0}, ran.err
+    assert '{name: "units.{l}", tensor: gamma}' in (tmp_path / "mine.yaml").read_text()
+    given = ("--weights", "mine.pth", "--recipes", ".", "--reference", "network.py:Net")
+    ported = cli("convert", "mine", "--from", "own", "--to", "tf", *given)
+    assert "float64: same function as the given network.py:Net" in ported.out, ported.err
+
+
 def test_a_draft_needs_a_file_whose_names_say_something(cli: Cli, tmp_path: Path) -> None:
     np.savez(tmp_path / "numbers.npz", first=np.zeros((3, 3), np.float32))
     refused(cli("recipe", "new", "mine"), "drafted from a file", "--weights FILE")

@@ -57,6 +57,8 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     Raises:
         MappingError: the array has another rank.
     """
+    if isinstance(node.op, ChannelScale) and array.shape[1:] == (1, 1):
+        return array[:, 0, 0]  # torchvision's layer_scale
     if role != "kernel":
         return _of_rank(node, role, array, 0 if role == "batches" else 1)
     if isinstance(node.op, Dense):

@@ -11,7 +11,7 @@ from porter.errors import UsageError
 from porter.graph import BatchNorm, Dense, Graph, site_of, tensor_shapes
 from porter.graph.blocks.find import find_blocks
 from porter.recipe.draft.heads import with_dense_head
-from porter.recipe.draft.names import draft_names
+from porter.recipe.draft.names import MARK, draft_names
 from porter.recipe.draft.steps import draft_steps
 from porter.recipe.draft.text import MODELINE, section
 from porter.recipe.expressions import Value
@@ -50,7 +50,7 @@ def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts, made_up: 
     """A recipe that expands to `graph`, under paths that show its blocks.
 
     Args:
-        names: what the file's layers are called, by path.
+        names: what the file's layers are called, by path; `MARK` stands before the name of a bare parameter in its module.
         made_up: names of no layer of the file, which the recipe does not state.
         container: what most names begin with, which no path has.
 
@@ -64,7 +64,7 @@ def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts, made_up: 
     if unsaid is not None:
         raise UsageError(f"a recipe cannot say the name '{unsaid}': it would be an expression", next="rename the layer")
     graph, convolution = with_dense_head(graph)
-    found = find_blocks(graph, {node.path: names[node.path].removeprefix(container) for node in graph.nodes})
+    found = find_blocks(graph, {node.path: names[node.path].removeprefix(container).replace(MARK, "") for node in graph.nodes})
     named = {path: names[before] for path, before in found.paths.items()}
     options: dict[str, Value] = {"classes": facts.classes or STANDARD_OPTIONS["classes"], **_norm_options(found.graph)}
     drafted = draft_steps(found.graph, {**STANDARD_OPTIONS, "bn_epsilon": 0.0, **options})
@@ -75,7 +75,8 @@ def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts, made_up: 
     if isinstance(head.op, Dense):
         next(step for step in steps if step.get("dense") == head.path)["units"] = "=classes"
     rows, columns = facts.size
-    table: dict[str, Any] = dict(draft_names(named, needed, [node.path for node in found.graph.nodes]))
+    lines = draft_names(named, needed, [node.path for node in found.graph.nodes])
+    table: dict[str, Any] = {pattern: _with_tensor(name) for pattern, name in lines.items()}
     if convolution:
         table[head.path] = {"name": named[head.path], "transforms": ["conv1x1_to_dense"]}
     zoo: dict[str, Any] = {"framework": facts.framework, "names": table}
@@ -96,6 +97,12 @@ def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts, made_up: 
     sections = [{**document["head"], **document["options"]}, document["graph"], *([{"blocks": blocks}] if blocks else [])]
     text = "\n\n".join("\n".join(section(part)) for part in [*sections, {"zoos": {facts.zoo: zoo}}])
     return Draft(f"{MODELINE}\n{text}\n", found.graph, Counter(scope.block for scope in found.graph.scopes))
+
+
+def _with_tensor(name: str) -> str | dict[str, str]:
+    """A name as a table of names says it."""
+    module, mark, tensor = name.partition(MARK)
+    return {"name": module.rstrip("./"), "tensor": tensor} if mark else name
 
 
 def _norm_options(graph: Graph) -> dict[str, Value]:

@@ -15,6 +15,7 @@ _NUMBER = re.compile(r"\d+")
 # A letter after a number counts too: block2a, block2b.
 _COUNTED = re.compile(r"\d+|(?<=\d)[a-z](?=_|$)")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+MARK = "\0"
 _FEW = 2
 """The most paths that are written because a pattern that fits their form would name them wrongly."""
 
