@@ -55,6 +55,7 @@ _SCOPES = {
     **dict.fromkeys(("index", "first", "last"), "in the steps of a block, and in a step with 'repeat'"),
     "channels": "in the steps of a block",
     "count": "in paths and in names",
+    "place": "in a zoo's names, but not in the prefix of all",
     "variant": "in a zoo's names",
     "input": "in the names of nodes whose input has a name",
     "own": "in the taps of nodes that have names",

@@ -4,8 +4,9 @@ A key that ends with `/` opens a scope: a table whose patterns continue the key.
 with, those of its scopes too.
 
 In a name, `{count}` is the number of nodes that its line has named before, in the graph's order: for frameworks that number their
-layers. `{input}` is the name of the node's input: for norms that are named after their convolution. In a tap, `{own}` is the node's
-own name, and `{input}` its input's. A name that begins with one of both is whole, so no prefix comes before it.
+layers. `{place}` is the position of the node, or of a scope, in its table (porter.recipe.places). `{input}` is the name of the
+node's input: for norms that are named after their convolution. In a tap, `{own}` is the node's own name, and `{input}` its input's.
+A name that begins with one of both is whole, so no prefix comes before it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from porter.recipe.expressions import NoNumber, fill_in, placeholders
 from porter.recipe.faults import Faults
 from porter.recipe.model import OWN, LayerName, NameRule, Placed, Recipe, Zoo
 from porter.recipe.patterns import match_path
+from porter.recipe.places import PLACE, Places
 from porter.recipe.schema import NameSection, one_of, parse_section
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint, nearest
@@ -132,9 +134,11 @@ def _named(
     passed: dict[str, RecipeError] = {}
     owners: dict[str, str] = {}
     counts: Counter[NameRule] = Counter()
+    places = Places(rules)
     _expect_matches(recipe, variant, zoo, graph, rules)
     for node in graph.nodes:
         place = _place(node, found, layers)
+        places.count(node.path)
         for rule in rules:
             captured = match_path(rule.pattern, node.path)
             if captured is None:
@@ -145,8 +149,11 @@ def _named(
                     if node.inputs[0] == INPUT:
                         raise RecipeError(f"'{node.path}' reads the graph's input, which has no name", next="write the whole name")
                     raise _unnamed(recipe, variant, zoo, node.inputs[0], message)
+                positions = places.of(rule, node.path, captured)
+                known = {**variables, **place, "count": counts[rule], **captured}
                 try:
-                    name = fill_in(rule.name, {**variables, **place, "count": counts[rule], **captured})
+                    parts = ({PLACE: positions[at[:-1]], **known} if at[:-1] in positions else known for at, _ in rule.parts)
+                    name = "".join(fill_in(text, scope) for (_, text), scope in zip(rule.parts, parts, strict=True))
                 except NoNumber as error:
                     message = (
                         f"'{rule.pattern}' matches '{node.path}', and its name '{rule.name}' cannot be computed: {error.message}"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from porter.filegraph.checkpoint import Checkpoint
 from porter.recipe import Zoo
 from porter.recipe.expressions import parse
+from porter.recipe.places import PLACE
 
 LEAST = 0.05
 """A zoo could have named a file if at least this share of the file's tensors has names like its own."""
@@ -49,4 +50,5 @@ def _like(name: str) -> str:
 
 
 def _value(expression: str) -> str:
-    return "0" if isinstance(parse(expression.strip()), ast.BinOp) else ".*"
+    counted = expression.strip() == PLACE or isinstance(parse(expression.strip()), ast.BinOp)
+    return "0" if counted else ".*"

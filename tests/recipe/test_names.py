@@ -80,6 +80,41 @@ def test_a_line_that_cannot_compute_with_what_it_caught_is_passed(tmp_path: Path
     ]
 
 
+def test_places_count_in_their_table(tmp_path: Path) -> None:
+    old = VALID[VALID.index("      stem/conv: conv1\n") : VALID.index("    weights:\n")]
+    tables = """\
+      "*em/": {prefix: "s{place}.", norm: "n{place}", "*": "{place}"}
+      "stage{s}/":
+        prefix: "{place}."
+        "unit{u}/": {prefix: "{place}.", "*": "{place}"}
+      "**": "{place}"
+  heir: {extends: home, names: {stem/relu: act, stage1/unit1/add: sum}}
+"""
+    recipe = load_recipe(
+        write(
+            tmp_path,
+            changed(old, tables).replace("    weights:\n      tiny: {top1: 50, top5: 80, size: 32, source: made up}\n", ""),
+        )
+    )
+    names = {}
+    for zoo in ("home", "heir"):
+        graph = expand(recipe, "tiny", recipe.zoo(zoo, "tiny"))
+        names[zoo] = {path: layer.name for path, layer in layer_names(recipe, "tiny", recipe.zoo(zoo, "tiny"), graph).items()}
+    assert names["home"] == {
+        "stem/conv": "s0.0",
+        "stem/norm": "s0.n1",
+        "stem/relu": "s0.2",
+        "stem/pool": "s0.3",
+        "stage1/unit1/conv": "1.0.0",
+        "stage1/unit1/add": "1.0.1",
+        "stage1/unit2/conv": "1.1.0",
+        "stage1/unit2/add": "1.1.1",
+        "head/pool": "2",
+        "head/logits": "3",
+    }
+    assert names["heir"] == names["home"] | {"stem/relu": "act", "stage1/unit1/add": "sum"}
+
+
 BARE = VALID.replace("      - {add: add", "      - {channel_scale: scale}\n      - {add: add").replace(
     "[input, conv]", "[input, scale]"
 )

@@ -9,6 +9,7 @@ from porter.graph import INPUT
 from porter.recipe.expressions import placeholders, variables_of
 from porter.recipe.model import OWN, NameRule, Recipe, Zoo
 from porter.recipe.patterns import compile_pattern
+from porter.recipe.places import PLACE
 from porter.recipe.source import Location
 from porter.recipe.steps import OPERATIONS, Step, expressions
 
@@ -65,7 +66,8 @@ def _shared(recipe: Recipe) -> Names:
 
 def _in_name(rule: NameRule, known: Names) -> Iterator[Use]:
     for place, text in rule.parts:
-        yield Use(place, placeholders(text), known | compile_pattern(rule.pattern).groupindex.keys())
+        counted = {PLACE} if place[-1] == "name" or str(place[-2]).endswith("/") else frozenset[str]()
+        yield Use(place, placeholders(text), known | counted | compile_pattern(rule.pattern).groupindex.keys())
 
 
 def _in_steps(steps: tuple[Step, ...], known: Names, block: str | None) -> Iterator[Use]:

@@ -136,6 +136,12 @@ MISTAKES = {
     "a block inside itself": Mistake(UNIT, "¶{unit: again, filters: 8}", "'unit' is used inside itself: unit > unit", ""),
     # zoos
     "a pattern of names that matches nothing": Mistake("stem/norm: bn1", "¶stem/nrom: bn1", "matches no node", "'stem/norm'"),
+    "a place of all names": Mistake(
+        "      stem/conv: conv1\n",
+        "      prefix: ¶'a{place}'\n      stem/conv: conv1\n",
+        "'place' is no variable here",
+        "not in the prefix of all",
+    ),
     "a name that computes with a word": Mistake(
         '"stage{s}/unit{u}/conv": "layer{s}.{u-1}.conv"',
         '"stage{s}/u{u}/conv": ¶"layer{s}.{u-1}.conv"',
