@@ -106,7 +106,7 @@ def _expanded(
     recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value], as_trained: bool, most: int = MAX_USES
 ) -> Expanded:
     zoo = zoo.of(variant)
-    variables = {**options_of(recipe, variant, zoo, options), **recipe.parameters(variant)}
+    variables = {**recipe.constants, **options_of(recipe, variant, zoo, options), **recipe.parameters(variant)}
     rules = (*zoo.padding_as_trained, *zoo.padding) if as_trained else zoo.padding
     expansion = Unrolling(recipe, variables, rules, _origins(recipe, variant, zoo, options), most)
     try:
@@ -141,6 +141,7 @@ def _expect_shapes(recipe: Recipe, graph: Graph, steps: Mapping[str, Location]) 
 def _origins(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value]) -> dict[tuple[str, str], Mark]:
     """Where the values of the variables are written, as `Unrolling.origins`."""
     places: dict[str, Location] = {name: ("options", name) for name in recipe.options}
+    places |= {name: ("constants", name) for name in recipe.constants}
     places |= {name: ("zoos", zoo.name, "options", name) for name in zoo.options}
     places |= {name: ("variants", variant, name) for name in recipe.parameters(variant)}
     marks = {name: recipe.source.mark(place) for name, place in places.items() if name not in options}

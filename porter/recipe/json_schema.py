@@ -120,12 +120,18 @@ SECTIONS: Mapping[type[Any], Mapping[str, Schema]] = {
     Document: {
         "variants": _table_of(_OPTIONS),
         "options": _OPTIONS,
+        "constants": _OPTIONS,
         "input": _ref(_name(InputSection)),
         "graph": _STEPS,
         "blocks": _table_of(_ref(_name(BlockSection))),
         "zoos": _table_of(_ref(_name(ZooSection))),
     },
-    Extension: {"variants": _table_of(_OPTIONS), "options": _OPTIONS, "zoos": _table_of(_ref(_name(ZooSection)))},
+    Extension: {
+        "variants": _table_of(_OPTIONS),
+        "options": _OPTIONS,
+        "constants": _OPTIONS,
+        "zoos": _table_of(_ref(_name(ZooSection))),
+    },
     InputSection: {},
     BlockSection: {"parameters": _OPTIONS, "steps": _STEPS},
     ZooSection: {

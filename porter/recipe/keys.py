@@ -10,6 +10,7 @@ KEYS: Mapping[str, str] = {
     "extends": "the recipe that this one adds to, or the zoo whose section this one continues",
     "variants": "the variants by name; in a recipe with their parameters, in a zoo with what it does differently for one",
     "options": "switches and numbers, visible to every expression; a zoo sets those that differ there",
+    "constants": "numbers, words and tables for every expression, which no zoo and no command changes",
     "input": "the input that the architecture was designed for",
     "channels": "of the input, or the order of the colours that a model is fed",
     "graph": "the steps from the input to the logits",

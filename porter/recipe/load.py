@@ -79,10 +79,13 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
     if bases:
         source = _extended(source, open_recipe(*bases))
     document, faults = parse_section(Document, source, (), source.data), Faults()
+    options = dict.fromkeys((*STANDARD_OPTIONS, *document.options), "an option")
+    taken = {**options, **dict.fromkeys(document.constants, "a constant")}
     for variant, given in document.variants.items():
-        faults.tried(_check_variables, source, ("variants", variant), given, {*STANDARD_OPTIONS, *document.options})
-    faults.tried(_check_variables, source, ("options",), document.options, ())
-    for here, _ in expressions((), {"variants": document.variants, "options": document.options}):
+        faults.tried(_check_variables, source, ("variants", variant), given, taken)
+    faults.tried(_check_variables, source, ("options",), document.options, {})
+    faults.tried(_check_variables, source, ("constants",), document.constants, options)
+    for here, _ in expressions((), {key: source.data.get(key, {}) for key in ("variants", "options", "constants")}):
         with faults.kept(), source.at(here):
             raise RecipeError("a variable's value is no expression", next="write the expression in the step that needs it")
     sizes = faults.tried(parse_section, InputSection, source, ("input",), document.input)
@@ -104,6 +107,7 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
         path=path,
         variants=document.variants,
         options={**STANDARD_OPTIONS, **document.options},
+        constants=document.constants,
         input_size=sizes.size if isinstance(sizes.size, tuple) else (sizes.size, sizes.size),
         channels=sizes.channels,
         graph=graph,
@@ -152,7 +156,7 @@ def _extended(source: Source, base: Recipe) -> Source:
     """The recipe `base` and what `source` adds to it. The zoos of `base` stay as they are: they lack the new variants."""
     parse_section(Extension, source, (), source.data)
     parts = [Part((), base.source, ())]
-    for key, known in (("variants", base.variants), ("options", base.options), (ZOOS, base.zoos)):
+    for key, known in (("variants", base.variants), ("options", base.options), ("constants", base.constants), (ZOOS, base.zoos)):
         for name in source.data.get(key, {}):
             if name in known:
                 where = source.where((key, name), key=True)
@@ -163,14 +167,14 @@ def _extended(source: Source, base: Recipe) -> Source:
     return assemble(source.path, (*parts, Part((), Source(source.path, kept, {}, {}), ())))
 
 
-def _check_variables(source: Source, location: Location, values: Mapping[str, Any], taken: Any) -> None:
+def _check_variables(source: Source, location: Location, values: Mapping[str, Any], taken: Mapping[str, str]) -> None:
     faults, other = Faults(), "give it another name"
     for name, value in values.items():
         with faults.kept(), source.at((*location, name), key=True):
             if name in RESERVED or name in FUNCTIONS or not name.isidentifier():
                 raise RecipeError(f"'{name}' cannot be the name of a variable", next=other)
             if name in taken:
-                raise RecipeError(f"'{name}' is an option too", next="give one of them another name")
+                raise RecipeError(f"'{name}' is {taken[name]} too", next="give one of them another name")
         with faults.kept(), source.at((*location, name)):
             if isinstance(value, dict):
                 raise RecipeError(f"'{name}' is a number, a word or a list")
@@ -183,7 +187,7 @@ def _read_block(source: Source, name: str, values: Any) -> BlockSection:
         where = source.where(here, key=True)
         raise RecipeError(f"'{name}' is an operation and cannot be a block", where=where, next=other)
     section = parse_section(BlockSection, source, here, values)
-    _check_variables(source, (*here, "parameters"), section.parameters, ())
+    _check_variables(source, (*here, "parameters"), section.parameters, {})
     check_expressions(source, (*here, "parameters"), section.parameters)
     for parameter in section.parameters:
         if parameter in (*COMMON, *OPERATIONS):

@@ -220,6 +220,7 @@ class Recipe:
         path: the file.
         variants: name to parameters.
         options: name to default; a zoo's and a caller's override it.
+        constants: variables of every expression that are the same everywhere.
         input_size: rows and columns that it was designed for.
         channels: of the input.
         graph: the steps, not expanded; see porter.recipe.expansion.
@@ -233,6 +234,7 @@ class Recipe:
     path: Path
     variants: Mapping[str, Mapping[str, Value]]
     options: Mapping[str, Value]
+    constants: Mapping[str, Value]
     input_size: tuple[int, int]
     channels: int
     graph: tuple[Step, ...]

@@ -129,7 +129,7 @@ def _named(
     """The names that `rules` give, and the errors of rules that match a path and cannot compute with what they caught there: the
     next rule that matches names it. `layers` are the nodes' own names, if these are taps.
     """
-    variables = {**recipe.options, **zoo.options, **recipe.parameters(variant), "variant": variant}
+    variables = {**recipe.constants, **recipe.options, **zoo.options, **recipe.parameters(variant), "variant": variant}
     found: dict[str, LayerName] = {}
     passed: dict[str, RecipeError] = {}
     owners: dict[str, str] = {}

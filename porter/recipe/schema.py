@@ -41,6 +41,7 @@ class Document(Section):
     paper: str | None = None
     variants: Annotated[dict[Word, Values], Field(min_length=1)]
     options: Values = {}
+    constants: Values = {}
     input: Values
     graph: Annotated[tuple[Any, ...], Field(min_length=1)]
     blocks: dict[Word, Values] = {}
@@ -48,11 +49,12 @@ class Document(Section):
 
 
 class Extension(Section):
-    """A recipe that adds variants, options and zoos to another one."""
+    """A recipe that adds variants, options, constants and zoos to another one."""
 
     extends: Word
     variants: dict[Word, Values] = {}
     options: Values = {}
+    constants: Values = {}
     zoos: dict[Word, Values] = {}
 
 

@@ -7,7 +7,8 @@ import pytest
 from porter.errors import RecipeError
 from porter.graph import Affine, BatchNorm, Conv, GlobalMaxPool, Graph, Identity, MaxPool, Scope
 from porter.graph.record import from_record, to_record
-from porter.recipe import expand, load_recipe
+from porter.recipe import expand, layer_names, load_recipe
+from porter.recipe.check.check import check_recipe
 from tests.recipe.recipes import VALID, changed, line_of, write
 
 
@@ -237,6 +238,20 @@ def test_a_block_may_not_hide_an_operation_or_a_key_of_steps(tmp_path: Path) -> 
     for blocks in ("  relu:\n    steps: [{relu6: x}]\n", "  a:\n    parameters: {when: 1}\n    steps: [{relu6: x}]\n"):
         with pytest.raises(RecipeError):
             expanded(tmp_path, with_graph("  - {relu: start}\n", blocks))
+
+
+def test_constants_are_variables_that_nobody_sets(tmp_path: Path) -> None:
+    text = changed("options: {classes: 10, ", "constants: {kernels: [5, 3], norm: bn}\noptions: {classes: 10, ")
+    text = text.replace("kernel: 3, stride: 2", 'kernel: "=kernels[0]", stride: 2').replace("bn1", '"{norm}{kernels[1]}"')
+    recipe = load_recipe(write(tmp_path, text))
+    zoo = recipe.zoo("home", "tiny")
+    graph = expand(recipe, "tiny", zoo)
+    stem = graph.by_path["stem/conv"].op
+    assert isinstance(stem, Conv) and stem.window.kernel == (5, 5) and "kernels" not in recipe.options
+    assert layer_names(recipe, "tiny", zoo, graph)["stem/norm"].name == "bn3"
+    more = write(tmp_path, "extends: tiny\nconstants: {norm: a}\n", "more.yaml")
+    (error,) = check_recipe(more).errors
+    assert error.where == f"{more}:2:13" and "'norm' is in tiny.yaml too" in error.message
 
 
 def test_a_forgotten_epsilon_is_an_error(tmp_path: Path) -> None:

@@ -76,6 +76,9 @@ def _unused(recipe: Recipe) -> Iterator[RecipeError]:
     for name in recipe.options:
         if name not in used and name not in STANDARD_OPTIONS:
             yield _at(recipe, ("options", name), f"option '{name}' is not used")
+    for name in recipe.constants:
+        if name not in used:
+            yield _at(recipe, ("constants", name), f"constant '{name}' is not used")
     unused: set[str] = set()
     for variant, parameters in recipe.variants.items():
         for name in parameters:

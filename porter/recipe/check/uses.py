@@ -61,7 +61,7 @@ def uses_in_zoo(recipe: Recipe, zoo: Zoo) -> Iterator[Use]:
 
 
 def _shared(recipe: Recipe) -> Names:
-    return frozenset(recipe.options).union(*recipe.variants.values())
+    return frozenset(recipe.options).union(recipe.constants, *recipe.variants.values())
 
 
 def _in_name(rule: NameRule, known: Names) -> Iterator[Use]:

@@ -34,6 +34,7 @@ SUSPICIOUS = {
         "'stem/pool' has a stride, and neither its step nor zoo 'home' says a pad: 'valid' is taken",
     ),
     "an option": ("stem_pool: true}", "stem_pool: true, ¶dropout: 0.5}", "option 'dropout' is not used"),
+    "a constant": ("options: {", "constants: {¶widths: [8]}\noptions: {", "constant 'widths' is not used"),
     "a variable": ("depths: [1, 1]}", "depths: [1, 1], ¶layers: 2}", "variable 'layers' is not used"),
     "a block": ("blocks:\n", "blocks:\n  ¶rest: {steps: [{relu: a}]}\n", "block 'rest' is not used"),
     "a parameter": ("kernel: 3}\n    steps", "kernel: 3, ¶stride: 1}\n    steps", "parameter 'stride' of block 'unit' is not used"),

@@ -91,6 +91,17 @@ MISTAKES = {
     ),
     "no expression": Mistake("filters: =width, k", "filters: ¶'=4 *', k", "'4 *' is no expression", "=4*width"),
     "no expression as a default": Mistake("kernel: 3}\n    steps", "kernel: ¶=3+}\n    steps", "'3+' is no expression", "=4*width"),
+    "a constant that is an option": Mistake(
+        "options: {", "constants: {¶stem_pool: 3}\noptions: {", "'stem_pool' is an option too", "another name"
+    ),
+    "a variable that is a constant": Mistake(
+        "tiny_wide: {width: 16, depths: [1, 1]}\n",
+        "tiny_wide: {width: 16, ¶extra: 1, depths: [1, 1]}\nconstants: {extra: 3}\n",
+        "'extra' is a constant too",
+        "another name",
+    ),
+    "an expression as a constant": Mistake("options: {", "constants: {a: ¶'=2*4'}\noptions: {", "is no expression", ""),
+    "an option that is a constant": Mistake(HOME, HOME + "    options: {¶depth: 1}\n", "no option 'depth'", "known are"),
     "an expression as a variable": Mistake(
         "{width: 8, ", '{width: ¶"=2*4", ', "value is no expression", "in the step that needs it"
     ),
