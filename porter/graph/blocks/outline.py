@@ -196,10 +196,10 @@ class _Outline:
         """The chains among `nodes` that are one of the frequent units."""
         found: list[tuple[Node, ...]] = []
         for stretch in self._stretches(nodes, named):
+            kinds = tuple(_kind(node) for node in stretch)
             place = 0
             while place < len(stretch):
-                kinds = tuple(_kind(node) for node in stretch[place:])
-                size = max((len(unit) for unit in self.units if kinds[: len(unit)] == unit), default=0)
+                size = max((len(unit) for unit in self.units if kinds[place : place + len(unit)] == unit), default=0)
                 found += [tuple(stretch[place : place + size])] if size else []
                 place += size or 1
         return found
@@ -243,15 +243,17 @@ def distinct(members: Iterator[Leaf | Group] | Sequence[Leaf | Group]) -> tuple[
     listed = list(members)
     units = sum(isinstance(member, Group) and member.unit for member in listed)
     taken: set[str] = set()
+    numbers: dict[str, int] = {}
     found: list[Leaf | Group] = []
     count = 0
     for member in listed:
-        name, number = member.name, 2
+        name = member.name
         if isinstance(member, Group) and member.unit and units > 1:
             count += 1
             name = f"{words.without_number(member.name)}{count}"
         while name in taken:
-            name, number = f"{member.name}_{number}", number + 1
+            numbers[member.name] = numbers.get(member.name, 1) + 1
+            name = f"{member.name}_{numbers[member.name]}"
         taken.add(name)
         found.append(replace(member, name=name))
     return tuple(found)
