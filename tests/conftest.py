@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, settings
 from porter.cli.app import main
 from porter.errors import RecipeError
 from porter.formats.triton import load_triton
-from porter.recipe import Recipe, known_variants, recipes_folder
+from porter.recipe import known_variants, recipes_folder
+from porter.recipe.find import Known
 from porter.source import matching
 from tests.slim_files import SlimFile, write_slim
 from tests.weights_files import write_weights
@@ -71,10 +72,10 @@ def let_go() -> Iterator[None]:
 def one_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of porter's own recipes, files are compared with MobileNet v1 only: all of them take seconds for a file of many layers."""
 
-    def known(recipes: Path | None) -> tuple[list[tuple[Recipe, str]], tuple[RecipeError, ...]]:
+    def known(recipes: Path | None) -> tuple[list[Known], tuple[RecipeError, ...]]:
         variants, faults = known_variants(recipes)
         own = recipes_folder()
-        return [each for each in variants if each[0].path.parent != own or each[0].architecture == "mobilenet_v1"], faults
+        return [each for each in variants if each.files[0].parent != own or each.files[0].stem == "mobilenet_v1"], faults
 
     monkeypatch.setattr(matching, "known_variants", known)
 

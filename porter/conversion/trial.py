@@ -62,7 +62,7 @@ def try_weights(recipe: Recipe, weights: Path) -> Trial:
         FileError: the file cannot be read.
     """
     checkpoint, files = read_weights(weights, with_md5=True)
-    matches = rank_variants(checkpoint, ((recipe, variant) for variant in recipe.variants)).matches
+    matches = rank_variants(checkpoint, recipe).matches
     if not matches:
         return Trial(error=_unlike(recipe, checkpoint))
     best = matches[0]

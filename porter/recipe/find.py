@@ -6,13 +6,14 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from porter.errors import RecipeError, UsageError
 from porter.recipe.declared import Declared, declared
+from porter.recipe.fingerprints import Fingerprint, shipped_fingerprints
 from porter.recipe.load import load_recipe, open_recipe, recipes_folder
-from porter.recipe.model import Recipe
+from porter.recipe.model import Recipe, Zoo
 from porter.recipe.source import Mark, read_text
 from porter.recipe.spelling import hint, nearest
 
@@ -199,26 +200,54 @@ def all_recipes(folder: Path | None = None) -> tuple[Recipe, ...]:
     return tuple(load_recipe(*recipe_files(recipe.path)) for recipe in recipes)
 
 
-def known_variants(given: Path | None = None) -> tuple[tuple[tuple[Recipe, str], ...], tuple[RecipeError, ...]]:
-    """Every variant in `recipe_folders` with its recipe, and the errors of the recipes that cannot be used: a wrong recipe spoils
-    itself only. Nothing is said of files in ./recipes that are no recipes.
+@dataclass(frozen=True)
+class Known:
+    """A variant of a zoo, whose recipe need not be read yet.
+
+    Attributes:
+        files: the recipe's, and those of the recipes that it extends.
+        fingerprint: None for a recipe that has none.
+    """
+
+    files: tuple[Path, ...]
+    variant: str
+    zoo: str
+    fingerprint: Fingerprint | None
+
+    def load(self) -> tuple[Recipe, Zoo]:
+        """The recipe, and the zoo with the override of the variant applied.
+
+        Raises:
+            RecipeError: one of the two is wrong.
+        """
+        recipe = open_recipe(*self.files)
+        return recipe, recipe.zoo(self.zoo, self.variant)
+
+
+def known_variants(given: Path | None = None) -> tuple[tuple[Known, ...], tuple[RecipeError, ...]]:
+    """Every variant and zoo in `recipe_folders`, and the errors of the recipes that cannot be used: a wrong recipe spoils itself
+    only. Nothing is said of files in ./recipes that are no recipes. Recipes with fingerprints are not read.
 
     Raises:
         UsageError: as `recipe_folders`.
     """
-    variants: list[tuple[Recipe, str]] = []
+    known: list[Known] = []
     faults = []
+    prints = shipped_fingerprints()
     for declaring in declared_recipes(given):
         if _is_stray(declaring, given):
             continue
+        own = prints.get(declaring.path.name, {}) if declaring.path.parent.samefile(recipes_folder()) else {}
         try:
             if declaring.fault is not None:
                 raise declaring.fault
-            recipe = load_recipe(*declaring.files)
-            variants += [(recipe, variant) for variant in declaring.variants]
+            recipe = None if own else load_recipe(*declaring.files)
+            for variant in declaring.variants:
+                zoos = own[variant] if recipe is None else dict.fromkeys(recipe.zoos_of(variant))
+                known += [Known(declaring.files, variant, zoo, fingerprint) for zoo, fingerprint in zoos.items()]
         except RecipeError as error:
             faults.append(error)
-    return tuple(variants), tuple(faults)
+    return tuple(known), tuple(faults)
 
 
 def recipes_option(recipe: Recipe | None, given: Path | None) -> tuple[str, ...]:

@@ -29,13 +29,11 @@ from porter.recipe.draft.layers import list_layers
 from porter.recipe.draft.names import MARK
 from porter.recipe.todo import to_do
 from porter.source.from_file import classes_of, no_graph, translation
-from porter.source.matching import rank
+from porter.source.matching import NEAR, rank
 from porter.source.opened import open_checkpoint, open_source
 from porter.source.weights import read_weights
 from porter.zoos.tables import DEFAULT_ZOOS
 
-NEAR = 0.3
-"""A recipe is worth a look if so many of the tensors fit it."""
 OWN = "own"
 """The zoo of a drafted recipe, if the caller names none."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,19 +14,25 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.alignment import Alignment, align
 from porter.fitting.by_names import Located, locate
 from porter.fitting.heads import head_rows
+from porter.fitting.limits import UNKNOWN, limits
 from porter.fitting.naming import name_layers
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Conv, Dense, Graph, channels_of, head_of, tensor_shapes
 from porter.recipe import LayerName, Recipe, Zoo, expand, expand_within, known_variants
 from porter.recipe.faults import Faults
+from porter.recipe.fingerprints import fingerprint_of
 from porter.recipe.transforms import apply_transforms
 from porter.source.screening import screen
 
 _NUMBER = re.compile(r"_\d+/")
 LIKELY = 0.5
 """A file looks like a variant if its score is at least this."""
+NEAR = 0.3
+"""A match is worth a look if its score is at least this."""
 CLOSE = 0.02
 """Matches whose scores differ by no more than this are about as good."""
+REACH = 2.01 * CLOSE
+"""A match whose score is lower than the best one's by more than this is neither tried nor about as good as one that is."""
 TRIED = 8
 """The most matches that are tried."""
 LARGER = 4
@@ -68,7 +74,9 @@ class Match:
 
 @dataclass(frozen=True)
 class Ranked:
-    """The variants and zoos that have a part of a file, best first, and the errors of recipes that cannot be used."""
+    """The variants and zoos that have a part of a file, best first, and the errors of recipes that cannot be used. Those that are
+    much worse than the best may be missing.
+    """
 
     matches: tuple[Match, ...]
     faults: tuple[RecipeError, ...]
@@ -85,25 +93,60 @@ class Ranked:
 
 
 def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> Ranked:
-    """Every variant and zoo that could be the file. A wrong recipe is left out, with its error."""
-    variants, faults = known_variants(recipes)
-    ranked = rank_variants(checkpoint, variants)
-    return Ranked(ranked.matches, (*faults, *ranked.faults))
+    """The variants and zoos that could be the file. A wrong recipe is left out, with its error.
 
-
-def rank_variants(checkpoint: Checkpoint, variants: Iterable[tuple[Recipe, str]]) -> Ranked:
-    """As `rank`, of these variants only. Variants of zoos whose names are not the file's are not expanded, and those that are much
-    larger than the file's graph not to their end.
+    A variant is compared with the file only if it can be nearly as good as the best one. Those that can neither be near the file
+    nor be what it is opened as come last, and only if one of the others is.
     """
-    could_name, faults = screen(checkpoint), Faults()
-    matches = []
-    for recipe, variant in variants:
+    known, wrong = known_variants(recipes)
+    limit, compare, faults = limits(checkpoint), _comparison(checkpoint), Faults()
+    most = [UNKNOWN if one.fingerprint is None else limit(one.fingerprint) for one in known]
+    could_be = [best.score >= min(NEAR, best.opened) for best in most]
+    found: dict[int, Match] = {}
+    is_one, best = False, 0.0
+    for place in sorted(range(len(known)), key=lambda place: (not could_be[place], -most[place].score)):
+        if most[place].score < best - REACH or not (could_be[place] or is_one):
+            continue
+        with faults.kept():
+            recipe, zoo = known[place].load()
+            match = compare(recipe, zoo, known[place].variant)
+            if match is not None:
+                if known[place].fingerprint is None and not zoo.generations:
+                    most[place] = limit(fingerprint_of(expand(recipe, match.variant, zoo, {})))
+                found[place], best = match, max(best, match.score)
+                is_one |= match.score >= min(NEAR, most[place].opened)
+    return Ranked(_best_first(found[place] for place in sorted(found)), (*wrong, *faults.found))
+
+
+def rank_variants(checkpoint: Checkpoint, recipe: Recipe) -> Ranked:
+    """As `rank`, of all variants of one recipe."""
+    compare, faults, found = _comparison(checkpoint), Faults(), list[Match]()
+    for variant in recipe.variants:
         for zoo in recipe.zoos_of(variant).values():
-            if checkpoint.dialect in (None, zoo.framework) and could_name(zoo):
-                with suppress(MappingError), faults.kept():
-                    matches.append(_match(recipe, variant, zoo, checkpoint))
-    found = (match for match in matches if match is not None and match.score > 0)
-    return Ranked(tuple(sorted(found, key=lambda match: -match.score)), faults.found)
+            with faults.kept():
+                found += filter(None, (compare(recipe, zoo, variant),))
+    return Ranked(_best_first(found), faults.found)
+
+
+def _best_first(matches: Iterable[Match]) -> tuple[Match, ...]:
+    return tuple(sorted(matches, key=lambda match: -match.score))
+
+
+def _comparison(checkpoint: Checkpoint) -> Callable[[Recipe, Zoo, str], Match | None]:
+    """Compares the file with a variant: None if nothing of it is there. Variants of zoos whose names are not the file's are not
+    expanded, and those that are much larger than the file's graph not to their end.
+    """
+    could_name = screen(checkpoint)
+
+    def compare(recipe: Recipe, zoo: Zoo, variant: str) -> Match | None:
+        if checkpoint.dialect not in (None, zoo.framework) or not could_name(zoo):
+            return None
+        with suppress(MappingError):
+            match = _match(recipe, variant, zoo, checkpoint)
+            return match if match is not None and match.score > 0 else None
+        return None
+
+    return compare
 
 
 def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Match | None:

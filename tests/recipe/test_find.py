@@ -94,11 +94,11 @@ def test_a_name_of_porters_own_is_only_for_the_folder_that_is_given(text: str, m
     assert find_recipe("resnet18").path.parent == recipes_folder()
     variants, faults = known_variants()
     assert [str(fault) for fault in faults] == [str(caught.value)]
-    assert len(variants) == len({variant for _, variant in variants})
+    assert len(variants) == len({(known.variant, known.zoo) for known in variants})
     assert find_recipe(name, folder).path == folder / "mine.yaml"
     assert find_recipe("resnet18", folder).path.parent == recipes_folder()
     variants, faults = known_variants(folder)
-    assert faults == () and len(variants) == len({variant for _, variant in variants})
+    assert faults == () and len(variants) == len({(known.variant, known.zoo) for known in variants})
 
 
 def test_a_recipe_that_is_no_yaml_spoils_itself_only(places: dict[str, Path]) -> None:
@@ -219,5 +219,5 @@ def test_what_is_no_file_of_a_recipe_is_not_read(
     monkeypatch.setenv("PORTER_RECIPES", str(places["variable"]))
     variants, faults = known_variants()
     assert [str(fault.where) for fault in faults] == [str(places["variable"] / "vgg.yaml")] and "vgg16" in {
-        variant for _, variant in variants
+        known.variant for known in variants
     }

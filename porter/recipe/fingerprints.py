@@ -1,0 +1,150 @@
+"""What tells porter's own variants apart without their graphs, kept beside the recipes in fingerprints.json.
+
+Only the variants that a file could be are then read and expanded. `python -m tests.fingerprints` writes fingerprints.json, and a
+test holds it to the recipes. If it was made from other texts than those beside it, it is not used: every variant is expanded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from porter.graph import BatchNorm, Conv, ConvTranspose, Dense, Graph, head_of, tensor_shapes
+from porter.graph.walks import upstream
+from porter.recipe.load import recipes_folder
+from porter.recipe.zoos import ZOOS
+
+FILE = "fingerprints.json"
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """A variant's graph in numbers, as a zoo has it.
+
+    Attributes:
+        nodes: their number.
+        weighted: the number of convolutions and dense layers.
+        trunk: the number of nodes that a file's graph has to have so that it is this variant with any head.
+        convolutions: by kind, see `kind_of`: to how many nodes no way leads through more than 0, 1, 2, ... convolutions of
+            the kind, up to one less than the most on a way. The head is of no kind.
+        sizes: the number of tensors by their number of elements, without those in `free`.
+        free: the number of tensors that a file may have in another size: the head's, and those of transposed convolutions.
+        norms: the number of batch norms.
+    """
+
+    nodes: int
+    weighted: int
+    trunk: int
+    convolutions: Mapping[str, tuple[int, ...]]
+    sizes: Mapping[str, int]
+    free: int
+    norms: int
+
+
+def kind_of(op: Conv) -> str:
+    """What two convolutions have in common if one can stand for the other."""
+    rows, columns = op.window.kernel
+    return f"{rows}x{columns}x{op.filters}/{op.groups}"
+
+
+def fingerprint_of(graph: Graph) -> Fingerprint:
+    head, shapes = head_of(graph), tensor_shapes(graph)
+    free = {path for path in shapes if path == head.path or isinstance(graph.by_path[path].op, ConvTranspose)}
+    sizes = Counter(_product(shape) for path in shapes.keys() - free for shape in shapes[path].values())
+    kinds = dict.fromkeys(kind_of(node.op) for node in graph.nodes if isinstance(node.op, Conv) and node is not head)
+    return Fingerprint(
+        nodes=len(graph.nodes),
+        weighted=sum(isinstance(node.op, Conv | Dense) for node in graph.nodes),
+        trunk=_trunk(graph),
+        convolutions={kind: _reached(graph, kind) for kind in kinds},
+        sizes={str(size): sizes[size] for size in sorted(sizes)},
+        free=sum(len(shapes[path]) for path in free),
+        norms=sum(isinstance(node.op, BatchNorm) for node in graph.nodes),
+    )
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    product = 1
+    for extent in shape:
+        product *= extent
+    return product
+
+
+def _trunk(graph: Graph) -> int:
+    """See `Fingerprint.trunk`: a file with another head ends at the pool before it, or at the map before the pool."""
+    nodes, head = graph.by_path, head_of(graph)
+    pool = nodes.get(head.inputs[0])
+    end = pool.inputs[0] if pool is not None and head.path == graph.output else graph.output
+    return len(upstream([end], lambda name: nodes[name].inputs if name in nodes else ()) & nodes.keys())
+
+
+def _reached(graph: Graph, kind: str) -> tuple[int, ...]:
+    """See `Fingerprint.convolutions`."""
+    before: dict[str, int] = {}
+    head = head_of(graph)
+    for node in graph.nodes:
+        own = isinstance(node.op, Conv) and node is not head and kind_of(node.op) == kind
+        before[node.path] = max(before.get(source, 0) for source in node.inputs) + own
+    counts = Counter(before.values())
+    return tuple(sum(counts[less] for less in range(most + 1)) for most in range(max(counts)))
+
+
+Fingerprints = Mapping[str, Mapping[str, Mapping[str, Fingerprint]]]
+"""By the name of the recipe's file, by variant, by zoo."""
+
+
+def shipped_fingerprints() -> Fingerprints:
+    """Those of porter's own recipes; none if fingerprints.json is not there, or was made from other texts."""
+    file = recipes_folder() / FILE
+    if not file.is_file():
+        return {}
+    status = file.stat()
+    return _read(file, status.st_mtime_ns, status.st_size, digest(recipes_folder()))
+
+
+@lru_cache(maxsize=1)
+def _read(file: Path, changed: int, size: int, texts: str) -> Fingerprints:
+    content = json.loads(file.read_text(encoding="utf-8"))
+    if content["sha256"] != texts:
+        return {}
+    listed = [_parsed(values) for values in content["fingerprints"]]
+    return {
+        name: {variant: {zoo: listed[place] for zoo, place in zoos.items()} for variant, zoos in variants.items()}
+        for name, variants in content["recipes"].items()
+    }
+
+
+def _parsed(values: Mapping[str, Any]) -> Fingerprint:
+    kinds = {kind: tuple(reached) for kind, reached in values["convolutions"].items()}
+    return Fingerprint(**{**values, "convolutions": kinds})
+
+
+def fingerprints_text(found: Fingerprints, texts: str) -> str:
+    """The content of fingerprints.json. Zoos mostly have the same graph, which stands there once."""
+    listed: dict[str, int] = {}
+    recipes = {
+        name: {
+            variant: {
+                zoo: listed.setdefault(json.dumps(asdict(one), separators=(",", ":")), len(listed)) for zoo, one in zoos.items()
+            }
+            for variant, zoos in variants.items()
+        }
+        for name, variants in found.items()
+    }
+    rows = ",\n".join(listed)
+    return f'{{"sha256": "{texts}",\n"recipes": {json.dumps(recipes)},\n"fingerprints": [\n{rows}\n]}}\n'
+
+
+def digest(folder: Path) -> str:
+    """The SHA-256 of all recipes and zoos in a folder, whatever ends their lines."""
+    found = sha256()
+    for file in (*sorted(folder.glob("*.yaml")), *sorted((folder / ZOOS).glob("*.yaml"))):
+        text = file.read_bytes().replace(b"\r\n", b"\n")
+        found.update(f"{file.name} {len(text)}\n".encode() + text)
+    return found.hexdigest()
