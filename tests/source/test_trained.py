@@ -116,7 +116,8 @@ def test_the_difference_is_that_of_the_two_functions(made: Conversion, recipe: R
     assert opened.shipped is not None
     taken, torch = stated_range(opened.graph, opened.preprocess), get_framework("torch")
     assert taken is not None
-    batch = np.concatenate(Check(made.port, ("float64",), fed=taken).batches(Sizes((SIZE,), ()))["float64"])
+    fed = Check(made.port, ("float32", "float64"), fed=taken).batches(Sizes((SIZE,), (SIZE,)))
+    batch = np.concatenate(list({image.tobytes(): image for images in fed.values() for image in images}.values()))
     shipped, trained = (
         OwnBuild(torch, graph, opened.tensors).run(batch, "float64")["head/logits"] for graph in (opened.shipped, opened.graph)
     )
