@@ -98,22 +98,26 @@ def make_images(size: tuple[int, int], count: int, channels: int, taken: InputRa
     return taken.of((pixels - low) / np.where(high > low, high - low, 1.0))  # an image of one number has no span
 
 
-def make_telling(size: tuple[int, int], count: int, channels: int, taken: InputRange) -> Images:
+def make_telling(size: tuple[int, int], count: int, channels: int, taken: InputRange, rough: float = 1.0) -> Images:
     """`count` images to compare models on: one like a photo, as `make_images` gives them, then others that reach what photos hardly
-    do, such as the bound of a ReLU6 or a channel that is mostly dead: a photo with hard edges and noise in a quarter of it, noise,
-    one colour, a board, bright points.
+    do, such as the bound of a ReLU6 or a channel that is mostly dead: hard edges with noise, noise, one colour, a board, bright
+    points.
+
+    Args:
+        rough: the share of every second image that has hard edges and noise; below 1, the others are like photos.
     """
-    edges = np.indices(size) >= np.array(size).reshape(2, 1, 1) // 2
     soft, noise = make_images(size, count, channels, UNIT), np.random.default_rng(size).random((count, channels, *size))
-    board = np.indices(size).sum(axis=0) // 2 % 2
+    cells = np.indices(size)
+    board, beyond = cells.sum(axis=0) // 2 % 2, (1 - rough**0.5) * np.array(size).reshape(2, 1, 1)
     kinds: tuple[Callable[[Images, Images], Images], ...] = (
         lambda soft, noise: soft,
-        lambda soft, noise: np.where(edges.all(axis=0), np.clip(6 * (soft - soft.mean()) + noise, 0, 1), soft),
+        lambda soft, noise: np.where((cells >= beyond).all(axis=0), np.clip(6 * (soft - soft.mean()) + noise, 0, 1), soft),
         lambda soft, noise: noise,
         lambda soft, noise: 0.9 * noise[:, :1, :1] + 0.1 * soft,
         lambda soft, noise: abs(board - noise[:, :1, :1] * soft),
         lambda soft, noise: noise**4,
     )
+    kinds = kinds if rough == 1 else kinds[:2]
     return taken.of(np.stack([kinds[at % len(kinds)](soft[at], noise[at]) for at in range(count)]))
 
 
