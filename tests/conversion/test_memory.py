@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -13,6 +15,7 @@ from torch import nn
 
 import porter
 
+ROOT = Path(__file__).resolve().parents[2]
 FEATURES, UNITS = 3 * 48 * 48, 1536
 MOST = {"pt2": {"torch": 5.6, "tf": 7.0, "onnx": 6.6}, "onnx": {"onnx": 7.6}}
 """By form and destination, how many times the weights in float32. A check runs both sides in float64 too: one matrix, which is
@@ -37,19 +40,27 @@ def resident(name: str) -> int:
     return 1024 * int(fields[name].split()[0])
 
 
+def measured(suffix: str, folder: Path) -> dict[str, float]:
+    """By destination, how many times the weights of a large network the conversion of its file has held at most."""
+    image, found = torch.zeros(1, 3, 48, 48), dict[str, float]()
+    for name, units in (("small", 8), ("large", UNITS)):
+        if suffix == "pt2":
+            torch.export.save(torch.export.export(network(units), (image,)), folder / f"{name}.pt2")
+        else:
+            with warnings.catch_warnings(action="ignore"):  # torch calls this exporter old
+                torch.onnx.export(network(units), (image,), folder / f"{name}.onnx", dynamo=False)
+    for to in MOST[suffix]:
+        porter.convert(folder / f"small.{suffix}", destination=to, out=folder / f"small-{to}")  # frameworks begin
+        held = peak(lambda to=to: porter.convert(folder / f"large.{suffix}", destination=to, out=folder / to))
+        found[to] = held / (4 * UNITS * FEATURES)
+    return found
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says how much memory a process has held")
 @pytest.mark.parametrize("suffix", MOST)
 def test_a_conversion_takes_a_few_times_the_weights(suffix: str, tmp_path: Path) -> None:
-    image = torch.zeros(1, 3, 48, 48)
-    for name, units in (("small", 8), ("large", UNITS)):
-        if suffix == "pt2":
-            torch.export.save(torch.export.export(network(units), (image,)), tmp_path / f"{name}.pt2")
-        else:
-            with warnings.catch_warnings(action="ignore"):  # torch calls this exporter old
-                torch.onnx.export(network(units), (image,), tmp_path / f"{name}.onnx", dynamo=False)
-    found = {}
-    for to in MOST[suffix]:
-        porter.convert(tmp_path / f"small.{suffix}", destination=to, out=tmp_path / f"small-{to}")  # frameworks begin
-        held = peak(lambda to=to: porter.convert(tmp_path / f"large.{suffix}", destination=to, out=tmp_path / to))
-        found[to] = held / (4 * UNITS * FEATURES)
+    """In a process of its own: what other tests have left in this one is released in between."""
+    line = f"from tests.conversion.test_memory import *; print(json.dumps(measured({suffix!r}, Path({str(tmp_path)!r}))))"
+    ran = subprocess.run([sys.executable, "-c", line], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = json.loads(ran.stdout.splitlines()[-1])
     assert all(found[to] < most for to, most in MOST[suffix].items()), found
