@@ -129,8 +129,9 @@ def _disagreement(forms: Iterable[Form], against: Callable[[Form], Verdict], ima
     """What the references of a source disagree on, the first of which says that the port is wrong."""
     known = list(forms)
     for form in known[:1]:
-        if isinstance(form, FileGraphSource) and (said := form.disagreement(image)):
-            return said
+        with suppress(MissingFramework):  # one of two cannot run: the comparison has failed all the same
+            if isinstance(form, FileGraphSource) and (said := form.disagreement(image)):
+                return said
     for form in known[1:]:
         with suppress(MissingFramework):
             if against(form).ok:
