@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import yaml
 
+from porter.authoring.json_schema import SECTIONS, operation_words, words_of
 from porter.data.preprocess import Preprocess
 from porter.frameworks import get_framework
 from porter.frameworks.torch.code import model_source
@@ -21,7 +22,6 @@ from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import Average, Rounding
 from porter.recipe import expand, load_recipe
-from porter.recipe.json_schema import SECTIONS, operation_words, words_of
 from porter.recipe.keys import KEYS
 from porter.recipe.model import STANDARD_OPTIONS
 from porter.recipe.schema import (

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import nn
 
 import porter
-from porter.source.drafting import new_recipe
+from porter.authoring.drafting import new_recipe
 from tests.conftest import Cli, refused
 
 pytest.importorskip("onnx")

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from porter.authoring.check.check import Checked
+    from porter.authoring.drafting import NewRecipe
+    from porter.authoring.trial import Trial
     from porter.conversion.convert import Conversion
     from porter.conversion.pad_table import SitePads
-    from porter.conversion.trial import Trial
     from porter.evaluation.prediction import Prediction
     from porter.graph import Graph, Node
     from porter.graph.pads import Pad
     from porter.port import Input, Record, TensorLists
     from porter.recipe import Recipe, Zoo
-    from porter.recipe.check.check import Checked
     from porter.recipe.declared import Declared
     from porter.reporting.write import Report
-    from porter.source.drafting import NewRecipe
     from porter.source.inspection import Inspection
     from porter.verification.parity import Parity
     from porter.verification.verdict import Verdict

@@ -52,11 +52,11 @@ def recipe_check(
     as_json: Json = False,
 ) -> None:
     """Check every variant of a recipe in every zoo: graph, shapes, names, pads, expressions, figures."""
-    from porter.recipe.check.check import check_recipe
+    from porter.authoring.check.check import check_recipe
 
     found, trial = check_recipe(file), None
     if weights is not None and found.recipe is not None and not found.errors:
-        from porter.conversion.trial import try_weights
+        from porter.authoring.trial import try_weights
 
         trial = try_weights(found.recipe, weights)
     show({**found.record(), "weights": trial and trial.record()} if as_json else printing.recipe_check(found, trial))
@@ -81,8 +81,8 @@ def recipe_new(
     as_json: Json = False,
 ) -> None:
     """Draft a recipe from a file that carries its own graph, whole, or from a file of weights, with # TODO where it is a guess."""
+    from porter.authoring.drafting import new_recipe
     from porter.padding.sizes import parse_size
-    from porter.source.drafting import new_recipe
 
     size = None if input_size is None else parse_size(input_size)
     drafted = new_recipe(name, model, weights, zoo, out, size, overwrite)
@@ -92,6 +92,6 @@ def recipe_new(
 @recipe_app.command("schema")
 def recipe_schema(as_json: Json = False) -> None:
     """Print the JSON Schema of recipes and of zoos' files, for editors."""
-    from porter.recipe.json_schema import schema_text
+    from porter.authoring.json_schema import schema_text
 
     write(schema_text().rstrip())

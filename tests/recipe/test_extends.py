@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from porter.authoring.check.check import check_recipe
 from porter.errors import RecipeError, UsageError
 from porter.recipe import declared_recipes, expand, find_recipe, layer_names
-from porter.recipe.check.check import check_recipe
 from tests.recipe.recipes import VALID, line_of, use, write
 
 PAGE = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")

@@ -14,8 +14,8 @@ from porter.padding import Average, Rounding, Rule
 from porter.recipe.expressions import FUNCTIONS
 from porter.recipe.model import STANDARD_OPTIONS
 from tests import recipe_guide as guide
+from tests.authoring.test_json_schema import wrong
 from tests.conftest import Cli
-from tests.recipe.test_json_schema import wrong
 from tests.support import source_checkpoint
 
 TEXT = guide.DOCUMENT.read_text(encoding="utf-8")

@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from porter.authoring.check.check import check_recipe
 from porter.errors import RecipeError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
@@ -11,7 +12,6 @@ from porter.fitting.naming import tensor_names
 from porter.frameworks.dialects import get_dialect
 from porter.graph import BatchNorm, Conv, tensor_shapes
 from porter.recipe import LayerName, expand, layer_names, load_recipe, tap_names
-from porter.recipe.check.check import check_recipe
 from tests.recipe.recipes import VALID, changed, line_of, mistake, use, write
 
 

@@ -1,1 +1,1 @@
-"""Whole recipes drafted from graphs: steps and blocks, patterns of names, and the text."""
+"""A graph with blocks as the steps of a recipe."""

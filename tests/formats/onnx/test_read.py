@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import porter
+from porter.authoring.drafting import new_recipe
 from porter.errors import FileError, MappingError, PorterError, UsageError
 from porter.filegraph.file_graph import Foreign
 from porter.filegraph.to_graph import to_graph
@@ -18,7 +19,6 @@ from porter.formats.reading import read_checkpoint
 from porter.frameworks.onnx import build_file, run_reference
 from porter.graph import Conv, Gelu, HardSigmoid, HardSwish, LayerNorm, Op, Swish
 from porter.padding import ANY, Convention, Window
-from porter.source.drafting import new_recipe
 from tests.filegraph.values import values_of
 
 onnx = pytest.importorskip("onnx")

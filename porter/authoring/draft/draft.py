@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from porter.authoring.draft.heads import with_dense_head
+from porter.authoring.draft.names import MARK, draft_names
+from porter.authoring.draft.text import MODELINE, section
 from porter.errors import UsageError
 from porter.graph import BatchNorm, Dense, Graph, site_of, tensor_shapes
 from porter.graph.blocks.find import find_blocks
-from porter.recipe.draft.heads import with_dense_head
-from porter.recipe.draft.names import MARK, draft_names
 from porter.recipe.draft.steps import draft_steps
-from porter.recipe.draft.text import MODELINE, section
 from porter.recipe.expressions import Value
 from porter.recipe.model import STANDARD_OPTIONS
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from porter.authoring.check.uses import Use, uses_in_graph, uses_in_zoo
+from porter.authoring.todo import TO_DO, to_do
 from porter.errors import RecipeError
 from porter.graph import Graph, site_of
-from porter.recipe.check.uses import Use, uses_in_graph, uses_in_zoo
 from porter.recipe.find import taken_name
 from porter.recipe.model import STANDARD_OPTIONS, LayerName, NameRule, Recipe, Zoo
 from porter.recipe.paddings import PadRule
 from porter.recipe.source import Location
 from porter.recipe.steps import Step, nested
-from porter.recipe.todo import TO_DO, to_do
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from porter.authoring.draft.draft import Draft, Facts, draft_recipe
+from porter.authoring.draft.guess import guess_graph
+from porter.authoring.draft.layers import Listed
+from porter.authoring.draft.text import scalar
+from porter.authoring.todo import TO_DO
 from porter.graph import GlobalAvgPool
-from porter.recipe.draft.draft import Draft, Facts, draft_recipe
-from porter.recipe.draft.guess import guess_graph
-from porter.recipe.draft.layers import Listed
-from porter.recipe.draft.text import scalar
-from porter.recipe.todo import TO_DO
 
 _STEP = re.compile(r"\s*- \{(?P<kind>\w+): ")
 _MEANT: Mapping[str, str] = {

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from porter.recipe.check.check import Checked, check_recipe
+from porter.authoring.check.check import Checked, check_recipe
 from tests.recipe.recipes import VALID, changed, place
 
 

@@ -10,6 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from porter.authoring.draft.draft import Draft, Facts, draft_recipe
+from porter.authoring.draft.from_weights import draft_from_weights
+from porter.authoring.draft.layers import list_layers
+from porter.authoring.draft.names import MARK
+from porter.authoring.todo import to_do
 from porter.errors import GraphError, MappingError, RecipeError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
@@ -23,11 +28,6 @@ from porter.graph.difference import site_differences
 from porter.padding import ANY, Convention, Size
 from porter.port import TensorLists
 from porter.recipe import Recipe, Zoo, expand, layer_names, load_recipe, recipes_option
-from porter.recipe.draft.draft import Draft, Facts, draft_recipe
-from porter.recipe.draft.from_weights import draft_from_weights
-from porter.recipe.draft.layers import list_layers
-from porter.recipe.draft.names import MARK
-from porter.recipe.todo import to_do
 from porter.source.from_file import classes_of, no_graph, translation
 from porter.source.matching import NEAR, rank
 from porter.source.opened import open_checkpoint, open_source

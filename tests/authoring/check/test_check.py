@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from porter.authoring.check.check import check_recipe
 from porter.recipe import recipes_folder
-from porter.recipe.check.check import check_recipe
 from tests.conftest import Cli
 from tests.recipe.recipes import VALID, changed, place, write
 

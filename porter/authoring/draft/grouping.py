@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from porter.recipe.draft.layers import Listed
+from porter.authoring.draft.layers import Listed
 
 _HALF = re.compile(r"/(depthwise|pointwise)_(kernel|weights)$")
 

@@ -9,14 +9,14 @@ import pytest
 import yaml
 from hypothesis import given, settings
 
+from porter.authoring.draft.draft import Facts, draft_recipe
+from porter.authoring.draft.text import flow
 from porter.errors import UsageError
 from porter.graph import INPUT, Add, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Graph, Node, Op, Relu
 from porter.padding import Convention, Window
 from porter.recipe import all_recipes, expand
-from porter.recipe.draft.draft import Facts, draft_recipe
-from porter.recipe.draft.text import flow
+from tests.authoring.drafts import read_back
 from tests.random_graphs import Sample, samples
-from tests.recipe.drafts import read_back
 
 SAME = Convention("same")
 MOST_LINES = {"resnet_v2": 60, "resnet_v1": 55, "mobilenet_v1": 50, "mobilenet_v2": 55, "resnext": 55, "wide_resnet": 55}

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 
+from porter.authoring.json_schema import KIND_SCHEMAS, SECTIONS, json_schema, schema_text
 from porter.recipe import recipes_folder
-from porter.recipe.json_schema import KIND_SCHEMAS, SECTIONS, json_schema, schema_text
 from porter.recipe.keys import KEYS
 from porter.recipe.schema import keys_of
 from porter.recipe.source import read_source

@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from porter.authoring.draft.grouping import groups_of, parent
+from porter.authoring.draft.layers import Layer, Listed
 from porter.errors import GraphError
 from porter.filegraph.names import unused_name
 from porter.filegraph.to_graph import path_word
@@ -38,8 +40,6 @@ from porter.graph import (
     shapes,
 )
 from porter.padding import Convention, Window
-from porter.recipe.draft.grouping import groups_of, parent
-from porter.recipe.draft.layers import Layer, Listed
 
 EPSILONS, MOMENTA = {"torch": 1e-5, "tf": 1e-3}, {"torch": 0.1, "tf": 0.01}
 """Of the batch norms that each framework makes if nothing else is said."""

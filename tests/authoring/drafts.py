@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from porter.authoring.draft.draft import Draft, Facts, draft_recipe
+from porter.authoring.drafting import same_function
 from porter.graph import Dense, Graph, channels_of
 from porter.recipe import Recipe, expand, layer_names, load_recipe
-from porter.recipe.draft.draft import Draft, Facts, draft_recipe
-from porter.source.drafting import same_function
 
 
 def read_back(graph: Graph, names: dict[str, str], folder: Path, size: tuple[int, int] = (224, 224)) -> tuple[Draft, Recipe]:

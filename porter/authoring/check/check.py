@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from porter.authoring.check.causes import by_cause
+from porter.authoring.check.suspicions import Member, suspicions
+from porter.authoring.check.uses import Use, uses_in_graph, uses_in_zoo
 from porter.errors import RecipeError
 from porter.graph import site_of
-from porter.recipe.check.causes import by_cause
-from porter.recipe.check.suspicions import Member, suspicions
-from porter.recipe.check.uses import Use, uses_in_graph, uses_in_zoo
 from porter.recipe.expansion import expand, expand_steps, expect_head
 from porter.recipe.expressions import UnknownVariable
 from porter.recipe.faults import Faults

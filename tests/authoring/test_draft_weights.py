@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from porter.authoring.draft.from_weights import draft_from_weights
+from porter.authoring.draft.guess import guess_graph
+from porter.authoring.draft.layers import list_layers
+from porter.authoring.todo import to_do
 from porter.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph import Dense, GlobalAvgPool, Graph, MaxPool, PadChannels, SliceChannels
 from porter.recipe import expand, load_recipe
-from porter.recipe.draft.from_weights import draft_from_weights
-from porter.recipe.draft.guess import guess_graph
-from porter.recipe.draft.layers import list_layers
-from porter.recipe.todo import to_do
 
 Shapes = Mapping[str, tuple[int, ...]]
 

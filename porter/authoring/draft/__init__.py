@@ -1,0 +1,1 @@
+"""Whole recipes drafted from graphs: patterns of names, and the text."""
