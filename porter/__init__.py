@@ -130,7 +130,7 @@ def verify(
             times the source's own rounding, at most 1e-4.
         reference: as for `convert`.
     """
-    from porter.source.given import parse_reference
+    from porter.verification.given import parse_reference
     from porter.verification.reverify import verify as run
 
     given = None if reference is None else parse_reference(str(reference))

@@ -24,10 +24,10 @@ from porter.frameworks import get_framework
 from porter.frameworks.tf.runtime import import_keras
 from porter.padding import LOWEST, Convention, Rounding, Window, row
 from porter.recipe import find_recipe
-from porter.source.references import OwnBuild
 from porter.source.trained import with_conventions
 from porter.verification.inputs import make_batch
 from porter.verification.numbers import Distance, distance
+from porter.verification.references import OwnBuild
 from tests.support import standin_graph, standin_tensors, strided_sites
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "padding.md"

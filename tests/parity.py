@@ -8,11 +8,12 @@ from pathlib import Path
 from porter.dtypes import Array, Dtype
 from porter.port import Port
 from porter.recipe import find_recipe
-from porter.source.given import Given, open_given
 from porter.source.opened import Opened, open_source
-from porter.source.references import Source
 from porter.verification.check import Check
+from porter.verification.fallback import references_of
+from porter.verification.given import Given, open_given
 from porter.verification.parity import Parity
+from porter.verification.references import Source
 from porter.verification.sizes import Sizes
 
 
@@ -43,7 +44,7 @@ OWN_CODE = {"akamaster": Path(__file__).with_name("cifar_resnets.py")}
 
 def reference_of(opened: Opened) -> Remembered | None:
     """The first reference of a source, or code of `OWN_CODE`."""
-    first, member = next(iter(opened.references("float32")), None), opened.member
+    first, member = next(iter(references_of(opened, "float32")), None), opened.member
     if first is None and member is not None and member.zoo.name in OWN_CODE:
         return Remembered(open_given(Given(OWN_CODE[member.zoo.name], member.variant), opened, "float32"))
     return None if first is None else Remembered(first)

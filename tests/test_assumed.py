@@ -21,6 +21,7 @@ from porter.recipe import find_recipe, load_recipe
 from porter.source.of_port import source_of
 from porter.source.opened import open_checkpoint
 from porter.verification.check import Check
+from porter.verification.fallback import references_of
 from porter.verification.sizes import Sizes
 from tests.conftest import WeightsMaker
 from tests.recipe.recipes import VALID, copied, write
@@ -89,7 +90,7 @@ def test_what_is_assumed_can_be_set_and_is_proved(
     settings = {"weights": weights, "options": {option: "false"}, "input_size": "any", "check": False}
     made = porter.convert(variant, zoo, "torch", out=tmp_path / "port", **settings)  # type: ignore[arg-type]
     assert path not in made.port.graph.by_path and made.port.record.chosen == {option: False}
-    (reference,) = source_of(made.port, weights, None).references("float32")
+    (reference,) = references_of(source_of(made.port, weights, None), "float32")
     verdict = Check(made.port, ("float64",)).prove(reference, Sizes(((96, 76),), ()))
     assert verdict.ok and verdict.proof.reference == zoo
 

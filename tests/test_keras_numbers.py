@@ -21,8 +21,9 @@ from porter.frameworks import get_framework
 from porter.graph.plan import make_plan
 from porter.recipe import find_recipe
 from porter.source.opened import open_source
-from porter.source.references import Reference
+from porter.verification.fallback import references_of
 from porter.verification.inputs import make_batch
+from porter.verification.references import Reference
 from porter.zoos.implementation import get_implementation
 from tests.support import source_checkpoint, standin_graph, standin_tensors
 
@@ -110,7 +111,7 @@ def test_the_reference_is_given_what_the_file_holds(file: Callable[[str], Path])
     for name in ("weights.h5", "counted.weights.h5"):
         opened = open_source(RECIPE, "inception_v3", ZOO, file(name))
         assert opened.checkpoint is not None and opened.checkpoint.counted == name.startswith("counted")
-        (reference,) = opened.references("float32")
+        (reference,) = references_of(opened, "float32")
         assert isinstance(reference, Reference)
         given[name] = reference.checkpoint.tensors
     named, counted = given.values()

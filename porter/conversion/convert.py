@@ -28,7 +28,7 @@ from porter.source.opened import Member, Opened, open_source
 from porter.source.trained import parse_padding, with_padding
 
 if TYPE_CHECKING:
-    from porter.source.given import Given
+    from porter.verification.given import Given
     from porter.verification.verdict import Verdict
 
 
@@ -102,7 +102,7 @@ def convert(
         )
     given: Given | None = None
     if reference is not None:
-        from porter.source.given import parse_reference
+        from porter.verification.given import parse_reference
 
         given = parse_reference(reference)
         if checked is False:

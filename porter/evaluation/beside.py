@@ -10,9 +10,9 @@ from porter.data.preprocess import Preprocess
 from porter.errors import MissingFramework, UsageError
 from porter.frameworks import Classifier
 from porter.port import Port
-from porter.source.ladder import Form, on_ladder
 from porter.source.opened import Opened
-from porter.source.references import OwnBuild
+from porter.verification.fallback import Form, with_fallback
+from porter.verification.references import OwnBuild
 
 Beside = tuple[str, Classifier, tuple[str, ...]]
 
@@ -20,8 +20,8 @@ Beside = tuple[str, Classifier, tuple[str, ...]]
 def source_classifier(port: Port, opened: Opened, side: int, protocol: Preprocess, device: str) -> Beside:
     """The name of the source's model, its classifier, and warnings.
 
-    It is the first form of the source that can run (porter.source.ladder): always in float32, with the file's numbers and the
-    shipped pads.
+    It is the first form of the source that can run (porter.verification.fallback): always in float32, with the file's numbers and
+    the shipped pads.
 
     Raises:
         MissingFramework: none of them can run here, or only porter's own build can, which is the port.
@@ -40,7 +40,7 @@ def source_classifier(port: Port, opened: Opened, side: int, protocol: Preproces
         classifier, slower = _placed(partial(form.classifier, output, size, protocol), device)
         return form.name + note, classifier, (*warnings, *slower)
 
-    (name, classifier, warnings), failures = on_ladder(opened, port.record.framework, "float64", run)
+    (name, classifier, warnings), failures = with_fallback(opened, port.record.framework, "float64", run)
     return name, classifier, (*failures, *warnings)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +12,14 @@ import numpy as np
 
 from porter.data.labels import Labels
 from porter.data.preprocess import Preprocess
-from porter.dtypes import Array, Dtype
+from porter.dtypes import Array
 from porter.errors import MappingError, PorterError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import Digests, fetch
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.by_position import name_by_position
 from porter.fitting.fit import Fit, Output, read_tensors
-from porter.frameworks import Runner, get_framework, runner_of
+from porter.frameworks import Runner, get_framework
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
@@ -31,7 +31,6 @@ from porter.source.weights import digest_of, published_file, publisher_of, read_
 
 if TYPE_CHECKING:
     from porter.source.matching import Match
-    from porter.source.references import FileGraphSource, OwnBuild, Reference
 
 NO_MAP = "no --map settles it: give the whole model (.keras, SavedModel), or a file without the layers after the network"
 
@@ -102,31 +101,6 @@ class Opened(Output):
         """The used tensors that porter computed from the file's."""
         graph = self.checkpoint.graph if self.checkpoint else None
         return tuple(name for name in self.lists.used if graph and name in graph.evaluated)
-
-    def references(self, dtype: Dtype) -> Iterator[FileGraphSource | Reference]:
-        """Implementations of the source's function that porter did not write, with the file's tensors rounded to the port's type:
-        the file's own graph, then the zoo's implementation.
-        """
-        from porter.source.references import FileGraphSource, rounded, zoo_reference
-
-        if self.checkpoint is None or self.fit is None:
-            return
-        checkpoint, member = rounded(self.checkpoint, dtype), self.member
-        runner = runner_of(checkpoint)
-        if runner is not None:
-            yield FileGraphSource(runner, checkpoint, self.fit)
-        if member is not None and self.fit.reference_names and member.zoo.reference is not None:
-            yield zoo_reference(get_framework(member.zoo.framework), member.zoo, member.variant, checkpoint, self.fit)
-
-    def own(self, dtype: Dtype) -> OwnBuild:
-        """Porter's own build of the same graph in the source's framework.
-
-        Raises:
-            UsageError: porter builds no models of that framework.
-        """
-        from porter.source.references import OwnBuild, rounded_tensors
-
-        return OwnBuild(get_framework(self.framework.NAME), self.graph, rounded_tensors(self.tensors, dtype))
 
 
 def open_source(

@@ -8,11 +8,11 @@ from porter.dtypes import Array, Dtype
 from porter.errors import UsageError
 from porter.fitting.fit import some
 from porter.graph import BatchNorm, Graph
-from porter.source.given import GivenReference
-from porter.source.references import Source
 from porter.verification.check import Check
 from porter.verification.computed import ported
+from porter.verification.given import GivenReference
 from porter.verification.parity import Parity, settle
+from porter.verification.references import Source
 from porter.verification.sizes import Sizes, check_sizes
 from porter.verification.verdict import GivenProof, first_telling
 

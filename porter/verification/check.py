@@ -12,11 +12,11 @@ from porter.dtypes import Array, Dtype
 from porter.frameworks import Tensors
 from porter.graph import site_of, tensor_shapes
 from porter.port import Port
-from porter.source.references import Source
 from porter.verification.evidence import excitement
 from porter.verification.inputs import SIGNED, InputRange, make_images, make_telling, ranges
 from porter.verification.numbers import norms
 from porter.verification.parity import Parity, compare
+from porter.verification.references import Source
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict, first_telling
 

@@ -18,7 +18,7 @@ from porter.frameworks import Tensors
 from porter.graph import Graph
 from porter.graph.folding import absorb_biases, fold_norms
 from porter.port import Port, Record
-from porter.source.references import Source
+from porter.verification.references import Source
 
 
 def unrounded_tensors(port: Port, graph: Graph, tensors: Tensors) -> dict[str, dict[str, Array]]:

@@ -17,10 +17,10 @@ from porter.errors import CheckFailed, UsageError
 from porter.graph import Graph, site_of, tensor_shapes
 from porter.graph.plan import Plan
 from porter.port import OWN_BUILD
-from porter.source.references import Source
 from porter.verification.evidence import NOT_FINITE, Samples, silence, unexcited
 from porter.verification.memory import release, trim
 from porter.verification.numbers import Distance, Norms, distance, norms, top_margin
+from porter.verification.references import Source
 
 FLOAT64_LIMIT = 1e-10
 """Separates a wrong function from rounding: equal functions stay below 1e-13 here, the smallest wrong pad is above 1e-4."""

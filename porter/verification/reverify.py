@@ -15,15 +15,15 @@ from porter.fitting.fit import some
 from porter.graph import BatchNorm, tensor_shapes
 from porter.padding import ANY, Size
 from porter.port import OWN_BUILD, Port, Record, read_port
-from porter.source.given import Given, open_given
-from porter.source.ladder import Form, first_that_runs, on_ladder
 from porter.source.of_port import source_of
 from porter.source.opened import Opened
-from porter.source.references import FileGraphSource, OwnBuild
 from porter.verification.by_reference import check_given
 from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import ported, unrounded_tensors
+from porter.verification.fallback import Form, first_that_runs, own_build, references_of, with_fallback
+from porter.verification.given import Given, open_given
 from porter.verification.inputs import SIGNED, make_images
+from porter.verification.references import FileGraphSource, OwnBuild
 from porter.verification.sizes import check_sizes
 from porter.verification.trained import check_trained
 from porter.verification.verdict import Verdict, first_telling
@@ -105,18 +105,18 @@ def check_against(
             )
         if opened.shipped is None or own:
             return check.prove(ported(record, form), sizes)
-        build, shipped, as_ported = opened.own(dtype), opened.shipped, partial(ported, record)
+        build, shipped, as_ported = own_build(opened, dtype), opened.shipped, partial(ported, record)
         return first_telling(check_trained(fed, form, build, shipped, as_ported, sizes) for fed in check.fed_with(form, sizes))
 
     if given is not None:
         proof = check_given(check, native, open_given(given, opened, dtype))
-        found, failures = first_that_runs(opened.references(dtype), against)
+        found, failures = first_that_runs(references_of(opened, dtype), against)
         verdict = replace(found or Verdict((), proof.inputs, rounding=record.rounding), given=proof)
         return verdict, (*(() if found else failures), *_cautions(port, verdict))
-    verdict, failures = on_ladder(opened, record.framework, dtype, against)
+    verdict, failures = with_fallback(opened, record.framework, dtype, against)
     if not verdict.ok and verdict.proof.silent is None:
         image = make_images(verdict.proof.sizes[0], 1, record.input.channels, SIGNED)
-        verdict = replace(verdict, disagreement=_disagreement(opened.references(dtype), against, image))
+        verdict = replace(verdict, disagreement=_disagreement(references_of(opened, dtype), against, image))
     cautions = _cautions(port, verdict)
     if verdict.proof.reference != OWN_BUILD:
         return verdict, cautions

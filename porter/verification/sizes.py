@@ -13,7 +13,7 @@ from porter.dtypes import Array, Dtype
 from porter.errors import CheckFailed, GraphError
 from porter.graph import INPUT, Crop, ExtendMap, Graph, shapes, site_of
 from porter.graph.plan import Plan
-from porter.source.references import Source
+from porter.verification.references import Source
 
 Pair = tuple[int, int]
 

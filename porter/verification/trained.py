@@ -15,10 +15,10 @@ import numpy as np
 from porter.dtypes import Array, Dtype
 from porter.graph import Graph, site_of
 from porter.graph.plan import make_plan
-from porter.source.references import OwnBuild, Source
 from porter.verification.check import Check
 from porter.verification.numbers import distance
 from porter.verification.parity import compare
+from porter.verification.references import OwnBuild, Source
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Shipped, Verdict
 

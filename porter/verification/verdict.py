@@ -40,7 +40,7 @@ class GivenProof:
     """The comparisons with the user's own reference (`--reference`), and notes on what it ran with.
 
     Attributes:
-        apart: see porter.source.given.GivenReference.
+        apart: see porter.verification.given.GivenReference.
         inputs: see Verdict.
     """
 

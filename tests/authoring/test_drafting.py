@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 
 import porter
 from porter.source.from_file import translated
-from porter.source.own_code import maker
 from porter.source.weights import read_weights
+from porter.verification.own_code import maker
 from tests.conftest import Cli, refused
 from tests.frameworks.torch.test_code import loaded_from
 

@@ -345,7 +345,7 @@ def test_converting_to_torch_without_a_check_imports_no_framework(suffix: str, w
 def test_converting_only_weights_imports_no_reader_of_graphs(weights_file: WeightsMaker, tmp_path: Path) -> None:
     weights = weights_file("mobilenet_v2_0.35", "keras", ".h5")
     arguments = ("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--no-check", "--weights", weights)
-    unneeded = {"ml_dtypes", "porter.fitting.by_graph", "porter.formats.keras.graph", "porter.source.references"}
+    unneeded = {"ml_dtypes", "porter.fitting.by_graph", "porter.formats.keras.graph", "porter.verification.references"}
     assert not imported_by(*arguments, "--out", tmp_path / "p") & unneeded
 
 

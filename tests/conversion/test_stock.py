@@ -23,9 +23,10 @@ from porter.graph import Conv, tensor_shapes
 from porter.padding import ANY, Convention
 from porter.port import Record, read_port
 from porter.recipe import expand, find_recipe
-from porter.source.references import OwnBuild
 from porter.verification.check import Check
 from porter.verification.computed import Shifted
+from porter.verification.fallback import own_build
+from porter.verification.references import OwnBuild
 from porter.verification.sizes import Sizes
 from porter.zoos.torchvision import import_models
 from tests.conftest import WeightsMaker
@@ -257,10 +258,10 @@ def test_an_absorbed_port_is_proved_and_its_norms_are_compared(tmp_path: Path, w
     recipe = find_recipe("resnet18", tmp_path / "recipes")
     opened = open_source(recipe, "resnet18", recipe.zoo("biased", "resnet18"), tmp_path / "biased.pth")
     tensors = unrounded_tensors(made.port, opened.graph, opened.tensors)
-    source = Shifted(opened.own("float64"), {}, frozenset(made.port.record.absorbed.values()))
+    source = Shifted(own_build(opened, "float64"), {}, frozenset(made.port.record.absorbed.values()))
     found = Check(made.port, ("float64",), tensors=tensors).prove(source, AT).proof
     assert found.ok and set(found.uncompared) == set(made.port.record.absorbed.values())
-    bare = Check(made.port, ("float64",), tensors=tensors).prove(opened.own("float64"), AT).proof
+    bare = Check(made.port, ("float64",), tensors=tensors).prove(own_build(opened, "float64"), AT).proof
     assert bare.first_bad is not None and bare.first_bad.path == "stem/conv"
 
 

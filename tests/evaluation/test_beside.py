@@ -15,7 +15,8 @@ from porter.errors import MissingFramework, UsageError
 from porter.evaluation.beside import source_classifier
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph import Dense, Node, Relu
-from porter.source.references import OwnBuild, Reference
+from porter.verification import fallback
+from porter.verification.references import OwnBuild, Reference
 from porter.zoos.implementation import Implementation
 from tests.evaluation.protocols import PROTOCOLS
 
@@ -64,6 +65,12 @@ def opened(references: list[Reference], zoo: str = "tf", shipped: Any = None) ->
     own = Own(Stub(), graph, {})  # type: ignore[arg-type]
     framework, file = SimpleNamespace(NAME=zoo), SimpleNamespace(format="keras-h5")
     return SimpleNamespace(graph=graph, shipped=shipped, references=given, own=lambda dtype: own, framework=framework, file=file)
+
+
+@pytest.fixture(autouse=True)
+def forms_of_stubs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fallback, "references_of", lambda source, dtype: source.references(dtype))
+    monkeypatch.setattr(fallback, "own_build", lambda source, dtype: source.own(dtype))
 
 
 PORT: Any = SimpleNamespace(record=SimpleNamespace(framework="torch"))

@@ -18,11 +18,11 @@ from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import Size
 from porter.port import GivenFile, Port, Record
-from porter.source.given import GivenReference
-from porter.source.references import OwnBuild, Source
 from porter.verification.by_reference import check_given
 from porter.verification.check import CHECKED_DTYPES, Check, Verdict
 from porter.verification.computed import unrounded_tensors
+from porter.verification.given import GivenReference
+from porter.verification.references import OwnBuild, Source
 from porter.verification.reverify import check_against
 from tests.parity import Remembered
 

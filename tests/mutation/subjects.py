@@ -36,6 +36,7 @@ from porter.padding import ANY
 from porter.port import Port
 from porter.recipe import expand, find_recipe
 from porter.source.of_port import source_of
+from porter.verification.fallback import references_of
 from porter.verification.inputs import SIGNED, InputRange, stated_range
 from tests.mutation.by_hand import SIZE, by_hand
 from tests.mutation.judge import Judge
@@ -187,7 +188,7 @@ def _of_file(key: str, family: str, name: str, destination: str, seed: int, rng:
         opened = source_of(made, path, None)
         held = made.tensors()
     record = made.record
-    reference = next(opened.references("float64" if record.computed else record.dtype))
+    reference = next(references_of(opened, "float64" if record.computed else record.dtype))
     port = MemoryPort(made.folder, record, made.graph, made.plan, made.framework, held)
     source = MemorySource(Remembered(reference), opened.graph, opened.tensors, opened.framework, opened.built_size)
     return Subject(key, port, source, stated_range(made.graph, record.preprocess), _judged_sizes(port, rng))

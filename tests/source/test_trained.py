@@ -20,11 +20,11 @@ from porter.padding import Convention
 from porter.port import read_port
 from porter.recipe import Recipe, expand, find_recipe, recipes_folder
 from porter.source.opened import open_source
-from porter.source.references import OwnBuild
 from porter.source.trained import trained_conventions, with_conventions, with_padding
 from porter.verification.check import Check
 from porter.verification.inputs import stated_range
 from porter.verification.numbers import distance
+from porter.verification.references import OwnBuild
 from porter.verification.sizes import Sizes
 from porter.verification.trained import check_trained
 from tests.conftest import WeightsMaker

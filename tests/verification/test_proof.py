@@ -14,10 +14,11 @@ from porter.dtypes import Array, Dtype
 from porter.errors import CheckFailed, MissingFramework
 from porter.port import read_port
 from porter.source.of_port import source_of
-from porter.source.references import Source
 from porter.verification import parity
 from porter.verification.check import Check
+from porter.verification.fallback import references_of
 from porter.verification.inputs import SIGNED, make_images
+from porter.verification.references import Source
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict
 from tests.conftest import Cli, refused
@@ -78,8 +79,8 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Code and weights of networks that take pixels from 0 to 255."""
     import keras
 
-    from porter.source.own_code import maker
     from porter.verification.inputs import PIXELS, make_images
+    from porter.verification.own_code import maker
 
     folder = tmp_path_factory.mktemp("networks")
     (folder / "model.py").write_text(KERAS)
@@ -216,7 +217,7 @@ def test_a_disagreement_of_two_references_is_named_as_theirs(tmp_path: Path, mon
     assert cli("convert", file, "--to", "torch", "--out", "right").status == 0
     monkeypatch.setattr("porter.frameworks.onnx.double.own_operators", lambda opset: [])
     with monkeypatch.context() as lacking:  # a failure stays one where the two cannot be compared
-        lacking.setattr("porter.source.references.FileGraphSource.disagreement", not_to_be_run)
+        lacking.setattr("porter.verification.references.FileGraphSource.disagreement", not_to_be_run)
         wrong = cli("convert", file, "--to", "torch", "--keep-activation", "--out", "port")
         refused(wrong, "the port is not the source's function: y is the first node that differs", status=1)
     ran = cli("convert", file, "--to", "torch", "--keep-activation", "--out", "port")
@@ -256,6 +257,6 @@ class Chaotic:
 def test_inputs_that_make_the_source_chaotic_are_no_evidence_against_a_port(off: float, ok: bool, tmp_path: Path) -> None:
     file = written((HEAD % ("4,H,W", "y = Conv <pads=[1,1,1,1]> (x, k, low)")).replace("16,16", "H,W", 1), tmp_path / "net.onnx")
     port = porter.convert(file, destination="torch", input_size="64x64", out=tmp_path / "port", check=False).port
-    source = next(source_of(port, file, None).references("float32"))
+    source = next(references_of(source_of(port, file, None), "float32"))
     found = Check(port, ("float64",)).against(Chaotic(source, off), Sizes(((64, 64),), ()))
     assert found[0].ok is ok

@@ -15,7 +15,7 @@ from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Conv
 from porter.graph.plan import make_plan
-from porter.source.references import Reference
+from porter.verification.references import Reference
 from porter.zoos import keras_applications
 from porter.zoos.implementation import get_implementation
 from porter.zoos.keras import _construct

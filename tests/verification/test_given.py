@@ -15,10 +15,10 @@ from porter.errors import PorterError
 from porter.files import digest
 from porter.port import GivenFile, Port, read_port
 from porter.recipe import find_recipe
-from porter.source.given import GivenReference, parse_reference
 from porter.source.of_port import source_of
 from porter.source.opened import Opened, open_source
-from porter.source.own_code import maker
+from porter.verification.given import GivenReference, parse_reference
+from porter.verification.own_code import maker
 from porter.verification.reverify import check_against
 from porter.verification.verdict import Verdict
 from tests.conftest import Cli, refused

@@ -26,10 +26,10 @@ from porter.graph import Graph, Sigmoid, Softmax, shapes
 from porter.padding import ANY
 from porter.port import GivenFile
 from porter.source.opened import Opened
-from porter.source.own_code import maker, running
-from porter.source.pairing import pair, weight_distances
-from porter.source.references import drops_background, rounded
 from porter.source.weights import digest_of, read_weights
+from porter.verification.own_code import maker, running
+from porter.verification.pairing import pair, weight_distances
+from porter.verification.references import drops_background, rounded
 
 _CODE = re.compile(r"(?P<file>.+\.py):(?P<name>[^:/\\]+)", re.DOTALL)
 IMAGES = 2
@@ -73,14 +73,14 @@ def parse_reference(text: str) -> Given:
 
 @dataclass(frozen=True)
 class GivenReference:
-    """A reference that a user gives (porter.source.references.Source).
+    """A reference that a user gives (porter.verification.references.Source).
 
     Attributes:
         file: for port.json.
         notes: what it ran with, and how it was compared, one line each.
         exact: it runs in float64 too; otherwise its values are float32's in every type.
-        rounded: it or the source has numbers of the other rounded to float32 (porter.source.pairing).
-        apart: how far a file's weights are from the source's (porter.source.pairing.weight_distances).
+        rounded: it or the source has numbers of the other rounded to float32 (porter.verification.pairing).
+        apart: how far a file's weights are from the source's (porter.verification.pairing.weight_distances).
         native: rows and columns at which it runs.
         graph: of the source.
         ending: makes a port's logits comparable with its outputs.

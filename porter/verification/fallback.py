@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias, TypeVar
 
 from porter.dtypes import Dtype
 from porter.errors import MissingFramework
+from porter.frameworks import get_framework, runner_of
 from porter.source.opened import Opened
-from porter.source.references import FileGraphSource, OwnBuild, Reference
+from porter.verification.references import FileGraphSource, OwnBuild, Reference, rounded, rounded_tensors, zoo_reference
 
 Form: TypeAlias = FileGraphSource | Reference | OwnBuild
 T = TypeVar("T")
@@ -16,6 +17,29 @@ T = TypeVar("T")
 OF_A_PORT = (
     "the source is a port, so the original file's own graph is not at hand: to prove the function, convert the original file"
 )
+
+
+def references_of(opened: Opened, dtype: Dtype) -> Iterator[FileGraphSource | Reference]:
+    """Implementations of the source's function that porter did not write, with the file's tensors rounded to the port's type: the
+    file's own graph, then the zoo's implementation.
+    """
+    if opened.checkpoint is None or opened.fit is None:
+        return
+    checkpoint, member = rounded(opened.checkpoint, dtype), opened.member
+    runner = runner_of(checkpoint)
+    if runner is not None:
+        yield FileGraphSource(runner, checkpoint, opened.fit)
+    if member is not None and opened.fit.reference_names and member.zoo.reference is not None:
+        yield zoo_reference(get_framework(member.zoo.framework), member.zoo, member.variant, checkpoint, opened.fit)
+
+
+def own_build(opened: Opened, dtype: Dtype) -> OwnBuild:
+    """Porter's own build of the same graph in the source's framework.
+
+    Raises:
+        UsageError: porter builds no models of that framework.
+    """
+    return OwnBuild(get_framework(opened.framework.NAME), opened.graph, rounded_tensors(opened.tensors, dtype))
 
 
 def first_that_runs(forms: Iterable[Form], use: Callable[[Form], T]) -> tuple[T | None, tuple[str, ...]]:
@@ -32,7 +56,7 @@ def first_that_runs(forms: Iterable[Form], use: Callable[[Form], T]) -> tuple[T 
     return None, tuple(failures)
 
 
-def on_ladder(opened: Opened, destination: str, dtype: Dtype, use: Callable[[Form], T]) -> tuple[T, tuple[str, ...]]:
+def with_fallback(opened: Opened, destination: str, dtype: Dtype, use: Callable[[Form], T]) -> tuple[T, tuple[str, ...]]:
     """What `use` gives for the file's own graph, otherwise for the zoo's implementation, otherwise for porter's own build in the
     source's framework; and for porter's own build, why neither of the others can run.
 
@@ -43,7 +67,7 @@ def on_ladder(opened: Opened, destination: str, dtype: Dtype, use: Callable[[For
     Raises:
         MissingFramework: neither of the first two can run, and porter's own build is the port itself.
     """
-    found, failures = first_that_runs(opened.references(dtype), use)
+    found, failures = first_that_runs(references_of(opened, dtype), use)
     if found is not None:
         return found, ()
     if opened.file.format == "port":
@@ -52,4 +76,4 @@ def on_ladder(opened: Opened, destination: str, dtype: Dtype, use: Callable[[For
         only = f"only porter's own build of the source in {destination} is left, and that is the port itself"
         instead = "give another implementation to porter convert: --reference FILE.py:CALLABLE, or a file with its graph"
         raise MissingFramework("; ".join([*failures, only]), next=instead)
-    return use(opened.own(dtype)), failures
+    return use(own_build(opened, dtype)), failures
