@@ -11,6 +11,7 @@ from porter.graph import BatchNorm, Graph
 from porter.verification.check import Check
 from porter.verification.computed import ported
 from porter.verification.given import GivenReference
+from porter.verification.inputs import SMOOTH
 from porter.verification.parity import Parity, settle
 from porter.verification.references import Source
 from porter.verification.sizes import Sizes, check_sizes
@@ -49,7 +50,7 @@ def _proof(check: Check, reference: GivenReference, sizes: Sizes) -> GivenProof:
     source: Source = ported(check.port.record, reference)
     notes, rounding, graph = reference.notes, _rounding(reference), check.port.graph
     for dtype in sorted(check.dtypes, reverse=True):  # float64 first: it decides what the function is
-        rough = 0.0 if found else check.rough  # what does not decide is measured on photos
+        rough = SMOOTH if found else check.rough  # what does not decide is measured on photos
         (parity,) = replace(check, dtypes=(dtype,), rough=rough).against(source, sizes, reference.ending)
         if dtype == "float64" and rounding and not parity.ok:
             notes += (f"{reference.name} is compared in float32: {rounding}",)

@@ -38,6 +38,25 @@ LADDER = (SIGNED, PIXELS, UNIT, NORMAL)
 """What a network may take that says nothing of it, likeliest first."""
 
 
+@dataclass(frozen=True)
+class Roughness:
+    """How rough an image is.
+
+    Attributes:
+        share: the part of its rows and columns that has hard edges and noise.
+        contrast: how many times as far as in the network's range its numbers are from their mean. Bounds that few images of the
+            range reach, such as a ReLU6's 6 in a narrow layer, are reached by most images of three times its contrast.
+    """
+
+    share: float
+    contrast: float
+
+
+ROUGHNESS = tuple(Roughness(share, contrast) for share, contrast in ((1.0, 3.0), (1.0, 1.0), (0.25, 1.0), (0.0, 1.0)))
+"""What to compare on, the one that tells most first; the next where the source is chaotic on it, or not finite."""
+SMOOTH = ROUGHNESS[-1]
+
+
 def stated_range(graph: Graph, protocol: Preprocess | None) -> InputRange | None:
     """The range that a network says it takes: its protocol's, otherwise the one of `LADDER` that the scaling at its beginning (a
     Rescaling, a Normalization) takes closest to a span of two, as from -1 to 1; None if it says nothing.
@@ -98,17 +117,17 @@ def make_images(size: tuple[int, int], count: int, channels: int, taken: InputRa
     return taken.of((pixels - low) / np.where(high > low, high - low, 1.0))  # an image of one number has no span
 
 
-def make_telling(size: tuple[int, int], count: int, channels: int, taken: InputRange, rough: float = 1.0) -> Images:
+def make_telling(size: tuple[int, int], count: int, channels: int, taken: InputRange, rough: Roughness = ROUGHNESS[0]) -> Images:
     """`count` images to compare models on: one like a photo, as `make_images` gives them, then others that reach what photos hardly
     do, such as the bound of a ReLU6 or a channel that is mostly dead: hard edges with noise, noise, one colour, a board, bright
     points.
 
     Args:
-        rough: the share of every second image that has hard edges and noise; below 1, the others are like photos.
+        rough: how rough every second image is. Where its share is below 1, the others are like photos.
     """
     soft, noise = make_images(size, count, channels, UNIT), np.random.default_rng(size).random((count, channels, *size))
     cells = np.indices(size)
-    board, beyond = cells.sum(axis=0) // 2 % 2, (1 - rough**0.5) * np.array(size).reshape(2, 1, 1)
+    board, beyond = cells.sum(axis=0) // 2 % 2, (1 - rough.share**0.5) * np.array(size).reshape(2, 1, 1)
     kinds: tuple[Callable[[Images, Images], Images], ...] = (
         lambda soft, noise: soft,
         lambda soft, noise: np.where((cells >= beyond).all(axis=0), np.clip(6 * (soft - soft.mean()) + noise, 0, 1), soft),
@@ -117,8 +136,11 @@ def make_telling(size: tuple[int, int], count: int, channels: int, taken: InputR
         lambda soft, noise: abs(board - noise[:, :1, :1] * soft),
         lambda soft, noise: noise**4,
     )
-    kinds = kinds if rough == 1 else kinds[:2]
-    return taken.of(np.stack([kinds[at % len(kinds)](soft[at], noise[at]) for at in range(count)]))
+    kinds = kinds if rough.share == 1 else kinds[:2]
+    images = taken.of(np.stack([kinds[at % len(kinds)](soft[at], noise[at]) for at in range(count)]))
+    middle = images[1::2].mean(axis=(2, 3), keepdims=True)
+    images[1::2] = middle + rough.contrast * (images[1::2] - middle)
+    return images
 
 
 def make_batch(size: tuple[int, int], count: int, channels: int, protocol: Preprocess | None, seed: int = 0) -> Images:
