@@ -66,7 +66,7 @@ def _proof(check: Check, reference: GivenReference, sizes: Sizes) -> GivenProof:
     apart = _apart(reference, graph)
     if apart is not None and all(parity.ok for parity in found):
         found = [replace(parity, ok=False, silent=apart) for parity in found]
-    return GivenProof(reference.file, settle(found), notes, reference.apart, check.fed.words)
+    return GivenProof(reference.file, settle(found), notes, reference.apart, check.fed)
 
 
 @dataclass(frozen=True)

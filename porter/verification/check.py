@@ -141,4 +141,4 @@ class Check:
 
     def verdict(self, source: Source, sizes: Sizes) -> Verdict:
         """The comparison with a source on the inputs of this check."""
-        return Verdict(self.against(source, sizes), self.fed.words, rounding=self.port.record.rounding)
+        return Verdict(self.against(source, sizes), self.fed, rounding=self.port.record.rounding)

@@ -22,7 +22,7 @@ from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import ported, unrounded_tensors
 from porter.verification.fallback import Form, first_that_runs, own_build, references_of, with_fallback
 from porter.verification.given import Given, open_given
-from porter.verification.inputs import SIGNED, make_images
+from porter.verification.inputs import make_images
 from porter.verification.references import FileGraphSource, OwnBuild
 from porter.verification.sizes import check_sizes
 from porter.verification.trained import check_trained
@@ -111,11 +111,11 @@ def check_against(
     if given is not None:
         proof = check_given(check, native, open_given(given, opened, dtype))
         found, failures = first_that_runs(references_of(opened, dtype), against)
-        verdict = replace(found or Verdict((), proof.inputs, rounding=record.rounding), given=proof)
+        verdict = replace(found or Verdict((), proof.fed, rounding=record.rounding), given=proof)
         return verdict, (*(() if found else failures), *_cautions(port, verdict))
     verdict, failures = with_fallback(opened, record.framework, dtype, against)
     if not verdict.ok and verdict.proof.silent is None:
-        image = make_images(verdict.proof.sizes[0], 1, record.input.channels, SIGNED)
+        image = make_images(verdict.proof.sizes[0], 1, record.input.channels, verdict.fed)
         verdict = replace(verdict, disagreement=_disagreement(references_of(opened, dtype), against, image))
     cautions = _cautions(port, verdict)
     if verdict.proof.reference != OWN_BUILD:

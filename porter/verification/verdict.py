@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from porter.port import GivenFile
+from porter.verification.inputs import InputRange
 from porter.verification.parity import Parity
 
 Proof = TypeVar("Proof", "Verdict", "GivenProof")
@@ -41,14 +42,14 @@ class GivenProof:
 
     Attributes:
         apart: see porter.verification.given.GivenReference.
-        inputs: see Verdict.
+        fed: see Verdict.
     """
 
     file: GivenFile
     parities: tuple[Parity, ...]
     notes: tuple[str, ...]
     apart: Mapping[str, float]
-    inputs: str
+    fed: InputRange
 
     @property
     def all(self) -> tuple[Parity, ...]:
@@ -64,7 +65,7 @@ class Verdict:
     """The comparisons in each number type; the last is the most exact.
 
     Attributes:
-        inputs: the range of the numbers that both sides were fed.
+        fed: the range of the numbers that both sides were fed.
         shipped: the proof of the shipped pads, if the port has training pads.
         rounding: see porter.port.Record.
         notes: on code that no comparison covers.
@@ -73,7 +74,7 @@ class Verdict:
     """
 
     parities: tuple[Parity, ...]
-    inputs: str
+    fed: InputRange
     shipped: Shipped | None = None
     rounding: str | None = None
     notes: tuple[str, ...] = ()
@@ -115,7 +116,7 @@ class Verdict:
             return f"not proved: {self.disagreement}{place}"
         if proof.silent is not None:
             differs = f"; {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e}" if bad else ""
-            return f"not proved: {proof.silent} on inputs of {self.inputs}, so a wrong port would pass too{differs}"
+            return f"not proved: {proof.silent} on inputs of {self.fed.words}, so a wrong port would pass too{differs}"
         given = self.given is not None and proof in self.given.parities
         if self.given is not None and given:
             what, whose, notes = "the port", f"the function of {proof.reference}", "".join(f"; {note}" for note in self.given.notes)
@@ -145,7 +146,7 @@ class Verdict:
         fields = asdict(self.proof)
         own = {
             "ok": self.ok,
-            "range": self.inputs,
+            "range": self.fed.words,
             "disagreement": self.disagreement,
             "dtypes": _summaries(self.parities or (self.given.parities if self.given else ())),
             "shipped": self.shipped and self.shipped.record(),

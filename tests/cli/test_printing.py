@@ -10,6 +10,7 @@ from porter.cli import printing
 from porter.filegraph.checkpoint import Checkpoint
 from porter.source.inspection import Inspection
 from porter.source.matching import Match
+from porter.verification.inputs import SIGNED
 from porter.verification.numbers import Distance
 from porter.verification.parity import NodeDistance, Parity
 from porter.verification.verdict import Verdict
@@ -44,5 +45,5 @@ def test_porters_own_build_is_never_called_the_same_function(reference: str, ok:
     logits = Distance(max_abs=0.0, l1=0.0, rel_l2=0.0, snr_db=None, psnr_db=None, argmax_equal=ok)
     node = NodeDistance("stem/conv", rel_l2=0.0, max_abs=0.0, limit=1e-10)
     parity = Parity(ok, reference, "float64", ((224, 224),), 2, 1e-10, 0.0, logits, None, (node,), ())
-    lines = printing.verdict(Verdict((parity,), "-1 to 1", notes=("model.py is another",)), layers=False)
+    lines = printing.verdict(Verdict((parity,), SIGNED, notes=("model.py is another",)), layers=False)
     assert lines[0].startswith(said) and lines[-1] == "note: model.py is another"

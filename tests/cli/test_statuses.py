@@ -17,6 +17,7 @@ import porter
 from porter.cli.terminal import BROKEN_PIPE, INTERRUPTED, stems_from_interrupt
 from porter.errors import FileError
 from porter.evaluation.prediction import Prediction
+from porter.verification.inputs import SIGNED
 from porter.verification.numbers import Distance
 from porter.verification.parity import NodeDistance, Parity
 from porter.verification.verdict import Verdict
@@ -45,7 +46,7 @@ def test_what_the_api_gives_fits_on_a_screen(weights_file: WeightsMaker, tmp_pat
     made = porter.convert("mobilenet_v1_0.25", "keras", "torch", weights=weights, out=tmp_path / "p", check=False)
     node = NodeDistance("stem/conv", rel_l2=0.0, max_abs=0.0, limit=1e-10)
     logits = Distance(max_abs=0.0, l1=0.0, rel_l2=0.0, snr_db=None, psnr_db=None, argmax_equal=True)
-    verdict = Verdict((Parity(True, "keras", "float64", ((224, 224),), 2, 1e-10, 0.0, logits, None, (node,) * 200, ()),), "-1 to 1")
+    verdict = Verdict((Parity(True, "keras", "float64", ((224, 224),), 2, 1e-10, 0.0, logits, None, (node,) * 200, ()),), SIGNED)
     prediction = Prediction(image=Path("cat.png"), fed="224x224", top5=(), logits=np.zeros(1000))
     for result in (made, verdict, porter.inspect(weights), prediction):
         assert len(repr(result)) < 1200 and "array" not in repr(result)

@@ -134,7 +134,7 @@ def _asked(port: Port, opened: Any, dtypes: Sequence[Dtype]) -> tuple[Verdict, t
         return check_against(port, opened, dtypes)
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if port.record.computed else None
     proof = check_given(Check(port, tuple(dtypes), tensors=tensors), port.record.input.native_size, opened.given)
-    return Verdict((), proof.inputs, given=proof), proof.notes
+    return Verdict((), proof.fed, given=proof), proof.notes
 
 
 def with_function(port: MemoryPort, graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> MemoryPort:

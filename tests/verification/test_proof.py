@@ -133,7 +133,7 @@ def test_a_file_that_scales_pixels_is_proved_on_pixels(networks: Path, tmp_path:
         return porter.convert(networks / name, destination="torch", reference=networks / "greys.keras", out=tmp_path / name).verdict
 
     found = verdict("greys.keras")
-    assert found is not None and found.ok and found.inputs == "0 to 255"
+    assert found is not None and found.ok and found.fed.words == "0 to 255"
     for name in ("greys0.keras", "greys1.keras"):
         with pytest.raises(CheckFailed, match=r"two is the first node that differs.* the weights of two are"):
             verdict(name)
