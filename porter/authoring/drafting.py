@@ -165,8 +165,8 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
     file, fitting = shlex.quote(str(checkpoint.path)), rank(checkpoint).matches[:1]
     said = [
         f"Drafted from the {len(listed.layers)} layers of {checkpoint.path.name}: their names, shapes and order.",
-        "A file of weights says no strides, pads, activations, pools and joins. What stands here for them is usual:",
-        "decide at each TODO, and add what leaves no tensors, such as a pool where the maps become smaller.",
+        "A file of weights says no strides, pads, activations, pools, branches and joins: here each layer reads the one before.",
+        "Decide at each TODO, and add what leaves no tensors: the sums of residuals, pools where the maps become smaller.",
     ]
     if not listed.ordered:
         said.append("TODO: the order of the layers, because the file does not keep it: they stand in the order of their names")

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from porter.authoring.draft.chain import chain
 from porter.authoring.draft.from_weights import draft_from_weights
-from porter.authoring.draft.guess import guess_graph
 from porter.authoring.draft.layers import list_layers
 from porter.authoring.todo import to_do
 from porter.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.graph import Dense, GlobalAvgPool, Graph, MaxPool, PadChannels, SliceChannels
+from porter.graph import Dense, GlobalAvgPool, PadChannels, SliceChannels, tensor_shapes
 from porter.recipe import expand, load_recipe
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -113,42 +113,38 @@ def excited() -> dict[str, tuple[int, ...]]:
     return {**shapes, "head.weight": (5, 8), "head.bias": (5,)}
 
 
-def counts(graph: Graph) -> dict[str, int]:
-    found = ("add", "concat", "multiply", "max_pool")
-    return {name: count for name in found if (count := sum(node.op_name == name for node in graph.nodes))}
-
-
 CASES = {
-    "residual": (residual(), "torch", {"add": 4}, "unit"),
-    "dense": (dense(), "torch", {"concat": 3, "max_pool": 1}, "denselayer"),
-    "fire": (fire(), "torch", {"concat": 3}, "features"),
-    "plain": (plain(), "torch", {"max_pool": 3}, None),
-    "inverted": (inverted(), "keras-h5", {"add": 2}, "block"),
-    "preactivated": (preactivated(), "tf-checkpoint", {"add": 4}, None),
-    "excited": (excited(), "torch", {"multiply": 2}, None),
+    "residual": (residual(), "torch", 1, "layer"),
+    "dense": (dense(), "torch", 3, None),
+    "fire": (fire(), "torch", 5, "features"),
+    "plain": (plain(), "torch", 0, None),
+    "inverted": (inverted(), "keras-h5", 0, "block"),
+    "preactivated": (preactivated(), "tf-checkpoint", 1, None),
+    "excited": (excited(), "torch", 0, None),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_draft_loads_and_has_the_joins_that_the_channels_say(name: str, tmp_path: Path) -> None:
+def test_a_draft_has_every_layer_in_order_and_marks_where_channels_do_not_fit(name: str, tmp_path: Path) -> None:
     shapes, format, joins, block = CASES[name]
     listed = list_layers(checkpoint(shapes, format, "torch" if format == "torch" else "tf"))
-    assert not listed.others and listed.ordered == (format != "tf-checkpoint")
+    assert not listed.others and not listed.unknown and listed.ordered == (format != "tf-checkpoint")
     draft = draft_from_weights(listed, "mine", "own", ["Drafted."])
     (tmp_path / "mine.yaml").write_text(draft.text)
     recipe = load_recipe(tmp_path / "mine.yaml")
     graph = expand(recipe, "mine", recipe.zoo("own", "mine"))
     assert isinstance(graph.by_path[graph.output].op, GlobalAvgPool if name == "fire" else Dense)
-    assert counts(graph) == joins and not any(isinstance(node.op, PadChannels | SliceChannels) for node in graph.nodes)
+    assert len(tensor_shapes(graph)) == len(listed.layers) and all(len(node.inputs) == 1 for node in graph.nodes)
+    assert sum(isinstance(node.op, PadChannels | SliceChannels) for node in graph.nodes) == joins
     assert block is None or block in draft.blocks
     said = [text for _, _, text in to_do(draft.text)]
     assert "the size that the network was trained at" in said and "stride and pad" in said
+    assert any(text.startswith("a branch, a join") for text in said) == bool(joins)
 
 
-def test_a_block_that_doubles_the_channels_has_a_stride(tmp_path: Path) -> None:
+def test_names_are_patterns() -> None:
     draft = draft_from_weights(list_layers(checkpoint(residual())), "mine", "own", [])
-    assert "first: {stride: 2}" in draft.text
-    assert '"layer{l}/unit{u}/conv{c}": "layer{l}.{u}.conv{c}"' in draft.text
+    assert '"layer{l}/conv{c}_{i}": "layer{l}.{i}.conv{c}"' in draft.text and "relu1:" not in draft.text
 
 
 def test_names_tell_the_order_where_the_file_does_not() -> None:
@@ -158,9 +154,8 @@ def test_names_tell_the_order_where_the_file_does_not() -> None:
     assert [layer.name for layer in by_name.layers] == [layer.name for layer in in_order.layers]
 
 
-def test_a_flattened_map_fixes_the_input_with_the_pools_that_the_numbers_leave_room_for() -> None:
-    guess = guess_graph(list_layers(checkpoint(plain())))
-    assert guess.side == 32 and sum(isinstance(node.op, MaxPool) for node in guess.graph.nodes) == 3
+def test_a_flattened_map_fixes_the_input() -> None:
+    assert chain(list_layers(checkpoint(plain()))).side == 4
 
 
 def test_a_name_that_would_be_an_expression_is_refused() -> None:
@@ -168,11 +163,15 @@ def test_a_name_that_would_be_an_expression_is_refused() -> None:
         draft_from_weights(list_layers(checkpoint({"a{b}.weight": (8, 3, 3, 3), "fc.weight": (5, 8)})), "mine", "own", [])
 
 
-def test_what_nothing_explains_is_marked(tmp_path: Path) -> None:
-    shapes = {"a.weight": (8, 3, 3, 3), "b.weight": (4, 21, 3, 3), "c.weight": (4, 3, 1, 1), "scale": (7,), "c.strange": (2, 2, 2)}
-    listed = list_layers(checkpoint(shapes))
-    assert listed.others == ("scale", "c.strange")
-    draft = draft_from_weights(listed, "mine", "own", [])
-    assert "pad_channels" in draft.text and "TODO: unknown" in draft.text
+def test_tensors_of_no_layer_end_the_draft() -> None:
+    shapes = {"a.weight": (8, 3, 3, 3), "a.gamma": (8,), "a.strange": (2, 2, 2), "fc.weight": (5, 8)}
+    with pytest.raises(UsageError, match=r"no layer that porter knows has these tensors: a\.gamma, a\.strange") as refusal:
+        draft_from_weights(list_layers(checkpoint(shapes)), "mine", "own", [])
+    assert refusal.value.next is not None and "--from-model FILE" in refusal.value.next
+
+
+def test_auxiliary_heads_and_counters_are_ignored(tmp_path: Path) -> None:
+    shapes = {"a.weight": (8, 3, 3, 3), "aux.conv.weight": (8, 8, 1, 1), "steps": (), "fc.weight": (5, 8)}
+    draft = draft_from_weights(list_layers(checkpoint(shapes)), "mine", "own", [])
     (tmp_path / "mine.yaml").write_text(draft.text)
-    assert {rule.pattern for rule in load_recipe(tmp_path / "mine.yaml").zoo("own", "mine").ignore} == {"scale", "c.strange"}
+    assert {rule.pattern for rule in load_recipe(tmp_path / "mine.yaml").zoo("own", "mine").ignore} == {"aux.*", "steps"}

@@ -75,7 +75,7 @@ def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts, made_up: 
     if isinstance(head.op, Dense):
         next(step for step in steps if step.get("dense") == head.path)["units"] = "=classes"
     rows, columns = facts.size
-    lines = draft_names(named, needed, [node.path for node in found.graph.nodes])
+    lines = draft_names(named, needed, [node.path for node in found.graph.nodes if named[node.path] not in made_up])
     table: dict[str, Any] = {pattern: _with_tensor(name) for pattern, name in lines.items()}
     if convolution:
         table[head.path] = {"name": named[head.path], "transforms": ["conv1x1_to_dense"]}

@@ -1,4 +1,4 @@
-"""A recipe drafted from weights only: what the tensors say, and guesses of the rest, each marked `# TODO` at its line."""
+"""A recipe drafted from weights only: the layers that the tensors say, in their order, and `# TODO` at what they do not say."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from porter.authoring.draft.chain import chain
 from porter.authoring.draft.draft import Draft, Facts, draft_recipe
-from porter.authoring.draft.guess import guess_graph
 from porter.authoring.draft.layers import Listed
 from porter.authoring.draft.text import scalar
 from porter.authoring.todo import TO_DO
+from porter.errors import UsageError
+from porter.fitting.fit import some
 from porter.graph import GlobalAvgPool
 
 _STEP = re.compile(r"\s*- \{(?P<kind>\w+): ")
+_JOIN = "a branch, a join or groups: the next layer reads so many channels"
 _MEANT: Mapping[str, str] = {
     "relu": "the activation, or none",
-    "max_pool": "a pool, by a guess",
-    "add": "a sum, by a guess: the channels fit",
-    "concat": "joined, by a guess: the channels fit",
-    "multiply": "squeeze and excite, by the names",
     "flatten": "flattened, by a guess: the features fit",
     "global_avg_pool": "a global average, by a guess",
-    "slice_channels": "unknown: what the next layer reads has so many channels",
-    "pad_channels": "unknown: what the next layer reads has so many channels more",
+    "slice_channels": _JOIN,
+    "pad_channels": _JOIN,
     "as_map": "unknown: the next layer reads a map",
 }
 """What to decide at a step, by its operation."""
@@ -34,12 +33,18 @@ def draft_from_weights(listed: Listed, variant: str, zoo: str, said: Sequence[st
 
     Args:
         said: lines about the file, for the top of the recipe.
+
+    Raises:
+        UsageError: the file has tensors of no layer that porter knows.
     """
-    guess = guess_graph(listed)
-    classes = 0 if isinstance(guess.graph.by_path[guess.graph.output].op, GlobalAvgPool) else listed.layers[-1].gives
-    facts = Facts(variant, zoo, listed.framework, (guess.side, guess.side), classes)
-    made_up = set(guess.names.values()) - {layer.name for layer in listed.layers}
-    draft = draft_recipe(guess.graph, guess.names, facts, made_up, listed.container)
+    if listed.unknown:
+        message = f"no layer that porter knows has these tensors: {some([*listed.unknown])}"
+        raise UsageError(message, next="add --from-model FILE, which carries a graph: ONNX, .pt2, .keras or a SavedModel")
+    found = chain(listed)
+    classes = 0 if isinstance(found.graph.by_path[found.graph.output].op, GlobalAvgPool) else listed.layers[-1].gives
+    facts = Facts(variant, zoo, listed.framework, (found.side, found.side), classes)
+    made_up = set(found.names.values()) - {layer.name for layer in listed.layers}
+    draft = draft_recipe(found.graph, found.names, facts, made_up, listed.container)
     modeline, *lines = draft.text.splitlines()
     lines = [modeline, *(f"# {line}" for line in said), *_marked(lines), *_ignored(listed)]
     return replace(draft, text="\n".join(lines) + "\n")
@@ -62,24 +67,19 @@ def _unknown(line: str) -> str | None:
         return None
     if step["kind"] in _MEANT:
         return _MEANT[step["kind"]]
-    if step["kind"] in ("conv", "depthwise_conv") and re.search(r"kernel: (?!1[,}])", line):
-        return "stride and pad"
-    if "from: =" in line:
-        return "what it reads, by a guess: the channels fit"
-    beside = step["kind"] == "conv" and ("when: " in line or "from: " in line)
-    return "stride" if "stride" in line or beside else None
+    windowed = step["kind"] in ("conv", "depthwise_conv") and re.search(r"kernel: (?!1[,}])", line)
+    return "stride and pad" if windowed else None
 
 
 def _ignored(listed: Listed) -> Iterator[str]:
-    """The zoo's rules for tensors of no layer; the zoo is the last section of a draft."""
+    """The zoo's rules for tensors that no part of the graph has; the zoo is the last section of a draft."""
     if not listed.others:
         return
-    used = {name.rpartition(listed.separator)[0] for name in (layer.name + listed.separator for layer in listed.layers)}
-    tops = {name.split(listed.separator)[0] for name in used}
+    tops = {layer.name.split(listed.separator)[0] for layer in listed.layers}
     patterns = dict.fromkeys(
         name if (top := name.split(listed.separator)[0]) in tops or top == name else f"{top}{listed.separator}*"
         for name in listed.others
     )
     yield "    ignore:"
     for pattern in patterns:
-        yield f"      {scalar(pattern)}: of no layer that was recognised {TO_DO}: whether the network needs it"
+        yield f"      {scalar(pattern)}: an auxiliary head, or a counter {TO_DO}: whether the network needs it"

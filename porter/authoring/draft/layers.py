@@ -84,13 +84,15 @@ class Listed:
     Attributes:
         framework: whose names the tensors have.
         layers: in the order of the network, as far as the file and the names tell it.
-        others: names of tensors of auxiliary heads, and of no layer that porter knows.
+        others: names of tensors of auxiliary heads, and of single numbers such as counters.
+        unknown: names of tensors of no layer that porter knows.
         ordered: the order is the file's own.
     """
 
     framework: Framework
     layers: tuple[Layer, ...]
     others: tuple[str, ...]
+    unknown: tuple[str, ...]
     ordered: bool
 
     @property
@@ -111,24 +113,26 @@ def list_layers(checkpoint: Checkpoint) -> Listed:
     framework = _framework(checkpoint)
     roles, separator = _ROLES[framework], _SEPARATORS[framework]
     held: dict[str, dict[str, tuple[int, ...]]] = {}
-    others = []
+    others, unknown = list[str](), list[str]()
     for name, array in checkpoint.tensors.items():
         layer, _, variable = name.rpartition(separator)
-        if layer and variable in roles and not _AUXILIARY.search(layer):
+        if _AUXILIARY.search(layer) or (array.shape == () and variable not in roles):
+            others.append(name)
+        elif layer and variable in roles:
             held.setdefault(layer, {})[roles[variable]] = array.shape
         else:
-            others.append(name)
+            unknown.append(name)
     layers: list[Layer] = []
     for name, tensors in held.items():
         plain = all(0 not in shape for shape in tensors.values())
         found = tuple(_layers(framework, name, tensors, checkpoint)) if plain else ()
         layers += found
         if not found:
-            others += [tensor for tensor in checkpoint.tensors if tensor.rpartition(separator)[0] == name]
+            unknown += [tensor for tensor in checkpoint.tensors if tensor.rpartition(separator)[0] == name]
     ordered = checkpoint.format in ORDERED and not checkpoint.counted
     if not ordered:
         layers = _sorted(layers, separator)
-    return Listed(framework, tuple(_beside_their_layers(layers, ordered)), tuple(others), ordered)
+    return Listed(framework, tuple(_beside_their_layers(layers, ordered)), tuple(others), tuple(unknown), ordered)
 
 
 def _framework(checkpoint: Checkpoint) -> Framework:

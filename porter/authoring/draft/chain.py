@@ -1,0 +1,171 @@
+"""A file's layers one after the other, as a graph.
+
+The graph is consistent: every layer reads as many channels as its tensors say. Where the layer before it gives others, branches
+meet or part, which weights do not show: a value is cut or filled there, as a mark of what is to be decided.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from porter.authoring.draft.layers import Layer, Listed
+from porter.filegraph.names import unused_name
+from porter.filegraph.to_graph import path_word
+from porter.graph import (
+    INPUT,
+    AsMap,
+    BatchNorm,
+    Conv,
+    Dense,
+    Flatten,
+    GlobalAvgPool,
+    Graph,
+    LayerNorm,
+    Node,
+    Op,
+    PadChannels,
+    PRelu,
+    Relu,
+    SliceChannels,
+)
+from porter.padding import Convention, Window
+
+EPSILONS, MOMENTA = {"torch": 1e-5, "tf": 1e-3}, {"torch": 0.1, "tf": 0.01}
+"""Of the batch norms that each framework makes if nothing else is said."""
+_NAMED = re.compile(r"(?i)batch_?norm|norm|bn")
+_SIDE = 64
+"""Rows and columns of the input: a chain has no strides, and maps that never become smaller take gigabytes at 224."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Layers as a graph.
+
+    Attributes:
+        names: of the file's layers, and made up for other nodes, by path.
+        side: rows and columns of the input. A Flatten fixes it.
+    """
+
+    graph: Graph
+    names: dict[str, str]
+    side: int
+
+
+def chain(listed: Listed) -> Chain:
+    """The graph of a file's layers, of which there is at least one, with activations between them."""
+    chaining = _Chaining(listed)
+    for layer in listed.layers:
+        chaining.add(layer, is_last=layer is listed.layers[-1])
+    return chaining.finish()
+
+
+class _Chaining:
+    """Appends layers.
+
+    Attributes:
+        path, channels, is_map: of the value that the next layer reads.
+        bare: whether an activation may follow this value.
+        side: rows and columns that a Flatten needs; 0 without one.
+    """
+
+    def __init__(self, listed: Listed) -> None:
+        self.listed = listed
+        self.nodes: dict[str, Node] = {}
+        self.names: dict[str, str] = {}
+        self.path, self.channels, self.is_map, self.bare = INPUT, listed.layers[0].reads, True, False
+        self.side = 0
+
+    def add(self, layer: Layer, is_last: bool) -> None:
+        if layer.is_norm:
+            self._read(layer, layer.gives)
+            epsilon, scale, center = EPSILONS[self.listed.framework], "gamma" in layer.roles, "beta" in layer.roles
+            batch = BatchNorm(epsilon, MOMENTA[self.listed.framework], scale, center)
+            self._append(layer.name, batch if layer.kind == "batch_norm" else LayerNorm(epsilon, scale, center))
+            self.bare = True
+            return
+        if layer.kind == "prelu":
+            self._append(layer.name, PRelu())
+            return
+        self._activate()
+        if layer.kind == "dense":
+            self._dense(layer)
+        elif is_last and self._is_head(layer):
+            self._append("pool", GlobalAvgPool(keep=True))
+            self._conv(layer)
+            self._append("flatten", Flatten(), is_map=False)
+        else:
+            self._conv(layer)
+        self.bare = not is_last and not layer.linear
+
+    def finish(self) -> Chain:
+        """Adds what gives the output."""
+        if self.is_map:
+            self._activate()
+            self._append("pool", GlobalAvgPool(), is_map=False)
+        graph = Graph(tuple(self.nodes.values()), self.listed.layers[0].reads, self.path)
+        return Chain(graph, self.names, self.side or _SIDE)
+
+    def _dense(self, layer: Layer) -> None:
+        if self.is_map:
+            cells, rest = divmod(layer.reads, self.channels)
+            side = math.isqrt(cells)
+            if side > 1 and not rest and side * side == cells:
+                self.side = side
+                flatten = Flatten(side, side, "CHW" if self.listed.framework == "torch" else "HWC")
+                self._append("flatten", flatten, layer.reads, is_map=False)
+            else:
+                self._append("pool", GlobalAvgPool(), is_map=False)
+        self._read(layer, layer.reads)
+        self._append(layer.name, Dense(layer.gives, layer.bias), layer.gives)
+
+    def _conv(self, layer: Layer) -> None:
+        if not self.is_map:
+            self._append(f"{layer.name}_map", AsMap(), is_map=True)
+        groups = 1
+        if layer.depthwise and self.nodes:
+            if layer.gives % self.channels or (self.listed.framework == "tf" and layer.reads not in (1, self.channels)):
+                self._read(layer, layer.gives if layer.reads == 1 else layer.reads)
+            groups = self.channels
+        else:
+            self._read(layer, layer.reads)
+        conv = Conv(layer.gives, Window(layer.kernel), _usual_pads(self.listed, layer.kernel), groups, layer.bias)
+        self._append(layer.name, conv, layer.gives)
+
+    def _is_head(self, layer: Layer) -> bool:
+        """Whether a last convolution is a dense layer, as in TF-slim; torch's models pool after theirs."""
+        return self.listed.framework == "tf" and self.is_map and layer.kernel == (1, 1) and layer.bias
+
+    def _read(self, layer: Layer, channels: int) -> None:
+        """Gives the value so many channels, as `layer` reads them."""
+        if self.channels > channels:
+            self._append(f"{layer.name}_join", SliceChannels(0, channels), channels)
+        elif self.channels < channels:
+            self._append(f"{layer.name}_join", PadChannels(0, channels - self.channels), channels)
+
+    def _activate(self) -> None:
+        """A relu after a bare value: `relu1` after bn1, `conv1_relu` after conv1."""
+        if self.bare:
+            name = self.names[self.path]
+            around, sign, last = name.rpartition(self.listed.separator)
+            self._append(f"{around}{sign}{_NAMED.sub('relu', last, count=1)}" if _NAMED.search(last) else f"{name}_relu", Relu())
+
+    def _append(self, name: str, op: Op, channels: int | None = None, is_map: bool | None = None) -> None:
+        """Adds a node that reads the current value, and makes its value the current one; as before what is not given."""
+        path = unused_name(path_word(re.sub(r"[./]", "_", name.removeprefix(self.listed.container))), {INPUT, *self.nodes})
+        self.nodes[path] = Node(path, op, (self.path,))
+        self.names[path] = unused_name(name, self.names.values())
+        self.path, self.bare = path, False
+        self.channels = self.channels if channels is None else channels
+        self.is_map = self.is_map if is_map is None else is_map
+
+
+def _usual_pads(listed: Listed, kernel: tuple[int, int]) -> Convention:
+    """`same` in TensorFlow; in torch so many cells on every side that an odd window keeps the map's size, and an even one fits."""
+    if kernel == (1, 1):
+        return Convention()
+    if listed.framework == "tf":
+        return Convention("same")
+    rows, columns = (side // 2 for side in kernel)
+    return Convention("explicit", (rows, rows, columns, columns))
