@@ -14,11 +14,12 @@ from typing import Any, get_args
 
 import yaml
 
-from porter.authoring.json_schema import SECTIONS, operation_words, words_of
+from porter.authoring.json_schema import SECTIONS, operation_words
 from porter.data.preprocess import Preprocess
 from porter.frameworks import get_framework
 from porter.frameworks.torch.code import model_source
 from porter.graph import Graph
+from porter.graph.ops.kinds import FLAG
 from porter.graph.plan import make_plan
 from porter.padding import Average, Rounding
 from porter.recipe import expand, load_recipe
@@ -223,7 +224,7 @@ def operations() -> Rows:
 
 def _attribute(key: str, attribute: Attribute) -> str:
     default = "" if attribute.default is REQUIRED else f": {_yaml(attribute.default)}"
-    return f"`{key}{default}`" + ("" if attribute.says or attribute.kind == "bool" else f" ({_words(attribute)})")
+    return f"`{key}{default}`" + ("" if attribute.says or attribute.kind is FLAG else f" ({_words(attribute)})")
 
 
 def attributes() -> Rows:
@@ -235,7 +236,7 @@ def attributes() -> Rows:
 
 def _words(attribute: Attribute) -> str:
     """What it may be, without the bounds that nobody reaches."""
-    return re.sub(r" from 1 to \d+", "", words_of(attribute.kind))
+    return re.sub(r" from (1|-\d+) to \d+", "", attribute.kind.words)
 
 
 def _yaml(value: Any) -> str:

@@ -16,12 +16,9 @@ from pydantic import TypeAdapter
 from porter.data.labels import LABEL_MAPS
 from porter.data.preprocess import Preprocess
 from porter.graph import OPS
-from porter.graph.ops import op as words
-from porter.graph.record import LARGEST_COUNT
 from porter.padding import Average, Rounding, Rule
 from porter.recipe.fixed import FIXED
 from porter.recipe.keys import KEYS
-from porter.recipe.operations import KINDS, MAX_CHANNELS, MAX_MULTIPLIER, MAX_SIDE
 from porter.recipe.paddings import MAX_PAD
 from porter.recipe.published import LABEL_FILE
 from porter.recipe.schema import (
@@ -189,7 +186,6 @@ _WITHOUT_BLOCKS: Schema = {
 _COMMON = {key: _ref(key) for key in ("from", "when", "repeat")}
 _EXPRESSION = _ref("expression")
 _CELLS: Schema = {"type": "integer", "minimum": 0, "maximum": MAX_PAD}
-_WHOLE: Schema = {"type": "integer", "minimum": -LARGEST_COUNT, "maximum": LARGEST_COUNT}
 _AMOUNT = _either(
     _one_of(rule for rule in get_args(Rule) if rule != "explicit"),
     _CELLS,
@@ -227,45 +223,18 @@ _VALUES: Mapping[str, Schema] = {
 }
 
 
-def _counted(most: int) -> Schema:
-    return {"type": "integer", "minimum": 1, "maximum": most}
+def _or_expressions(value: Schema) -> Schema:
+    """A value's schema, where an expression may stand for the value and for each item of a list."""
+    choices = [_items_or_expressions(choice) for choice in value.get("anyOf", [value])]
+    return _either(*choices, _EXPRESSION)
 
 
-_SIDE = _counted(MAX_SIDE)
-KIND_SCHEMAS: Mapping[str, Schema] = {
-    "Count": _counted(MAX_CHANNELS),
-    "Multiplier": _counted(MAX_MULTIPLIER),
-    "Pair": _either(_SIDE, {**_list_of(_either(_SIDE, _EXPRESSION)), "minItems": 2, "maxItems": 2}),
-    "bool": {"type": "boolean"},
-    "Epsilon": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-    "Constants": _either({"type": "number"}, _list_of(_either({"type": "number"}, _EXPRESSION))),
-    "Pad": _ref("padding"),
-    "Pads": {**_list_of(_either(_WHOLE, _EXPRESSION)), "minItems": 4, "maxItems": 4},
-    "Whole": _WHOLE,
-    "Share": {"type": "number", "minimum": 0, "maximum": 1},
-    "Number": {"type": "number"},
-    "Fill": {"type": "number"},
-    **{name: _one_of(get_args(getattr(words, name))) for name in ("Order", "Blocks", "Function", "Axis", "Mode")},
-}
-"""What an attribute of each kind may be besides an expression."""
-_OR_EXPRESSIONS: Mapping[str, Schema] = {kind: _either(value, _EXPRESSION) for kind, value in KIND_SCHEMAS.items()}
+def _items_or_expressions(value: Schema) -> Schema:
+    return {**value, "items": _either(value["items"], _EXPRESSION)} if "items" in value else value
 
 
-def words_of(kind: str) -> str:
-    """What an attribute of this kind may be, in words."""
-    if kind in KINDS:
-        return KINDS[kind].words
-    return _WORDS.get(kind) or f"one of {', '.join(KIND_SCHEMAS[kind]['enum'])}"
-
-
-_WORDS: Mapping[str, str] = {
-    "Pad": "a convention, such as same, 1, or {pad: 1, fill: 0}",
-    "Pads": "[top, bottom, left, right]",
-    "Whole": "a whole number",
-    "Share": "a number from 0 to 1",
-    "Number": "a number",
-    "Fill": "a number, or -.inf",
-}
+_KINDS = {attribute.kind.name: attribute.kind for known in ATTRIBUTES.values() for attribute in known.values()}
+_OR_EXPRESSIONS: Mapping[str, Schema] = {name: _or_expressions(dict(kind.schema)) for name, kind in _KINDS.items()}
 
 
 def operation_words(name: str) -> str:
@@ -289,9 +258,9 @@ def _operation(name: str) -> Schema:
 
 
 def _attribute(attribute: Attribute) -> Schema:
-    said = f"{attribute.says}: {words_of(attribute.kind)}" if attribute.says else words_of(attribute.kind)
+    said = f"{attribute.says}: {attribute.kind.words}" if attribute.says else attribute.kind.words
     default = {} if attribute.default is REQUIRED else {"default": attribute.default}
-    return {"description": said, **default, "allOf": [_ref(attribute.kind)]}
+    return {"description": said, **default, "allOf": [_ref(attribute.kind.name)]}
 
 
 def _step() -> Schema:

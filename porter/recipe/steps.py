@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from porter.errors import RecipeError
 from porter.graph import OPS
-from porter.graph.record import attributes, defaults
+from porter.graph.ops.kinds import COUNT, FLAG, PADS, Kind, attributes, defaults
 from porter.recipe.expressions import is_expression, parse, placeholders
 from porter.recipe.faults import Faults
+from porter.recipe.kinds import CONSTANTS, EPSILON, MULTIPLIER, PAD, PAIR
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import nearest
 from porter.recipe.unknown import unknown
@@ -23,53 +24,52 @@ class Attribute(NamedTuple):
     """An attribute of an operation.
 
     Attributes:
-        kind: what it may be; porter.recipe.operations reads it by this name.
         says: what it means, unless the operation's own text does.
     """
 
-    kind: str
+    kind: Kind
     default: Any = REQUIRED
     says: str = ""
 
 
 _STRIDES = {
-    "stride": Attribute("Pair", 1, "rows and columns from one window to the next"),
-    "dilation": Attribute("Pair", 1, "rows and columns from one cell of a window to the next"),
+    "stride": Attribute(PAIR, 1, "rows and columns from one window to the next"),
+    "dilation": Attribute(PAIR, 1, "rows and columns from one cell of a window to the next"),
 }
 _WINDOW = {
     **_STRIDES,
-    "pad": Attribute("Pad", "valid", "the convention of zoos whose `padding` says nothing of this site"),
+    "pad": Attribute(PAD, "valid", "the convention of zoos whose `padding` says nothing of this site"),
 }
 _KERNEL = "rows and columns of the window"
-_BIAS = Attribute("bool", False, "whether a trained number is added to each channel")
-_GROUPED = {"groups": Attribute("Count", 1, "groups of channels, each with filters of its own"), "bias": _BIAS}
+_BIAS = Attribute(FLAG, False, "whether a trained number is added to each channel")
+_GROUPED = {"groups": Attribute(COUNT, 1, "groups of channels, each with filters of its own"), "bias": _BIAS}
 SPELLED: Mapping[str, Mapping[str, Attribute]] = {
     "conv": {
-        "filters": Attribute("Count", says="channels of the output"),
-        "kernel": Attribute("Pair", 1, _KERNEL),
+        "filters": Attribute(COUNT, says="channels of the output"),
+        "kernel": Attribute(PAIR, 1, _KERNEL),
         **_WINDOW,
         **_GROUPED,
     },
     "depthwise_conv": {
-        "kernel": Attribute("Pair", says=_KERNEL),
+        "kernel": Attribute(PAIR, says=_KERNEL),
         **_WINDOW,
-        "multiplier": Attribute("Multiplier", 1, "channels of the output for each of the input"),
+        "multiplier": Attribute(MULTIPLIER, 1, "channels of the output for each of the input"),
         "bias": _BIAS,
     },
     "batch_norm": {
-        "epsilon": Attribute("Epsilon", "=bn_epsilon", "is added to the variance"),
-        "momentum": Attribute("Epsilon", "=bn_momentum", "the weight of each new batch, as in torch"),
-        "scale": Attribute("bool", "=bn_scale", "whether there is a trained factor"),
-        "center": Attribute("bool", "=bn_center", "whether there is a trained summand"),
+        "epsilon": Attribute(EPSILON, "=bn_epsilon", "is added to the variance"),
+        "momentum": Attribute(EPSILON, "=bn_momentum", "the weight of each new batch, as in torch"),
+        "scale": Attribute(FLAG, "=bn_scale", "whether there is a trained factor"),
+        "center": Attribute(FLAG, "=bn_center", "whether there is a trained summand"),
     },
-    "affine": {"scale": Attribute("Constants", 1), "offset": Attribute("Constants", 0)},
-    "max_pool": {"kernel": Attribute("Pair", says=_KERNEL), **_WINDOW},
-    "avg_pool": {"kernel": Attribute("Pair", says=_KERNEL), **_WINDOW},
+    "affine": {"scale": Attribute(CONSTANTS, 1), "offset": Attribute(CONSTANTS, 0)},
+    "max_pool": {"kernel": Attribute(PAIR, says=_KERNEL), **_WINDOW},
+    "avg_pool": {"kernel": Attribute(PAIR, says=_KERNEL), **_WINDOW},
     "conv_transpose": {
-        "filters": Attribute("Count", says="channels of the output"),
-        "kernel": Attribute("Pair", 1, _KERNEL),
+        "filters": Attribute(COUNT, says="channels of the output"),
+        "kernel": Attribute(PAIR, 1, _KERNEL),
         **_STRIDES,
-        "cut": Attribute("Pads", (0, 0, 0, 0), "rows and columns taken from the sum: [top, bottom, left, right]"),
+        "cut": Attribute(PADS, (0, 0, 0, 0), "rows and columns taken from the sum: [top, bottom, left, right]"),
         **_GROUPED,
     },
 }

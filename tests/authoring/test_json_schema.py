@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from porter.authoring.json_schema import KIND_SCHEMAS, SECTIONS, json_schema, schema_text
+from porter.authoring.json_schema import SECTIONS, json_schema, schema_text
 from porter.recipe import recipes_folder
 from porter.recipe.keys import KEYS
 from porter.recipe.schema import keys_of
 from porter.recipe.source import read_source
-from porter.recipe.steps import ATTRIBUTES
 from tests.conftest import Cli
 from tests.recipe.recipes import VALID, write
 from tests.recipe.test_extends import MORE
@@ -67,7 +66,6 @@ def test_the_schema_beside_the_recipes_is_what_the_command_prints(cli: Cli) -> N
 def test_everything_in_the_schema_is_explained() -> None:
     keys = {key for kind in SECTIONS for key in keys_of(kind)}
     assert keys | {"prefix", "from", "when", "repeat", "first", "last", "branches"} == KEYS.keys()
-    assert {attribute.kind for known in ATTRIBUTES.values() for attribute in known.values()} == KIND_SCHEMAS.keys()
 
 
 def test_a_recipe_of_ones_own_is_accepted(tmp_path: Path) -> None:

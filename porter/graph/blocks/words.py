@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from keyword import iskeyword
 
+from porter.graph.ops import OPS, activations
+
 _PART = re.compile(r"[A-Za-z]+_?\d+|[A-Za-z]+|\d+")
 _NUMBERED_BY_FRAMEWORKS = (
     "activation add addv2 affine average averagepool averagepooling2d avgpool avgpool2d batchnorm batchnorm2d "
@@ -28,10 +30,7 @@ _SHORT = {
     "local_response_norm": "norm",
     "conv_transpose": "conv",
 }
-_ACTIVATIONS = (
-    "relu relu6 thresholded_relu clip leaky_relu prelu elu selu sigmoid tanh softplus softsign hard_sigmoid swish hard_swish gelu "
-    "softmax"
-)
+_ACTIVATIONS = frozenset(name for name, op in OPS.items() if op.__module__ == activations.__name__)
 
 
 def spoken(names: Mapping[str, str]) -> dict[str, str]:
@@ -70,7 +69,7 @@ def _is_counted(name: str) -> bool:
 
 def short_word(op_name: str) -> str:
     """What a person calls an op in a path."""
-    return "act" if op_name in _ACTIVATIONS.split() else _SHORT.get(op_name, op_name)
+    return "act" if op_name in _ACTIVATIONS else _SHORT.get(op_name, op_name)
 
 
 def follows(op_name: str) -> bool:

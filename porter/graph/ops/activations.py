@@ -6,28 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.errors import GraphError
-from porter.graph.ops.op import KeepsSign, NeverNegative, Number, Op, Shape, Tensors
+from porter.graph.ops.kinds import Flag, Number
+from porter.graph.ops.op import KeepsSign, NeverNegative, Op, Shape, Tensors
 
 
 @dataclass(frozen=True)
-class Relu(NeverNegative):
+class Relu(NeverNegative, name="relu"):
     """max(x, 0)."""
 
-    name = "relu"
-
 
 @dataclass(frozen=True)
-class Relu6(NeverNegative):
+class Relu6(NeverNegative, name="relu6"):
     """min(max(x, 0), 6)."""
 
-    name = "relu6"
-
 
 @dataclass(frozen=True)
-class ThresholdedRelu(Op):
+class ThresholdedRelu(Op, name="thresholded_relu"):
     """x where x > threshold, otherwise 0."""
 
-    name = "thresholded_relu"
     threshold: Number
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
@@ -35,10 +31,9 @@ class ThresholdedRelu(Op):
 
 
 @dataclass(frozen=True)
-class Clip(Op):
+class Clip(Op, name="clip"):
     """min(max(x, low), high)."""
 
-    name = "clip"
     low: Number
     high: Number
 
@@ -52,100 +47,79 @@ class Clip(Op):
 
 
 @dataclass(frozen=True)
-class LeakyRelu(KeepsSign):
+class LeakyRelu(KeepsSign, name="leaky_relu"):
     """x where x >= 0, otherwise slope * x."""
 
-    name = "leaky_relu"
     slope: Number
 
 
 @dataclass(frozen=True)
-class PRelu(KeepsSign):
+class PRelu(KeepsSign, name="prelu"):
     """x where x >= 0, otherwise alpha * x, with one trained alpha for each channel."""
-
-    name = "prelu"
 
     def tensors(self, channels: int) -> Tensors:
         return {"alpha": (channels,)}
 
 
 @dataclass(frozen=True)
-class Elu(KeepsSign):
+class Elu(KeepsSign, name="elu"):
     """x where x >= 0, otherwise alpha * (exp(x) - 1)."""
 
-    name = "elu"
     alpha: Number = 1.0
 
 
 @dataclass(frozen=True)
-class Selu(KeepsSign):
+class Selu(KeepsSign, name="selu"):
     """1.0507 times an ELU of alpha 1.6733, with the constants of arXiv:1706.02515."""
 
-    name = "selu"
-
 
 @dataclass(frozen=True)
-class Sigmoid(NeverNegative):
+class Sigmoid(NeverNegative, name="sigmoid"):
     """1 / (1 + exp(-x))."""
 
-    name = "sigmoid"
-
 
 @dataclass(frozen=True)
-class Tanh(KeepsSign):
+class Tanh(KeepsSign, name="tanh"):
     """The hyperbolic tangent."""
 
-    name = "tanh"
-
 
 @dataclass(frozen=True)
-class Softplus(NeverNegative):
+class Softplus(NeverNegative, name="softplus"):
     """log(1 + exp(x)); if it is `cut`, x where x > 20, as in torch by default, which is up to 2e-9 less."""
 
-    name = "softplus"
-    cut: bool = False
+    cut: Flag = False
 
 
 @dataclass(frozen=True)
-class Softsign(KeepsSign):
+class Softsign(KeepsSign, name="softsign"):
     """x / (1 + abs(x))."""
 
-    name = "softsign"
-
 
 @dataclass(frozen=True)
-class HardSigmoid(NeverNegative):
+class HardSigmoid(NeverNegative, name="hard_sigmoid"):
     """min(max(slope * x + offset, 0), 1): 1/6 and 0.5 in Keras 3 and torch, 0.2 and 0.5 in Keras 2 and ONNX."""
 
-    name = "hard_sigmoid"
     slope: Number = 1 / 6
     offset: Number = 0.5
 
 
 @dataclass(frozen=True)
-class Swish(KeepsSign):
+class Swish(KeepsSign, name="swish"):
     """x * sigmoid(x), which torch calls SiLU."""
 
-    name = "swish"
-
 
 @dataclass(frozen=True)
-class HardSwish(KeepsSign):
+class HardSwish(KeepsSign, name="hard_swish"):
     """x * min(max(x + 3, 0), 6) / 6."""
 
-    name = "hard_swish"
-
 
 @dataclass(frozen=True)
-class Gelu(KeepsSign):
+class Gelu(KeepsSign, name="gelu"):
     """x times the normal distribution's cumulative function of x, or its approximation by a tanh."""
 
-    name = "gelu"
-    approximate: bool = False
+    approximate: Flag = False
 
 
 @dataclass(frozen=True)
-class Softmax(NeverNegative):
+class Softmax(NeverNegative, name="softmax"):
     """exp(x) over its sum over the channels, for each cell."""
-
-    name = "softmax"

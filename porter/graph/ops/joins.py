@@ -27,24 +27,18 @@ class Merge(Op):
 
 
 @dataclass(frozen=True)
-class Add(Merge, KeepsSign):
+class Add(Merge, KeepsSign, name="add"):
     """The sum."""
 
-    name = "add"
-
 
 @dataclass(frozen=True)
-class Multiply(Merge, KeepsSign):
+class Multiply(Merge, KeepsSign, name="multiply"):
     """The product of the values in each place."""
 
-    name = "multiply"
-
 
 @dataclass(frozen=True)
-class Divide(Merge, KeepsSign):
+class Divide(Merge, KeepsSign, name="divide"):
     """The first of two values over the second, in each place."""
-
-    name = "divide"
 
     def shape(self, *inputs: Shape) -> Shape:
         if len(inputs) != 2:
@@ -53,27 +47,22 @@ class Divide(Merge, KeepsSign):
 
 
 @dataclass(frozen=True)
-class Maximum(Merge):
+class Maximum(Merge, name="maximum"):
     """The largest of the values in each place."""
-
-    name = "maximum"
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
         return any(inputs)
 
 
 @dataclass(frozen=True)
-class Minimum(Merge, KeepsSign):
+class Minimum(Merge, KeepsSign, name="minimum"):
     """The smallest of the values in each place."""
-
-    name = "minimum"
 
 
 @dataclass(frozen=True)
-class Concat(KeepsSign):
+class Concat(KeepsSign, name="concat"):
     """Inputs joined along the channels."""
 
-    name = "concat"
     several = True
 
     def shape(self, *inputs: Shape) -> Shape:

@@ -7,29 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.errors import GraphError
-from porter.graph.ops.op import (
-    MOST_CONSTANTS,
-    Count,
-    KeepsSign,
-    Number,
-    Op,
-    Shape,
-    Share,
-    Tensors,
-    bias,
-    expect_map,
-    expect_rank,
-    shape_text,
-)
+from porter.graph.ops.kinds import MOST_CONSTANTS, Constants, Count, Flag, Number, Share
+from porter.graph.ops.op import KeepsSign, Op, Shape, Tensors, bias, expect_map, expect_rank, shape_text
 
 
 @dataclass(frozen=True)
-class Dense(Op):
+class Dense(Op, name="dense"):
     """A weighted sum of all features, for each unit."""
 
-    name = "dense"
     units: Count
-    bias: bool = True
+    bias: Flag = True
 
     def shape(self, *inputs: Shape) -> Shape:
         expect_rank(inputs[0], 1)
@@ -48,44 +35,41 @@ USUAL_MOMENTUM = 0.1
 
 
 @dataclass(frozen=True)
-class BatchNorm(Op):
+class BatchNorm(Op, name="batch_norm"):
     """Batch normalisation; `momentum` is the weight of each new batch (as in torch: 1 - decay)."""
 
-    name = "batch_norm"
     epsilon: Share
     momentum: Share
-    scale: bool = True
-    center: bool = True
+    scale: Flag = True
+    center: Flag = True
 
     def tensors(self, channels: int) -> Tensors:
         return {**_trained(self.scale, self.center, channels), "mean": (channels,), "variance": (channels,)}
 
 
 @dataclass(frozen=True)
-class LayerNorm(Op):
+class LayerNorm(Op, name="layer_norm"):
     """(x - mean) / sqrt(variance + epsilon) over the channels of each cell, times gamma, plus beta."""
 
-    name = "layer_norm"
     epsilon: Share
-    scale: bool = True
-    center: bool = True
+    scale: Flag = True
+    center: Flag = True
 
     def tensors(self, channels: int) -> Tensors:
         return _trained(self.scale, self.center, channels)
 
 
 @dataclass(frozen=True)
-class GroupNorm(Op):
+class GroupNorm(Op, name="group_norm"):
     """(x - mean) / sqrt(variance + epsilon) over all cells of a group of channels, times gamma, plus beta.
 
     Each group has channels that follow each other; with as many groups as channels it is instance normalisation.
     """
 
-    name = "group_norm"
     groups: Count
     epsilon: Share
-    scale: bool = True
-    center: bool = True
+    scale: Flag = True
+    center: Flag = True
 
     def shape(self, *inputs: Shape) -> Shape:
         if (inputs[0][0] or 0) % self.groups:
@@ -99,13 +83,12 @@ class GroupNorm(Op):
 
 
 @dataclass(frozen=True)
-class LocalResponseNorm(KeepsSign):
+class LocalResponseNorm(KeepsSign, name="local_response_norm"):
     """x / (bias + alpha * sum of squares)^beta over `size` channels: size // 2 before a channel, (size - 1) // 2 after it.
 
     `alpha` multiplies the sum, as in TensorFlow; torch and Caffe state it times `size`.
     """
 
-    name = "local_response_norm"
     size: Count
     alpha: Number
     beta: Number
@@ -116,23 +99,21 @@ class LocalResponseNorm(KeepsSign):
 
 
 @dataclass(frozen=True)
-class ChannelScale(Op):
+class ChannelScale(Op, name="channel_scale"):
     """x times one trained number for each channel, plus another one with `bias`."""
 
-    name = "channel_scale"
-    bias: bool = False
+    bias: Flag = False
 
     def tensors(self, channels: int) -> Tensors:
         return _trained(True, self.bias, channels)
 
 
 @dataclass(frozen=True)
-class Affine(Op):
+class Affine(Op, name="affine"):
     """x * scale + offset with constants, one for all channels or one each, such as a model's scaling of pixels."""
 
-    name = "affine"
-    scale: tuple[float, ...]
-    offset: tuple[float, ...]
+    scale: Constants
+    offset: Constants
 
     def shape(self, *inputs: Shape) -> Shape:
         for name, values in (("scale", self.scale), ("offset", self.offset)):

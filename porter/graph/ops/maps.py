@@ -6,36 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.errors import GraphError
-from porter.graph.ops.op import (
-    LARGER,
-    Blocks,
-    Count,
-    Fill,
-    KeepsSign,
-    Mode,
-    Op,
-    Order,
-    Shape,
-    Whole,
-    expect_map,
-    expect_rank,
-    shape_text,
-)
+from porter.graph.ops.kinds import Amounts, Blocks, Count, Fill, Mode, Order, Whole
+from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, expect_map, expect_rank, shape_text
 from porter.padding import Pads
 
 
 @dataclass(frozen=True)
-class Identity(KeepsSign):
+class Identity(KeepsSign, name="identity"):
     """Its input."""
-
-    name = "identity"
 
 
 @dataclass(frozen=True)
-class Flatten(KeepsSign):
+class Flatten(KeepsSign, name="flatten"):
     """A map of `rows` x `columns` as features, in the order of its source: channel by channel (CHW) or cell by cell (HWC)."""
 
-    name = "flatten"
     rows: Count = 1
     columns: Count = 1
     order: Order = "CHW"
@@ -49,10 +33,8 @@ class Flatten(KeepsSign):
 
 
 @dataclass(frozen=True)
-class AsMap(KeepsSign):
+class AsMap(KeepsSign, name="as_map"):
     """Features as a map of one cell: C to C×1×1."""
-
-    name = "as_map"
 
     def shape(self, *inputs: Shape) -> Shape:
         expect_rank(inputs[0], 1)
@@ -60,11 +42,10 @@ class AsMap(KeepsSign):
 
 
 @dataclass(frozen=True)
-class PadMap(Op):
+class PadMap(Op, name="pad_map"):
     """Cells of `fill` around a map: top, bottom, left, right."""
 
-    name = "pad_map"
-    pads: Pads
+    pads: Amounts
     fill: Fill = 0.0
 
     def shape(self, *inputs: Shape) -> Shape:
@@ -76,15 +57,14 @@ class PadMap(Op):
 
 
 @dataclass(frozen=True)
-class ExtendMap(KeepsSign):
+class ExtendMap(KeepsSign, name="extend_map"):
     """Cells of a map's own around it (top, bottom, left, right), by `mode`.
 
     `edge` repeats its edge, `reflect` mirrors it at the middle of its edge's cells and `symmetric` behind them, and `wrap` goes on
     at its other side.
     """
 
-    name = "extend_map"
-    pads: Pads
+    pads: Amounts
     mode: Mode
 
     def shape(self, *inputs: Shape) -> Shape:
@@ -97,11 +77,10 @@ class ExtendMap(KeepsSign):
 
 
 @dataclass(frozen=True)
-class Crop(KeepsSign):
+class Crop(KeepsSign, name="crop"):
     """A map without so many rows and columns at its top, bottom, left and right."""
 
-    name = "crop"
-    pads: Pads
+    pads: Amounts
 
     def shape(self, *inputs: Shape) -> Shape:
         _expect_amounts(self.pads)
@@ -110,10 +89,9 @@ class Crop(KeepsSign):
 
 
 @dataclass(frozen=True)
-class PadChannels(KeepsSign):
+class PadChannels(KeepsSign, name="pad_channels"):
     """Channels of zeros before and after a value's own."""
 
-    name = "pad_channels"
     before: Whole
     after: Whole
 
@@ -124,10 +102,9 @@ class PadChannels(KeepsSign):
 
 
 @dataclass(frozen=True)
-class SliceChannels(KeepsSign):
+class SliceChannels(KeepsSign, name="slice_channels"):
     """The channels of Python's range(start, stop, step): backwards with a negative step."""
 
-    name = "slice_channels"
     start: Whole
     stop: Whole
     step: Whole = 1
@@ -143,10 +120,9 @@ class SliceChannels(KeepsSign):
 
 
 @dataclass(frozen=True)
-class ChannelShuffle(KeepsSign):
+class ChannelShuffle(KeepsSign, name="channel_shuffle"):
     """Channels in `groups` groups, taken one of each group at a time: (groups, n) to (n, groups)."""
 
-    name = "channel_shuffle"
     groups: Count
 
     def shape(self, *inputs: Shape) -> Shape:
@@ -156,10 +132,9 @@ class ChannelShuffle(KeepsSign):
 
 
 @dataclass(frozen=True)
-class DepthToSpace(KeepsSign):
+class DepthToSpace(KeepsSign, name="depth_to_space"):
     """Channels as cells of block x block: in TensorFlow's order the cell counts first (DCR), in torch's the channel (CRD)."""
 
-    name = "depth_to_space"
     block: Count
     order: Blocks = "DCR"
 
@@ -171,10 +146,9 @@ class DepthToSpace(KeepsSign):
 
 
 @dataclass(frozen=True)
-class Upsample(KeepsSign):
+class Upsample(KeepsSign, name="upsample"):
     """Every cell repeated `rows` times down and `columns` times across (nearest neighbour)."""
 
-    name = "upsample"
     rows: Count
     columns: Count
 

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from porter.errors import GraphError
 from porter.padding import Site
 
 LARGER = "give a larger input size"
-MOST_CONSTANTS = 4096
-"""The most constants that an op may have: more than the channels of any model. A larger array is weights."""
 Shape = tuple[int | None, ...]
 """(channels, rows, columns), rows and columns None where unknown, or (features,)."""
 Tensors = Mapping[str, tuple[int, ...]]
-# What an attribute may be; porter.graph.record and recipes check it by this name.
-Count = int
-"""At least 1."""
-Whole = int
-"""Any whole number."""
-Share = float
-"""From 0 to 1."""
-Number = float
-"""Any finite number."""
-Fill = float
-"""Any finite number, or -inf."""
-Order = Literal["CHW", "HWC"]
-Blocks = Literal["DCR", "CRD"]
-Function = Literal["mean", "max", "norm"]
-Axis = Literal["channels", "rows", "columns"]
-Mode = Literal["edge", "reflect", "symmetric", "wrap"]
+OPS: dict[str, type[Op]] = {}
+"""Every op by its name. Each destination and each format has a table of those that it knows; a test compares them with this one."""
 
 
 class Op:
-    """What one node computes. A subclass is a frozen dataclass; its fields are the op's attributes.
+    """What one node computes. A subclass with a name is an op: a frozen dataclass, whose fields are the op's attributes, each of a
+    type of porter.graph.ops.kinds. Any other one is what several ops share.
 
     Attributes:
         name: in recipes and in port.json.
@@ -42,6 +27,11 @@ class Op:
 
     name: ClassVar[str]
     several: ClassVar[bool] = False
+
+    def __init_subclass__(cls, *, name: str | None = None) -> None:
+        if name is not None:
+            cls.name = name
+            OPS[name] = cls
 
     def shape(self, *inputs: Shape) -> Shape:
         """The shape of the value, from those of the inputs.

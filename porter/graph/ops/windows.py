@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.errors import GraphError
-from porter.graph.ops.op import LARGER, Axis, Count, Function, KeepsSign, Op, Shape, Tensors, bias, expect_map, shape_text
-from porter.padding import LOWEST, Convention, Pads, Site, Window, output_size
+from porter.graph.ops.kinds import Amounts, Axis, Count, Flag, Function, Geometry, Padding
+from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, Tensors, bias, expect_map, shape_text
+from porter.padding import LOWEST, Site, Window, output_size
 
 
 @dataclass(frozen=True)
-class Conv(Op):
+class Conv(Op, name="conv"):
     """A convolution; it is depthwise if `groups` equals its input's channels."""
 
-    name = "conv"
     filters: Count
-    window: Window
-    convention: Convention
+    window: Geometry
+    convention: Padding
     groups: Count = 1
-    bias: bool = False
+    bias: Flag = False
 
     def shape(self, *inputs: Shape) -> Shape:
         expect_groups(self.filters, self.groups, inputs[0])
@@ -39,19 +39,18 @@ class Conv(Op):
 
 
 @dataclass(frozen=True)
-class ConvTranspose(Op):
+class ConvTranspose(Op, name="conv_transpose"):
     """A transposed convolution: every input cell adds its value times the kernel to the output, `stride` cells apart.
 
     `cut` is taken from the (size - 1) * stride + extent rows and columns of the sum: top, bottom, left, right. A negative number
     adds cells that only the bias reaches.
     """
 
-    name = "conv_transpose"
     filters: Count
-    window: Window
-    cut: Pads = (0, 0, 0, 0)
+    window: Geometry
+    cut: Amounts = (0, 0, 0, 0)
     groups: Count = 1
-    bias: bool = False
+    bias: Flag = False
 
     def shape(self, *inputs: Shape) -> Shape:
         expect_groups(self.filters, self.groups, inputs[0])
@@ -75,12 +74,11 @@ class ConvTranspose(Op):
 
 
 @dataclass(frozen=True)
-class MaxPool(Op):
+class MaxPool(Op, name="max_pool"):
     """The largest value in each window."""
 
-    name = "max_pool"
-    window: Window
-    convention: Convention
+    window: Geometry
+    convention: Padding
 
     def shape(self, *inputs: Shape) -> Shape:
         return (inputs[0][0], *_windows(self.site, inputs[0]))
@@ -99,12 +97,11 @@ class MaxPool(Op):
 
 
 @dataclass(frozen=True)
-class AvgPool(KeepsSign):
+class AvgPool(KeepsSign, name="avg_pool"):
     """The mean of each window."""
 
-    name = "avg_pool"
-    window: Window
-    convention: Convention
+    window: Geometry
+    convention: Padding
 
     def shape(self, *inputs: Shape) -> Shape:
         return (inputs[0][0], *_windows(self.site, inputs[0]))
@@ -119,34 +116,31 @@ class AvgPool(KeepsSign):
 
 
 @dataclass(frozen=True)
-class GlobalAvgPool(KeepsSign):
+class GlobalAvgPool(KeepsSign, name="global_avg_pool"):
     """The mean over rows and columns: C×H×W to C, or to C×1×1 with `keep`."""
 
-    name = "global_avg_pool"
-    keep: bool = False
+    keep: Flag = False
 
     def shape(self, *inputs: Shape) -> Shape:
         return (expect_map(inputs[0])[0], 1, 1)[: 3 if self.keep else 1]
 
 
 @dataclass(frozen=True)
-class GlobalMaxPool(KeepsSign):
+class GlobalMaxPool(KeepsSign, name="global_max_pool"):
     """The largest value over rows and columns: C×H×W to C, or to C×1×1 with `keep`."""
 
-    name = "global_max_pool"
-    keep: bool = False
+    keep: Flag = False
 
     def shape(self, *inputs: Shape) -> Shape:
         return (expect_map(inputs[0])[0], 1, 1)[: 3 if self.keep else 1]
 
 
 @dataclass(frozen=True)
-class Reduce(KeepsSign):
+class Reduce(KeepsSign, name="reduce"):
     """The mean, the largest value or the norm (the root of the sum of squares) along one axis of a map, which keeps one cell (or
     channel) there.
     """
 
-    name = "reduce"
     function: Function
     axis: Axis
 

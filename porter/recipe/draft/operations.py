@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from porter.graph import Affine, AvgPool, Conv, ConvTranspose, MaxPool, Op
 from porter.graph.blocks.arguments import Value
-from porter.graph.record import attributes
+from porter.graph.ops.kinds import attributes
 from porter.padding import LOWEST, Convention, Window
 
 FILL: Mapping[str, float] = {"max_pool": LOWEST}

@@ -1,0 +1,144 @@
+"""What an op's attribute may be: each kind is a type, which says how a plain value is read, what it is in words, and its schema."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
+from typing import Annotated, Any, Literal, get_type_hints
+
+from porter.padding import LARGEST, LOWEST, Convention, Pads, Window
+
+MOST_CONSTANTS = 4096
+"""The most constants that an op may have: more than the channels of any model. A larger array is weights."""
+LARGEST_COUNT = 2**24
+"""The most channels, filters, groups and units: far more than any model has, and far too few to exhaust the memory."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What an attribute may be.
+
+    Attributes:
+        name: in the schema of recipes.
+        words: a value of this kind, for messages.
+        convert: the attribute from a plain value, where lists are tuples; None if the value is of another kind.
+        schema: JSON Schema of a plain value.
+    """
+
+    name: str
+    words: str
+    convert: Callable[[Any], Any] = field(compare=False)
+    schema: Mapping[str, Any] = field(compare=False)
+
+    def read(self, value: object) -> Any:
+        """The attribute from a plain value: lists for tuples, "-inf" for that number.
+
+        Raises:
+            ValueError: its type or its range is wrong.
+        """
+        found = self.convert(value)
+        if found is None:
+            raise ValueError(f"expected {self.words}, got {short(value)}")
+        return found
+
+
+def short(value: object) -> str:
+    """A value in a message."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def whole(value: object, least: int, most: int) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most else None
+
+
+def number(value: object, least: float = -sys.float_info.max, most: float = sys.float_info.max) -> float | None:
+    """A finite number. A whole one may be too large for float(), so it is compared first."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most else None
+
+
+def numbers(value: object) -> tuple[float, ...] | None:
+    found = [number(each) for each in value] if isinstance(value, list | tuple) else []
+    finite = tuple(each for each in found if each is not None)
+    return finite if finite and len(finite) == len(found) <= MOST_CONSTANTS else None
+
+
+def _fill(value: object) -> float | None:
+    return LOWEST if value in ("-inf", LOWEST) else number(value)
+
+
+def _pads(value: object) -> tuple[int, ...] | None:
+    amounts = [whole(each, -LARGEST, LARGEST) for each in value] if isinstance(value, list | tuple) else []
+    return tuple(each for each in amounts if each is not None) if len(amounts) == 4 and None not in amounts else None
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _window(value: object) -> Window | None:
+    entry = _entry(value, {"kernel", "stride", "dilation"})
+    return None if entry is None else Window(**entry)
+
+
+def _convention(value: object) -> Convention | None:
+    entry = _entry(value, {"rule", "pads", "fill", "average", "rounding"})
+    return None if entry is None else Convention(**{**entry, "fill": LOWEST if entry["fill"] == "-inf" else entry["fill"]})
+
+
+def _entry(value: object, keys: set[str]) -> dict[str, Any] | None:
+    """An object's values, lists as tuples; the class that takes them checks them."""
+    if not isinstance(value, Mapping) or set(value) != keys:
+        return None
+    return {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
+
+
+def _one_of(name: str, *words: str) -> Kind:
+    return Kind(name, f"one of {', '.join(words)}", lambda value: value if value in words else None, {"enum": list(words)})
+
+
+def whole_number(name: str, least: int, most: int) -> Kind:
+    stated = {"type": "integer", "minimum": least, "maximum": most}
+    return Kind(name, f"a whole number from {least} to {most}", partial(whole, least=least, most=most), stated)
+
+
+COUNT, WHOLE = whole_number("Count", 1, LARGEST_COUNT), whole_number("Whole", -LARGEST_COUNT, LARGEST_COUNT)
+FLAG = Kind("bool", "true or false", _flag, {"type": "boolean"})
+_SHARE = Kind("Share", "a number from 0 to 1", partial(number, least=0, most=1), {"type": "number", "minimum": 0, "maximum": 1})
+_NUMBERS = {"type": "array", "items": {"type": "number"}, "minItems": 1}
+_AMOUNTS = {"type": "array", "items": {"type": "integer", "minimum": -LARGEST, "maximum": LARGEST}, "minItems": 4, "maxItems": 4}
+PADS = Kind("Pads", f"[top, bottom, left, right], at most {LARGEST} each", _pads, _AMOUNTS)
+
+Count = Annotated[int, COUNT]
+Whole = Annotated[int, WHOLE]
+Flag = Annotated[bool, FLAG]
+Share = Annotated[float, _SHARE]
+Number = Annotated[float, Kind("Number", "a finite number", number, {"type": "number"})]
+Fill = Annotated[float, Kind("Fill", "a finite number, or -.inf", _fill, {"type": "number"})]
+Constants = Annotated[tuple[float, ...], Kind("Constants", f"1 to {MOST_CONSTANTS} finite numbers", numbers, _NUMBERS)]
+Amounts = Annotated[Pads, PADS]
+Geometry = Annotated[Window, Kind("Window", "an object with dilation, kernel, stride", _window, {})]
+Padding = Annotated[Convention, Kind("Convention", "an object with average, fill, pads, rounding, rule", _convention, {})]
+Order = Annotated[Literal["CHW", "HWC"], _one_of("Order", "CHW", "HWC")]
+Blocks = Annotated[Literal["DCR", "CRD"], _one_of("Blocks", "DCR", "CRD")]
+Function = Annotated[Literal["mean", "max", "norm"], _one_of("Function", "mean", "max", "norm")]
+Axis = Annotated[Literal["channels", "rows", "columns"], _one_of("Axis", "channels", "rows", "columns")]
+Mode = Annotated[Literal["edge", "reflect", "symmetric", "wrap"], _one_of("Mode", "edge", "reflect", "symmetric", "wrap")]
+
+
+_ATTRIBUTES: dict[type[Any], Mapping[str, Kind]] = {}
+
+
+def attributes(op: type[Any]) -> Mapping[str, Kind]:
+    """The attributes of an op, to what each may be."""
+    if op not in _ATTRIBUTES:
+        hints = get_type_hints(op, include_extras=True)
+        _ATTRIBUTES[op] = {each.name: hints[each.name].__metadata__[0] for each in fields(op)}
+    return _ATTRIBUTES[op]
+
+
+def defaults(op: type[Any]) -> dict[str, Any]:
+    """The attributes of an op that have a default."""
+    return {each.name: each.default for each in fields(op) if each.default is not MISSING}
