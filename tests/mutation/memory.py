@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -18,12 +19,12 @@ from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import Size
 from porter.port import GivenFile, Port, Record
+from porter.verification import fallback, reverify
 from porter.verification.by_reference import check_given
 from porter.verification.check import CHECKED_DTYPES, Check, Verdict
 from porter.verification.computed import unrounded_tensors
 from porter.verification.given import GivenReference
 from porter.verification.references import OwnBuild, Source
-from porter.verification.reverify import check_against
 from tests.parity import Remembered
 
 CRASHED = "crashed"
@@ -84,8 +85,10 @@ class MemorySource:
     given: GivenReference | None = None
     shipped: None = None
 
-    def references(self, dtype: Dtype) -> Iterator[Remembered]:
-        yield self.reference
+
+def _references_of(source: MemorySource, dtype: Dtype) -> Iterator[Remembered]:
+    """In place of porter.verification.fallback.references_of."""
+    yield source.reference
 
 
 def memory_source(graph: Graph, tensors: Tensors, paths: frozenset[str]) -> MemorySource:
@@ -131,7 +134,8 @@ def ask(port: Port, source: MemorySource) -> tuple[Verdict | None, str]:
 
 def _asked(port: Port, opened: Any, dtypes: Sequence[Dtype]) -> tuple[Verdict, tuple[str, ...]]:
     if opened.given is None:
-        return check_against(port, opened, dtypes)
+        with patch.object(fallback, "references_of", _references_of), patch.object(reverify, "references_of", _references_of):
+            return reverify.check_against(port, opened, dtypes)
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if port.record.computed else None
     proof = check_given(Check(port, tuple(dtypes), tensors=tensors), port.record.input.native_size, opened.given)
     return Verdict((), proof.fed, given=proof), proof.notes
