@@ -196,6 +196,11 @@ def apply(walk: Walk[N], node: N, source: Reference, *ops: Op) -> View:
     return walk.views.like(view, walk.builder.chain(node.name, view.value, ops))
 
 
+def always(op: Op) -> Reader[N]:
+    """Reads a node of one value as this op."""
+    return unary(lambda node: op)
+
+
 def unary(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:
     """Reads a node of one value as ops of each number, one after the other."""
 

@@ -32,6 +32,7 @@ def _softmax(layer: Layer) -> Op:
     return Softmax()
 
 
+# The destination takes an op's last name.
 ACTIVATIONS: Mapping[str, Op | Callable[[Layer], Op]] = {
     "relu": Relu(),
     "relu6": Relu6(),

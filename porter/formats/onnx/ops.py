@@ -40,20 +40,9 @@ from porter.formats.onnx.arithmetic import (
 )
 from porter.formats.onnx.constants import is_cast, slices, stated_sizes, wanted_sizes
 from porter.formats.onnx.nodes import OnnxNode, Walk
+from porter.formats.onnx.plain import PLAIN
 from porter.formats.onnx.windows import read_convolution, read_pad, read_pool, read_resize, read_transposed
-from porter.graph import (
-    DepthToSpace,
-    Elu,
-    HardSwish,
-    LeakyRelu,
-    LocalResponseNorm,
-    Relu,
-    Sigmoid,
-    Softplus,
-    Softsign,
-    Tanh,
-    ThresholdedRelu,
-)
+from porter.graph import DepthToSpace, LocalResponseNorm
 from porter.graph.ops import Function
 
 _FUNCTIONS: Mapping[str, Function] = {"ReduceMean": "mean", "ReduceMax": "max", "ReduceL2": "norm"}
@@ -180,6 +169,7 @@ def _response_norm(walk: Walk, node: OnnxNode) -> Read:
 
 
 READERS: Mapping[str, Reader[OnnxNode]] = {
+    **{kind: unary(row.read) for kind, row in PLAIN.items()},
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min", "Mean"), read_binary),
     **dict.fromkeys(_GLOBAL, _global_pool),
     **dict.fromkeys(("MaxPool", "AveragePool"), read_pool),
@@ -193,7 +183,6 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Conv": read_convolution,
     "ConvTranspose": read_transposed,
     "DepthToSpace": _depth_to_space,
-    "Elu": unary(lambda node: Elu(node.real("alpha", 1.0))),
     "Expand": _expand,
     "Flatten": _flatten,
     "Gather": _gather,
@@ -201,31 +190,23 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Gemm": read_gemm,
     "GroupNormalization": read_group_norm,
     "HardSigmoid": unary(hard_sigmoid),
-    "HardSwish": unary(lambda node: HardSwish()),
     "InstanceNormalization": read_instance_norm,
     "LRN": _response_norm,
     "LayerNormalization": read_layer_norm,
-    "LeakyRelu": unary(lambda node: LeakyRelu(node.real("alpha", 0.01))),
     "MatMul": read_matrix,
     "Mish": read_mish,
     "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),
     "PRelu": lambda walk, node: slopes(walk, node, *node.inputs),
     "Pad": read_pad,
-    "Relu": unary(lambda node: Relu()),
     "Reshape": _reshape,
     "Selu": unary(selu),
     "Shape": _sizes,
-    "Sigmoid": unary(lambda node: Sigmoid()),
     "Size": _sizes,
     "Slice": _slice,
     "Softmax": _softmax,
-    "Softplus": unary(lambda node: Softplus()),
-    "Softsign": unary(lambda node: Softsign()),
     "Split": _split,
     "Squeeze": _squeeze,
     "Swish": read_swish,
-    "Tanh": unary(lambda node: Tanh()),
-    "ThresholdedRelu": unary(lambda node: ThresholdedRelu(node.real("alpha", 1.0))),
     "Tile": _tile,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,

@@ -10,7 +10,7 @@ import numpy as np
 
 from porter.filegraph.arithmetic import negative, square
 from porter.filegraph.moves import concat, reduce, repeat, reshape, softmax, split, squeeze, take, transpose, unsqueeze
-from porter.filegraph.walk import Read, Reader, unary
+from porter.filegraph.walk import Read, Reader, always, unary
 from porter.formats.tf_graph.arithmetic import (
     read_binary,
     read_clip,
@@ -29,7 +29,7 @@ from porter.formats.tf_graph.windows import (
     read_transposed,
     wrong_layout,
 )
-from porter.graph import DepthToSpace, Elu, LeakyRelu, LocalResponseNorm, Relu, Relu6, Selu, Sigmoid, Softplus, Softsign, Tanh
+from porter.graph import DepthToSpace, Elu, LeakyRelu, LocalResponseNorm, Op, Relu, Relu6, Selu, Sigmoid, Softplus, Softsign, Tanh
 from porter.graph.ops import Function
 
 _FUNCTIONS: Mapping[str, Function] = {"Mean": "mean", "Max": "max"}
@@ -114,7 +114,13 @@ def _response_norm(walk: Walk, node: GraphNode) -> Read:
     return walk.builder.add(node.name, op, walk.value(node.inputs[0]))
 
 
+PLAIN: Mapping[str, Op] = {
+    **{"Elu": Elu(), "Relu": Relu(), "Relu6": Relu6(), "Selu": Selu(), "Sigmoid": Sigmoid(), "Softplus": Softplus()},
+    **{"Softsign": Softsign(), "Tanh": Tanh()},
+}
+"""Ops of one value that are one op of porter's."""
 READERS: Mapping[str, Reader[GraphNode]] = {
+    **{kind: always(op) for kind, op in PLAIN.items()},
     **dict.fromkeys(("Add", "AddV2", "AddN", "BiasAdd", "Sub", "Mul", "RealDiv", "Div", "Minimum", "Maximum"), read_binary),
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), read_fused_norm),
     **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "Einsum"), read_matrix),
@@ -131,24 +137,16 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "ConcatV2": _concat,
     "Conv2DBackpropInput": read_transposed,
     "DepthToSpace": _depth_to_space,
-    "Elu": unary(lambda node: Elu()),
     "ExpandDims": _expand,
     "LRN": _response_norm,
     "LeakyRelu": unary(lambda node: LeakyRelu(node.real("alpha", 0.2))),
     "MirrorPad": read_mirror,
     "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),
-    "Relu": unary(lambda node: Relu()),
-    "Relu6": unary(lambda node: Relu6()),
     "Reshape": _reshape,
     "ResizeNearestNeighbor": read_resize,
-    "Selu": unary(lambda node: Selu()),
-    "Sigmoid": unary(lambda node: Sigmoid()),
     "Softmax": lambda walk, node: softmax(walk, node, node.inputs[0], -1),
-    "Softplus": unary(lambda node: Softplus()),
-    "Softsign": unary(lambda node: Softsign()),
     "Square": lambda walk, node: square(walk, node, node.inputs[0]),
     "Squeeze": lambda walk, node: squeeze(walk, node, node.inputs[0], node.integers("squeeze_dims")),
-    "Tanh": unary(lambda node: Tanh()),
     "Tile": _tile,
     "Transpose": _transpose,
 }

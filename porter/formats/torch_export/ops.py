@@ -5,25 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from porter.filegraph.walk import Read, apply
+from porter.filegraph.walk import Read, always, apply
 from porter.formats.torch_export import arithmetic, moves, windows
 from porter.formats.torch_export.nodes import AtenNode, Walk
+from porter.formats.torch_export.plain import PLAIN
 from porter.formats.torch_export.sizes import SIZES, read_size
-from porter.graph import (
-    ChannelShuffle,
-    DepthToSpace,
-    Gelu,
-    HardSigmoid,
-    HardSwish,
-    LeakyRelu,
-    Op,
-    Relu,
-    Relu6,
-    Selu,
-    Sigmoid,
-    Swish,
-    Tanh,
-)
+from porter.graph import ChannelShuffle, DepthToSpace, Gelu, HardSigmoid, LeakyRelu, Op
 
 Reader = Callable[[Walk, AtenNode], Any]
 
@@ -43,6 +30,7 @@ def _map(make: Callable[[AtenNode], Op]) -> Reader:
 
 
 READERS: Mapping[str, Reader] = {
+    **{name: always(op) for name, (op, _) in PLAIN.items()},
     **dict.fromkeys(("convolution", "conv1d", "conv2d", "conv_transpose2d"), windows.read_convolution),
     **dict.fromkeys(("max_pool2d", "max_pool2d_with_indices"), windows.read_max_pool),
     "avg_pool2d": windows.read_average_pool,
@@ -64,19 +52,12 @@ READERS: Mapping[str, Reader] = {
     "elu": arithmetic.read_elu,
     "gelu": _each(lambda node: Gelu(node.arguments.get("approximate", "none") == "tanh")),
     "hardsigmoid": _each(lambda node: HardSigmoid()),
-    "hardswish": _each(lambda node: HardSwish()),
     "leaky_relu": _each(lambda node: LeakyRelu(float(node.arguments.get("negative_slope", 0.01)))),
     "mish": arithmetic.read_mish,
     "prelu": arithmetic.read_prelu,
     "_prelu_kernel": arithmetic.read_prelu,
-    "relu": _each(lambda node: Relu()),
-    "relu6": _each(lambda node: Relu6()),
-    "selu": _each(lambda node: Selu()),
-    "sigmoid": _each(lambda node: Sigmoid()),
-    "silu": _each(lambda node: Swish()),
     "softplus": arithmetic.read_softplus,
     "threshold": arithmetic.read_threshold,
-    "tanh": _each(lambda node: Tanh()),
     **dict.fromkeys(("softmax", "_softmax"), moves.read_softmax),
     **dict.fromkeys(("alias", "clone", "contiguous", "detach", "lift_fresh", "lift_fresh_copy", "to", "_to_copy"), moves.read_same),
     **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), moves.read_same),

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from porter.formats.onnx import plain
 from porter.frameworks.onnx.maker import NodeMaker
 from porter.graph import Node, Op, ops
 
@@ -222,6 +223,7 @@ def _trained(maker: NodeMaker, node: Node, *roles: str) -> list[str]:
 
 
 PLAIN: Mapping[type[Op], Spelling] = {
+    **{row.op: _plain(kind, row.write) for kind, row in plain.PLAIN.items()},
     ops.ConvTranspose: _transposed,
     ops.GlobalAvgPool: partial(_global_pool, "GlobalAveragePool"),
     ops.GlobalMaxPool: partial(_global_pool, "GlobalMaxPool"),
@@ -233,21 +235,11 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.LocalResponseNorm: _local_response_norm,
     ops.ChannelScale: _channel_scale,
     ops.Affine: _affine,
-    ops.Relu: _plain("Relu"),
     ops.Relu6: partial(_clip, lambda op: 0.0, lambda op: 6.0),
-    ops.ThresholdedRelu: _plain("ThresholdedRelu", lambda op: {"alpha": float(op.threshold)}),
     ops.Clip: partial(_clip, lambda op: op.low, lambda op: op.high),
-    ops.LeakyRelu: _plain("LeakyRelu", lambda op: {"alpha": float(op.slope)}),
     ops.PRelu: _prelu,
-    ops.Elu: _plain("Elu", lambda op: {"alpha": float(op.alpha)}),
-    ops.Selu: _plain("Selu"),
-    ops.Sigmoid: _plain("Sigmoid"),
-    ops.Tanh: _plain("Tanh"),
     ops.Softplus: _softplus,
-    ops.Softsign: _plain("Softsign"),
-    ops.HardSigmoid: _plain("HardSigmoid", lambda op: {"alpha": float(op.slope), "beta": float(op.offset)}),
     ops.Swish: _swish,
-    ops.HardSwish: _plain("HardSwish"),
     ops.Gelu: _plain("Gelu", lambda op: {"approximate": "tanh" if op.approximate else "none"}),
     ops.Softmax: _plain("Softmax", lambda op: {"axis": 1}),
     ops.Add: lambda maker, node, op: maker.node("Add" if len(node.inputs) == 2 else "Sum", node.path, *node.inputs),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from porter.errors import GraphError
+from porter.formats.keras.activations import ACTIVATIONS
 from porter.frameworks.tf.maker import LayerMaker
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Op, ops
@@ -283,6 +284,7 @@ def _upsample(maker: LayerMaker, op: ops.Upsample, name: str, inputs: list[Any])
 
 
 LAYERS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Any]], Any]] = {
+    **{type(op): partial(_activation, name) for name, op in ACTIVATIONS.items() if isinstance(op, Op)},
     ops.ConvTranspose: _conv_transpose,
     ops.GlobalAvgPool: partial(_global_pool, "GlobalAveragePooling2D"),
     ops.GlobalMaxPool: partial(_global_pool, "GlobalMaxPooling2D"),
@@ -301,14 +303,8 @@ LAYERS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Any]], Any]] = {
     ops.LeakyRelu: _leaky_relu,
     ops.PRelu: _prelu,
     ops.Elu: _elu,
-    ops.Selu: partial(_activation, "selu"),
-    ops.Sigmoid: partial(_activation, "sigmoid"),
-    ops.Tanh: partial(_activation, "tanh"),
     ops.Softplus: _softplus,
-    ops.Softsign: partial(_activation, "softsign"),
     ops.HardSigmoid: _hard_sigmoid,
-    ops.Swish: partial(_activation, "silu"),
-    ops.HardSwish: partial(_activation, "hard_silu"),
     ops.Gelu: _gelu,
     ops.Softmax: _softmax,
     ops.Add: _add,

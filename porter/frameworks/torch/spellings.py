@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from porter.formats.torch_export import plain
 from porter.graph import Op, Shape, ops
 from porter.graph.blocks.arguments import Value
 from porter.graph.ops import Mode
@@ -112,6 +113,7 @@ def _plain(kind: str) -> Callable[[Any, Shape], Layer]:
 
 
 PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
+    **{type(op): _plain(kind) for op, kind in plain.PLAIN.values()},
     ops.ConvTranspose: _transposed,
     ops.GlobalAvgPool: _global("global_avg_pool"),
     ops.GlobalMaxPool: _global("global_max_pool"),
@@ -125,23 +127,16 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ),
     ops.ChannelScale: lambda op, shape: Layer("ChannelScale", {"channels": _channels(shape), "bias": op.bias}),
     ops.Affine: lambda op, shape: Layer("Affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)}),
-    ops.Relu: _plain("ReLU"),
-    ops.Relu6: _plain("ReLU6"),
     ops.ThresholdedRelu: lambda op, shape: Layer("Threshold", {"threshold": op.threshold, "value": 0.0}),
     ops.Clip: lambda op, shape: Layer("Hardtanh", {"min_val": op.low, "max_val": op.high}),
     ops.LeakyRelu: lambda op, shape: Layer("LeakyReLU", {"negative_slope": op.slope}),
     ops.PRelu: lambda op, shape: Layer("PReLU", {"num_parameters": _channels(shape)}),
     ops.Elu: lambda op, shape: Layer("ELU", {"alpha": op.alpha}),
-    ops.Selu: _plain("SELU"),
-    ops.Sigmoid: _plain("Sigmoid"),
-    ops.Tanh: _plain("Tanh"),
     ops.Softplus: lambda op, shape: Layer(
         "Softplus", *(() if op.cut else ({"threshold": 40}, "torch's own threshold, 20, loses 2e-9"))
     ),
     ops.Softsign: _plain("Softsign"),
     ops.HardSigmoid: _hard_sigmoid,
-    ops.Swish: _plain("SiLU"),
-    ops.HardSwish: _plain("Hardswish"),
     ops.Gelu: lambda op, shape: Layer("GELU", {"approximate": "tanh" if op.approximate else "none"}),
     ops.Softmax: lambda op, shape: Layer("Softmax", {"dim": 1}),
     ops.Add: _plain("add"),

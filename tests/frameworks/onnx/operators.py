@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 
 from porter.dtypes import Array
+from porter.formats.onnx.plain import PLAIN
 from porter.formats.onnx.proto import OLDEST_OPSET
 
 IMAGE = (2, 6, 9, 11)
@@ -392,17 +393,11 @@ def cases() -> Iterator[Case]:
     yield from _of_each("ThresholdedRelu", "alpha=0.3", "alpha=0.1", since=10)
     yield from _of_each("Gelu", 'approximate="tanh"', 'approximate="none"', since=20)
     yield from (replace(case, runtime=False) for case in _of_each("Swish", "alpha=1.7", since=24))
-    for op, first in (
-        ("Relu", 7),
-        ("Sigmoid", 7),
-        ("Tanh", 7),
-        ("Softplus", 7),
-        ("Softsign", 7),
-        ("Neg", 7),
-        ("HardSwish", 14),
-        ("Mish", 18),
-    ):
-        yield from _of_each(op, since=first)
+    first: dict[str, int] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        first[schema.name] = min(schema.since_version, first.get(schema.name, NEWEST))
+    for op in (*(kind for kind, row in PLAIN.items() if not row.attributes), "Neg", "Mish"):
+        yield from _of_each(op, since=max(first[op], OLDEST_OPSET))
     yield Case("Clip", "y = Clip (x)")
     yield Case("Clip", "y = Clip <min=-0.3, max=0.7> (x)", until=10)
     yield Case("Clip", "y = Clip <max=0.7> (x)", until=10)

@@ -33,7 +33,6 @@ from porter.graph import (
     Graph,
     GroupNorm,
     HardSigmoid,
-    HardSwish,
     Identity,
     LayerNorm,
     LeakyRelu,
@@ -50,19 +49,15 @@ from porter.graph import (
     Reduce,
     Relu,
     Relu6,
-    Selu,
-    Sigmoid,
     SliceChannels,
     Softmax,
     Softplus,
-    Softsign,
-    Swish,
-    Tanh,
     ThresholdedRelu,
     Upsample,
     tensor_shapes,
 )
 from porter.padding import LOWEST, Convention, Window, row
+from tests.frameworks.torch.every_op import PLAIN
 from tests.padding.windows import divisors
 
 SAME = Convention("same")
@@ -165,24 +160,11 @@ def network(branch: Sequence[tuple[str, Op, tuple[str, ...]]] = ()) -> Graph:
 def _classic(prefix: str, source: str) -> list[tuple[str, Op, tuple[str, ...]]]:
     """The ops of classic vision models over a map of 8 channels, to features called `prefix`."""
     each: dict[str, Op] = {
-        **{"leaky": LeakyRelu(0.3), "growing": LeakyRelu(1.3), "falling": LeakyRelu(-0.2), "prelu": PRelu(), "elu": Elu(0.9)},
-        **{
-            "selu": Selu(),
-            "sigmoid": Sigmoid(),
-            "tanh": Tanh(),
-            "softplus": Softplus(),
-            "cut": Softplus(True),
-            "hard": HardSigmoid(),
-        },
-        **{"keras2": HardSigmoid(0.2), "swish": Swish(), "hard_swish": HardSwish(), "gelu": Gelu(), "by_tanh": Gelu(True)},
-        **{
-            "clip": Clip(-0.3, 0.7),
-            "softsign": Softsign(),
-            "over": ThresholdedRelu(0.3),
-            "under": ThresholdedRelu(-0.2),
-            "softmax": Softmax(),
-            "one": Softmax(),
-        },
+        **{"leaky": LeakyRelu(0.3), "growing": LeakyRelu(1.3), "falling": LeakyRelu(-0.2), "elu": Elu(0.9)},
+        **{"softplus": Softplus(), "cut": Softplus(True), "hard": HardSigmoid(), "keras2": HardSigmoid(0.2)},
+        **{"gelu": Gelu(), "by_tanh": Gelu(True), "clip": Clip(-0.3, 0.7)},
+        **{"over": ThresholdedRelu(0.3), "under": ThresholdedRelu(-0.2), "one": Softmax()},
+        **{op.name: op for op in PLAIN},
     }
     activations = [(name, op, ("one/channel" if name == "one" else "norm",)) for name, op in each.items()]
     places: list[tuple[str, Op, tuple[str, ...]]] = [

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
 from porter.graph import (
+    OPS,
     Add,
     Affine,
     AsMap,
@@ -32,7 +33,6 @@ from porter.graph import (
     Graph,
     GroupNorm,
     HardSigmoid,
-    HardSwish,
     Identity,
     LayerNorm,
     LeakyRelu,
@@ -44,22 +44,14 @@ from porter.graph import (
     Op,
     PadChannels,
     PadMap,
-    PRelu,
     Reduce,
-    Relu,
-    Relu6,
-    Selu,
-    Sigmoid,
     SliceChannels,
-    Softmax,
     Softplus,
-    Softsign,
-    Swish,
-    Tanh,
     ThresholdedRelu,
     Upsample,
     tensor_shapes,
 )
+from porter.graph.ops import activations
 from porter.padding import LOWEST, Convention, Window
 from tests.frameworks.torch.graphs import Writer
 
@@ -67,28 +59,24 @@ SIZE = (7, 6)
 CHANNELS = 8
 THREE, STRIDED = Window((3, 3)), Window((3, 2), (2, 3))
 
+PLAIN = tuple(op() for op in OPS.values() if op.__module__ == activations.__name__ and not fields(op))
+"""Every activation without attributes."""
 OF_VALUES: tuple[Op, ...] = (
     *(Affine((0.5,), (1 / 3,)), BatchNorm(1e-3, 0.1, scale=False), LayerNorm(1e-6), LayerNorm(1e-3, scale=False)),
     *(LayerNorm(1e-3, center=False), LayerNorm(0.1, scale=False, center=False), ChannelScale(), ChannelScale(bias=True)),
     *(GroupNorm(2, 1e-3), GroupNorm(1, 1e-5, scale=False), GroupNorm(4, 0.1, center=False)),
     *(
-        Relu(),
-        Relu6(),
         ThresholdedRelu(0.3),
         ThresholdedRelu(-0.2),
         Clip(-0.5, 0.7),
         LeakyRelu(0.3),
-        PRelu(),
         Elu(),
         Elu(0.3),
-        Selu(),
-        Sigmoid(),
-        Tanh(),
         Softplus(),
         Softplus(True),
-        Softsign(),
     ),
-    *(HardSigmoid(), HardSigmoid(0.2), HardSigmoid(0.2, 0.4), Swish(), HardSwish(), Gelu(), Gelu(approximate=True), Softmax()),
+    *(HardSigmoid(), HardSigmoid(0.2), HardSigmoid(0.2, 0.4), Gelu(), Gelu(approximate=True)),
+    *PLAIN,
     *(Identity(), PadChannels(1, 2), PadChannels(0, 3)),
     *(SliceChannels(2, 7), SliceChannels(1, 8, 3), SliceChannels(7, 1, -2), SliceChannels(7, -1, -1)),
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from porter.errors import FileError, GraphError, MissingFramework
 from porter.formats.tensorflow import import_tensorflow
+from porter.formats.tf_graph.ops import PLAIN
 from porter.graph.walks import upstream
 
 PURE_OPS = frozenset(
@@ -16,7 +17,7 @@ PURE_OPS = frozenset(
         *("Conv2D", "DepthwiseConv2dNative", "BiasAdd", "BiasAddV1", "MatMul", "BatchMatMul", "BatchMatMulV2"),
         *("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "BatchNormWithGlobalNormalization"),
         *("MaxPool", "MaxPoolV2", "AvgPool", "Mean", "Sum", "Max", "Min", "Prod"),
-        *("Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Tanh", "Softplus", "Softsign", "Softmax", "LogSoftmax"),
+        *(*PLAIN, "LeakyRelu", "Softmax", "LogSoftmax"),
         *("Erf", "Erfc", "LRN", "Einsum", "Conv2DBackpropInput"),
         *("Add", "AddV2", "AddN", "Sub", "Mul", "Div", "RealDiv", "Maximum", "Minimum", "SquaredDifference", "Pow", "ClipByValue"),
         *("Neg", "Abs", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Exp", "Log", "Cast"),
