@@ -17,11 +17,40 @@ from porter.filegraph.file_graph import Stored
 from porter.filegraph.patterns import ROLES, layers_by_kind
 from porter.filegraph.views import Names, View, Views
 from porter.graph import GroupNorm, LayerNorm, Op
+from porter.graph.ops import Order
+from porter.padding import Size
 
 Read = View | Value | Numbers | str | None
 """What a reader makes of a node: its value; numbers that it states about sizes; what porter lacks, in words; or None, if that is
 the op itself."""
 Reader = Callable[["Walk[N]", N], Read | list[Read]]
+
+
+class NoOp(Exception):
+    """porter has no op for a node. The text names the node's op, and says what about it porter lacks."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """The value that a graph takes.
+
+    Attributes:
+        source: its name in the graph.
+        channels: of the image.
+        size: rows and columns; None where they are open.
+        batch: see porter.filegraph.views.Views.
+        order: how the file lays out a map.
+        fixed: see porter.filegraph.builder.Builder.
+        axes: the image's, as places in a map of the file's; None if it is laid out as any map.
+    """
+
+    source: Reference
+    channels: int
+    size: Size
+    batch: int | None = None
+    order: Order = "HWC"
+    fixed: bool = False
+    axes: tuple[int, ...] | None = None
 
 
 @dataclass
@@ -34,6 +63,7 @@ class Walk(Generic[N]):
         found: the values so far, as the file's tensors hold them.
         exact: names of constants that a port says more exactly than the file can, such as the root of a half in a GELU.
         stretched: values whose axes of one cell are repeated: before that, and their sizes.
+        held: the tensors of a node by role, for formats whose nodes hold their own; others read stored values among their inputs.
     """
 
     builder: Builder
@@ -44,6 +74,7 @@ class Walk(Generic[N]):
     found: dict[Reference, View] = field(default_factory=dict)
     exact: dict[str, float] = field(default_factory=dict)
     stretched: dict[Reference, tuple[Reference, tuple[int, ...]]] = field(default_factory=dict)
+    held: Callable[[N], Mapping[str, str]] | None = None
     _settled: dict[Reference, Value] = field(default_factory=dict)
 
     def __post_init__(self, batch: int | None) -> None:
@@ -135,27 +166,42 @@ class Walk(Generic[N]):
 
     def foreign(self, node: N, kind: str) -> Value:
         """A node that porter has no op for; the roles of its tensors are the last parts of their names."""
+        held = self._read_tensors(node) if self.held is None else self.held(node)
+        values = self.values(source for source in node.inputs if self.flow.is_value(source))
+        return self.builder.foreign(node.name, kind, *values, tensors={role: Stored(name) for role, name in held.items()})
+
+    def _read_tensors(self, node: N) -> dict[str, str]:
         found = [self.flow.tensor(source) for source in node.inputs]
         names = [tensor.name for tensor in found if tensor is not None and tensor.shape]
         roles = Counter(name.rpartition("/")[2] for name in names)
-        tensors = {(role if roles[role := name.rpartition("/")[2]] == 1 else name): Stored(name) for name in names}
-        values = self.values(source for source in node.inputs if self.flow.is_value(source))
-        return self.builder.foreign(node.name, kind, *values, tensors=tensors)
+        return {(role if roles[role := name.rpartition("/")[2]] == 1 else name): name for name in names}
 
 
-def read_nodes(walk: Walk[N], readers: Mapping[str, Reader[N]]) -> None:
+def begin(flow: Dataflow[N], image: Image, trained: Collection[str] = ()) -> Walk[N]:
+    """A walk that has only the image."""
+    builder = Builder(image.channels, image.size, image.order, image.fixed)
+    walk = Walk(builder, flow, trained, image.batch)
+    view = walk.views.of(builder.input)
+    walk.found[image.source] = view if image.axes is None else view.transposed(image.axes) or view
+    return walk
+
+
+def read_nodes(walk: Walk[N], reader_of: Callable[[str], Reader[N] | None], settled: bool = False) -> None:
     """Adds what the nodes of a graph compute to its `walk`; a node that porter has no op for is foreign.
 
     Args:
-        readers: by op.
+        reader_of: gives the reader of an op.
+        settled: what moves a value is a node where the file has it, not where it is read first.
     """
     for node in walk.flow.nodes.values():
         if (node.name, 0) in walk.found or walk.flow.compute(node) or node.name not in walk.flow.live:
             continue
         given: Read | list[Read] = None
         try:
-            if node.op in readers:
-                given = read_pattern(walk, node) or readers[node.op](walk, node)
+            if (reader := reader_of(node.op)) is not None:
+                given = read_pattern(walk, node) or reader(walk, node)
+        except NoOp as error:
+            given = str(error)
         except (PaddingError, GraphError) as error:  # a window or a pad is too large
             given = f"{node.op} with {error.message}"
         except (ValueError, TypeError, LookupError, ArithmeticError) as error:
@@ -164,6 +210,8 @@ def read_nodes(walk: Walk[N], readers: Mapping[str, Reader[N]]) -> None:
         if given is None or isinstance(given, str):
             given = walk.foreign(node, given or node.op)
         walk.give(node, given if isinstance(given, list) else [given])
+        if settled:
+            walk.kept((node.name, 0))
 
 
 def read_pattern(walk: Walk[N], node: N) -> View | None:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from porter.filegraph.views import View
-from porter.filegraph.walk import apply
-from porter.formats.keras.layer import Layer, NoOp, number
+from porter.filegraph.walk import NoOp, apply
+from porter.formats.keras.layer import Layer, number
 from porter.graph import (
     Elu,
     Gelu,

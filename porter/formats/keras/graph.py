@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from porter.dtypes import Array
-from porter.errors import FileError, PaddingError
-from porter.filegraph.builder import Builder
+from porter.errors import FileError
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
-from porter.filegraph.file_graph import FileGraph, Stored
-from porter.filegraph.walk import Read
+from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.walk import Image, NoOp, Read, begin, read_nodes
 from porter.formats.keras.flow import SOURCE, Call, Flow, Result, read_flow, results_in, with_version
-from porter.formats.keras.layer import Layer, NoOp, Taken, Walk
+from porter.formats.keras.layer import Layer, Taken, Walk
 from porter.formats.keras.layers import FUSING, SEVERAL, holds_tensors, is_in_training, read_activation, read_layer
 from porter.formats.keras.naming import name_layers
 from porter.formats.keras.operations import read_operation
@@ -62,56 +62,41 @@ def read_graph(text: str | bytes, tensors: Mapping[str, Array], where: str, vers
 
 def _graph(flow: Flow, calls: list[Named], channels: int, size: Size, tensors: Mapping[str, Array], where: str) -> FileGraph:
     """The graph for an input of `size`."""
-    builder, current = Builder(channels, size), ""
+    layers: dict[str, Layer] = {}
     live = {_IMAGE[0], *(named.name for named in calls), *(fused_name(named) for named in calls)}
-    walk = Walk(builder, Dataflow({}, live, Arrays({}), _kind))
-    walk.found[_IMAGE] = walk.views.of(builder.input)
+    walk = begin(Dataflow(layers, live, Arrays({}), lambda layer: ""), Image(_IMAGE, channels, size))
+    walk.held = lambda layer: layer.tensors
     given = {SOURCE.call: _IMAGE}
-    try:
-        for place, named in enumerate(calls):
-            current = named.name
-            given[place] = _read(named, walk, given, tensors, flow.keras)
-        return builder.finish([walk.value(given[result.call]) for result in flow.outputs])
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
-        message = f"the file's description of layer '{current}' cannot be read: {type(error).__name__} {error}"
-        raise FileError(message.splitlines()[0][:300], where=where, next="save the model again") from None
+    for place, named in enumerate(calls):
+        for layer in _layers(named, walk, given, tensors, flow.keras):
+            if layer.name in layers:
+                raise FileError(f"two layers have the name '{layer.name}'", where=where, next="save the model again")
+            layers[layer.name] = layer
+            given[place] = layer.name, 0
+
+    def read(walk: Walk, layer: Layer) -> Read:
+        try:
+            return layer.read(layer)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+            message = f"the file's description of layer '{layer.name}' cannot be read: {type(error).__name__} {error}"
+            raise FileError(message.splitlines()[0][:300], where=where, next="save the model again") from None
+
+    read_nodes(walk, lambda op: read, settled=True)
+    return walk.builder.finish([walk.value(given[result.call]) for result in flow.outputs])
 
 
-def _kind(layer: Layer) -> str:
-    return layer.op
-
-
-def _read(named: Named, walk: Walk, given: Mapping[int, Reference], tensors: Mapping[str, Array], keras: int) -> Reference:
-    """Adds one call to the walk, and gives its value; `given` are those before it, by their calls."""
+def _layers(named: Named, walk: Walk, given: Mapping[int, Reference], tensors: Mapping[str, Array], keras: int) -> Iterator[Layer]:
+    """The nodes of one call: the layer, and its `activation` argument if it has one. `given` are the calls before it."""
     call, operation = named.call, operation_name(named.call.kind, named.call.arguments)
     inputs = tuple(given[result.call] for result in results_in(call.given))
     arguments = {**call.arguments, **call.given.keywords} if operation else call.arguments
     arrays = {variable: tensors[name] for variable, name in named.tensors.items()}
     operands = tuple(_taken(operand, given) for operand in operands_of(call)) if operation else ()
-    layer = Layer(walk, named.name, operation or call.kind, arguments, inputs, keras, named.tensors, arrays, operands)
-    found = _add(layer, lambda layer: read_operation(layer) if operation else _read_layer(layer, call))
-    if operation or call.kind not in FUSING:
-        return found
-    return _add(replace(layer, name=fused_name(named), inputs=(found,), tensors={}), read_activation)
-
-
-def _add(layer: Layer, read: Callable[[Layer], Read]) -> Reference:
-    """Adds what a layer is to the walk: a foreign node where porter has no op."""
-    reference = layer.name, 0
-    if reference in layer.walk.found:
-        raise ValueError("another layer has its name")
-    try:
-        found = read(layer)
-    except NoOp as error:
-        found = str(error)
-    except PaddingError as error:
-        found = f"{layer.op} with {error.message}"
-    if found is None or isinstance(found, str):
-        stored = {variable: Stored(name) for variable, name in layer.tensors.items()}
-        found = layer.build.foreign(layer.name, found or layer.op, *layer.walk.values(layer.inputs), tensors=stored)
-    layer.walk.give(layer, [found])
-    layer.walk.kept(reference)  # so that nodes stand in the order of the calls
-    return reference
+    read = read_operation if operation else partial(_read_layer, call=call)
+    layer = Layer(walk, named.name, operation or call.kind, arguments, inputs, keras, read, named.tensors, arrays, operands)
+    yield layer
+    if not operation and call.kind in FUSING:
+        yield replace(layer, name=fused_name(named), inputs=((named.name, 0),), tensors={}, read=read_activation)
 
 
 def _read_layer(layer: Layer, call: Call) -> Read:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,15 +13,11 @@ from porter.filegraph.dataflow import Reference
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.moves import reshape
 from porter.filegraph.views import View
-from porter.filegraph.walk import Read
+from porter.filegraph.walk import NoOp, Read
 from porter.graph import Op
 
 Arguments = Mapping[str, Any]
 Walk = walk.Walk["Layer"]
-
-
-class NoOp(Exception):
-    """porter has no op for a layer. The text names the layer, and says what about it porter lacks."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +37,7 @@ class Layer:
         arguments: its config; for an operation together with the call's keywords.
         inputs: the values that it reads, in order.
         keras: the major version of the Keras that wrote the file.
+        read: makes porter's ops of it.
         tensors: its variables' names in the checkpoint, by variable; `arrays` their arrays.
         operands: an operation's first arguments: values and constants.
     """
@@ -51,6 +48,7 @@ class Layer:
     arguments: Arguments
     inputs: tuple[Reference, ...]
     keras: int
+    read: Callable[[Layer], Read]
     tensors: Mapping[str, str] = field(default_factory=dict)
     arrays: Mapping[str, Array] = field(default_factory=dict)
     operands: tuple[Any, ...] = ()

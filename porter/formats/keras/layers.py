@@ -12,10 +12,10 @@ from porter.filegraph.arithmetic import clip, combine
 from porter.filegraph.builder import LARGEST_FLOAT32, Value
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.moves import concat, flatten, transpose
-from porter.filegraph.walk import Read, apply
+from porter.filegraph.walk import NoOp, Read, apply
 from porter.formats.keras.activations import activated, activation_name
 from porter.formats.keras.flow import Call
-from porter.formats.keras.layer import Layer, NoOp, count, number, pair
+from porter.formats.keras.layer import Layer, count, number, pair
 from porter.formats.keras.scaling import constant, normalising, statistics
 from porter.formats.keras.versions import is_foreign, modern
 from porter.graph import (

@@ -8,9 +8,9 @@ from typing import Any
 from porter.filegraph.arithmetic import clip, combine, negative
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.moves import concat, pad, reduce, squeeze, take, transpose, unsqueeze
-from porter.filegraph.walk import Read
+from porter.filegraph.walk import NoOp, Read
 from porter.formats.keras.activations import ACTIVATIONS, activated
-from porter.formats.keras.layer import Layer, NoOp, Taken, count, number
+from porter.formats.keras.layer import Layer, Taken, count, number
 from porter.formats.keras.scaling import constant
 from porter.graph import DepthToSpace, LocalResponseNorm
 from porter.graph.ops import Function

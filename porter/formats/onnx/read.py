@@ -9,12 +9,11 @@ from typing import Any
 
 from porter.dtypes import Array, is_floating
 from porter.errors import FileError
-from porter.filegraph.builder import Builder
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.names import named, titles
-from porter.filegraph.walk import Walk, read_nodes
+from porter.filegraph.walk import Image, begin, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of, operands
 from porter.formats.onnx.constants import EVALUATORS, FLOATS, RESHAPES, is_cast
@@ -83,14 +82,13 @@ def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Map
     sizes = [dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None for dim in image.type.tensor_type.shape.dim]
     last = _channels_last(nodes, image.name, sizes)
     batch, channels, rows, columns = (sizes[place] for place in ((0, 3, 1, 2) if last else (0, 1, 2, 3)))
-    builder = Builder(channels or _taken(message, live) or 3, (rows, columns), "CHW", fixed=None not in (rows, columns))
-    walk = Walk(builder, flow, message.arrays, batch)
-    view = walk.views.of(builder.input)
-    walk.found[image.name, 0] = (view.transposed((0, 2, 3, 1)) or view) if last else view
-    read_nodes(walk, READERS)
+    shape, axes = (rows, columns), (0, 2, 3, 1) if last else None
+    given = Image((image.name, 0), channels or _taken(message, live) or 3, shape, batch, "CHW", None not in shape, axes)
+    walk = begin(flow, given, message.arrays)
+    read_nodes(walk, READERS.get)
     ends = {message.given[value.name]: value.name for value in message.proto.graph.output if value.name in message.given}
     names = tuple(name for end, name in ends.items() if flow.is_value(end))
-    found = replace(builder.finish(walk.ends(ends)), output_names=names, evaluated=flow.evaluated)
+    found = replace(walk.builder.finish(walk.ends(ends)), output_names=names, evaluated=flow.evaluated)
     stated = {name: repr(number) for name, number in walk.exact.items()} | ({CHANNELS_LAST: ""} if last else {})
     return named(found, _titles(nodes.values())), stated
 

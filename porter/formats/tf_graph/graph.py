@@ -13,12 +13,12 @@ from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.names import named
-from porter.filegraph.walk import read_nodes
+from porter.filegraph.walk import Image, begin, read_nodes
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
 from porter.formats.tf_graph.constants import EVALUATORS, RESHAPES, Constants, is_cast
 from porter.formats.tf_graph.ends import input_sizes
-from porter.formats.tf_graph.nodes import GraphNode, Refuse, Walk, depending, ordered
+from porter.formats.tf_graph.nodes import GraphNode, Refuse, depending, ordered
 from porter.formats.tf_graph.ops import READERS
 from porter.graph import Sigmoid, Softmax
 from porter.padding import Size
@@ -76,11 +76,9 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     constants = Constants(nodes, graph.variables, graph.budget, refuse)
     flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, graph.budget)
     batch, channels, size = _image_shape(nodes, graph.image, flow)
-    builder = Builder(channels, size, fixed=True)
-    walk = Walk(builder, flow, graph.variables, batch)
-    walk.give(nodes[graph.image], [builder.input])
-    read_nodes(walk, READERS)
-    found = named(replace(builder.finish(_given(builder, walk.ends(ends))), evaluated=flow.evaluated))
+    walk = begin(flow, Image((graph.image, 0), channels, size, batch, fixed=True), graph.variables)
+    read_nodes(walk, READERS.get)
+    found = named(replace(walk.builder.finish(_given(walk.builder, walk.ends(ends))), evaluated=flow.evaluated))
     used = [stored.name for node in found.nodes for stored in node.tensors.values() if stored.name not in found.evaluated]
     big = [node.name for node in nodes.values() if node.name in graph.variables or constants.is_big(node)]
     tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}

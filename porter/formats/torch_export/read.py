@@ -10,13 +10,12 @@ from typing import Any
 
 from porter.dtypes import Array
 from porter.errors import FileError
-from porter.filegraph.builder import Builder
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.names import named, titles
 from porter.filegraph.to_graph import to_graph
-from porter.filegraph.walk import Walk, read_nodes
+from porter.filegraph.walk import Image, begin, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.torch_export import SAVE
 from porter.formats.torch_export.aliases import changed_value
@@ -113,11 +112,9 @@ def _read_graph(program: Program, arrays: Mapping[str, Array], size: int, only: 
     flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, most_bytes(size))
     batch, channels, rows, columns = (each if isinstance(each, int) else None for each in program.sizes(image))
     rows, columns = only or (rows, columns)
-    builder = Builder(channels or 3, (rows, columns), "CHW", fixed=None not in (rows, columns))
-    walk = Walk(builder, flow, arrays, batch)
-    walk.found[image, 0] = walk.views.of(builder.input)
-    read_nodes(walk, READERS)
-    found = builder.finish(walk.ends(program.given[name] for name in program.outputs))
+    walk = begin(flow, Image((image, 0), channels or 3, (rows, columns), batch, "CHW", None not in (rows, columns)), arrays)
+    read_nodes(walk, READERS.get)
+    found = walk.builder.finish(walk.ends(program.given[name] for name in program.outputs))
     kept = [nodes[node.name] for node in found.nodes if node.name in nodes]
     paths = {node.name: (*filter(None, node.module.split(".")), node.op) for node in kept}
     names = {**program.stored, **{name: f"{name} (computed)" for name in flow.evaluated}}

@@ -14,10 +14,11 @@ from porter.dtypes import Array, Dtype, cast, storage_type
 from porter.errors import MappingError, MissingFramework, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, Foreign
+from porter.filegraph.walk import NoOp
 from porter.formats.keras.activations import activation_name
 from porter.formats.keras.flow import Call, Result, read_flow, results_in
 from porter.formats.keras.graph import Named, fused_name, name_calls, operands_of
-from porter.formats.keras.layer import NoOp, pair
+from porter.formats.keras.layer import pair
 from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
 from porter.formats.keras.scaling import constant, statistics
 from porter.formats.keras.versions import modern, operation_name
