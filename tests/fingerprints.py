@@ -1,13 +1,13 @@
 """The fingerprints of porter's own recipes. `python -m tests.fingerprints` writes them into recipes/."""
 
-from porter.recipe import all_recipes, expand, recipes_folder
+from porter.recipe import Member, all_recipes, expand, recipes_folder
 from porter.recipe.fingerprints import FILE, digest, fingerprint_of, fingerprints_text
 
 
 def text() -> str:
     found = {
         recipe.path.name: {
-            variant: {zoo.name: fingerprint_of(expand(recipe, variant, zoo)) for zoo in recipe.zoos_of(variant).values()}
+            variant: {zoo.name: fingerprint_of(expand(Member(recipe, variant, zoo))) for zoo in recipe.zoos_of(variant).values()}
             for variant in recipe.variants
         }
         for recipe in all_recipes()

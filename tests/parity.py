@@ -53,7 +53,7 @@ def reference_of(opened: Opened) -> Remembered | None:
 def zoos_reference(variant: str, zoo: str, weights: Path, recipes: Path | None = None) -> Remembered:
     """The zoo's own implementation, or code of `OWN_CODE`, with these weights."""
     recipe = find_recipe(variant, recipes)
-    opened = open_source(recipe, variant, recipe.zoo(zoo, variant), weights)
+    opened = open_source(recipe.member(variant, zoo), weights)
     reference = reference_of(opened)
     assert reference is not None and (zoo in OWN_CODE or reference.name == recipe.zoo(zoo, variant).reference)
     return reference

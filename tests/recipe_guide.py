@@ -104,7 +104,7 @@ def graph_of(name: str) -> Graph:
         path = Path(folder) / "example.yaml"
         path.write_text(RECIPE.format(features=features, step=example(name)), encoding="utf-8")
         recipe = load_recipe(path)
-        return expand(recipe, "example", recipe.zoo("home", "example"))
+        return expand(recipe.member("example", "home"))
 
 
 def in_torch(graph: Graph) -> str:

@@ -33,7 +33,7 @@ def sign(folder: Path) -> None:
 @lru_cache(maxsize=4)
 def standin_graph(variant: str, zoo: str, classes: int = 1000, recipes: Path | None = None) -> Graph:
     recipe = find_recipe(variant, recipes)
-    return expand(recipe, variant, recipe.zoo(zoo, variant), {"classes": classes})
+    return expand(recipe.member(variant, zoo), {"classes": classes})
 
 
 @lru_cache(maxsize=4)  # each is as large as its file
@@ -63,9 +63,9 @@ def _pooled_unclipped(graph: Graph) -> list[str]:
 def source_checkpoint(variant: str, zoo_name: str, classes: int = 1000, recipes: Path | None = None) -> Checkpoint:
     """The stand-in weights under the zoo's own names and in its framework's axis order."""
     recipe = find_recipe(variant, recipes)
-    zoo = recipe.zoo(zoo_name, variant)
-    framework, graph = get_framework(zoo.framework), standin_graph(variant, zoo_name, classes, recipes)
-    layers = layer_names(recipe, variant, zoo, graph)
+    member = recipe.member(variant, zoo_name)
+    framework, graph = get_framework(member.zoo.framework), standin_graph(variant, zoo_name, classes, recipes)
+    layers = layer_names(member, graph)
     tensors: dict[str, Array] = {}
     for path, roles in standin_tensors(variant, zoo_name, classes, recipes).items():
         node = graph.by_path[path]
@@ -73,9 +73,9 @@ def source_checkpoint(variant: str, zoo_name: str, classes: int = 1000, recipes:
         for role, array in roles.items():
             stored = get_dialect(framework.NAME).from_canonical(graph, node, role, array)
             if role == "kernel" and "conv1x1_to_dense" in layers[path].transforms:
-                stored = stored[..., np.newaxis, np.newaxis] if zoo.framework == "torch" else stored[np.newaxis, np.newaxis]
+                stored = stored[..., np.newaxis, np.newaxis] if member.zoo.framework == "torch" else stored[np.newaxis, np.newaxis]
             tensors[names[role][0]] = np.ascontiguousarray(stored)
-    return Checkpoint(Path("stand-in"), "memory", zoo.framework, tensors)
+    return Checkpoint(Path("stand-in"), "memory", member.zoo.framework, tensors)
 
 
 def with_convention(graph: Graph, path: str, convention: Convention) -> Graph:

@@ -43,7 +43,7 @@ def tensornets_tensors(variant: str, recipes: Path | None = None, size: tuple[in
     """The stand-in weights under the names of TensorNets' variables, in the order in which its code makes them at any `size`."""
     recipe, tf = find_recipe(variant, recipes), get_dialect("tf")
     graph = standin_graph(variant, "tensornets", recipes=recipes)
-    layers = layer_names(recipe, variant, recipe.zoo("tensornets", variant), graph)
+    layers = layer_names(recipe.member(variant, "tensornets"), graph)
     variables = variables_of(construct, variant, 1000, size)
     found: dict[str, Array] = {}
     for path, roles in standin_tensors(variant, "tensornets", recipes=recipes).items():

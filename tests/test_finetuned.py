@@ -126,7 +126,7 @@ INSPECTED = (
 def test_inspect_knows_a_finetuned_keras_model(name: str, finetuned: Maker) -> None:
     own = finetuned(name)
     best = porter.inspect(own.path).matches[0]
-    assert (best.variant, best.zoo) == (own.variant, "keras")
+    assert best.is_a == (own.variant, "keras")
 
 
 def logits(made: Conversion, batch: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -182,4 +182,4 @@ def test_dense_layers_in_a_row_in_torch_are_refused(tmp_path: Path) -> None:
 def test_inspect_knows_a_finetuned_torch_model(name: str, tmp_path: Path) -> None:
     own = MAKERS[name](tmp_path)
     best = porter.inspect(own.path).matches[0]
-    assert best.variant == VARIANT and best.zoo in (own.zoo, f"{own.zoo}_v2")
+    assert best.member.variant == VARIANT and best.member.zoo.name in (own.zoo, f"{own.zoo}_v2")

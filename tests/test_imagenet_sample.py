@@ -95,7 +95,7 @@ def test_torchvision_mobilenet_v2_sees_the_same_in_the_port(
 
 def test_same_padding_would_cost_it_eight_points(torchvision_file: Path, cache: Path) -> None:
     recipe = find_recipe("mobilenet_v2")
-    opened = open_source(recipe, "mobilenet_v2", recipe.zoo("torchvision", "mobilenet_v2"), torchvision_file)
+    opened = open_source(recipe.member("mobilenet_v2", "torchvision"), torchvision_file)
     wrong = padded_otherwise(opened, Convention("same"), cache)
     print(f"\nSAME everywhere: {wrong} of 500 right, as trained 414")
     assert wrong <= 414 - 35  # another port of the same weights got 375
@@ -119,7 +119,7 @@ def test_the_frozen_graphs_own_output_is_its_head(frozen: Path, tmp_path: Path) 
 
 def test_symmetric_padding_would_cost_it_nine_points(frozen: Path, cache: Path) -> None:
     recipe = find_recipe("mobilenet_v1")
-    opened = open_source(recipe, "mobilenet_v1", recipe.zoo("slim", "mobilenet_v1"), frozen, settings=INNER)
+    opened = open_source(recipe.member("mobilenet_v1", "slim"), frozen, settings=INNER)
     wrong = padded_otherwise(opened, Convention("explicit", (1, 1, 1, 1)), cache)
     print(f"\npad 1 everywhere: {wrong} of 500 right, as trained 455")
     assert wrong <= 455 - 35  # another port of the same weights got 415, and 461 as trained

@@ -42,7 +42,7 @@ def with_auxiliary(zoo: str) -> Checkpoint:
 
 @pytest.mark.parametrize(("zoo", "count"), [("slim", 10), ("torchvision", 14), ("timm", 14)])
 def test_the_auxiliary_head_is_left_out_by_a_stated_rule(zoo: str, count: int) -> None:
-    fit = fit_by_names(RECIPE, "inception_v3", RECIPE.zoo(zoo, "inception_v3"), with_auxiliary(zoo))
+    fit = fit_by_names(RECIPE.member("inception_v3", zoo), with_auxiliary(zoo))
     assert fit.ignored == dict.fromkeys(auxiliary(zoo), "auxiliary classifier, used in training only")
     assert len(fit.ignored) == count and not fit.warnings
 
@@ -51,11 +51,11 @@ def test_another_tensor_beside_is_refused() -> None:
     checkpoint = with_auxiliary("torchvision")
     checkpoint = replace(checkpoint, tensors={**checkpoint.tensors, "Mixed_8a.conv.weight": np.ones((4, 4, 3, 3), np.float32)})
     with pytest.raises(MappingError, match=r"unexpected.*Mixed_8a"):
-        fit_by_names(RECIPE, "inception_v3", RECIPE.zoo("torchvision", "inception_v3"), checkpoint)
+        fit_by_names(RECIPE.member("inception_v3", "torchvision"), checkpoint)
 
 
 def test_inspect_tells_the_zoos_apart(weights_file: WeightsMaker) -> None:
     matches = porter.inspect(weights_file("inception_v3", "keras", ".h5")).matches
-    assert (matches[0].zoo, matches[0].score) == ("keras", 1.0)
+    assert (matches[0].member.zoo.name, matches[0].score) == ("keras", 1.0)
     matches = porter.inspect(weights_file("inception_v3", "torchvision", ".pth")).matches
-    assert (matches[0].zoo, matches[0].score) == ("torchvision", 1.0)
+    assert (matches[0].member.zoo.name, matches[0].score) == ("torchvision", 1.0)

@@ -19,7 +19,7 @@ from porter.fitting.by_names import fit_by_names
 from porter.formats.reading import read_checkpoint
 from porter.frameworks import get_framework
 from porter.graph.plan import make_plan
-from porter.recipe import find_recipe
+from porter.recipe import Member, find_recipe
 from porter.source.opened import open_source
 from porter.verification.fallback import references_of
 from porter.verification.inputs import make_batch
@@ -96,20 +96,20 @@ def expect_standins(tensors: Any) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_tensor_finds_its_node(name: str, file: Callable[[str], Path]) -> None:
-    expect_standins(open_source(RECIPE, "inception_v3", ZOO, file(name)).tensors)
+    expect_standins(open_source(Member(RECIPE, "inception_v3", ZOO), file(name)).tensors)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in INSPECTED else pytest.mark.full) for name in FILES])
 def test_inspect_knows_the_file(name: str, file: Callable[[str], Path]) -> None:
     path = file(name)
     best = porter.inspect(path).matches[0]
-    assert (best.variant, best.zoo, best.score, best.missing, best.unexpected) == ("inception_v3", "keras", 1.0, (), ())
+    assert (*best.is_a, best.score, best.missing, best.unexpected) == ("inception_v3", "keras", 1.0, (), ())
 
 
 def test_the_reference_is_given_what_the_file_holds(file: Callable[[str], Path]) -> None:
     given = {}
     for name in ("weights.h5", "counted.weights.h5"):
-        opened = open_source(RECIPE, "inception_v3", ZOO, file(name))
+        opened = open_source(Member(RECIPE, "inception_v3", ZOO), file(name))
         assert opened.checkpoint is not None and opened.checkpoint.counted == name.startswith("counted")
         (reference,) = references_of(opened, "float32")
         assert isinstance(reference, Reference)
@@ -128,7 +128,7 @@ def test_keras_2_counted_from_one_and_other_layers_may_be_beside(tmp_path: Path)
     checkpoint = source_checkpoint("inception_v3", "keras")
     tensors = {up(name): array for name, array in checkpoint.tensors.items()}
     assert {"conv2d_1/kernel", "conv2d_94/kernel"} <= tensors.keys() and "conv2d/kernel" not in tensors
-    fit = fit_by_names(RECIPE, "inception_v3", ZOO, replace(checkpoint, tensors=tensors))
+    fit = fit_by_names(Member(RECIPE, "inception_v3", ZOO), replace(checkpoint, tensors=tensors))
     assert fit.found["conv1a_3x3/conv", "kernel"] == "conv2d_1/kernel" and fit.found["mixed7c/branch_pool/bn", "mean"] == (
         "batch_normalization_94/moving_mean"
     )
@@ -149,13 +149,13 @@ def test_a_file_with_a_layer_too_few_or_too_many_is_refused() -> None:
     more = {**numbered, "conv2d_95/kernel": numbered["conv2d_94/kernel"]}
     for tensors in (fewer, more):
         with pytest.raises(MappingError, match=r"missing|unexpected"):
-            fit_by_names(RECIPE, "inception_v3", ZOO, replace(checkpoint, tensors=tensors))
+            fit_by_names(Member(RECIPE, "inception_v3", ZOO), replace(checkpoint, tensors=tensors))
 
 
 def test_the_file_of_a_backbone_without_a_head(second: Any, tmp_path: Path) -> None:
     import keras
 
     backbone = keras.Model(second.input, second.layers[-2].output)
-    opened = open_source(RECIPE, "inception_v3", ZOO, only_weights(tmp_path / "notop.h5", backbone))
+    opened = open_source(Member(RECIPE, "inception_v3", ZOO), only_weights(tmp_path / "notop.h5", backbone))
     assert opened.output == "features" and opened.source_classes == 0
     assert read_checkpoint(tmp_path / "notop.h5").tensors.keys().isdisjoint({"predictions/kernel", "conv2d/kernel"})

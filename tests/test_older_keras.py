@@ -61,9 +61,9 @@ def test_files_of_older_keras_mean_what_older_keras_computed(tmp_path: Path) -> 
 
     keras, recipes, size = import_keras(), shallow_recipes(tmp_path / "recipes"), (97, 65)
     recipe = find_recipe("resnet50", recipes)
-    zoo = recipe.zoo("keras", "resnet50")
-    graph, tensors = expand(recipe, "resnet50", zoo), standin_tensors("resnet50", "keras", recipes=recipes)
-    layers = layer_names(recipe, "resnet50", zoo, graph, "keras-2.2")
+    member = recipe.member("resnet50", "keras")
+    graph, tensors = expand(member), standin_tensors("resnet50", "keras", recipes=recipes)
+    layers = layer_names(member, graph, "keras-2.2")
     arrays = keras_arrays(graph, layers, tensors)
     before = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64")
@@ -85,7 +85,7 @@ def test_files_of_older_keras_mean_what_older_keras_computed(tmp_path: Path) -> 
     batch = smooth_images(3, size, 1, 2).astype(np.float64)
     wanted = model(batch.transpose(0, 2, 3, 1), training=False).numpy()
     assert close(run_port(made.port, batch), wanted)
-    renamed = write_h5(tmp_path / "new.h5", keras_arrays(graph, layer_names(recipe, "resnet50", zoo, graph), tensors))
+    renamed = write_h5(tmp_path / "new.h5", keras_arrays(graph, layer_names(member, graph), tensors))
     today = porter.convert("resnet50", "keras", "torch", weights=renamed, out=tmp_path / "new", **settings)
     assert not close(run_port(today.port, batch), wanted), "the epsilon would not show"
 
@@ -96,9 +96,9 @@ def test_keras_applications_resnext_is_a_grouped_convolution(tmp_path: Path) -> 
     code = pytest.importorskip("tf_keras.src.applications.resnet")
     recipes, size = shallow_recipes(tmp_path / "recipes", (1, 1, 1, 2)), (97, 65)
     recipe = find_recipe("resnext50_32x4d", recipes)
-    zoo = recipe.zoo("keras", "resnext50_32x4d")
-    graph = expand(recipe, "resnext50_32x4d", zoo)
-    layers = layer_names(recipe, "resnext50_32x4d", zoo, graph, "tf_keras")
+    member = recipe.member("resnext50_32x4d", "keras")
+    graph = expand(member)
+    layers = layer_names(member, graph, "tf_keras")
     tensors = calibrated_tensors(graph, (96, 96), seed=7)
     arrays = keras_arrays(graph, layers, tensors)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import porter
-from porter.recipe import Recipe, all_recipes, expand, find_recipe, layer_names, tap_names
+from porter.recipe import Member, Recipe, all_recipes, expand, find_recipe, layer_names, tap_names
 from tests.parity import expect_proof, zoos_reference
 from tests.shallow import shallow_recipes, shallow_zoos
 from tests.tensornets_files import needs_tensornets
@@ -192,10 +192,10 @@ def test_a_zoo_as_another_is_that(zoo: str) -> None:
         for variant in recipe.variants:
             if zoo in recipe.zoos_of(variant) and as_another(recipe, zoo) != zoo:
                 own, other = (recipe.zoo(name, variant) for name in (zoo, AS_ANOTHER[zoo]))
-                graph = expand(recipe, variant, own)
-                assert graph == expand(recipe, variant, other)
-                assert layer_names(recipe, variant, own, graph) == layer_names(recipe, variant, other, graph)
-                assert tap_names(recipe, variant, own, graph) == tap_names(recipe, variant, other, graph)
+                graph = expand(Member(recipe, variant, own))
+                assert graph == expand(Member(recipe, variant, other))
+                assert layer_names(Member(recipe, variant, own), graph) == layer_names(Member(recipe, variant, other), graph)
+                assert tap_names(Member(recipe, variant, own), graph) == tap_names(Member(recipe, variant, other), graph)
 
 
 def test_the_page_of_what_is_proved_is_written_from_the_records() -> None:

@@ -27,7 +27,7 @@ def test_torch_to_tf_to_torch(weights_file: WeightsMaker, tmp_path: Path) -> Non
     porter.convert(NARROW, "torchvision", "torch", weights=tmp_path / "tf", out=tmp_path / "torch", check=False)
 
     port, recipe = read_port(tmp_path / "torch"), find_recipe(NARROW)
-    names = layer_names(recipe, NARROW, recipe.zoo("torchvision", NARROW), port.graph)
+    names = layer_names(recipe.member(NARROW, "torchvision"), port.graph)
     tensors = port.tensors()
     back = {
         source: tensors[path][role]
@@ -46,7 +46,7 @@ def test_tf_to_torch_to_tf(variant: str, suffix: str, weights_file: WeightsMaker
     porter.convert(variant, "keras", "tf", weights=tmp_path / "torch", out=tmp_path / "tf", check=False)
 
     recipe = find_recipe(variant)
-    wanted = open_source(recipe, variant, recipe.zoo("keras", variant), original).tensors
+    wanted = open_source(recipe.member(variant, "keras"), original).tensors
     got = read_port(tmp_path / "tf").tensors()
     assert wanted.keys() == got.keys()
     for path, roles in wanted.items():

@@ -109,7 +109,7 @@ def test_a_retrained_graph_is_ported_with_its_own_head_and_its_inner_one_on_requ
 @pytest.mark.parametrize(("variant", "kind"), [(V1, "v1"), (V1, "v2-averages"), (V2, "frozen"), (V1, "saved_model")])
 def test_inspect_knows_a_slim_file(variant: str, kind: str, slim_file: SlimMaker) -> None:
     best = porter.inspect(slim_file(variant, kind)).matches[0]
-    assert (best.variant, best.zoo) == (variant, "slim")
+    assert best.is_a == (variant, "slim")
 
 
 @pytest.mark.parametrize("suffix", [".index", ".data-00000-of-00001"])

@@ -121,7 +121,7 @@ def test_as_published(variant: str, size: tuple[int, int], tmp_path: Path) -> No
     text = f"{size[0]}x{size[1]}"
     made = porter.convert(variant, "tensornets", "torch", weights=saved, out=tmp_path / "port", input_size=text, check=False)
     recipe, graph = find_recipe(variant), made.port.graph
-    taps = tap_names(recipe, variant, recipe.zoo("tensornets", variant), graph)
+    taps = tap_names(recipe.member(variant, "tensornets"), graph)
     output = f"{TENSORNETS[variant][1]}/logits/BiasAdd"
     source = Published(frozen.read_bytes(), dict(tensors), output, dict(taps), size)
     verdict = Check(made.port, CHECKED_DTYPES).prove(source, Sizes((size,), (size,)))

@@ -81,9 +81,9 @@ def write_photos(place: Place) -> None:
 def write_weights(folder: Path, recipes: Path, variant: str) -> None:
     """Random numbers as TensorNets publishes them: names and arrays, in an .npz."""
     recipe, tf, random = find_recipe(variant, recipes), get_dialect("tf"), np.random.default_rng(len(variant))
-    zoo = recipe.zoo("tensornets", variant)
-    graph = expand(recipe, variant, zoo, {})
-    layers, found = layer_names(recipe, variant, zoo, graph), {}
+    member = recipe.member(variant, "tensornets")
+    graph = expand(member)
+    layers, found = layer_names(member, graph), {}
     for path, roles in tensor_shapes(graph).items():
         names = tf.tensor_names(graph, graph.by_path[path], layers[path].name)
         for role, shape in roles.items():
@@ -93,7 +93,7 @@ def write_weights(folder: Path, recipes: Path, variant: str) -> None:
             found[f"{names[role][-1]}:0"] = tf.from_canonical(graph, graph.by_path[path], role, stored)
     arrays = np.empty(len(found), object)
     arrays[:] = list(found.values())
-    with (folder / zoo.files[variant].name).open("wb") as file:  # by its name, numpy would call resnet50.h5 resnet50.h5.npz
+    with (folder / member.zoo.files[variant].name).open("wb") as file:  # by its name, numpy would call resnet50.h5 resnet50.h5.npz
         np.savez(file, names=list(found), values=arrays)
 
 

@@ -12,7 +12,7 @@ from porter.frameworks import get_framework
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
 from porter.padding import LOWEST, Convention
-from porter.recipe import Recipe, expand, find_recipe, layer_names
+from porter.recipe import Member, Recipe, expand, find_recipe, layer_names
 from porter.verification.inputs import make_batch
 from porter.verification.numbers import distance
 from tests.recipe.recipes import copied
@@ -54,8 +54,8 @@ def build_model() -> Any:
 
 def assign(model: Any, recipe: Recipe) -> None:
     framework, zoo = get_framework("tf"), recipe.zoo("keras", VARIANT)
-    graph = expand(recipe, VARIANT, zoo, {"classes": CLASSES})
-    names = layer_names(recipe, VARIANT, zoo, graph)
+    graph = expand(Member(recipe, VARIANT, zoo), {"classes": CLASSES})
+    names = layer_names(Member(recipe, VARIANT, zoo), graph)
     for path, roles in calibrated_tensors(graph, SIZE, seed=3, lowered=("stem/conv",)).items():
         node = graph.by_path[path]
         arrays = [get_dialect(framework.NAME).from_canonical(graph, node, role, array) for role, array in roles.items()]

@@ -80,7 +80,7 @@ def test_epsilons(case: tuple[str, str], epsilon: float, first: str) -> None:
 def strided_on_the_3x3(_: Graph) -> Graph:
     """As torchvision's ResNet strides: every tensor of Keras's fits."""
     recipe = find_recipe("resnet50")
-    return expand(recipe, "resnet50", recipe.zoo("keras", "resnet50"), {"stride_on": "first_3x3"})
+    return expand(recipe.member("resnet50", "keras"), {"stride_on": "first_3x3"})
 
 
 def test_where_a_bottleneck_strides() -> None:

@@ -51,7 +51,7 @@ def padded(path: str, convention: Convention) -> Callable[[Graph], Graph]:
 def strided_on_the_3x3(_: Graph) -> Graph:
     """As torchvision's ResNet strides: every tensor of Keras's fits."""
     recipe = find_recipe("resnet50")
-    return expand(recipe, "resnet50", recipe.zoo("keras", "resnet50"), {"stride_on": "first_3x3"})
+    return expand(recipe.member("resnet50", "keras"), {"stride_on": "first_3x3"})
 
 
 def epsilon_of_torch(graph: Graph) -> Graph:
@@ -63,7 +63,7 @@ def averages_ignored(weights: Path, _: Tensors) -> Tensors:
     recipe, checkpoint = find_recipe(SLIM.variant), read_checkpoint(weights)
     raw = {name: array for name, array in checkpoint.tensors.items() if not name.endswith("ExponentialMovingAverage")}
     checkpoint = replace(checkpoint, tensors=raw)
-    fit = fit_by_names(recipe, SLIM.variant, recipe.zoo("slim", SLIM.variant), checkpoint)
+    fit = fit_by_names(recipe.member(SLIM.variant, "slim"), checkpoint)
     return read_tensors(fit, checkpoint, get_dialect("tf"))
 
 

@@ -24,23 +24,25 @@ def published_like(
 ) -> Path:
     """Weights of any zoo in the format in which it publishes them. A zoo's code that must be run for them runs at `size`."""
     recipe = find_recipe(variant, recipes)
-    zoo = recipe.zoo(zoo_name, variant)
-    if zoo.reference == "tf_slim":
-        return write_checkpoint(folder / variant, slim_checkpoint(variant, int(zoo.options.get("classes", 1000)), recipes).tensors)
-    if zoo.reference == "tensornets":
+    member = recipe.member(variant, zoo_name)
+    if member.zoo.reference == "tf_slim":
+        return write_checkpoint(
+            folder / variant, slim_checkpoint(variant, int(member.zoo.options.get("classes", 1000)), recipes).tensors
+        )
+    if member.zoo.reference == "tensornets":
         return write_tensornets(folder / f"{variant}.npz", variant, recipes, size)
-    if zoo.framework == "torch" and zoo.reference is None:
+    if member.zoo.framework == "torch" and member.zoo.reference is None:
         import torch
 
         tensors = source_checkpoint(variant, zoo_name, int(str(recipe.options["classes"])), recipes).tensors
         torch.save({name: torch.from_numpy(array) for name, array in tensors.items()}, folder / f"{variant}.pth")
         return folder / f"{variant}.pth"
-    if zoo.framework == "torch":
+    if member.zoo.framework == "torch":
         return write_weights(folder / f"{variant}.pth", variant, zoo_name, recipes=recipes)
-    if zoo.reference == "keras":
+    if member.zoo.reference == "keras":
         return write_weights(folder / f"{variant}.h5", variant, zoo_name, recipes=recipes)
     graph = standin_graph(variant, zoo_name, recipes=recipes)
-    layers = layer_names(recipe, variant, zoo, graph)
+    layers = layer_names(member, graph)
     return write_h5(folder / f"{variant}.h5", keras_arrays(graph, layers, standin_tensors(variant, zoo_name, recipes=recipes)))
 
 

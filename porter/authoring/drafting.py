@@ -27,7 +27,7 @@ from porter.graph import ChannelScale, Graph, Op, tensor_shapes
 from porter.graph.difference import site_differences
 from porter.padding import ANY, Convention, Size
 from porter.port import TensorLists
-from porter.recipe import Recipe, Zoo, expand, layer_names, load_recipe, recipes_option
+from porter.recipe import Member, expand, layer_names, load_recipe, recipes_option
 from porter.source.from_file import classes_of, no_graph, translation
 from porter.source.matching import NEAR, rank
 from porter.source.opened import open_checkpoint, open_source
@@ -133,8 +133,8 @@ def new_recipe(
     names |= _bare_names(found, checkpoint.graph, get_dialect(framework))
     draft = draft_recipe(in_decimals(found.graph), names, facts)
     with TemporaryDirectory() as folder:
-        recipe, member = _tried(draft, Path(folder) / path.name, variant, zoo)
-        tried = None if weights is None else open_source(recipe, variant, member, weights).lists
+        member = _tried(draft, Path(folder) / path.name, variant, zoo)
+        tried = None if weights is None else open_source(member, weights).lists
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, draft.text)
     words = ["porter", "convert", variant, "--from", zoo, "--to", _destination(framework), "--weights", str(weights or given)]
@@ -172,14 +172,15 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
         said.append("TODO: the order of the layers, because the file does not keep it: they stand in the order of their names")
     for match in fitting:
         if match.score >= NEAR:
-            line = f"porter convert {match.variant} --from {match.zoo} --to {_destination(listed.framework)} --weights {file}"
-            said.append(f"{match.score:.0%} of the tensors fit {match.variant} from {match.zoo}, of a recipe that exists: {line}")
+            fits, to = match.member, _destination(listed.framework)
+            line = f"porter convert {fits.variant} --from {fits.zoo.name} --to {to} --weights {file}"
+            said.append(f"{match.score:.0%} of the tensors fit {fits.name}, of a recipe that exists: {line}")
     draft = draft_from_weights(listed, variant, zoo, said)
     tensors, problem = None, None
     with TemporaryDirectory() as folder:
         try:
-            recipe, member = _tried(draft, Path(folder) / path.name, variant, zoo)
-            tensors = open_checkpoint(recipe, variant, member, checkpoint, {checkpoint.path: {"sha256": ""}}).lists
+            member = _tried(draft, Path(folder) / path.name, variant, zoo)
+            tensors = open_checkpoint(member, checkpoint, {checkpoint.path: {"sha256": ""}}).lists
         except (RecipeError, GraphError, MappingError) as error:  # what is not known has to be decided first
             problem = error.message
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -188,15 +189,14 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
     return NewRecipe(path, variant, zoo, draft, command, tensors, problem)
 
 
-def _tried(draft: Draft, trial: Path, variant: str, zoo: str) -> tuple[Recipe, Zoo]:
+def _tried(draft: Draft, trial: Path, variant: str, zoo: str) -> Member:
     """The draft as a recipe that loads, expands to the drafted graph and names its nodes."""
     trial.write_text(draft.text, encoding="utf-8")
-    recipe = load_recipe(trial)
-    member = recipe.zoo(zoo, variant)
-    expanded = expand(recipe, variant, member)
-    layer_names(recipe, variant, member, expanded)
+    member = load_recipe(trial).member(variant, zoo)
+    expanded = expand(member)
+    layer_names(member, expanded)
     assert same_function(draft.graph, expanded), "a draft expands to the graph that it is drafted from"
-    return recipe, member
+    return member
 
 
 def in_decimals(graph: Graph) -> Graph:

@@ -14,10 +14,10 @@ from porter.fitting.fit import LISTED, some
 from porter.fitting.naming import tensor_names
 from porter.frameworks.dialects import get_dialect
 from porter.graph import site_of, tensor_shapes
-from porter.recipe import Recipe, expand, layer_names
+from porter.recipe import Member, Recipe, expand, layer_names
 from porter.recipe.expansion import expand_steps
 from porter.source.matching import rank_variants
-from porter.source.opened import Member, Opened, open_checkpoint
+from porter.source.opened import Opened, open_checkpoint
 from porter.source.weights import read_weights
 
 if TYPE_CHECKING:
@@ -65,9 +65,8 @@ def try_weights(recipe: Recipe, weights: Path) -> Trial:
     matches = rank_variants(checkpoint, recipe).matches
     if not matches:
         return Trial(error=_unlike(recipe, checkpoint))
-    best = matches[0]
     try:
-        opened = open_checkpoint(recipe, best.variant, recipe.zoo(best.zoo, best.variant), checkpoint, files)
+        opened = open_checkpoint(matches[0].member, checkpoint, files)
     except MappingError as error:
         return Trial(error=error)
     from porter.verification.check import CHECKED_DTYPES
@@ -89,25 +88,24 @@ def _place(member: Member | None, verdict: Verdict) -> str | None:
     bad = verdict.proof.first_bad
     if member is None or bad is None:
         return None
-    recipe, (graph, steps), path = member.recipe, expand_steps(member.recipe, member.variant, member.zoo), bad.site or bad.path
+    (graph, steps), path = expand_steps(member), bad.site or bad.path
     site = site_of(graph.by_path[path].op)
     rules = [rule for rule in member.zoo.padding if site is not None and rule.matches(path, site.kind)]
-    return recipe.source.where(rules[0].location if rules else steps[path])
+    return member.recipe.source.where(rules[0].location if rules else steps[path])
 
 
 def _unlike(recipe: Recipe, checkpoint: Checkpoint) -> MappingError:
     """The error of a file that has no name of the recipe, with names of both."""
     where, names = str(checkpoint.path), sorted(checkpoint.tensors)
-    for variant in recipe.variants:
-        for zoo in recipe.zoos_of(variant).values():
-            if checkpoint.dialect in (None, zoo.framework):
-                graph = expand(recipe, variant, zoo)
-                layers, dialect = layer_names(recipe, variant, zoo, graph), get_dialect(zoo.framework)
-                path = next(iter(tensor_shapes(graph)))
-                expected = next(iter(tensor_names(dialect, graph, path, layers[path]).values()))[0]
-                message = f"no tensor of the file has a name of this recipe: its first is {expected}"
-                place = recipe.source.where(layers[path].location)
-                return MappingError(f"{message} ({place})", where=where, next=f"the file has {some(names[:LISTED])}")
+    for member in recipe.members():
+        if checkpoint.dialect in (None, member.zoo.framework):
+            graph = expand(member)
+            layers, dialect = layer_names(member, graph), get_dialect(member.zoo.framework)
+            path = next(iter(tensor_shapes(graph)))
+            expected = next(iter(tensor_names(dialect, graph, path, layers[path]).values()))[0]
+            message = f"no tensor of the file has a name of this recipe: its first is {expected}"
+            place = recipe.source.where(layers[path].location)
+            return MappingError(f"{message} ({place})", where=where, next=f"the file has {some(names[:LISTED])}")
     frameworks = sorted({zoo.framework for zoo in recipe.zoos.values()})
     message = f"this is a {checkpoint.dialect} file, and the recipe's zoos are of {', '.join(frameworks)}"
     return MappingError(message, where=where)

@@ -177,13 +177,14 @@ def inspection(found: Inspection, tensors: bool = False) -> list[str]:
     checkpoint, match = found.checkpoint, found.match
     content = "; ".join((f"{checkpoint.format}, {len(checkpoint.tensors)} tensors", *checkpoint.notes))
     lines = [str(checkpoint.path), f"  format     {content}", f"  framework  {found.framework or 'any'}"]
+    size = "any size" if found.size is None else "{}x{}".format(*found.size)
     if match is not None:
-        lines.append(f"  is         {match.variant} from {match.zoo} (fits {match.score:.1%})")
-        lines += [f"  also fits  {other.variant} from {other.zoo} ({other.score:.1%})" for other in found.close[:SHOWN]]
-        size = "any size" if found.size is None else "{}x{}".format(*found.size)
-        lines.append(f"  input      {size}" + ("" if checkpoint.graph or checkpoint.format == "port" else ", as the recipe has it"))
+        lines.append(f"  is         {match.member.name} (fits {match.score:.1%})")
+        lines += [f"  also fits  {other.member.name} ({other.score:.1%})" for other in found.close[:SHOWN]]
+        lines.append(f"  input      {size}" + ("" if checkpoint.graph else ", as the recipe has it"))
+    elif found.port is not None and found.port.variant is not None:
+        lines += [f"  is         a port of {found.port.name}", f"  input      {size}"]
     elif found.commands:
-        size = "any size" if found.size is None else "{}x{}".format(*found.size)
         lines.append(f"  is         a graph that no recipe has, which needs none; input {size}")
     if found.classes is not None:
         lines.append(f"  classes    {_classes(found)}")

@@ -41,7 +41,7 @@ def recipe_show(
 
     recipe = find_recipe(name, recipes)
     variant = name if name in recipe.variants else next(iter(recipe.variants))
-    graph = expand(recipe, variant, next(iter(recipe.zoos_of(variant).values())), {})
+    graph = expand(next(recipe.members(variant)))
     show(printing.recipe_record(recipe) if as_json else printing.recipe(recipe, variant, graph))
 
 

@@ -21,10 +21,10 @@ from porter.package import __version__
 from porter.padding import Size
 from porter.padding.sizes import parse_size
 from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, read_port, write_record
-from porter.recipe import assumed_size, choose_options, find_recipe, recipes_option
+from porter.recipe import Member, assumed_size, choose_options, find_member, recipes_option
 from porter.recipe.expressions import Value
 from porter.recipe.published import is_non_commercial
-from porter.source.opened import Member, Opened, open_source
+from porter.source.opened import Opened, open_source
 from porter.source.trained import parse_padding, with_padding
 
 if TYPE_CHECKING:
@@ -119,12 +119,11 @@ def convert(
     else:
         if keep_activation:
             raise UsageError("a recipe's port gives logits", where="--keep-activation", next="porter convert FILE --to FRAMEWORK")
-        recipe = find_recipe(subject, recipes)
-        zoo = recipe.zoo(source, subject)
-        chosen = choose_options(recipe, options or {})
-        pads = parse_padding(padding, recipe, subject, zoo)
-        opening = partial(open_source, recipe, subject, zoo, weights, keep_background, mapped, chosen)
-        name = f"{subject}-{zoo.name}"
+        member = find_member(subject, source, recipes)
+        chosen = choose_options(member.recipe, options or {})
+        pads = parse_padding(padding, member)
+        opening = partial(open_source, member, weights, keep_background, mapped, chosen)
+        name = f"{subject}-{member.zoo.name}"
     folder = out or Path(f"{name}-{framework.NAME}")
     with new_folder(folder, overwrite) as building:
         opened = opening() if pads is None else with_padding(opening(), pads)

@@ -11,7 +11,7 @@ from porter.graph.pads import Pad, pads_of
 from porter.graph.plan import make_plan
 from porter.padding import REACHES_NOWHERE
 from porter.padding.sizes import parse_size
-from porter.recipe import expand, find_recipe
+from porter.recipe import expand, find_member
 from porter.source.trained import trained_conventions, with_conventions
 
 
@@ -47,11 +47,10 @@ def pads(subject: str, source: str | None, destination: str, input_size: str | N
         stated = None if input_size is None else parse_size(input_size)
         opened = open_file(expect_file(subject, recipes), stated, recipes)
         return tuple(SitePads(pad, None) for pad in pads_of(make_plan(opened.graph, stated or opened.native_size, capabilities)))
-    variant, recipe = subject, find_recipe(subject, recipes)
-    zoo = recipe.zoo(source, variant)
-    graph = expand(recipe, variant, zoo, {})
-    size = recipe.native_size() if input_size is None else parse_size(input_size)
+    member = find_member(subject, source, recipes)
+    graph = expand(member)
+    size = member.recipe.native_size() if input_size is None else parse_size(input_size)
     shipped = pads_of(make_plan(graph, size, capabilities))
-    conventions = trained_conventions(recipe, variant, zoo)
+    conventions = trained_conventions(member)
     trained = pads_of(make_plan(with_conventions(graph, conventions), size, capabilities)) if conventions else shipped
     return tuple(SitePads(pad, None if other == pad else other) for pad, other in zip(shipped, trained, strict=True))

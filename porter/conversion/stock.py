@@ -29,7 +29,7 @@ from porter.graph import (
 from porter.graph.difference import site_differences
 from porter.graph.folding import absorb_biases, only_readers
 from porter.padding import Site, Size
-from porter.recipe import LayerName, Recipe, expand, layer_names
+from porter.recipe import LayerName, Member, expand, layer_names
 from porter.recipe.transforms import undo_transforms
 from porter.zoos.implementation import StockClass, stock_library
 from porter.zoos.tables import DEFAULT_ZOOS
@@ -55,7 +55,7 @@ class Stock:
     absorbed: Mapping[str, str]
 
 
-def as_stock(recipe: Recipe, variant: str, framework: Framework, graph: Graph, tensors: Tensors, classes: int, size: Size) -> Stock:
+def as_stock(member: Member, framework: Framework, graph: Graph, tensors: Tensors, classes: int, size: Size) -> Stock:
     """The source as the class that the destination's default zoo has for the variant.
 
     If the class lacks a bias before a norm, the bias goes into that norm's mean, in float64; a bias that the source lacks is 0.
@@ -68,13 +68,13 @@ def as_stock(recipe: Recipe, variant: str, framework: Framework, graph: Graph, t
     """
     if not classes:
         raise UsageError("a stock class has a head, and the file has none", where="--stock", next="convert without --stock")
-    builder = stock_library(framework.NAME).stock_class(variant, classes, size)
-    zoo = recipe.zoo(DEFAULT_ZOOS[framework.NAME], variant)
-    theirs = expand(recipe, variant, zoo, {"classes": classes})
+    builder = stock_library(framework.NAME).stock_class(member.variant, classes, size)
+    stocked = member.recipe.member(member.variant, DEFAULT_ZOOS[framework.NAME])
+    theirs = expand(stocked, {"classes": classes})
     _expect_same(graph, theirs, size, builder.name)
     absorbed = _absorbable(graph, theirs)
     nodes = tuple(replace(node, op=_like(node.op, theirs.by_path[node.path].op)) for node in graph.nodes)
-    names = layer_names(recipe, variant, zoo, theirs)
+    names = layer_names(stocked, theirs)
     return Stock(builder, replace(graph, nodes=nodes), absorb_biases(tensors, absorbed), names, absorbed)
 
 

@@ -78,18 +78,17 @@ def write_stock(folder: Path, opened: Opened, framework: Framework, size: Size, 
     """
     if opened.member is None:
         raise UsageError("a stock class is a variant's, and no recipe has this graph", where="--stock", next="leave it out")
-    recipe, variant = opened.member.recipe, opened.member.variant
     right_at = _planned(opened, opened.graph, size, framework).only_size or ANY
     library = stock_library(framework.NAME)
     taken = right_at if library.takes_any_size else size
-    stock = as_stock(recipe, variant, framework, opened.graph, opened.tensors, opened.classes, taken)
+    stock = as_stock(opened.member, framework, opened.graph, opened.tensors, opened.classes, taken)
     rows, columns = taken
     fixed = None if rows is None or columns is None else (rows, columns)
     plan = replace(make_plan(stock.graph, size, framework.CAPABILITIES), only_size=fixed)
     arrays, filled = stock_arrays(framework, stock, _cast_all(stock.tensors, dtype, allow_overflow), dtype)
     held = tensor_shapes(stock.graph)
     layers = {path: layer.name for path, layer in stock.layers.items() if framework.NAMES_LAYERS or path in held}
-    model = library.write(folder, plan, variant, opened.classes, arrays, layers, dtype)
+    model = library.write(folder, plan, opened.member.variant, opened.classes, arrays, layers, dtype)
     warnings: tuple[str, ...] = ()
     if library.takes_any_size and fixed is not None:
         warnings = (f"{stock.builder.name} takes every input size, but is the source's function only at {rows}x{columns}",)
@@ -134,13 +133,11 @@ def _default_layers(opened: Opened, framework: Framework, graph: Graph) -> dict[
         return {}
     if member is None:
         return {path: name for path, name in opened.names.items() if path in graph.by_path}
-    recipe, variant = member.recipe, member.variant
-    zoo = recipe.zoos.get(DEFAULT_ZOOS[framework.NAME])
-    if zoo is None or not zoo.has(variant):
+    default = DEFAULT_ZOOS[framework.NAME]
+    if default not in member.recipe.zoos or not member.recipe.zoos[default].has(member.variant):
         return {}
-    zoo = zoo.of(variant)
-    draft = expand(recipe, variant, zoo, {})
-    return {path: layer.name for path, layer in layer_names(recipe, variant, zoo, draft).items() if path in graph.by_path}
+    named = member.recipe.member(member.variant, default)
+    return {path: layer.name for path, layer in layer_names(named, expand(named)).items() if path in graph.by_path}
 
 
 def _cast_all(tensors: Tensors, dtype: Dtype, allow_overflow: bool) -> dict[str, dict[str, Array]]:

@@ -34,14 +34,12 @@ from porter.graph import (
 )
 from porter.graph.difference import site_differences
 from porter.padding import Size
-from porter.recipe import LayerName, Recipe, Zoo, expand, layer_names, tap_names
+from porter.recipe import LayerName, Member, Zoo, expand, layer_names, tap_names
 
 AFTER = "the file's graph does not use it for the logits"
 
 
-def fit_by_graph(
-    recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint, settings: tuple[str, ...] = (), keep_background: bool = False
-) -> Fit:
+def fit_by_graph(member: Member, checkpoint: Checkpoint, settings: tuple[str, ...] = (), keep_background: bool = False) -> Fit:
     """Fits a variant to a file that carries its graph. The file's own output is the head, unless `settings` chooses another.
 
     Args:
@@ -53,14 +51,14 @@ def fit_by_graph(
             the layers that can be the head.
     """
     assert checkpoint.graph is not None
-    draft = expand(recipe, variant, zoo, {})
+    draft = expand(member)
     mapped = parse_map(settings, draft)
-    aligned = align(draft, checkpoint.graph, recipe.native_size())
-    kernels = head_kernels(recipe, variant, zoo, draft, get_dialect(zoo.framework))
+    aligned = align(draft, checkpoint.graph, member.recipe.native_size())
+    kernels = head_kernels(member, draft)
 
     def fitted(chosen: str | None) -> Fit:
         end = find_end(aligned, checkpoint, chosen, kernels)
-        return _fit(recipe, variant, zoo, checkpoint, aligned, mapped, end, keep_background)
+        return _fit(member, checkpoint, aligned, mapped, end, keep_background)
 
     try:
         return fitted(mapped.get(draft.output))
@@ -74,16 +72,14 @@ def fit_by_graph(
 
 
 def _fit(
-    recipe: Recipe,
-    variant: str,
-    zoo: Zoo,
+    member: Member,
     checkpoint: Checkpoint,
     aligned: Alignment,
     mapped: Mapping[str, str],
     end: End,
     keep_background: bool,
 ) -> Fit:
-    draft, file, dialect = aligned.graph, aligned.file, get_dialect(zoo.framework)
+    draft, file, dialect = aligned.graph, aligned.file, get_dialect(member.zoo.framework)
     base, name = trunk_end(aligned, end.layer)
     pairs = aligned.pairs(base, name)
     for path, layer in mapped.items():
@@ -91,10 +87,10 @@ def _fit(
             raise MappingError(f"the file's graph has '{pairs.get(path, 'nothing')}' there, not '{layer}'", where=path)
     folded = aligned.folded(pairs)
     grafted = graft(draft, file, pairs, folded, base, end.layer)
-    size = file.built_size or recipe.native_size()
+    size = file.built_size or member.recipe.native_size()
     _expect_whole_averages(grafted, file, size)
     differences = _differences(draft, grafted.graph, folded.values(), size)
-    layers = layer_names(recipe, variant, zoo, draft)
+    layers = layer_names(member, draft)
     background = end.own and "drop_background" in layers[draft.output].transforms
     drops = background and not keep_background
     graph = _with_classes(grafted.graph, -1) if drops else grafted.graph
@@ -112,7 +108,7 @@ def _fit(
         if isinstance(graph.by_path[path].op, Affine)
         for tensor in file.by_name[layer].tensors.values()
     }
-    plain, shown = not differences and not folded and grafted.plain, tap_names(recipe, variant, zoo, draft)
+    plain, shown = not differences and not folded and grafted.plain, tap_names(member, draft)
     rest = left_out(file, end.layer)
     left = (f"left out, because the head does not read them: {some(rest)}",) if rest else ()
     return Fit(
@@ -132,7 +128,7 @@ def _fit(
         folded=folded,
         differences=len(differences),
         scaling=grafted.scaling,
-        warnings=(*left, *_difference_warnings(zoo, differences), *grafted.warnings),
+        warnings=(*left, *_difference_warnings(member.zoo, differences), *grafted.warnings),
         notes=(OWN_GRAPH, *_norms_note(draft, grafted.graph, folded)),
     )
 

@@ -20,7 +20,7 @@ from porter.fitting.heads import AFTER_HEAD, dense_op, find_head, flattened, rea
 from porter.fitting.naming import name_layers, parse_map, tensor_names
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, head_of, is_depthwise, tensor_shapes
-from porter.recipe import LayerName, Recipe, Zoo, expand, options_of, tap_names
+from porter.recipe import LayerName, Member, Zoo, expand, options_of, tap_names
 from porter.recipe.fixed import holds
 
 SCALES = "of a layer that scales the input; the file does not say what it computes"
@@ -50,7 +50,7 @@ class Located:
     ignored: Mapping[str, str]
 
 
-def locate(graph: Graph, dialect: Dialect, layers: Mapping[str, LayerName], zoo: Zoo, checkpoint: Checkpoint) -> Located:
+def locate(graph: Graph, layers: Mapping[str, LayerName], zoo: Zoo, checkpoint: Checkpoint) -> Located:
     """Finds every tensor of `graph` in `checkpoint` by the file's layer names.
 
     A role that a framework names and the graph does not need (torch's `batches`) may be absent.
@@ -58,7 +58,7 @@ def locate(graph: Graph, dialect: Dialect, layers: Mapping[str, LayerName], zoo:
     Raises:
         MappingError: a node has no name.
     """
-    found: dict[tuple[str, str], str] = {}
+    dialect, found = get_dialect(zoo.framework), dict[tuple[str, str], str]()
     missing: dict[str, Missing] = {}
     for path, roles in tensor_shapes(graph).items():
         if path not in layers:
@@ -80,9 +80,7 @@ def _ignore_reason(name: str, zoo: Zoo) -> str | None:
     return next((rule.reason for rule in zoo.ignore if fnmatchcase(name, rule.pattern)), None)
 
 
-def fit_by_names(
-    recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint, settings: tuple[str, ...] = (), keep_background: bool = False
-) -> Fit:
+def fit_by_names(member: Member, checkpoint: Checkpoint, settings: tuple[str, ...] = (), keep_background: bool = False) -> Fit:
     """Fits a variant to a file of weights by the zoo's names.
 
     Args:
@@ -92,18 +90,19 @@ def fit_by_names(
     Raises:
         MappingError: tensors are missing or unexpected, in one error that lists both; or the head cannot be found.
     """
-    dialect, draft = get_dialect(zoo.framework), expand(recipe, variant, zoo, {})
+    dialect, draft = get_dialect(member.zoo.framework), expand(member)
     mapped, last = parse_map(settings, draft), head_of(draft).path
     chosen = parse_head(mapped[last]) if last in mapped else None
     if chosen is not None:
         mapped[last] = chosen.layers[-1]
-    naming = name_layers(recipe, variant, zoo, draft, checkpoint, mapped)
+    naming = name_layers(member, draft, checkpoint, mapped)
     naming.expect_one(str(checkpoint.path))
     layers = dict(naming.layers)
-    current, zoo = zoo, zoo.at(naming.generation)
+    current, member = member.zoo, member.at(naming.generation)
+    recipe, _, zoo = member
     if zoo is not current:
-        draft = expand(recipe, variant, zoo, {})
-    located = locate(draft, dialect, layers, zoo, checkpoint)
+        draft = expand(member)
+    located = locate(draft, layers, zoo, checkpoint)
     outside = _outside(naming.prefix, located.unexpected)
     head = find_head(draft, dialect, layers, checkpoint, located.unexpected, chosen)
     transforms = {path: layer.transforms for path, layer in layers.items()}
@@ -118,11 +117,11 @@ def fit_by_names(
         transforms[last] = ()
     else:
         layers[last] = head.layer
-        graph = expand(recipe, variant, zoo, {"classes": head.rows - (background and not keep_background)})
+        graph = expand(member, {"classes": head.rows - (background and not keep_background)})
         if keep_background or not background:
             kept = tuple(name for name in head.layer.transforms if name != "drop_background")
             transforms[last] = kept
-    located = locate(graph, dialect, {path: layers[path] for path in tensor_shapes(graph)}, zoo, checkpoint)
+    located = locate(graph, {path: layers[path] for path in tensor_shapes(graph)}, zoo, checkpoint)
     ignored = {**located.ignored, **dict.fromkeys(head.after, AFTER_HEAD)}
     warnings = (*head.warnings(), *_generation_warnings(current, zoo, naming.generation))
     if outside and head.within(naming.prefix):
@@ -138,7 +137,7 @@ def fit_by_names(
         raise MappingError(problem, where=str(checkpoint.path), next=next)
     _assert_ignored_values(zoo, checkpoint, ignored)
     found, unused, averaged = prefer_averages(located.found, checkpoint.tensors, dialect.AVERAGE_SUFFIX)
-    shown = tap_names(recipe, variant, zoo, draft)
+    shown = tap_names(member, draft)
     stand_in, joined = None, (f"the head's dense layers are joined as --map says: {chosen.text}",) if chosen and row else ()
     if head.layer is None or row:
         tensors = stand_in_head(draft, dialect, naming.reference_layers[last], _spelling(draft, dialect, layers, located))
@@ -147,7 +146,7 @@ def fit_by_names(
         graph=graph,
         found=found,
         transforms=transforms,
-        options=options_of(recipe, variant, zoo, {}),
+        options=options_of(member),
         ignored=ignored | unused,
         source_classes=head.rows,
         own_head=head.own,

@@ -8,11 +8,11 @@ from dataclasses import replace
 from porter.dtypes import Array
 from porter.errors import MappingError, MissingFramework
 from porter.filegraph.checkpoint import Checkpoint
+from porter.files import WeightsFile
 from porter.fitting.by_names import locate
 from porter.fitting.fit import shape_text
 from porter.fitting.naming import name_layers
-from porter.frameworks.dialects import get_dialect
-from porter.recipe import Recipe, Zoo, expand
+from porter.recipe import Member, expand
 from porter.zoos.implementation import get_implementation
 
 _ROLES: Mapping[str, str] = {
@@ -22,7 +22,7 @@ _ROLES: Mapping[str, str] = {
 """The role of a norm's tensor by the last word of its name, in TensorFlow and in PyTorch. Their shapes are equal."""
 
 
-def name_by_position(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> tuple[Checkpoint, tuple[str, ...]]:
+def name_by_position(member: Member, checkpoint: Checkpoint) -> tuple[Checkpoint, tuple[str, ...]]:
     """The checkpoint under the names of the zoo's own variables, with a warning, if it has none of these names and keeps the order
     in which the zoo's code makes them; otherwise the checkpoint itself.
 
@@ -33,16 +33,16 @@ def name_by_position(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpo
         MappingError: the file has more or fewer tensors than the zoo's code makes, or one of another shape or role.
         MissingFramework: the file's names are not the zoo's, and the zoo's code, which has the order, is not installed.
     """
-    dialect, tensors = get_dialect(zoo.framework), checkpoint.tensors
+    zoo, tensors = member.zoo, checkpoint.tensors
     own_variables = get_implementation(zoo.reference).variables if zoo.reference else None
-    if checkpoint.graph is not None or own_variables is None or not _keeps_order(variant, zoo, checkpoint):
+    if checkpoint.graph is not None or own_variables is None or not _keeps_order(member.file, checkpoint):
         return checkpoint, ()
-    draft = expand(recipe, variant, zoo, {})
-    if locate(draft, dialect, name_layers(recipe, variant, zoo, draft, checkpoint).layers, zoo, checkpoint).found:
+    draft = expand(member)
+    if locate(draft, name_layers(member, draft, checkpoint).layers, zoo, checkpoint).found:
         return checkpoint, ()
     arrays = _gamma_first(tensors)
     try:
-        wanted = own_variables(variant, tensors[list(tensors)[-1]].size)
+        wanted = own_variables(member.variant, tensors[list(tensors)[-1]].size)
     except MissingFramework as error:
         message = f"the file's names are not those of zoo '{zoo.name}', and the zoo's code has their order: {error.message}"
         raise MissingFramework(message, where=str(checkpoint.path), next=error.next) from None
@@ -64,11 +64,10 @@ def name_by_position(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpo
     return replace(checkpoint, tensors=named, notes=(*checkpoint.notes, note)), (note,)
 
 
-def _keeps_order(variant: str, zoo: Zoo, checkpoint: Checkpoint) -> bool:
+def _keeps_order(published: WeightsFile | None, checkpoint: Checkpoint) -> bool:
     """An .npz keeps the order in which it was written. So does an .h5 of Keras's layout, if the zoo's own file is one. A checkpoint
     of TensorFlow sorts its names.
     """
-    published = zoo.files.get(variant)
     url = published.url or "" if published else ""
     return checkpoint.format == "npz" or (checkpoint.format == "keras-h5" and url.endswith(".h5"))
 

@@ -10,9 +10,9 @@ from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.fitting.alignment import Alignment
 from porter.fitting.fit import some
 from porter.fitting.naming import TENSORS
-from porter.frameworks.dialects import Dialect
+from porter.frameworks.dialects import get_dialect
 from porter.graph import Conv, Dense, Graph, Sigmoid, Softmax, head_of, tensor_shapes
-from porter.recipe import Recipe, Zoo, expect_head, layer_names
+from porter.recipe import Member, expect_head, layer_names
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class End:
     activation: str | None
 
 
-def head_kernels(recipe: Recipe, variant: str, zoo: Zoo, draft: Graph, dialect: Dialect) -> frozenset[str]:
+def head_kernels(member: Member, draft: Graph) -> frozenset[str]:
     """The zoo's names of its head's kernel, of today's code and of older code."""
-    expect_head(recipe, draft)
-    head = head_of(draft)
-    tables = (layer_names(recipe, variant, zoo, draft, label) for label in (None, *zoo.generations))
+    expect_head(member.recipe, draft)
+    head, dialect = head_of(draft), get_dialect(member.zoo.framework)
+    tables = (layer_names(member, draft, label) for label in (None, *member.zoo.generations))
     return frozenset(name for table in tables for name in dialect.tensor_names(draft, head, table[head.path].name)["kernel"])
 
 

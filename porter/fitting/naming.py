@@ -10,7 +10,7 @@ from porter.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, head_of, tensor_shapes
-from porter.recipe import LayerName, Recipe, Zoo, expect_head, layer_names
+from porter.recipe import LayerName, Member, expect_head, layer_names
 from porter.recipe.spelling import NODES, hint
 
 TWICE = 0.9
@@ -81,24 +81,22 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
     return found
 
 
-def name_layers(
-    recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, checkpoint: Checkpoint, mapped: Mapping[str, str] | None = None
-) -> Naming:
+def name_layers(member: Member, graph: Graph, checkpoint: Checkpoint, mapped: Mapping[str, str] | None = None) -> Naming:
     """The table of names and the prefix under which `checkpoint` holds most of the graph's tensors.
 
     Args:
         mapped: node to source layer, from `--map`; a node that is not the head also decides the prefix.
     """
-    expect_head(recipe, graph)
-    dialect, mapped = get_dialect(zoo.framework), mapped or {}
-    current = layer_names(recipe, variant, zoo, graph)
+    expect_head(member.recipe, graph)
+    dialect, mapped = get_dialect(member.zoo.framework), mapped or {}
+    current = layer_names(member, graph)
     tables: dict[str | None, Mapping[str, LayerName]] = {None: current}
     if checkpoint.counted:
         convolutions = [path for path, layer in current.items() if "conv1x1_to_dense" in layer.transforms]
         counted = dialect.counted_layers(graph, convolutions, {path: layer.name for path, layer in current.items()})
         tables[None] = {path: replace(layer, name=counted[path]) for path, layer in current.items() if path in counted}
     else:
-        tables |= {label: layer_names(recipe, variant, zoo, graph, label) for label in zoo.generations}
+        tables |= {label: layer_names(member, graph, label) for label in member.zoo.generations}
         tables = {label: _numbered(dialect, table, checkpoint) for label, table in tables.items()}
     best, most = Naming(tables[None], current), 0
     for generation, table in tables.items():

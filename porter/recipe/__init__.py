@@ -1,15 +1,16 @@
 """Recipes: one YAML file per architecture, which gives the graph of every variant and the names of every zoo."""
 
 from porter.recipe.expansion import expand, expand_within, expect_head, options_of
-from porter.recipe.find import all_recipes, declared_recipes, find_recipe, known_variants, recipes_option
+from porter.recipe.find import all_recipes, declared_recipes, find_member, find_recipe, known_variants, recipes_option
 from porter.recipe.load import load_recipe, recipes_folder
-from porter.recipe.model import IgnoreRule, LayerName, Published, Recipe, Zoo
+from porter.recipe.model import IgnoreRule, LayerName, Member, Published, Recipe, Zoo
 from porter.recipe.names import layer_names, tap_names
 from porter.recipe.options import assumed_options, assumed_size, choose_options, split_settings, with_options
 
 __all__ = [
     "IgnoreRule",
     "LayerName",
+    "Member",
     "Published",
     "Recipe",
     "Zoo",
@@ -21,6 +22,7 @@ __all__ = [
     "expand",
     "expand_within",
     "expect_head",
+    "find_member",
     "find_recipe",
     "known_variants",
     "layer_names",

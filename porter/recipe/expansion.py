@@ -9,7 +9,7 @@ from porter.errors import GraphError, RecipeError, UsageError
 from porter.graph import INPUT, Conv, Dense, Graph, channels_of, head_of, shapes, site_of
 from porter.recipe.expressions import UnknownVariable, Value
 from porter.recipe.faults import Faults
-from porter.recipe.model import Recipe, Zoo
+from porter.recipe.model import Member, Recipe
 from porter.recipe.paddings import PadRule
 from porter.recipe.patterns import match_path
 from porter.recipe.source import Location, Mark
@@ -25,10 +25,8 @@ class Expanded(NamedTuple):
     steps: Mapping[str, Location]
 
 
-def expand(
-    recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value] | None = None, *, as_trained: bool = False
-) -> Graph:
-    """The graph of `variant` as `zoo` has it.
+def expand(member: Member, options: Mapping[str, Value] | None = None, *, as_trained: bool = False) -> Graph:
+    """The graph of a variant as its zoo has it.
 
     Args:
         options: they override the zoo's and the recipe's, such as {"classes": 10}.
@@ -39,45 +37,43 @@ def expand(
         RecipeError: with its place: an expression, a value, a shape or a reference is wrong, or a rule of the zoo's padding
             matches no site of any variant.
     """
-    return expand_steps(recipe, variant, zoo, options, as_trained=as_trained).graph
+    return expand_steps(member, options, as_trained=as_trained).graph
 
 
-def expand_within(recipe: Recipe, variant: str, zoo: Zoo, nodes: int) -> Graph | None:
+def expand_within(member: Member, nodes: int) -> Graph | None:
     """As `expand`; None if the graph has more than `nodes` nodes: it is then not expanded to its end.
 
     Raises:
         RecipeError: as `expand`.
     """
     try:
-        return expand_steps(recipe, variant, zoo, most=nodes).graph
+        return expand_steps(member, most=nodes).graph
     except TooLarge:
         return None
 
 
 def expand_steps(
-    recipe: Recipe,
-    variant: str,
-    zoo: Zoo,
+    member: Member,
     options: Mapping[str, Value] | None = None,
     *,
     as_trained: bool = False,
     most: int = MAX_USES,
 ) -> Expanded:
     """As `expand`, with the step that each node is from. `most` is for `expand_within`."""
-    chosen = options or {}
+    recipe, chosen = member.recipe, options or {}
     for name in chosen:
         if name not in recipe.options:
             raise UsageError(f"'{recipe.architecture}' has no option '{name}'", next=hint(name, recipe.options))
-    expanded = _expanded(recipe, variant, zoo, chosen, as_trained, most)
-    _expect_sites(recipe, variant, zoo, *expanded)
+    expanded = _expanded(member, chosen, as_trained, most)
+    _expect_sites(member, *expanded)
     if "classes" not in chosen:
-        _expect_labels(recipe, variant, zoo, expanded.graph)
+        _expect_labels(member, expanded.graph)
     return expanded
 
 
-def options_of(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value]) -> Mapping[str, Value]:
+def options_of(member: Member, options: Mapping[str, Value] | None = None) -> Mapping[str, Value]:
     """All options of a graph: `options`, then the zoo's for the variant, then the recipe's."""
-    return {**recipe.options, **zoo.of(variant).options, **options}
+    return {**member.recipe.options, **member.zoo.of(member.variant).options, **(options or {})}
 
 
 def expect_head(recipe: Recipe, graph: Graph) -> None:
@@ -95,20 +91,20 @@ def expect_head(recipe: Recipe, graph: Graph) -> None:
         )
 
 
-def graphs_of_others(recipe: Recipe, variant: str, zoo: Zoo) -> Iterator[Graph]:
-    """The graphs of the zoo's variants except `variant`: a rule that matches nothing in one graph may be there for another."""
+def graphs_of_others(member: Member) -> Iterator[Graph]:
+    """The graphs of the zoo's other variants: a rule that matches nothing in one graph may be there for another."""
+    recipe, variant, zoo = member
     for other in recipe.variants:
         if other != variant and zoo.has(other):
-            yield _expanded(recipe, other, recipe.zoos.get(zoo.name, zoo), {}, False).graph
+            yield _expanded(Member(recipe, other, recipe.zoos.get(zoo.name, zoo)), {}, False).graph
 
 
-def _expanded(
-    recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value], as_trained: bool, most: int = MAX_USES
-) -> Expanded:
+def _expanded(member: Member, options: Mapping[str, Value], as_trained: bool, most: int = MAX_USES) -> Expanded:
+    recipe, variant, zoo = member
     zoo = zoo.of(variant)
-    variables = {**recipe.constants, **options_of(recipe, variant, zoo, options), **recipe.parameters(variant)}
+    variables = {**recipe.constants, **options_of(member, options), **recipe.parameters(variant)}
     rules = (*zoo.padding_as_trained, *zoo.padding) if as_trained else zoo.padding
-    expansion = Unrolling(recipe, variables, rules, _origins(recipe, variant, zoo, options), most)
+    expansion = Unrolling(recipe, variables, rules, _origins(Member(recipe, variant, zoo), options), most)
     try:
         output = expansion.run(recipe.graph, "", INPUT, variables, 0)
         graph = Graph(tuple(expansion.nodes.values()), recipe.channels, output, tuple(expansion.scopes))
@@ -138,8 +134,9 @@ def _expect_shapes(recipe: Recipe, graph: Graph, steps: Mapping[str, Location]) 
         raise RecipeError(message, where=recipe.source.where(steps.get(error.where or "", ("graph",)))) from None
 
 
-def _origins(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value]) -> dict[tuple[str, str], Mark]:
+def _origins(member: Member, options: Mapping[str, Value]) -> dict[tuple[str, str], Mark]:
     """Where the values of the variables are written, as `Unrolling.origins`."""
+    recipe, variant, zoo = member
     places: dict[str, Location] = {name: ("options", name) for name in recipe.options}
     places |= {name: ("constants", name) for name in recipe.constants}
     places |= {name: ("zoos", zoo.name, "options", name) for name in zoo.options}
@@ -148,11 +145,11 @@ def _origins(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value
     return {("", name): mark for name, mark in marks.items() if mark}
 
 
-def _expect_sites(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, steps: Mapping[str, Location]) -> None:
-    zoo = zoo.of(variant)
+def _expect_sites(member: Member, graph: Graph, steps: Mapping[str, Location]) -> None:
+    recipe, zoo = member.recipe, member.zoo.of(member.variant)
     lost = _unmatched((*zoo.padding_as_trained, *zoo.padding), graph)
     if lost:
-        for other in graphs_of_others(recipe, variant, zoo):
+        for other in graphs_of_others(member):
             lost = _unmatched(lost, other)
             if not lost:
                 break
@@ -169,8 +166,9 @@ def _expect_sites(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, steps: M
     faults.expect_none()
 
 
-def _expect_labels(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> None:
+def _expect_labels(member: Member, graph: Graph) -> None:
     """Refuses labels of another number of classes than the zoo's own head has, without a background class."""
+    recipe, variant, zoo = member
     labels, head = zoo.of(variant).labels, head_of(graph)
     if labels is None or not isinstance(head.op, Dense | Conv):
         return

@@ -13,7 +13,7 @@ from porter.errors import RecipeError, UsageError
 from porter.recipe.declared import Declared, declared
 from porter.recipe.fingerprints import Fingerprint, shipped_fingerprints
 from porter.recipe.load import load_recipe, open_recipe, recipes_folder
-from porter.recipe.model import Recipe, Zoo
+from porter.recipe.model import Member, Recipe
 from porter.recipe.source import Mark, read_text
 from porter.recipe.spelling import hint, nearest
 
@@ -188,6 +188,15 @@ def find_recipe(name: str, given: Path | None = None) -> Recipe:
     raise UsageError(f"there is no variant '{name}'", next=known + "".join(unread))
 
 
+def find_member(subject: str, source: str, given: Path | None = None) -> Member:
+    """The variant `subject` as `source` has it: a zoo, or a framework for its default zoo.
+
+    Raises:
+        UsageError, RecipeError: as `find_recipe`, or there is no such zoo, or it lacks the variant.
+    """
+    return find_recipe(subject, given).member(subject, source)
+
+
 def all_recipes(folder: Path | None = None) -> tuple[Recipe, ...]:
     """Every recipe of a folder, by file name; porter's own without a folder.
 
@@ -214,14 +223,13 @@ class Known:
     zoo: str
     fingerprint: Fingerprint | None
 
-    def load(self) -> tuple[Recipe, Zoo]:
-        """The recipe, and the zoo with the override of the variant applied.
+    def load(self) -> Member:
+        """The variant.
 
         Raises:
-            RecipeError: one of the two is wrong.
+            RecipeError: the recipe or the zoo is wrong.
         """
-        recipe = open_recipe(*self.files)
-        return recipe, recipe.zoo(self.zoo, self.variant)
+        return open_recipe(*self.files).member(self.variant, self.zoo)
 
 
 def known_variants(given: Path | None = None) -> tuple[tuple[Known, ...], tuple[RecipeError, ...]]:

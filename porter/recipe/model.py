@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from porter.data.labels import Labels
 from porter.data.preprocess import Preprocess
@@ -271,12 +272,18 @@ class Recipe:
             )
         return zoo.of(variant)
 
-    def kin(self, variant: str, zoo: Zoo) -> Iterator[Zoo]:
-        """The zoos that may have the names of `zoo` and that have `variant`, itself first: a chain of `extends` joins them."""
-        yield zoo
-        for name, root in self.roots.items():
-            if name != zoo.name and root == self.roots.get(zoo.name) and self.zoos[name].has(variant):
-                yield self.zoos[name].of(variant)
+    def member(self, variant: str, zoo: str) -> Member:
+        """A variant as a zoo has it.
+
+        Raises:
+            UsageError: as `zoo`.
+        """
+        return Member(self, variant, self.zoo(zoo, variant))
+
+    def members(self, variant: str | None = None) -> Iterator[Member]:
+        """`variant`, or every variant, as each of its zoos has it."""
+        for each in self.variants if variant is None else (variant,):
+            yield from (Member(self, each, zoo) for zoo in self.zoos_of(each).values())
 
     def zoos_of(self, variant: str) -> Mapping[str, Zoo]:
         """The zoos that have `variant`, at least one, each with the override of `variant` applied.
@@ -307,3 +314,32 @@ class Recipe:
     def native_size(self) -> tuple[int, int]:
         """Rows and columns of the input that the architecture was designed for."""
         return self.input_size
+
+
+class Member(NamedTuple):
+    """A variant as a zoo has it, from its recipe."""
+
+    recipe: Recipe
+    variant: str
+    zoo: Zoo
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant} from {self.zoo.name}"
+
+    @property
+    def file(self) -> WeightsFile | None:
+        """What the zoo publishes of the variant."""
+        return self.zoo.files.get(self.variant)
+
+    def at(self, generation: str | None) -> Member:
+        """The variant as an older generation of the zoo's code has it, but under the zoo's own names (Zoo.at)."""
+        return self._replace(zoo=self.zoo.at(generation))
+
+    def kin(self) -> Iterator[Member]:
+        """The variant in the zoos that may have the names of its own, which comes first: a chain of `extends` joins them."""
+        yield self
+        recipe, variant, zoo = self
+        for name, root in recipe.roots.items():
+            if name != zoo.name and root == recipe.roots.get(zoo.name) and recipe.zoos[name].has(variant):
+                yield recipe.member(variant, name)

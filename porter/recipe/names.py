@@ -21,7 +21,7 @@ from porter.graph import INPUT, Graph, Node, head_of, tensor_shapes
 from porter.recipe.expansion import expand_steps, graphs_of_others
 from porter.recipe.expressions import NoNumber, fill_in, placeholders
 from porter.recipe.faults import Faults
-from porter.recipe.model import OWN, LayerName, NameRule, Placed, Recipe, Zoo
+from porter.recipe.model import OWN, LayerName, Member, NameRule, Placed
 from porter.recipe.patterns import match_path
 from porter.recipe.places import PLACE, Places
 from porter.recipe.schema import NameSection, one_of, parse_section
@@ -35,36 +35,37 @@ WHOLE = (f"{{{INPUT}}}", f"{{{OWN}}}")
 """Words of a name that are whole names."""
 
 
-def layer_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, generation: str | None = None) -> dict[str, LayerName]:
+def layer_names(member: Member, graph: Graph, generation: str | None = None) -> dict[str, LayerName]:
     """The zoo's names of nodes, by path; they are distinct, so that the inverse is a dictionary.
 
     Args:
-        graph: the result of `expand` for this variant and zoo.
+        graph: the result of `expand` for this variant.
         generation: label of an older generation, whose names match before the zoo's, or None for the zoo's own.
 
     Raises:
         UsageError: no such generation.
         RecipeError: a node with tensors has no name, two nodes have one name, or a pattern matches no node of any variant.
     """
+    recipe, variant, zoo = member
     if generation is not None and generation not in zoo.generations:
         raise UsageError(f"zoo '{zoo.name}' has no generation '{generation}' of names", next=hint(generation, zoo.generations))
     older = () if generation is None else zoo.generations[generation].names
-    found, passed = _named(recipe, variant, zoo, graph, (*older, *zoo.names))
+    found, passed = _named(member, graph, (*older, *zoo.names))
     lacking = [path for path in tensor_shapes(graph) if path not in found]
     if lacking and lacking[0] in passed:
         raise passed[lacking[0]]
     if lacking:
         rest = f", and {len(lacking) - 1} more" if lacking[1:] else ""
         with recipe.source.at(("zoos", zoo.name, "names"), key=True):
-            raise _unnamed(recipe, variant, zoo, lacking[0], f"zoo '{zoo.name}' does not name '{lacking[0]}'{rest}, in {variant}")
+            raise _unnamed(member, lacking[0], f"zoo '{zoo.name}' does not name '{lacking[0]}'{rest}, in {variant}")
     return found
 
 
-def _unnamed(recipe: Recipe, variant: str, zoo: Zoo, path: str, message: str) -> RecipeError:
-    return unnamed(message, path, [rule.pattern for rule in zoo.names], expand_steps(recipe, variant, zoo).steps)
+def _unnamed(member: Member, path: str, message: str) -> RecipeError:
+    return unnamed(message, path, [rule.pattern for rule in member.zoo.names], expand_steps(member).steps)
 
 
-def tap_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> Mapping[str, str]:
+def tap_names(member: Member, graph: Graph) -> Mapping[str, str]:
     """By path, the source's layers whose output can be read: the names of `taps`, otherwise those of `layer_names`.
 
     A layer in `taps` shows that node only: Keras's convolutions may contain their activation, and show its values. A bare parameter
@@ -73,8 +74,8 @@ def tap_names(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph) -> Mapping[s
     Raises:
         RecipeError: as `layer_names`.
     """
-    layers = layer_names(recipe, variant, zoo, graph)
-    taps = {path: layer.name for path, layer in _named(recipe, variant, zoo, graph, zoo.taps, layers)[0].items()}
+    layers = layer_names(member, graph)
+    taps = {path: layer.name for path, layer in _named(member, graph, member.zoo.taps, layers)[0].items()}
     own = {path: layer.name for path, layer in layers.items() if not layer.bare and layer.name not in taps.values()}
     return own | taps
 
@@ -119,23 +120,19 @@ def _rules(
 
 
 def _named(
-    recipe: Recipe,
-    variant: str,
-    zoo: Zoo,
-    graph: Graph,
-    rules: Sequence[NameRule],
-    layers: Mapping[str, LayerName] | None = None,
+    member: Member, graph: Graph, rules: Sequence[NameRule], layers: Mapping[str, LayerName] | None = None
 ) -> tuple[dict[str, LayerName], dict[str, RecipeError]]:
     """The names that `rules` give, and the errors of rules that match a path and cannot compute with what they caught there: the
     next rule that matches names it. `layers` are the nodes' own names, if these are taps.
     """
+    recipe, variant, zoo = member
     variables = {**recipe.constants, **recipe.options, **zoo.options, **recipe.parameters(variant), "variant": variant}
     found: dict[str, LayerName] = {}
     passed: dict[str, RecipeError] = {}
     owners: dict[str, str] = {}
     counts: Counter[NameRule] = Counter()
     places = Places(rules)
-    _expect_matches(recipe, variant, zoo, graph, rules)
+    _expect_matches(member, graph, rules)
     for node in graph.nodes:
         place = _place(node, found, layers)
         places.count(node.path)
@@ -148,7 +145,7 @@ def _named(
                     message = f"zoo '{zoo.name}' does not name '{node.inputs[0]}', after which '{node.path}' is named, in {variant}"
                     if node.inputs[0] == INPUT:
                         raise RecipeError(f"'{node.path}' reads the graph's input, which has no name", next="write the whole name")
-                    raise _unnamed(recipe, variant, zoo, node.inputs[0], message)
+                    raise _unnamed(member, node.inputs[0], message)
                 positions = places.of(rule, node.path, captured)
                 known = {**variables, **place, "count": counts[rule], **captured}
                 try:
@@ -189,18 +186,18 @@ def _place(node: Node, found: Mapping[str, LayerName], layers: Mapping[str, Laye
     return {word: known[path].name for word, path in places.items() if path in known}
 
 
-def _expect_matches(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, rules: Sequence[NameRule]) -> None:
+def _expect_matches(member: Member, graph: Graph, rules: Sequence[NameRule]) -> None:
     lost, paths, faults = _unmatched(rules, graph), [node.path for node in graph.nodes], Faults()
     if lost:
-        for other in graphs_of_others(recipe, variant, zoo):
+        for other in graphs_of_others(member):
             lost = _unmatched(lost, other)
             paths += [node.path for node in other.nodes]
             if not lost:
                 break
-    steps = expand_steps(recipe, variant, zoo).steps if lost else {}
+    steps = expand_steps(member).steps if lost else {}
     for rule in lost:
         here, pattern = _lost(rule, paths)
-        with faults.kept(), recipe.source.at(here, key=True):
+        with faults.kept(), member.recipe.source.at(here, key=True):
             if nearest(str(here[-1]), [PREFIX]):
                 raise RecipeError(f"'{pattern}' matches no node", next=f"did you mean '{PREFIX}'?")
             raise unmatched(f"'{pattern}' matches no node", rule.pattern, steps, [other.pattern for other in rules])

@@ -9,7 +9,7 @@ from math import isfinite
 from porter.errors import UsageError
 from porter.recipe.expansion import options_of
 from porter.recipe.expressions import Value
-from porter.recipe.model import BUILT_SIZE, TRAINING_OPTIONS, Recipe, Zoo
+from porter.recipe.model import BUILT_SIZE, TRAINING_OPTIONS, Member, Recipe, Zoo
 from porter.recipe.spelling import hint
 
 _WHERE = "--option"
@@ -52,10 +52,10 @@ def choose_options(recipe: Recipe, given: Mapping[str, Value]) -> dict[str, Valu
     return found
 
 
-def with_options(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, Value]) -> Zoo:
-    """The zoo with `options` from `choose_options`; they override its own and those of its older generations."""
-    own = options_of(recipe, variant, zoo, {})
-    return replace(
+def with_options(member: Member, options: Mapping[str, Value]) -> Member:
+    """The variant with `options` from `choose_options`; they override the zoo's own and those of its older generations."""
+    own, zoo = options_of(member), member.zoo
+    changed = replace(
         zoo,
         options={**zoo.options, **options},
         assumed={name: why for name, why in zoo.assumed.items() if name not in options},
@@ -65,6 +65,7 @@ def with_options(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, V
             for label, older in zoo.generations.items()
         },
     )
+    return member._replace(zoo=changed)
 
 
 def assumed_options(zoo: Zoo, options: Mapping[str, Value]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from porter.port.recipe import recipe_of
 from porter.recipe import declared_recipes, recipes_option
 from porter.source.blocks import under_paths, with_blocks
 from porter.source.matching import Match, rank
-from porter.source.opened import Member, Opened, open_checkpoint, open_fit, open_port
+from porter.source.opened import Opened, open_checkpoint, open_fit, open_port
 from porter.source.weights import read_weights
 
 PROBE = (224, 224)
@@ -49,7 +49,7 @@ def open_file(
         record, recipe = port.record, recipe_of(port.record, recipes)
         if recipe is None or record.variant is None or record.zoo is None:
             return open_port(port, None)
-        return open_port(port, Member(recipe, record.variant, recipe.zoo(record.zoo, record.variant)))
+        return open_port(port, recipe.member(record.variant, record.zoo))
     checkpoint, files = read_weights(file, with_md5=True)
     if checkpoint.graph is None:
         raise no_graph(checkpoint, recipes)
@@ -118,17 +118,10 @@ def open_as(
     keep_background: bool = False,
 ) -> Opened:
     """The file opened as a match; if another zoo publishes exactly this file, opened as that zoo's."""
-    recipe = match.recipe
-    assert recipe is not None, "rank gives matches with their recipes"
-
-    def opened(zoo: str) -> Opened:
-        return open_checkpoint(
-            recipe, match.variant, recipe.zoo(zoo, match.variant), checkpoint, files, keep_background, settings=settings
-        )
-
-    found = opened(match.zoo)
+    found = open_checkpoint(match.member, checkpoint, files, keep_background, settings)
     assert found.member is not None
-    return found if found.member.zoo.name == match.zoo else opened(found.member.zoo.name)
+    again = found.member.name != match.member.name
+    return open_checkpoint(found.member, checkpoint, files, keep_background, settings) if again else found
 
 
 def translation(checkpoint: Checkpoint, size: Size | None, keep_activation: bool = False) -> tuple[Translated, tuple[int, int]]:
@@ -221,8 +214,9 @@ def classes_of(graph: Graph, size: tuple[int, int], activation: str | None) -> i
 def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
     advice = "porter inspect FILE says what it could be"
     for best in rank(checkpoint, recipes).likely[:1]:
-        words = (best.variant, "--from", best.zoo, "--to", "FRAMEWORK", "--weights", str(checkpoint.path))
-        advice = shlex.join(("porter", "convert", *words, *recipes_option(best.recipe, recipes)))
+        recipe, variant, zoo = best.member
+        words = (variant, "--from", zoo.name, "--to", "FRAMEWORK", "--weights", str(checkpoint.path))
+        advice = shlex.join(("porter", "convert", *words, *recipes_option(recipe, recipes)))
     said = f" ({'; '.join(checkpoint.notes)})" if checkpoint.notes else ""
     message = f"this file holds tensors and no graph{said}, so a recipe has to say what they are"
     return UsageError(message, where=str(checkpoint.path), next=advice)

@@ -17,7 +17,7 @@ from porter.formats.recognition import FORMATS
 from porter.frameworks import FRAMEWORK_NAMES
 from porter.graph import head_of
 from porter.padding import ANY
-from porter.port import Port, port_at
+from porter.port import Port, Record, port_at
 from porter.recipe import recipes_option
 from porter.source.from_file import open_as, open_likeliest, translated
 from porter.source.matching import CLOSE, LIKELY, NO_RECIPE, Match, Ranked, rank
@@ -32,7 +32,7 @@ class Inspection:
     Attributes:
         checkpoint: the file as read.
         matches: see porter.source.matching.Ranked.
-        match: the match that the file is; None if no recipe fits.
+        match: the match that the file is; None if no recipe fits, and for a port, which outlives its recipe.
         classes: of the port; 0 if the file gives features, None if the file cannot be ported as it is.
         source_classes: of the file's head.
         size: rows and columns of the input; None if the file takes any size.
@@ -43,6 +43,7 @@ class Inspection:
         problem: the reason why the file cannot be ported as it is, or as `match`.
         left_out: the errors of recipes that cannot be used.
         commands: commands that port the file, each tested: one, or one for each layer that could be the head.
+        port: of a port, its record.
     """
 
     checkpoint: Checkpoint
@@ -58,13 +59,14 @@ class Inspection:
     problem: str | None = None
     left_out: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
+    port: Record | None = None
 
     @property
     def close(self) -> tuple[Match, ...]:
         """The other matches whose scores are about as good."""
         if self.match is None:
             return ()
-        others = (match for match in self.matches if (match.variant, match.zoo) != (self.match.variant, self.match.zoo))
+        others = (match for match in self.matches if match.member.name != self.match.member.name)
         return tuple(match for match in others if match.score >= self.match.score - CLOSE)
 
     @property
@@ -76,6 +78,10 @@ class Inspection:
     def record(self) -> dict[str, Any]:
         """As `porter inspect --json` prints it; its matches are `match` and those that are `close`."""
         tensors = {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in self.checkpoint.tensors.items()}
+        matches = [match.record() for match in (self.match, *self.close) if match is not None]
+        if self.port is not None and self.port.variant is not None:
+            fits = {"score": 1.0, "missing": (), "unexpected": (), "notes": ()}
+            matches = [{"variant": self.port.variant, "zoo": self.port.zoo, **fits}]
         return {
             "format": self.checkpoint.format,
             "framework": self.framework,
@@ -88,7 +94,7 @@ class Inspection:
             "left_out": list(self.left_out),
             "notes": list(self.checkpoint.notes),
             "tensors": tensors,
-            "matches": [match.record() for match in (self.match, *self.close) if match is not None],
+            "matches": matches,
         }
 
 
@@ -120,17 +126,18 @@ def _of_file(checkpoint: Checkpoint, files: Digests, ranked: Ranked, recipes: Pa
 
 def _of_port(port: Port) -> Inspection:
     record, checkpoint = port.record, read_checkpoint(port.folder / port.framework.MODEL_FILE)
-    match = Match(record.variant, record.zoo, 1.0, (), ()) if record.variant and record.zoo else None
+    options = ("--recipes", record.recipes) if record.recipes else ()
     return Inspection(
         replace(checkpoint, path=port.folder, format="port", dialect=record.framework),
-        (match,) if match else (),
-        match,
+        (),
+        None,
         classes=record.classes,
         source_classes=record.classes,
         size=record.input.size,
         head=head_of(port.graph).path if record.classes else None,
         assumed=tuple(record.assumed),
-        commands=(_command(match, record.framework, port.folder, ("--recipes", record.recipes) if record.recipes else ()),),
+        commands=(_command((record.variant, record.zoo), record.framework, port.folder, options),),
+        port=record,
     )
 
 
@@ -151,7 +158,7 @@ def _by_itself(checkpoint: Checkpoint, files: Digests) -> Inspection:
         size=opened.built_size,
         head=opened.fit.head if opened.fit else None,
         activation=opened.activation,
-        commands=(_command(None, opened.framework.NAME, checkpoint.path) + (" --input-size any" if free else ""),),
+        commands=(_command((None, None), opened.framework.NAME, checkpoint.path) + (" --input-size any" if free else ""),),
     )
 
 
@@ -159,7 +166,7 @@ def _of_opened(
     checkpoint: Checkpoint, matches: tuple[Match, ...], match: Match, opened: Opened, recipes: Path | None
 ) -> Inspection:
     assert opened.member is not None
-    match = replace(match, zoo=opened.member.zoo.name)
+    match, recipe = replace(match, member=opened.member), opened.member.recipe
     return Inspection(
         checkpoint,
         matches,
@@ -171,7 +178,7 @@ def _of_opened(
         activation=opened.activation,
         differs=(*(note for note in opened.file.notes if note not in (*checkpoint.notes, OWN_GRAPH)), *opened.warnings),
         assumed=opened.assumed,
-        commands=(_command(match, opened.framework.NAME, checkpoint.path, recipes_option(match.recipe, recipes)),),
+        commands=(_command(match.is_a, opened.framework.NAME, checkpoint.path, recipes_option(recipe, recipes)),),
     )
 
 
@@ -183,9 +190,8 @@ def _settled(checkpoint: Checkpoint, files: Digests, match: Match, error: Porter
             opened = open_as(checkpoint, files, match, (setting,))
         except PorterError:
             continue
-        found.append(
-            _command(match, opened.framework.NAME, checkpoint.path, ("--map", setting, *recipes_option(match.recipe, recipes)))
-        )
+        options = ("--map", setting, *recipes_option(match.member.recipe, recipes))
+        found.append(_command(match.is_a, opened.framework.NAME, checkpoint.path, options))
     return tuple(found)
 
 
@@ -197,15 +203,14 @@ def _stated(problem: PorterError, checkpoint: Checkpoint) -> str:
 def _size(checkpoint: Checkpoint, match: Match) -> tuple[int, int] | None:
     """The input size of the file's graph, None if it takes any; the recipe's own size if the file has no graph."""
     if checkpoint.graph is None:
-        assert match.recipe is not None
-        return match.recipe.native_size()
+        return match.member.recipe.native_size()
     return checkpoint.graph.built_size
 
 
-def _command(match: Match | None, framework: str, path: Path, options: Sequence[str] = ()) -> str:
-    """The command that ports a file to another framework than its own."""
-    other = next(name for name in FRAMEWORK_NAMES if name != framework)
+def _command(is_a: tuple[str | None, str | None], framework: str, path: Path, options: Sequence[str] = ()) -> str:
+    """The command that ports a file to another framework than its own; `is_a` names its variant and zoo, if a recipe fits."""
+    other, (variant, zoo) = next(name for name in FRAMEWORK_NAMES if name != framework), is_a
     words = ["porter", "convert", str(path), "--to", other]
-    if match is not None:
-        words = ["porter", "convert", match.variant, "--from", match.zoo, "--to", other, "--weights", str(path)]
+    if variant is not None and zoo is not None:
+        words = ["porter", "convert", variant, "--from", zoo, "--to", other, "--weights", str(path)]
     return shlex.join([*words, *options])

@@ -18,7 +18,7 @@ from porter.fitting.limits import UNKNOWN, limits
 from porter.fitting.naming import name_layers
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Conv, Dense, Graph, channels_of, head_of, tensor_shapes
-from porter.recipe import LayerName, Recipe, Zoo, expand, expand_within, known_variants
+from porter.recipe import LayerName, Member, Recipe, expand, expand_within, known_variants
 from porter.recipe.faults import Faults
 from porter.recipe.fingerprints import fingerprint_of
 from porter.recipe.transforms import apply_transforms
@@ -56,20 +56,23 @@ class Match:
         missing: tensors that the variant needs and the file lacks, or holds in another shape.
         unexpected: tensors of the file that the variant does not need.
         notes: how the file's names differ from the zoo's: a prefix, an older table of names.
-        recipe: the variant's; None for a port, which outlives its recipe.
     """
 
-    variant: str
-    zoo: str
+    member: Member = field(repr=False, compare=False)
     score: float
     missing: tuple[str, ...] = field(repr=False)
     unexpected: tuple[str, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
-    recipe: Recipe | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def is_a(self) -> tuple[str, str]:
+        """The names of the variant and of its zoo."""
+        return self.member.variant, self.member.zoo.name
 
     def record(self) -> dict[str, Any]:
         """As `porter inspect --json` prints it."""
-        return {key: value for key, value in vars(self).items() if key != "recipe"}
+        variant, zoo = self.is_a
+        return {"variant": variant, "zoo": zoo, **{key: value for key, value in vars(self).items() if key != "member"}}
 
 
 @dataclass(frozen=True)
@@ -108,11 +111,11 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> Ranked:
         if most[place].score < best - REACH or not (could_be[place] or is_one):
             continue
         with faults.kept():
-            recipe, zoo = known[place].load()
-            match = compare(recipe, zoo, known[place].variant)
+            member = known[place].load()
+            match = compare(member)
             if match is not None:
-                if known[place].fingerprint is None and not zoo.generations:
-                    most[place] = limit(fingerprint_of(expand(recipe, match.variant, zoo, {})))
+                if known[place].fingerprint is None and not member.zoo.generations:
+                    most[place] = limit(fingerprint_of(expand(member)))
                 found[place], best = match, max(best, match.score)
                 is_one |= match.score >= min(NEAR, most[place].opened)
     return Ranked(_best_first(found[place] for place in sorted(found)), (*wrong, *faults.found))
@@ -121,10 +124,9 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> Ranked:
 def rank_variants(checkpoint: Checkpoint, recipe: Recipe) -> Ranked:
     """As `rank`, of all variants of one recipe."""
     compare, faults, found = _comparison(checkpoint), Faults(), list[Match]()
-    for variant in recipe.variants:
-        for zoo in recipe.zoos_of(variant).values():
-            with faults.kept():
-                found += filter(None, (compare(recipe, zoo, variant),))
+    for member in recipe.members():
+        with faults.kept():
+            found += filter(None, (compare(member),))
     return Ranked(_best_first(found), faults.found)
 
 
@@ -132,46 +134,46 @@ def _best_first(matches: Iterable[Match]) -> tuple[Match, ...]:
     return tuple(sorted(matches, key=lambda match: -match.score))
 
 
-def _comparison(checkpoint: Checkpoint) -> Callable[[Recipe, Zoo, str], Match | None]:
+def _comparison(checkpoint: Checkpoint) -> Callable[[Member], Match | None]:
     """Compares the file with a variant: None if nothing of it is there. Variants of zoos whose names are not the file's are not
     expanded, and those that are much larger than the file's graph not to their end.
     """
     could_name = screen(checkpoint)
 
-    def compare(recipe: Recipe, zoo: Zoo, variant: str) -> Match | None:
-        if checkpoint.dialect not in (None, zoo.framework) or not could_name(zoo):
+    def compare(member: Member) -> Match | None:
+        if checkpoint.dialect not in (None, member.zoo.framework) or not could_name(member.zoo):
             return None
         with suppress(MappingError):
-            match = _match(recipe, variant, zoo, checkpoint)
+            match = _match(member, checkpoint)
             return match if match is not None and match.score > 0 else None
         return None
 
     return compare
 
 
-def _match(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint) -> Match | None:
+def _match(member: Member, checkpoint: Checkpoint) -> Match | None:
     """The match; None if the variant is much larger than the file's graph.
 
     Raises:
         MappingError: the file is not this variant. RecipeError: the recipe is wrong.
     """
-    dialect, file = get_dialect(zoo.framework), checkpoint.graph
-    draft = expand(recipe, variant, zoo, {}) if file is None else expand_within(recipe, variant, zoo, LARGER * len(file.nodes))
+    dialect, file = get_dialect(member.zoo.framework), checkpoint.graph
+    draft = expand(member) if file is None else expand_within(member, LARGER * len(file.nodes))
     if draft is None:
         return None
-    naming = name_layers(recipe, variant, zoo, draft, checkpoint)
+    naming = name_layers(member, draft, checkpoint)
     layers = naming.layers
     rows = head_rows(draft, dialect, checkpoint, layers[head_of(draft).path].name)
-    graph = draft if rows in (None, channels_of(draft)[draft.output]) else expand(recipe, variant, zoo, {"classes": rows})
-    located = locate(graph, dialect, layers, zoo, checkpoint)
+    graph = draft if rows in (None, channels_of(draft)[draft.output]) else expand(member, {"classes": rows})
+    located = locate(graph, layers, member.zoo, checkpoint)
     # The ops of a file's graph count as much as its names.
-    aligned = None if file is None else align(draft, file, recipe.native_size())
+    aligned = None if file is None else align(draft, file, member.recipe.native_size())
     misfits = _misfits(graph, dialect, layers, located, checkpoint)
     missing, needed = (*located.missing, *misfits), len(located.found) + len(located.missing)
     score = (len(located.found) - len(misfits)) / (needed + len(located.unexpected))
     if aligned is not None:
         score = (aligned.share + max(score, _named(aligned, layers))) / 2
-    return Match(variant, zoo.name, score, missing, located.unexpected, naming.notes(), recipe)
+    return Match(member, score, missing, located.unexpected, naming.notes())
 
 
 def _named(aligned: Alignment, layers: Mapping[str, LayerName]) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 from porter.errors import DownloadError, UsageError
 from porter.port import RECORD, Port, Record, port_at
 from porter.port.recipe import recipe_of
-from porter.recipe import Recipe, Zoo, choose_options
+from porter.recipe import Member, choose_options
 from porter.source.from_file import translated
 from porter.source.opened import Opened, open_port, open_source
 from porter.source.trained import with_padding
@@ -25,7 +25,7 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
     if recipe is None or record.variant is None or record.zoo is None:
         opened = _file_again(port, weights)
     else:
-        opened = _weights_again(port, recipe, record.variant, recipe.zoo(record.zoo, record.variant), weights)
+        opened = _weights_again(port, recipe.member(record.variant, record.zoo), weights)
     if opened.file.sha256 != record.source.sha256:
         raise UsageError(
             f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not from this file, "
@@ -51,10 +51,10 @@ def _file_again(port: Port, weights: Path | None) -> Opened:
     return translated(checkpoint, files, record.input.native_size, record.activation is None, record.names)
 
 
-def _weights_again(port: Port, recipe: Recipe, variant: str, zoo: Zoo, weights: Path | None) -> Opened:
+def _weights_again(port: Port, member: Member, weights: Path | None) -> Opened:
     """The source of a port of a recipe's variant."""
     record = port.record
-    published = record.source.is_published(zoo.files.get(variant))
+    published = record.source.is_published(member.file)
     if weights is None and not published:
         made, given = _made_from(record)
         if published is None:
@@ -63,12 +63,12 @@ def _weights_again(port: Port, recipe: Recipe, variant: str, zoo: Zoo, weights: 
             made = f"{made}, which the zoo does not publish"
         raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
     try:
-        chosen = choose_options(recipe, record.chosen)
+        chosen = choose_options(member.recipe, record.chosen)
     except UsageError as error:
         where = f"{port.folder / RECORD}: chosen"
         raise UsageError(error.message, where=where, next="convert again, if the recipe has changed") from None
     try:
-        opened = open_source(recipe, variant, zoo, weights, record.background, record.mapped, chosen)
+        opened = open_source(member, weights, record.background, record.mapped, chosen)
     except DownloadError as error:
         given = f"give --weights the {record.source.file} that the port was made from"
         raise DownloadError(error.message, where=error.where, next=f"{given}, or {error.next}") from None

@@ -23,7 +23,7 @@ from porter.frameworks import Runner, get_framework
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph
 from porter.port import Padding, Port, SourceFile, TensorLists, port_at
-from porter.recipe import Recipe, Zoo, recipes_option, with_options
+from porter.recipe import Member, recipes_option, with_options
 from porter.recipe.expressions import Value
 from porter.source.assumed import what_is_assumed
 from porter.source.protocol import in_proportion, scaled
@@ -33,19 +33,6 @@ if TYPE_CHECKING:
     from porter.source.matching import Match
 
 NO_MAP = "no --map settles it: give the whole model (.keras, SavedModel), or a file without the layers after the network"
-
-
-@dataclass(frozen=True)
-class Member:
-    """A variant as a zoo has it, from its recipe."""
-
-    recipe: Recipe
-    variant: str
-    zoo: Zoo
-
-    @property
-    def name(self) -> str:
-        return f"{self.variant} from {self.zoo.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +91,7 @@ class Opened(Output):
 
 
 def open_source(
-    recipe: Recipe,
-    variant: str,
-    zoo: Zoo,
+    member: Member,
     weights: Path | None,
     keep_background: bool = False,
     settings: tuple[str, ...] = (),
@@ -126,14 +111,14 @@ def open_source(
     warnings: tuple[str, ...] = ()
     fetching = weights is None
     if weights is None:
-        fetched = fetch(published_file(recipe, variant, zoo))
+        fetched = fetch(published_file(member))
         weights, warnings = fetched.path, fetched.warnings
     port, options = port_at(weights), options or {}
     if port is not None:
         _expect_open(options, str(port.folder), "a port's graph is in its port.json")
-        opened = open_port(port, Member(recipe, variant, zoo))
+        opened = open_port(port, member)
     else:
-        opened = _open_file(recipe, variant, zoo, weights, keep_background, settings, options, fetching)
+        opened = _open_file(member, weights, keep_background, settings, options, fetching)
     if keep_background and not opened.background:
         warnings = (
             *warnings,
@@ -191,26 +176,24 @@ def open_port(port: Port, member: Member | None) -> Opened:
 
 
 def _open_file(
-    recipe: Recipe,
-    variant: str,
-    zoo: Zoo,
+    member: Member,
     weights: Path,
     keep_background: bool,
     settings: tuple[str, ...],
     options: Mapping[str, Value],
     fetched: bool,
 ) -> Opened:
-    pinned = {kind for other in recipe.kin(variant, zoo) if variant in other.files for kind in other.files[variant].published}
+    pinned = {kind for other in member.kin() if other.file for kind in other.file.published}
     checkpoint, files = read_weights(weights, with_md5="md5" in pinned and not fetched)
 
     def opened(given: tuple[str, ...]) -> Opened:
-        return open_checkpoint(recipe, variant, zoo, checkpoint, files, keep_background, given, options, fetched)
+        return open_checkpoint(member, checkpoint, files, keep_background, given, options, fetched)
 
     try:
         return opened(settings)
     except MappingError as error:
         tried = _tried(error, opened, settings)
-        tried.next = _advice(tried, checkpoint, recipe, variant, zoo)
+        tried.next = _advice(tried, checkpoint, member)
         raise tried from None
 
 
@@ -230,9 +213,7 @@ def _tried(error: MappingError, opened: Callable[[tuple[str, ...]], Opened], set
 
 
 def open_checkpoint(
-    recipe: Recipe,
-    variant: str,
-    zoo: Zoo,
+    member: Member,
     checkpoint: Checkpoint,
     files: Digests,
     keep_background: bool = False,
@@ -249,17 +230,18 @@ def open_checkpoint(
     Raises:
         MappingError: file and graph do not cover each other; `maps` has settings of `--map` that would settle it.
     """
-    publisher = zoo if fetched else publisher_of(recipe, variant, zoo, files)
-    other_zoo = _other_zoo_warning(publisher, zoo)
-    zoo = publisher or zoo
+    publisher = member if fetched else publisher_of(member, files)
+    other_zoo = _other_zoo_warning(publisher, member)
+    member = publisher or member
+    recipe, _, zoo = member
     if checkpoint.dialect not in (None, zoo.framework):
         message = f"this is a {checkpoint.dialect} file ({checkpoint.format}), and zoo '{zoo.name}' is {zoo.framework}'s"
         raise MappingError(message, where=str(checkpoint.path))
     if options and checkpoint.graph is not None:
         _expect_open(options, str(checkpoint.path), "the file carries its own graph")
-    zoo = with_options(recipe, variant, zoo, options or {})
-    checkpoint, placed = name_by_position(recipe, variant, zoo, checkpoint)
-    fit = _fit(recipe, variant, zoo, checkpoint, settings, keep_background)
+    member = with_options(member, options or {})
+    checkpoint, placed = name_by_position(member, checkpoint)
+    fit = _fit(member, checkpoint, settings, keep_background)
     recorded = publisher is not None or checkpoint.graph is not None
     native = (checkpoint.graph.built_size if checkpoint.graph else None) or recipe.native_size()
     protocol, scaling = scaled(in_proportion(zoo.preprocess, native, recipe.native_size()), fit.scaling)
@@ -267,12 +249,12 @@ def open_checkpoint(
     opened = open_fit(fit, checkpoint, files, framework, native, dialect, publisher is not None)
     return replace(
         opened,
-        member=Member(recipe, variant, zoo),
+        member=member,
         options={**fit.options, "classes": fit.classes},
         preprocess=protocol,
         labels=zoo.labels if fit.own_head else None,
-        licence=publisher.licence_of(variant) if publisher else None,
-        assumed=() if recorded else what_is_assumed(checkpoint, fit, zoo),
+        licence=publisher.zoo.licence_of(publisher.variant) if publisher else None,
+        assumed=() if recorded else what_is_assumed(checkpoint, fit, member.zoo),
         sized=recorded,
         warnings=(*other_zoo, *placed, *fit.warnings, *scaling),
     )
@@ -320,29 +302,30 @@ def open_fit(
     )
 
 
-def _fit(recipe: Recipe, variant: str, zoo: Zoo, checkpoint: Checkpoint, settings: tuple[str, ...], keep_background: bool) -> Fit:
+def _fit(member: Member, checkpoint: Checkpoint, settings: tuple[str, ...], keep_background: bool) -> Fit:
     if checkpoint.graph is None:
-        return fit_by_names(recipe, variant, zoo, checkpoint, settings, keep_background)
+        return fit_by_names(member, checkpoint, settings, keep_background)
     from porter.fitting.by_graph import fit_by_graph  # most files hold only weights
 
-    return fit_by_graph(recipe, variant, zoo, checkpoint, settings, keep_background)
+    return fit_by_graph(member, checkpoint, settings, keep_background)
 
 
-def _other_zoo_warning(publisher: Zoo | None, zoo: Zoo) -> tuple[str, ...]:
+def _other_zoo_warning(publisher: Member | None, asked: Member) -> tuple[str, ...]:
     """A warning if another zoo publishes the weights than was asked for."""
-    if publisher is None or publisher.name == zoo.name:
+    if publisher is None or publisher.zoo.name == asked.zoo.name:
         return ()
-    return (f"this is the file of zoo '{publisher.name}': its preprocessing and figures are used, not {zoo.name}'s",)
+    return (f"this is the file of zoo '{publisher.zoo.name}': its preprocessing and figures are used, not {asked.zoo.name}'s",)
 
 
-def _advice(error: MappingError, checkpoint: Checkpoint, recipe: Recipe, variant: str, zoo: Zoo) -> str | None:
+def _advice(error: MappingError, checkpoint: Checkpoint, member: Member) -> str | None:
     """The error's own advice, unless the file looks like another variant or zoo than was asked for."""
     from porter.source.matching import LIKELY, rank  # only for an error
 
-    matches = rank(checkpoint, recipe.path.parent).matches
+    recipes = member.recipe.path.parent
+    matches = rank(checkpoint, recipes).matches
     likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
-    asked = any((match.variant, match.zoo) == (variant, zoo.name) for match in likely)
-    return error.next if asked or (error.maps and not likely) else _described(matches, recipe.path.parent)
+    asked = any(match.member.name == member.name for match in likely)
+    return error.next if asked or (error.maps and not likely) else _described(matches, recipes)
 
 
 def _described(matches: tuple[Match, ...], recipes: Path) -> str:
@@ -350,6 +333,6 @@ def _described(matches: tuple[Match, ...], recipes: Path) -> str:
 
     if not matches or matches[0].score < LIKELY:
         return NO_RECIPE
-    best = matches[0]
-    words = ("porter", "convert", best.variant, "--from", best.zoo, *recipes_option(best.recipe, recipes))
-    return f"it looks like {best.variant} from {best.zoo}: {shlex.join(words)}"
+    best = matches[0].member
+    words = ("porter", "convert", best.variant, "--from", best.zoo.name, *recipes_option(best.recipe, recipes))
+    return f"it looks like {best.name}: {shlex.join(words)}"

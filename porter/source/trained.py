@@ -12,24 +12,20 @@ from typing import TYPE_CHECKING
 from porter.errors import UsageError
 from porter.graph import AvgPool, Conv, Graph, MaxPool, Node, site_of
 from porter.padding import Convention
-from porter.recipe import Recipe, Zoo, expand
+from porter.recipe import Member, expand
 
 if TYPE_CHECKING:
     from porter.port import Padding
     from porter.source.opened import Opened
 
 
-def trained_conventions(recipe: Recipe, variant: str, zoo: Zoo) -> dict[str, Convention]:
-    """By path, the convention of training at every site that the zoo's `padding_as_trained` names; empty where it names none.
-
-    Args:
-        zoo: as it is for `variant` (Recipe.zoo).
-    """
-    if not zoo.padding_as_trained:
+def trained_conventions(member: Member) -> dict[str, Convention]:
+    """By path, the convention of training at every site that the zoo's `padding_as_trained` names; empty where it names none."""
+    rules = member.zoo.padding_as_trained
+    if not rules:
         return {}
-    nodes = expand(recipe, variant, zoo, {}, as_trained=True).nodes
-    sites = [(node.path, site) for node in nodes if (site := site_of(node.op))]
-    return {path: site.convention for path, site in sites if any(rule.matches(path, site.kind) for rule in zoo.padding_as_trained)}
+    sites = [(node.path, site) for node in expand(member, as_trained=True).nodes if (site := site_of(node.op))]
+    return {path: site.convention for path, site in sites if any(rule.matches(path, site.kind) for rule in rules)}
 
 
 def with_conventions(graph: Graph, conventions: Mapping[str, Convention]) -> Graph:
@@ -43,26 +39,26 @@ def _padded(node: Node, conventions: Mapping[str, Convention]) -> Node:
     return replace(node, op=replace(node.op, convention=conventions[node.path]))
 
 
-def parse_padding(text: str, recipe: Recipe, variant: str, zoo: Zoo) -> Padding:
+def parse_padding(text: str, member: Member) -> Padding:
     """`shipped` or `trained`.
 
     Raises:
         UsageError: another word, or `trained` where the zoo records no pads of training that differ from the shipped ones.
     """
     if text == "trained":
-        _expect_stated(recipe, variant, zoo)
+        _expect_stated(member)
         return "trained"
     if text == "shipped":
         return "shipped"
     raise UsageError(f"'{text}' is no padding", where="--padding", next="write shipped or trained")
 
 
-def _expect_stated(recipe: Recipe, variant: str, zoo: Zoo) -> dict[str, Convention]:
-    found, shipped = trained_conventions(recipe, variant, zoo), expand(recipe, variant, zoo, {})
+def _expect_stated(member: Member) -> dict[str, Convention]:
+    found, shipped = trained_conventions(member), expand(member)
     if with_conventions(shipped, found) == shipped:
         raise UsageError(
-            f"zoo '{zoo.name}' records no pads of training for {variant} that differ from the shipped ones",
-            where=str(recipe.path),
+            f"zoo '{member.zoo.name}' records no pads of training for {member.variant} that differ from the shipped ones",
+            where=str(member.recipe.path),
             next="leave out --padding trained",
         )
     return found
@@ -85,5 +81,5 @@ def with_padding(opened: Opened, padding: Padding) -> Opened:
             next="add --padding trained, or give the weights file that it was made from",
         )
     assert opened.member is not None, "only a recipe states pads of training"
-    conventions = _expect_stated(opened.member.recipe, opened.member.variant, opened.member.zoo)
+    conventions = _expect_stated(opened.member)
     return replace(opened, padding=padding, graph=with_conventions(opened.graph, conventions), shipped=opened.graph)

@@ -10,7 +10,7 @@ from porter.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import Digests, Fetched, WeightsFile, digests, fetch, is_published
 from porter.formats.reading import read_checkpoint
-from porter.recipe import Recipe, Zoo, find_recipe
+from porter.recipe import Member, find_member
 
 
 def read_weights(weights: Path, with_md5: bool) -> tuple[Checkpoint, Digests]:
@@ -37,27 +37,27 @@ def digest_of(files: Digests) -> str:
 
 def fetch_weights(variant: str, source: str, recipes: Path | None) -> Fetched:
     """The zoo's published file of a variant, from the cache or the network, checked. See porter.files.fetch."""
-    recipe = find_recipe(variant, recipes)
-    return fetch(published_file(recipe, variant, recipe.zoo(source, variant)))
+    return fetch(published_file(find_member(variant, source, recipes)))
 
 
-def published_file(recipe: Recipe, variant: str, zoo: Zoo) -> WeightsFile:
+def published_file(member: Member) -> WeightsFile:
     """The file that a zoo publishes of a variant.
 
     Raises:
         UsageError: it publishes none.
     """
-    if variant in zoo.files:
-        return zoo.files[variant]
-    raise UsageError(f"zoo '{zoo.name}' publishes no weights of {variant}", where=str(recipe.path), next="give --weights FILE")
+    if member.file is not None:
+        return member.file
+    message = f"zoo '{member.zoo.name}' publishes no weights of {member.variant}"
+    raise UsageError(message, where=str(member.recipe.path), next="give --weights FILE")
 
 
-def publisher_of(recipe: Recipe, variant: str, zoo: Zoo, files: Digests) -> Zoo | None:
-    """The zoo that publishes exactly these weights, among the zoos with the same names as `zoo`.
+def publisher_of(member: Member, files: Digests) -> Member | None:
+    """The variant in the zoo that publishes exactly these weights, among the zoos with the same names as its own.
 
     Every set of weights has its own protocol: torchvision's two zoos differ only in preprocessing and published figures.
     """
-    for other in recipe.kin(variant, zoo):
-        if variant in other.files and other.names == zoo.names and is_published(other.files[variant], files):
+    for other in member.kin():
+        if other.file is not None and other.zoo.names == member.zoo.names and is_published(other.file, files):
             return other
     return None

@@ -18,10 +18,10 @@ def read_back(graph: Graph, names: dict[str, str], folder: Path, size: tuple[int
     path = folder / "drafted.yaml"
     path.write_text(draft.text, encoding="utf-8")
     recipe = load_recipe(path)
-    zoo = recipe.zoo("own", "drafted")
-    expanded = expand(recipe, "drafted", zoo)
+    member = recipe.member("drafted", "own")
+    expanded = expand(member)
     assert same_function(draft.graph, expanded), draft.text
-    found = {path: layer.name for path, layer in layer_names(recipe, "drafted", zoo, expanded).items()}
+    found = {path: layer.name for path, layer in layer_names(member, expanded).items()}
     own = {name: node for node, name in names.items()}
     for path, name in found.items():
         one, other = expanded.by_path[path], graph.by_path[own[name]]

@@ -14,7 +14,7 @@ from porter.authoring.draft.text import flow
 from porter.errors import UsageError
 from porter.graph import INPUT, Add, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Graph, Node, Op, Relu
 from porter.padding import Convention, Window
-from porter.recipe import all_recipes, expand
+from porter.recipe import Member, all_recipes, expand
 from tests.authoring.drafts import read_back
 from tests.random_graphs import Sample, samples
 
@@ -26,7 +26,7 @@ def check_recipes(folder: Path, whole: bool) -> None:
     for recipe in all_recipes():
         for variant in list(recipe.variants) if whole else list(recipe.variants)[:1]:
             for zoo in list(recipe.zoos_of(variant).values())[: None if whole else 1]:
-                graph = expand(recipe, variant, zoo)
+                graph = expand(Member(recipe, variant, zoo))
                 draft, _ = read_back(graph, {node.path: node.path for node in graph.nodes}, folder, recipe.native_size())
                 most = MOST_LINES.get(recipe.architecture, len(graph.nodes) + 100)
                 assert len(draft.text.splitlines()) <= most, draft.text

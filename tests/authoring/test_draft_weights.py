@@ -132,7 +132,7 @@ def test_a_draft_has_every_layer_in_order_and_marks_where_channels_do_not_fit(na
     draft = draft_from_weights(listed, "mine", "own", ["Drafted."])
     (tmp_path / "mine.yaml").write_text(draft.text)
     recipe = load_recipe(tmp_path / "mine.yaml")
-    graph = expand(recipe, "mine", recipe.zoo("own", "mine"))
+    graph = expand(recipe.member("mine", "own"))
     assert isinstance(graph.by_path[graph.output].op, GlobalAvgPool if name == "fire" else Dense)
     assert len(tensor_shapes(graph)) == len(listed.layers) and all(len(node.inputs) == 1 for node in graph.nodes)
     assert sum(isinstance(node.op, PadChannels | SliceChannels) for node in graph.nodes) == joins

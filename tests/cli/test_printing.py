@@ -8,6 +8,7 @@ import pytest
 
 from porter.cli import printing
 from porter.filegraph.checkpoint import Checkpoint
+from porter.recipe import find_member
 from porter.source.inspection import Inspection
 from porter.source.matching import Match
 from porter.verification.inputs import SIGNED
@@ -20,7 +21,9 @@ from porter.verification.verdict import Verdict
     ("classes", "of_file", "said"), [(7, 7, "7"), (1000, 1001, "1000 of the file's 1001"), (1, 1, "1 (one number"), (0, 0, "none")]
 )
 def test_inspect_says_classes_and_what_fits_as_well(classes: int, of_file: int, said: str) -> None:
-    matches = tuple(Match("resnet50", zoo, score, (), ()) for zoo, score in (("torchvision", 1.0), ("timm", 0.995), ("keras", 0.5)))
+    matches = tuple(
+        Match(find_member("resnet50", zoo), score, (), ()) for zoo, score in (("torchvision", 1.0), ("timm", 0.995), ("keras", 0.5))
+    )
     checkpoint = Checkpoint(Path("own.pth"), "pth", "torch", {})
     found = Inspection(checkpoint, matches, matches[0], classes=classes, source_classes=of_file)
     lines = printing.inspection(found)

@@ -150,9 +150,9 @@ def test_another_function_is_refused_with_the_reason(
 
 def refusal(variant: str, zoo: str, framework: str, **options: Any) -> UsageError:
     recipe = find_recipe(variant)
-    graph = expand(recipe, variant, recipe.zoo(zoo, variant), {"classes": 10, **options})
+    graph = expand(recipe.member(variant, zoo), {"classes": 10, **options})
     with pytest.raises(UsageError) as raised:
-        as_stock(recipe, variant, get_framework(framework), graph, {}, 10, (224, 224))
+        as_stock(recipe.member(variant, zoo), get_framework(framework), graph, {}, 10, (224, 224))
     return raised.value
 
 
@@ -177,9 +177,9 @@ def test_an_average_over_other_cells_is_named() -> None:
 
 def test_a_file_without_a_head_and_a_folded_class_are_refused(weights_file: WeightsMaker, tmp_path: Path) -> None:
     recipe = find_recipe(NARROW)
-    graph = expand(recipe, NARROW, recipe.zoo("torchvision", NARROW))
+    graph = expand(recipe.member(NARROW, "torchvision"))
     with pytest.raises(UsageError, match="the file has none"):
-        as_stock(recipe, NARROW, get_framework("torch"), graph, {}, 0, ANY)
+        as_stock(recipe.member(NARROW, "torchvision"), get_framework("torch"), graph, {}, 0, ANY)
     with pytest.raises(UsageError, match="none can be folded"):
         porter.convert(NARROW, "torchvision", "torch", weights=tmp_path / "absent", out=tmp_path / "port", stock=True, fold_bn=True)
 
@@ -187,9 +187,9 @@ def test_a_file_without_a_head_and_a_folded_class_are_refused(weights_file: Weig
 def test_a_bias_before_a_norm_goes_into_its_mean() -> None:
     """A ResNet with biases, as Keras has them, at torchvision's strides: its class has no place for them."""
     recipe, framework = find_recipe("resnet18"), get_framework("torch")
-    graph = expand(recipe, "resnet18", recipe.zoo("torchvision", "resnet18"), {"classes": 10, "biases": True})
+    graph = expand(recipe.member("resnet18", "torchvision"), {"classes": 10, "biases": True})
     tensors = calibrated_tensors(graph, (64, 64), 2, bias=0.5)
-    stock = as_stock(recipe, "resnet18", framework, graph, tensors, 10, ANY)
+    stock = as_stock(recipe.member("resnet18", "torchvision"), framework, graph, tensors, 10, ANY)
     assert len(stock.absorbed) == 20 and stock.absorbed["stage2/unit1/shortcut/norm"] == "stage2/unit1/shortcut/conv"
     arrays, filled = stock_arrays(framework, stock, stock.tensors, "float64")
     assert set(filled.values()) == {0} and all(name.endswith("num_batches_tracked") for name in filled)
@@ -202,8 +202,7 @@ def test_a_bias_before_a_norm_goes_into_its_mean() -> None:
 
 def test_a_bias_with_no_norm_after_it_is_refused() -> None:
     recipe = find_recipe("resnet18")
-    zoo = recipe.zoo("torchvision", "resnet18")
-    graph = expand(recipe, "resnet18", zoo, {"classes": 10})
+    graph = expand(recipe.member("resnet18", "torchvision"), {"classes": 10})
     conv = graph.by_path["stem/conv"]
     assert isinstance(conv.op, Conv)
     biased = replace(conv, op=replace(conv.op, bias=True))
@@ -211,17 +210,17 @@ def test_a_bias_with_no_norm_after_it_is_refused() -> None:
     # The pool reads the convolution too, so that the norm does not stand for it.
     nodes = [replace(node, inputs=("stem/conv",)) if node.path == "stem/pool" else node for node in nodes]
     with pytest.raises(UsageError, match="reads stem/conv in the source, stem/relu in the stock class") as raised:
-        as_stock(recipe, "resnet18", get_framework("torch"), replace(graph, nodes=tuple(nodes)), {}, 10, ANY)
+        as_stock(recipe.member("resnet18", "torchvision"), get_framework("torch"), replace(graph, nodes=tuple(nodes)), {}, 10, ANY)
     assert "stem/conv a bias in the source, none in the stock class" in raised.value.message
 
 
 def test_biases_that_the_class_has_and_the_source_lacks_are_zeros_and_recorded() -> None:
     recipe, framework = find_recipe("resnet50"), get_framework("tf")
-    graph = expand(recipe, "resnet50", recipe.zoo("keras", "resnet50"), {"classes": 10, "biases": False})
+    graph = expand(recipe.member("resnet50", "keras"), {"classes": 10, "biases": False})
     tensors = {
         path: {role: np.zeros(shape, np.float32) for role, shape in roles.items()} for path, roles in tensor_shapes(graph).items()
     }
-    stock = as_stock(recipe, "resnet50", framework, graph, tensors, 10, (224, 224))
+    stock = as_stock(recipe.member("resnet50", "keras"), framework, graph, tensors, 10, (224, 224))
     arrays, filled = stock_arrays(framework, stock, tensors, "float32")
     assert filled == {name: 0 for name in arrays if name.endswith("conv/bias")} and len(filled) == 53
     assert arrays["conv2_block1_0_conv/bias"].shape == (256,) and not stock.absorbed
@@ -256,7 +255,7 @@ def test_an_absorbed_port_is_proved_and_its_norms_are_compared(tmp_path: Path, w
     assert len(made.port.record.absorbed) == 20 and made.port.record.computed
     torchvision_class(made.port.record).load_state_dict(load_file(tmp_path / "port" / "model.safetensors"), strict=True)
     recipe = find_recipe("resnet18", tmp_path / "recipes")
-    opened = open_source(recipe, "resnet18", recipe.zoo("biased", "resnet18"), tmp_path / "biased.pth")
+    opened = open_source(recipe.member("resnet18", "biased"), tmp_path / "biased.pth")
     tensors = unrounded_tensors(made.port, opened.graph, opened.tensors)
     source = Shifted(own_build(opened, "float64"), {}, frozenset(made.port.record.absorbed.values()))
     found = Check(made.port, ("float64",), tensors=tensors).prove(source, AT).proof
@@ -268,14 +267,13 @@ def test_an_absorbed_port_is_proved_and_its_norms_are_compared(tmp_path: Path, w
 def test_a_right_size_is_said(tmp_path: Path) -> None:
     """A source that pads by SAME is torchvision's function only on odd maps, and the class takes every size."""
     recipe, framework = find_recipe("resnet18"), get_framework("torch")
-    zoo = recipe.zoo("torchvision", "resnet18")
-    graph = expand(recipe, "resnet18", zoo, {"classes": 10})
+    graph = expand(recipe.member("resnet18", "torchvision"), {"classes": 10})
     same = with_convention(graph, "stage2/unit1/conv1", Convention("same"))
-    as_stock(recipe, "resnet18", framework, same, _zeros(same), 10, (225, 225))
+    as_stock(recipe.member("resnet18", "torchvision"), framework, same, _zeros(same), 10, (225, 225))
     with pytest.raises(UsageError, match="pads 'same' in the source, '1' in the stock class, not the same for an input of 56x56"):
-        as_stock(recipe, "resnet18", framework, same, _zeros(same), 10, (224, 224))
+        as_stock(recipe.member("resnet18", "torchvision"), framework, same, _zeros(same), 10, (224, 224))
     with pytest.raises(UsageError, match="not the same for an input of every size"):
-        as_stock(recipe, "resnet18", framework, same, _zeros(same), 10, ANY)
+        as_stock(recipe.member("resnet18", "torchvision"), framework, same, _zeros(same), 10, ANY)
 
 
 def _zeros(graph: Any) -> dict[str, dict[str, Any]]:

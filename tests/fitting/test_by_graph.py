@@ -33,12 +33,12 @@ from porter.graph import (
     tensor_shapes,
 )
 from porter.padding import Convention, Window
-from porter.recipe import expand, find_recipe
+from porter.recipe import Member, expand, find_recipe
 from tests.fitting.file_graphs import appended, as_file, changed, inserted, layer_of
 
 RECIPE = find_recipe("mobilenet_v2")
 ZOO = RECIPE.zoo("keras", "mobilenet_v2")
-DRAFT = expand(RECIPE, "mobilenet_v2", ZOO, {})
+DRAFT = expand(Member(RECIPE, "mobilenet_v2", ZOO))
 FILE = as_file(DRAFT)
 SITE = "block1/depthwise/conv"
 LOGITS = layer_of(DRAFT, "head/logits")
@@ -47,7 +47,7 @@ LOGITS = layer_of(DRAFT, "head/logits")
 def fit(file: FileGraph, *settings: str, variant: str = "mobilenet_v2", zoo: str = "keras") -> Fit:
     names = {stored.name for node in file.nodes for stored in node.tensors.values()}
     checkpoint, recipe = Checkpoint(Path("a"), "any", None, {name: np.zeros(1) for name in names}, graph=file), find_recipe(variant)
-    return fit_by_graph(recipe, variant, recipe.zoo(zoo, variant), checkpoint, settings)
+    return fit_by_graph(recipe.member(variant, zoo), checkpoint, settings)
 
 
 def dense(name: str, units: int) -> FileNode:
@@ -272,7 +272,7 @@ def test_a_norm_whose_numbers_became_constants_is_a_scale() -> None:
 
 def test_a_norm_that_cannot_be_folded_is_missed() -> None:
     recipe = find_recipe("resnet50v2")
-    graph = expand(recipe, "resnet50v2", recipe.zoo("keras", "resnet50v2"), {})
+    graph = expand(recipe.member("resnet50v2", "keras"))
     path = "stage1/unit2/preact/norm"
     aligned = align(graph, without(as_file(graph), layer_of(graph, path)), (224, 224))
     with pytest.raises(MappingError, match=r"Relu.* where the recipe has BatchNorm") as caught:
@@ -313,7 +313,7 @@ def test_a_branch_beside_the_network_is_refused() -> None:
 def test_a_file_joins_in_one_step_and_multiplies_in_any_order(variant: str, zoo: str) -> None:
     """As torchvision's own code does, and torch's older exporter, and the recipe does not."""
     recipe = find_recipe(variant)
-    draft = expand(recipe, variant, recipe.zoo(zoo, variant), {})
+    draft = expand(recipe.member(variant, zoo))
     file, joined = as_file(draft), dict[str, tuple[str, ...]]()
     for node in file.nodes:
         if isinstance(node.op, Concat):
@@ -331,7 +331,7 @@ def test_a_file_joins_in_one_step_and_multiplies_in_any_order(variant: str, zoo:
 def test_a_file_of_many_equal_layers_is_another_network() -> None:
     """Each layer of a branch could be one of all its copies: 40 of four branches would be tried in millions of ways."""
     recipe = find_recipe("inception_v3")
-    draft = expand(recipe, "inception_v3", recipe.zoo("torchvision", "inception_v3"), {})
+    draft = expand(recipe.member("inception_v3", "torchvision"))
     file, first = as_file(draft), next(node for node in draft.nodes if isinstance(node.op, Concat))
     copied = {layer_of(draft, path) for path in first.inputs}
     copies = [replace(node, name=f"{node.name} {n}") for node in file.nodes if node.name in copied for n in range(40)]
@@ -343,7 +343,7 @@ def test_a_head_before_its_pool_has_as_many_classes_as_the_file() -> None:
     """SqueezeNet ends in the pool of its last convolution."""
     recipe = find_recipe("squeezenet1_1")
     zoo = recipe.zoo("torchvision", "squeezenet1_1")
-    draft = expand(recipe, "squeezenet1_1", zoo, {})
+    draft = expand(Member(recipe, "squeezenet1_1", zoo))
     file, head, pool = as_file(draft), layer_of(draft, "head/logits"), layer_of(draft, "head/pool")
     seven = changed(file, head, op=replace(file.by_name[head].op, filters=7))
     for each, classes in ((file, 1000), (seven, 7)):

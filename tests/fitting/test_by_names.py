@@ -16,7 +16,7 @@ from porter.fitting.grafting import POOL
 from porter.frameworks import get_framework
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Dense, Relu, tensor_shapes
-from porter.recipe import expand, find_recipe, layer_names
+from porter.recipe import Member, expand, find_recipe, layer_names
 
 RECIPE = find_recipe("mobilenet_v2")
 Tensors = Mapping[str, Array]
@@ -25,9 +25,9 @@ Tensors = Mapping[str, Array]
 @cache
 def file(zoo_name: str, classes: int = 1000) -> dict[str, Array]:
     """All tensors of MobileNet v2 as a zoo names and lays them out, without values."""
-    zoo = RECIPE.zoo(zoo_name, "mobilenet_v2")
-    framework, graph = get_framework(zoo.framework), expand(RECIPE, "mobilenet_v2", zoo, {"classes": classes})
-    layers = layer_names(RECIPE, "mobilenet_v2", zoo, graph)
+    member = RECIPE.member("mobilenet_v2", zoo_name)
+    framework, graph = get_framework(member.zoo.framework), expand(member, {"classes": classes})
+    layers = layer_names(member, graph)
     tensors = {}
     for path, roles in tensor_shapes(graph).items():
         names = get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name)
@@ -42,7 +42,7 @@ def file(zoo_name: str, classes: int = 1000) -> dict[str, Array]:
 def fit(zoo: str, tensors: Tensors, *settings: str, keep_background: bool = False) -> Fit:
     found = RECIPE.zoo(zoo, "mobilenet_v2")
     checkpoint = Checkpoint(Path("a file"), "memory", found.framework, tensors)
-    return fit_by_names(RECIPE, "mobilenet_v2", found, checkpoint, settings, keep_background)
+    return fit_by_names(Member(RECIPE, "mobilenet_v2", found), checkpoint, settings, keep_background)
 
 
 def prefixed(tensors: Tensors, prefix: str) -> dict[str, Array]:
@@ -59,8 +59,8 @@ def linear(units: int, features: int) -> Array:
 
 def place(path: str) -> str:
     """Where the recipe says torchvision's name of a node."""
-    zoo = RECIPE.zoo("torchvision", "mobilenet_v2")
-    layers = layer_names(RECIPE, "mobilenet_v2", zoo, expand(RECIPE, "mobilenet_v2", zoo))
+    member = RECIPE.member("mobilenet_v2", "torchvision")
+    layers = layer_names(member, expand(member))
     return RECIPE.source.where(layers[path].location)
 
 

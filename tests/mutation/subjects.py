@@ -243,9 +243,7 @@ def _of_recipe(name: str, seed: int) -> tuple[Graph, Tensors, tuple[int, int], P
     variant, zoo = name.split("/")
     recipe = find_recipe(variant, shallow_folder())
     side = SIDES.get(recipe.architecture, 48)
-    graph = narrow(
-        expand(recipe, variant, recipe.zoo(zoo, variant), {"classes": CLASSES}), NARROW.get(recipe.architecture, 8), (side, side)
-    )
+    graph = narrow(expand(recipe.member(variant, zoo), {"classes": CLASSES}), NARROW.get(recipe.architecture, 8), (side, side))
     protocol = recipe.zoo(zoo, variant).preprocess
     pools = [graph.by_path.get(node.inputs[0]) for node in graph.nodes if node.op_name == "max_pool"]
     lowered = [node.path for node in pools if node is not None and isinstance(node.op, Conv)]

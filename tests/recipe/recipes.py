@@ -10,7 +10,7 @@ import pytest
 
 from porter.errors import RecipeError
 from porter.graph import Graph
-from porter.recipe import Recipe, expand, layer_names, load_recipe, recipes_folder
+from porter.recipe import Member, Recipe, expand, layer_names, load_recipe, recipes_folder
 
 VALID = """\
 architecture: tiny
@@ -82,8 +82,8 @@ def place(path: Path, marked: str) -> str | None:
 def use(recipe: Recipe, variant: str = "tiny", zoo: str = "home") -> Graph:
     """Everything that a recipe is for: expansion and names."""
     found = recipe.zoo(zoo, variant)
-    graph = expand(recipe, variant, found, {})
-    layer_names(recipe, variant, found, graph)
+    graph = expand(Member(recipe, variant, found))
+    layer_names(Member(recipe, variant, found), graph)
     return graph
 
 

@@ -18,9 +18,9 @@ Pads = tuple[tuple[int, int], ...]
 
 def read(variant: str, zoo_name: str) -> tuple[Recipe, Graph, dict[str, LayerName]]:
     recipe = find_recipe(variant)
-    zoo = recipe.zoo(zoo_name, variant)
-    graph = expand(recipe, variant, zoo)
-    return recipe, graph, layer_names(recipe, variant, zoo, graph)
+    member = recipe.member(variant, zoo_name)
+    graph = expand(member)
+    return recipe, graph, layer_names(member, graph)
 
 
 def windowed_pads(graph: Graph, path: str, size: tuple[int, int]) -> Pads:

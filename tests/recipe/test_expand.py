@@ -14,7 +14,7 @@ from tests.recipe.recipes import VALID, changed, line_of, write
 
 def expanded(folder: Path, text: str, variant: str = "tiny", **options: object) -> Graph:
     recipe = load_recipe(write(folder, text))
-    return expand(recipe, variant, recipe.zoo("home", variant), options)  # type: ignore[arg-type]
+    return expand(recipe.member(variant, "home"), options)  # type: ignore[arg-type]
 
 
 def with_graph(steps: str, blocks: str = "") -> str:
@@ -244,11 +244,11 @@ def test_constants_are_variables_that_nobody_sets(tmp_path: Path) -> None:
     text = changed("options: {classes: 10, ", "constants: {kernels: [5, 3], norm: bn}\noptions: {classes: 10, ")
     text = text.replace("kernel: 3, stride: 2", 'kernel: "=kernels[0]", stride: 2').replace("bn1", '"{norm}{kernels[1]}"')
     recipe = load_recipe(write(tmp_path, text))
-    zoo = recipe.zoo("home", "tiny")
-    graph = expand(recipe, "tiny", zoo)
+    member = recipe.member("tiny", "home")
+    graph = expand(member)
     stem = graph.by_path["stem/conv"].op
     assert isinstance(stem, Conv) and stem.window.kernel == (5, 5) and "kernels" not in recipe.options
-    assert layer_names(recipe, "tiny", zoo, graph)["stem/norm"].name == "bn3"
+    assert layer_names(member, graph)["stem/norm"].name == "bn3"
     more = write(tmp_path, "extends: tiny\nconstants: {norm: a}\n", "more.yaml")
     (error,) = check_recipe(more).errors
     assert error.where == f"{more}:2:13" and "'norm' is in tiny.yaml too" in error.message

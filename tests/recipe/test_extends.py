@@ -6,7 +6,7 @@ import pytest
 
 from porter.authoring.check.check import check_recipe
 from porter.errors import RecipeError, UsageError
-from porter.recipe import declared_recipes, expand, find_recipe, layer_names
+from porter.recipe import Member, declared_recipes, expand, find_recipe, layer_names
 from tests.recipe.recipes import VALID, line_of, use, write
 
 PAGE = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
@@ -18,15 +18,15 @@ def test_a_zoo_and_a_variant_are_added_to_one_of_porters_recipes(tmp_path: Path)
     recipe = find_recipe("resnet26", tmp_path)
     assert recipe.path == path and recipe.architecture == "resnet_v1"
     mine = recipe.zoo("mine", "resnet26")
-    graph = expand(recipe, "resnet26", mine)
-    names = layer_names(recipe, "resnet26", mine, graph)
+    graph = expand(Member(recipe, "resnet26", mine))
+    names = layer_names(Member(recipe, "resnet26", mine), graph)
     assert (names["head/logits"].name, names["stage4/unit2/conv3"].name) == ("top", "layer4.1.conv3")
     assert mine.preprocess is not None and mine.preprocess.size == 232 and mine.files["resnet26"].name == "26.pth"
     again = find_recipe("resnet50", tmp_path)
     assert list(again.zoos_of("resnet50")) == [*shipped.zoos, "mine"] and list(recipe.zoos_of("resnet26")) == ["mine"]
     for zoo in ("torchvision", "keras"):
-        theirs = expand(shipped, "resnet50", shipped.zoo(zoo, "resnet50"))
-        assert expand(again, "resnet50", again.zoo(zoo, "resnet50")) == theirs
+        theirs = expand(shipped.member("resnet50", zoo))
+        assert expand(again.member("resnet50", zoo)) == theirs
     with pytest.raises(UsageError, match="zoo 'torchvision' has no 'resnet26'"):
         again.zoo("torchvision", "resnet26")
     assert not check_recipe(path).errors

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.recipe import all_recipes, expand, find, fingerprints, known_variants, recipes_folder
+from porter.recipe import Member, all_recipes, expand, find, fingerprints, known_variants, recipes_folder
 from porter.recipe.fingerprints import FILE, fingerprint_of, shipped_fingerprints
 from tests.fingerprints import text
 
@@ -23,7 +23,7 @@ def test_older_code_has_the_same_tensors() -> None:
             for label, older in zoo.generations.items():
                 if older.options:
                     variant = next(variant for variant in recipe.variants if zoo.has(variant))
-                    now, then = (fingerprint_of(expand(recipe, variant, each)) for each in (zoo, zoo.at(label)))
+                    now, then = (fingerprint_of(expand(Member(recipe, variant, each))) for each in (zoo, zoo.at(label)))
                     assert now == then, (recipe.architecture, zoo.name, label)
 
 

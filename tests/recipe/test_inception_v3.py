@@ -11,7 +11,7 @@ from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Affine, AvgPool, BatchNorm, Graph, tensor_shapes
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention
-from porter.recipe import expand, find_recipe, tap_names
+from porter.recipe import Member, expand, find_recipe, tap_names
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models
 from tests.recipe.stock import assert_kerass, assert_slims, assert_torchs, read
@@ -42,7 +42,7 @@ def test_every_tensor_is_torchs(zoo: str, model: Any) -> None:
     with torch.device("meta"):
         stock = model()
     recipe, graph, _ = read("inception_v3", zoo)
-    taps = tap_names(recipe, "inception_v3", recipe.zoo(zoo, "inception_v3"), graph)
+    taps = tap_names(recipe.member("inception_v3", zoo), graph)
     assert_torchs("inception_v3", zoo, stock, dict(taps), "AuxLogits.")
 
 
@@ -64,7 +64,7 @@ def test_averages_divide_by_real_cells_only_in_tensorflow(zoo: str) -> None:
     found = RECIPE.zoo(zoo, "inception_v3")
     conventions = []
     for as_trained in (False, True):
-        graph = expand(RECIPE, "inception_v3", found, as_trained=as_trained)
+        graph = expand(Member(RECIPE, "inception_v3", found), as_trained=as_trained)
         pools = [node.op.convention for node in graph.nodes if isinstance(node.op, AvgPool)]
         assert len(pools) == 9 and len(set(pools)) == 1
         conventions.append(pools[0])

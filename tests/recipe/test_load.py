@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from porter.data.labels import Labels
 from porter.errors import RecipeError, UsageError
-from porter.recipe import expand, load_recipe, schema
+from porter.recipe import Member, expand, load_recipe, schema
 from tests.recipe.recipes import VALID, changed, line_of, mistake, use, write
 
 
@@ -183,7 +183,7 @@ def test_labels_are_as_many_as_the_classes(labels: str, where: str, message: str
     write(tmp_path, "daisy\n\n", "bad.txt")
     with pytest.raises(RecipeError) as caught:
         recipe = load_recipe(write(tmp_path, VALID.replace("padding: {stem/conv: 1}", f"labels: {labels}")))
-        expand(recipe, "tiny", recipe.zoos["home"])
+        expand(Member(recipe, "tiny", recipe.zoos["home"]))
     assert message in caught.value.message and caught.value.where == str(tmp_path / where)
     assert caught.value.next or labels == "../two.txt"
 
@@ -212,8 +212,8 @@ def test_what_a_zoo_inherits_and_what_not(tmp_path: Path) -> None:
     assert graph.by_path["stem/norm"].op.epsilon == 1e-5  # type: ignore[union-attr]
     wide = recipe.zoo("second", "tiny_wide")
     assert wide.labels == Labels("ten.txt", tuple("abcdefghij")) and zoo.labels is None
-    graph = expand(recipe, "tiny_wide", recipe.zoos["second"])
-    assert graph == expand(recipe, "tiny_wide", wide)
+    graph = expand(Member(recipe, "tiny_wide", recipe.zoos["second"]))
+    assert graph == expand(Member(recipe, "tiny_wide", wide))
     assert graph.by_path["stem/conv"].op.convention.pads == (2, 2, 2, 2)  # type: ignore[union-attr]
     assert graph.by_path["stem/norm"].op.epsilon == 1e-4  # type: ignore[union-attr]
 
@@ -277,7 +277,7 @@ def test_arguments_that_name_nothing(tmp_path: Path) -> None:
     for call, nearest in (
         (lambda: recipe.zoo("hone", "tiny"), "home"),
         (lambda: recipe.zoo("home", "tinny"), "tiny"),
-        (lambda: expand(recipe, "tiny", recipe.zoos["home"], {"clases": 3}), "classes"),
+        (lambda: expand(Member(recipe, "tiny", recipe.zoos["home"]), {"clases": 3}), "classes"),
     ):
         with pytest.raises(UsageError) as caught:
             call()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from porter.graph import Graph
-from porter.recipe import Recipe, all_recipes, expand, layer_names, options_of, tap_names
+from porter.recipe import Member, Recipe, all_recipes, expand, layer_names, options_of, tap_names
 from porter.recipe.model import STANDARD_OPTIONS
 
 TABLE = Path(__file__).with_name("meaning.txt")
@@ -40,10 +40,10 @@ def _plain(value: Any) -> Any:
 
 def _meaning(recipe: Recipe, variant: str, name: str, generation: str | None) -> dict[str, Any]:
     zoo = recipe.zoo(name, variant).at(generation)
-    graph = expand(recipe, variant, zoo)
-    trained = expand(recipe, variant, zoo, as_trained=True) if zoo.padding_as_trained else graph
-    options = options_of(recipe, variant, zoo, {})
-    names = layer_names(recipe, variant, zoo, graph, generation)
+    graph = expand(Member(recipe, variant, zoo))
+    trained = expand(Member(recipe, variant, zoo), as_trained=True) if zoo.padding_as_trained else graph
+    options = options_of(Member(recipe, variant, zoo))
+    names = layer_names(Member(recipe, variant, zoo), graph, generation)
     return {
         "paper": recipe.paper,
         "input": [recipe.channels, *recipe.native_size(), graph.channels],
@@ -51,7 +51,7 @@ def _meaning(recipe: Recipe, variant: str, name: str, generation: str | None) ->
         "nodes": _nodes(graph),
         "as_trained": [after for before, after in zip(_nodes(graph), _nodes(trained), strict=True) if before != after],
         "names": {path: [layer.name, layer.transforms] for path, layer in names.items()},
-        "taps": dict(tap_names(recipe, variant, zoo, graph)),
+        "taps": dict(tap_names(Member(recipe, variant, zoo), graph)),
         "options": {
             name: value
             for name, value in options.items()

@@ -11,7 +11,7 @@ from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import BatchNorm, Conv, Graph, Node, is_depthwise, shapes, tensor_shapes
 from porter.padding import Convention, pad_amounts
-from porter.recipe import LayerName, Recipe, all_recipes, expand, find_recipe, layer_names, tap_names
+from porter.recipe import LayerName, Member, Recipe, all_recipes, expand, find_recipe, layer_names, tap_names
 from porter.zoos.tables import TIMM
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models
@@ -23,9 +23,9 @@ V2 = list(find_recipe("mobilenet_v2").variants)
 
 def read(variant: str, zoo_name: str) -> tuple[Recipe, Graph, dict[str, LayerName]]:
     recipe = find_recipe(variant)
-    zoo = recipe.zoo(zoo_name, variant)
-    graph = expand(recipe, variant, zoo)
-    return recipe, graph, layer_names(recipe, variant, zoo, graph)
+    member = recipe.member(variant, zoo_name)
+    graph = expand(member)
+    return recipe, graph, layer_names(member, graph)
 
 
 @cache
@@ -115,7 +115,7 @@ def test_every_tensor_is_timms(variant: str) -> None:
     recipe, graph, layers = read(variant, "timm")
     model = getattr(import_timm(), TIMM[variant][0])()
     expect_module(model, graph, layers)
-    taps = tap_names(recipe, variant, recipe.zoo("timm", variant), graph)
+    taps = tap_names(recipe.member(variant, "timm"), graph)
     assert taps.keys() == {node.path for node in graph.nodes}
     assert all(model.get_submodule(name) for name in taps.values())
 
@@ -164,7 +164,7 @@ def test_every_zoo_of_every_recipe_is_complete() -> None:
     for recipe in all_recipes():
         for variant in recipe.variants:
             for zoo in recipe.zoos_of(variant).values():
-                layer_names(recipe, variant, zoo, expand(recipe, variant, zoo))
+                layer_names(Member(recipe, variant, zoo), expand(Member(recipe, variant, zoo)))
                 assert zoo.preprocess is not None
                 assert (zoo.labels == Labels("imagenet-1000") and zoo.reference) or zoo.name in OWN_CODE
                 assert zoo.published.keys() <= zoo.files.keys() and all(file.licence for file in zoo.files.values())
@@ -178,7 +178,7 @@ def test_the_default_zoo_of_a_framework() -> None:
 def test_keras_2_2_called_mobilenet_v2s_head_otherwise() -> None:
     """keras_applications/mobilenet_v2.py of keras-applications 1.0.2 to 1.0.8: `name='Logits'`; the rest as today."""
     recipe = find_recipe("mobilenet_v2")
-    zoo = recipe.zoo("keras", "mobilenet_v2")
-    graph = expand(recipe, "mobilenet_v2", zoo)
-    today, then = (layer_names(recipe, "mobilenet_v2", zoo, graph, label) for label in (None, "keras-2.2"))
+    member = recipe.member("mobilenet_v2", "keras")
+    graph = expand(member)
+    today, then = (layer_names(member, graph, label) for label in (None, "keras-2.2"))
     assert {path: name for path, name in then.items() if name != today[path]} == {"head/logits": LayerName("Logits", ())}

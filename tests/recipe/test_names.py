@@ -11,15 +11,15 @@ from porter.fitting.fit import read_tensors
 from porter.fitting.naming import tensor_names
 from porter.frameworks.dialects import get_dialect
 from porter.graph import BatchNorm, Conv, tensor_shapes
-from porter.recipe import LayerName, expand, layer_names, load_recipe, tap_names
+from porter.recipe import LayerName, Member, expand, layer_names, load_recipe, tap_names
 from tests.recipe.recipes import VALID, changed, line_of, mistake, use, write
 
 
 def test_names_go_forwards_and_the_first_match_wins(tmp_path: Path) -> None:
     text = changed("      stem/norm: bn1\n", '      stem/norm: bn1\n      "stem/{part}": "stem_{part}_{width}_{variant}"\n')
     recipe = load_recipe(write(tmp_path, text))
-    zoo = recipe.zoo("home", "tiny")
-    assert layer_names(recipe, "tiny", zoo, expand(recipe, "tiny", zoo)) == {
+    member = recipe.member("tiny", "home")
+    assert layer_names(member, expand(member)) == {
         "stem/conv": LayerName("conv1"),
         "stem/norm": LayerName("bn1"),
         "stem/relu": LayerName("stem_relu_8_tiny"),
@@ -34,8 +34,8 @@ def test_a_name_may_count_what_its_line_has_named(tmp_path: Path) -> None:
     numbered = '      stem/conv: conv2d\n      "**/conv": "conv2d_{count+1}"\n      "stage1/{unit}/add": "add_{count}"\n'
     text = changed("      stem/conv: conv1\n", numbered)
     recipe = load_recipe(write(tmp_path, text))
-    zoo = recipe.zoo("home", "tiny")
-    names = layer_names(recipe, "tiny", zoo, expand(recipe, "tiny", zoo))
+    member = recipe.member("tiny", "home")
+    names = layer_names(member, expand(member))
     assert {path: name.name for path, name in names.items() if path.startswith(("stem/conv", "stage1"))} == {
         "stem/conv": "conv2d",
         "stage1/unit1/conv": "conv2d_1",
@@ -47,8 +47,8 @@ def test_a_name_may_count_what_its_line_has_named(tmp_path: Path) -> None:
 
 def test_a_name_may_follow_that_of_the_node_before(tmp_path: Path) -> None:
     recipe = load_recipe(write(tmp_path, changed("      stem/norm: bn1\n", '      stem/norm: "{input}/BatchNorm"\n')))
-    zoo = recipe.zoo("home", "tiny")
-    assert layer_names(recipe, "tiny", zoo, expand(recipe, "tiny", zoo))["stem/norm"].name == "conv1/BatchNorm"
+    member = recipe.member("tiny", "home")
+    assert layer_names(member, expand(member))["stem/norm"].name == "conv1/BatchNorm"
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_a_line_that_cannot_compute_with_what_it_caught_is_passed(tmp_path: Path
     old, new = '"stage{s}/unit{u}/conv": ', '"stage{s}/u{u}/conv": "layer{u-1}"\n      "stage{s}/unit{u}/conv": '
     path = write(tmp_path, changed(old, new).replace("unit{u}/conv", "{u}/conv").replace("layer{s}.{u-1}.conv", "{u}"))
     recipe = load_recipe(path)
-    zoo = recipe.zoo("home", "tiny")
-    assert layer_names(recipe, "tiny", zoo, expand(recipe, "tiny", zoo))["stage1/unit2/conv"].name == "unit2"
+    member = recipe.member("tiny", "home")
+    assert layer_names(member, expand(member))["stage1/unit2/conv"].name == "unit2"
     assert [warning.message for warning in check_recipe(path).warnings] == [
         "'stage{s}/u{u}/conv' applies to no node: lines before it match all that it matches, or it computes with a word there"
     ]
@@ -98,8 +98,8 @@ def test_places_count_in_their_table(tmp_path: Path) -> None:
     )
     names = {}
     for zoo in ("home", "heir"):
-        graph = expand(recipe, "tiny", recipe.zoo(zoo, "tiny"))
-        names[zoo] = {path: layer.name for path, layer in layer_names(recipe, "tiny", recipe.zoo(zoo, "tiny"), graph).items()}
+        graph = expand(recipe.member("tiny", zoo))
+        names[zoo] = {path: layer.name for path, layer in layer_names(recipe.member("tiny", zoo), graph).items()}
     assert names["home"] == {
         "stem/conv": "s0.0",
         "stem/norm": "s0.n1",
@@ -123,11 +123,11 @@ GAMMA = '      "stage{s}/unit{u}/scale": {name: "layer{s}.{u-1}", tensor: gamma}
 
 def test_a_bare_parameter_is_named_by_its_module_and_itself(tmp_path: Path) -> None:
     recipe = load_recipe(write(tmp_path, BARE.replace("      head/logits", GAMMA)))
-    zoo = recipe.zoo("home", "tiny")
-    graph = expand(recipe, "tiny", zoo)
-    layers = layer_names(recipe, "tiny", zoo, graph)
+    member = recipe.member("tiny", "home")
+    graph = expand(member)
+    layers = layer_names(member, graph)
     assert layers["stage1/unit2/scale"] == LayerName("layer1.1.gamma", bare=True)
-    assert "stage1/unit2/scale" not in tap_names(recipe, "tiny", zoo, graph), "it is no layer"
+    assert "stage1/unit2/scale" not in tap_names(member, graph), "it is no layer"
     tensors = {
         f"model.{name}": np.zeros(shape, np.float32)
         for path, roles in tensor_shapes(graph).items()
@@ -137,7 +137,7 @@ def test_a_bare_parameter_is_named_by_its_module_and_itself(tmp_path: Path) -> N
     }
     tensors["model.layer1.1.gamma"] = np.arange(8, dtype=np.float32)[:, None, None]  # as torchvision has it
     checkpoint = Checkpoint(Path("a file"), "memory", "torch", tensors)
-    fit = fit_by_names(recipe, "tiny", zoo, checkpoint)
+    fit = fit_by_names(member, checkpoint)
     assert fit.found["stage1/unit1/scale", "gamma"] == "model.layer1.0.gamma"
     read = read_tensors(fit, checkpoint, get_dialect("torch"))["stage1/unit2/scale"]["gamma"]
     assert read.tolist() == list(range(8))
@@ -176,31 +176,31 @@ def test_generations_and_taps(tmp_path: Path) -> None:
 """
     recipe = load_recipe(write(tmp_path, VALID + tables))
     zoo = recipe.zoo("home", "tiny")
-    graph = expand(recipe, "tiny", zoo)
-    older = layer_names(recipe, "tiny", zoo, graph, generation="before 2.0")
+    graph = expand(Member(recipe, "tiny", zoo))
+    older = layer_names(Member(recipe, "tiny", zoo), graph, generation="before 2.0")
     assert older["stage1/unit2/conv"].name == "u2" and older["stem/conv"].name == "c"
     assert older["stem/norm"].name == "bn1", "what it does not say is as the zoo has it"
-    taps = tap_names(recipe, "tiny", zoo, graph)
+    taps = tap_names(Member(recipe, "tiny", zoo), graph)
     assert (taps["stage1/unit2/add"], taps["stem/conv"], taps["stem/norm"]) == ("layer1.1", "graph/conv1:0", "bn1")
-    assert layer_names(recipe, "tiny", zoo, graph)["stem/conv"].name == "conv1"
+    assert layer_names(Member(recipe, "tiny", zoo), graph)["stem/conv"].name == "conv1"
     assert zoo.at(None) is zoo and zoo.at("before 1.0") is zoo
-    norm, conv = (expand(recipe, "tiny", zoo.at("before 2.0")).by_path[path].op for path in ("stem/norm", "stem/conv"))
+    norm, conv = (expand(Member(recipe, "tiny", zoo.at("before 2.0"))).by_path[path].op for path in ("stem/norm", "stem/conv"))
     assert isinstance(norm, BatchNorm) and (norm.epsilon, norm.momentum) == (0.01, 0.5)
     assert isinstance(conv, Conv) and conv.convention.pads == (2, 2, 2, 2)
     with pytest.raises(UsageError, match="no generation 'before 20'"):
-        layer_names(recipe, "tiny", zoo, graph, generation="before 20")
+        layer_names(Member(recipe, "tiny", zoo), graph, generation="before 20")
 
 
 def test_a_count_starts_anew_in_every_table(tmp_path: Path) -> None:
     tables = '    generations: {old: {names: {"**": "layer{count}"}}}\n    taps: {"**": "op{count}"}\n'
     recipe = load_recipe(write(tmp_path, VALID + tables))
-    zoo = recipe.zoo("home", "tiny")
-    graph = expand(recipe, "tiny", zoo)
+    member = recipe.member("tiny", "home")
+    graph = expand(member)
     paths = [node.path for node in graph.nodes]
     for _ in range(2):
-        older = layer_names(recipe, "tiny", zoo, graph, generation="old")
+        older = layer_names(member, graph, generation="old")
         assert [older[path].name for path in paths] == [f"layer{i}" for i in range(len(paths))]
-        assert [tap_names(recipe, "tiny", zoo, graph)[path] for path in paths] == [f"op{i}" for i in range(len(paths))]
+        assert [tap_names(member, graph)[path] for path in paths] == [f"op{i}" for i in range(len(paths))]
 
 
 def test_ignored_tensors_have_a_reason_and_may_have_to_equal_something(tmp_path: Path) -> None:
@@ -234,9 +234,9 @@ def test_scopes_and_prefixes(tmp_path: Path) -> None:
       "stage{s}/": {prefix: "op{s}/", "unit{u}/conv": "{own}/Conv2D", "unit{u}/add": "add{u}"}
 """
     recipe = load_recipe(write(tmp_path, changed(old, tables)))
-    zoo = recipe.zoo("home", "tiny_wide")
-    graph = expand(recipe, "tiny_wide", zoo)
-    names = {path: layer.name for path, layer in layer_names(recipe, "tiny_wide", zoo, graph).items()}
+    member = recipe.member("tiny_wide", "home")
+    graph = expand(member)
+    names = {path: layer.name for path, layer in layer_names(member, graph).items()}
     assert names == {
         "stem/conv": "tiny_wide/conv",
         "stem/norm": "tiny_wide/conv/BatchNorm",
@@ -244,7 +244,7 @@ def test_scopes_and_prefixes(tmp_path: Path) -> None:
         "stage1/unit1/add": "tiny_wide/layer1.0.sum",
         "head/logits": "tiny_wide/fc",
     }
-    assert tap_names(recipe, "tiny_wide", zoo, graph) == names | {
+    assert tap_names(member, graph) == names | {
         "stem/relu": "tiny_wide/conv/BatchNorm/Relu",
         "stage1/unit1/conv": "tiny_wide/layer1.0.c/Conv2D",
         "stage1/unit1/add": "op1/add1",

@@ -6,7 +6,7 @@ import pytest
 
 from porter.errors import UsageError
 from porter.graph import BatchNorm
-from porter.recipe import Recipe, choose_options, expand, find_recipe, load_recipe, split_settings, with_options
+from porter.recipe import Recipe, choose_options, expand, find_member, load_recipe, split_settings, with_options
 from porter.recipe.expressions import Value
 from tests.recipe.recipes import VALID, write
 
@@ -60,16 +60,15 @@ def test_settings_are_typed_as_name_and_value() -> None:
 
 
 def test_a_zoo_has_what_was_chosen_in_every_generation(recipe: Recipe) -> None:
-    chosen = with_options(recipe, "tiny", recipe.zoo("home", "tiny"), {"bn_epsilon": 0.5, "stem_pool": True, "bn_momentum": 0.2})
-    for zoo in (chosen, chosen.at("old")):
-        norm = expand(recipe, "tiny", zoo).by_path["stem/norm"].op
+    chosen = with_options(recipe.member("tiny", "home"), {"bn_epsilon": 0.5, "stem_pool": True, "bn_momentum": 0.2})
+    for member in (chosen, chosen.at("old")):
+        norm = expand(member).by_path["stem/norm"].op
         assert isinstance(norm, BatchNorm) and norm.epsilon == 0.5
-    assert chosen.at("old").options["style"] == "olden"
-    assert dict(chosen.chosen) == {"bn_epsilon": 0.5}  # the others are the recipe's own, or of training only
+    assert chosen.at("old").zoo.options["style"] == "olden"
+    assert dict(chosen.zoo.chosen) == {"bn_epsilon": 0.5}  # the others are the recipe's own, or of training only
 
 
 def test_a_recipe_of_porters_is_told_apart_by_an_option() -> None:
-    recipe = find_recipe("inception_v3")
-    zoo = recipe.zoo("torchvision", "inception_v3")
-    without = expand(recipe, "inception_v3", with_options(recipe, "inception_v3", zoo, {"transform_input": False}))
-    assert {node.path for node in expand(recipe, "inception_v3", zoo).nodes} - set(without.by_path) == {"transform_input"}
+    member = find_member("inception_v3", "torchvision")
+    without = expand(with_options(member, {"transform_input": False}))
+    assert {node.path for node in expand(member).nodes} - set(without.by_path) == {"transform_input"}

@@ -16,7 +16,7 @@ POOLS = VALID.replace(
 
 def convention_at(folder: Path, padding: str, path: str, text: str = POOLS) -> Convention:
     recipe = load_recipe(write(folder, text.replace("{stem/conv: 1}", padding)))
-    op = expand(recipe, "tiny", recipe.zoo("home", "tiny")).by_path[path].op
+    op = expand(recipe.member("tiny", "home")).by_path[path].op
     return op.convention  # type: ignore[union-attr]
 
 
@@ -90,8 +90,8 @@ def test_the_first_match_holds_and_expressions_see_the_variant(tmp_path: Path) -
 def test_pads_as_trained_go_before_the_shipped_ones(tmp_path: Path) -> None:
     tables = "{stem/pool: {pad: 1, fill: 0}}\n    padding_as_trained: {stem/pool: same}"
     recipe = load_recipe(write(tmp_path, POOLS.replace("{stem/conv: 1}", tables)))
-    zoo = recipe.zoo("home", "tiny")
-    shipped, trained = (expand(recipe, "tiny", zoo, as_trained=trained) for trained in (False, True))
+    member = recipe.member("tiny", "home")
+    shipped, trained = (expand(member, as_trained=trained) for trained in (False, True))
     assert shipped.by_path["stem/pool"].op.convention == Convention("explicit", (1, 1, 1, 1), 0.0)  # type: ignore[union-attr]
     assert trained.by_path["stem/pool"].op.convention == Convention("same", fill=LOWEST)  # type: ignore[union-attr]
     differing = [node.path for node in shipped.nodes if node != trained.by_path[node.path]]
@@ -111,10 +111,10 @@ def test_mistakes_say_where(tmp_path: Path) -> None:
     text = VALID.replace("{stem/conv: 1}", "{stem/conv: 1}\n    padding_as_trained: {stem/cnv: same}")
     recipe = load_recipe(write(tmp_path, text))
     with pytest.raises(RecipeError, match="'stem/cnv' matches no padding site"):
-        expand(recipe, "tiny", recipe.zoo("home", "tiny"))
+        expand(recipe.member("tiny", "home"))
 
 
 def test_a_site_of_another_variant_is_a_site(tmp_path: Path) -> None:
     text = VALID.replace('repeat: "=depths[0]"', 'repeat: "=depths[0]", when: =width == 8')
     recipe = load_recipe(write(tmp_path, text.replace("{stem/conv: 1}", "{stage1/unit2/conv: 1}")))
-    assert "stage1/unit2/conv" not in expand(recipe, "tiny_wide", recipe.zoo("home", "tiny_wide")).by_path
+    assert "stage1/unit2/conv" not in expand(recipe.member("tiny_wide", "home")).by_path

@@ -65,8 +65,8 @@ def test_the_stride_is_in_the_last_unit_of_a_stage_but_the_last() -> None:
 
 
 def test_keras_pads_its_pool_with_zeros_and_was_trained_without() -> None:
-    zoo = RECIPE.zoo("keras", "resnet50v2")
-    shipped, trained = (expand(RECIPE, "resnet50v2", zoo, as_trained=known) for known in (False, True))
+    member = RECIPE.member("resnet50v2", "keras")
+    shipped, trained = (expand(member, as_trained=known) for known in (False, True))
     slims = read("resnet50v2", "slim")[1]
     assert [graph.by_path["stem/pool"].op.convention for graph in (shipped, trained, slims)] == [  # type: ignore[union-attr]
         Convention("explicit", (1, 1, 1, 1), 0.0),
@@ -78,7 +78,7 @@ def test_keras_pads_its_pool_with_zeros_and_was_trained_without() -> None:
 
 
 def test_without_biases() -> None:
-    graph = expand(RECIPE, "resnet50v2", RECIPE.zoo("slim", "resnet50v2"), {"biases": False})
+    graph = expand(RECIPE.member("resnet50v2", "slim"), {"biases": False})
     assert not any(node.op.bias for node in graph.nodes if isinstance(node.op, Conv))
 
 

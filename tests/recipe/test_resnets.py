@@ -16,7 +16,7 @@ from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.padding import LOWEST, Convention, pad_amounts
-from porter.recipe import LayerName, Recipe, expand, find_recipe, layer_names
+from porter.recipe import LayerName, Member, Recipe, expand, find_recipe, layer_names
 from porter.zoos.slim.networks import construct
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models
@@ -33,9 +33,9 @@ IN_TORCH = [
 
 def read(variant: str, zoo_name: str, generation: str | None = None) -> tuple[Recipe, Graph, dict[str, LayerName]]:
     recipe = find_recipe(variant)
-    zoo = recipe.zoo(zoo_name, variant)
-    graph = expand(recipe, variant, zoo.at(generation))
-    return recipe, graph, layer_names(recipe, variant, zoo, graph, generation)
+    member = recipe.member(variant, zoo_name)
+    graph = expand(Member(recipe, variant, member.zoo.at(generation)))
+    return recipe, graph, layer_names(member, graph, generation)
 
 
 def tensors_by_name(framework: str, graph: Graph, layers: dict[str, LayerName]) -> dict[str, tuple[int, ...]]:
@@ -150,8 +150,8 @@ def test_where_bottlenecks_stride() -> None:
 
 def test_the_pads_that_caffes_weights_were_trained_with() -> None:
     recipe = find_recipe("resnet50")
-    zoo = recipe.zoo("keras", "resnet50")
-    shipped, trained = (expand(recipe, "resnet50", zoo, as_trained=choice) for choice in (False, True))
+    member = recipe.member("resnet50", "keras")
+    shipped, trained = (expand(member, as_trained=choice) for choice in (False, True))
     changed = [node.path for node, other in zip(shipped.nodes, trained.nodes, strict=True) if node.op != other.op]
     assert changed == ["stem/pool"]
     pool = trained.by_path["stem/pool"].op
@@ -181,7 +181,7 @@ def older_checkpoint(generation: str, variant: str = "resnet50") -> Checkpoint:
 )
 def test_older_keras_names(generation: str, names: tuple[str, ...], epsilon: float) -> None:
     recipe = find_recipe("resnet50")
-    fit = fit_by_names(recipe, "resnet50", recipe.zoo("keras", "resnet50"), older_checkpoint(generation))
+    fit = fit_by_names(recipe.member("resnet50", "keras"), older_checkpoint(generation))
     paths = ("stem/conv", "stage3/unit6/norm2", "stage4/unit1/shortcut/conv", "head/logits")
     roles = ("kernel", "gamma", "kernel", "kernel")
     assert [fit.found[node].rpartition("/")[0] for node in zip(paths, roles, strict=True)] == list(names)
@@ -196,7 +196,7 @@ def test_older_keras_names(generation: str, names: tuple[str, ...], epsilon: flo
 @pytest.mark.parametrize("variant", ["resnet101", "resnet152"])
 def test_older_names_are_no_trouble_to_other_depths(variant: str) -> None:
     recipe = find_recipe(variant)
-    fit = fit_by_names(recipe, variant, recipe.zoo("keras", variant), older_checkpoint("keras-applications-1.0.8", variant))
+    fit = fit_by_names(recipe.member(variant, "keras"), older_checkpoint("keras-applications-1.0.8", variant))
     assert fit.own_head and fit.reference_names
 
 

@@ -70,7 +70,7 @@ def test_every_variable_and_operation_is_tensornets(variant: str) -> None:
             norm = theirs.get_operation_by_name(f"{layers[path].name}/FusedBatchNormV3")
             assert node.op.epsilon == pytest.approx(norm.get_attr("epsilon")), path
     assert not variables
-    taps = tap_names(recipe, variant, recipe.zoo("tensornets", variant), graph)
+    taps = tap_names(recipe.member(variant, "tensornets"), graph)
     for path, (channels, *sides) in shapes(graph, (size, size)).items():
         if path in taps and path not in roles_of:
             (output,) = theirs.get_operation_by_name(taps[path]).outputs
@@ -138,7 +138,7 @@ def test_tensornets_names(variant: str, path: str, role: str, name: str, shape: 
 def stem_pools(variant: str) -> list[Convention]:
     """How the stem's pool is padded, as it is and as in training."""
     recipe = find_recipe(variant)
-    graphs = [expand(recipe, variant, recipe.zoo("tensornets", variant), as_trained=trained) for trained in (False, True)]
+    graphs = [expand(recipe.member(variant, "tensornets"), as_trained=trained) for trained in (False, True)]
     return [
         node.op.convention for graph in graphs for node in graph.nodes if node.path == "stem/pool" and isinstance(node.op, MaxPool)
     ]
@@ -217,9 +217,9 @@ def test_licences() -> None:
 def checkpoint(variant: str, before: str = "", classes: int = 1000) -> Checkpoint:
     """Zeros under TensorNets' names."""
     recipe = find_recipe(variant)
-    zoo = recipe.zoo("tensornets", variant)
-    graph = expand(recipe, variant, zoo, {"classes": classes})
-    layers, framework, tensors = layer_names(recipe, variant, zoo, graph), get_framework("tf"), {}
+    member = recipe.member(variant, "tensornets")
+    graph = expand(member, {"classes": classes})
+    layers, framework, tensors = layer_names(member, graph), get_framework("tf"), {}
     for path, roles in tensor_shapes(graph).items():
         names = get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name)
         for role, shape in roles.items():
@@ -232,21 +232,21 @@ def checkpoint(variant: str, before: str = "", classes: int = 1000) -> Checkpoin
 @pytest.mark.parametrize("before", ["", "tower_0/"])
 def test_files_with_names_fit_in_a_scope_or_without(variant: str, before: str) -> None:
     recipe = find_recipe(variant)
-    fit = fit_by_names(recipe, variant, recipe.zoo("tensornets", variant), checkpoint(variant, before))
+    fit = fit_by_names(recipe.member(variant, "tensornets"), checkpoint(variant, before))
     assert len(fit.found) == FUNCTIONS[variant][1] and (fit.classes, fit.own_head, fit.background) == (1000, True, False)
     assert fit.activation == "softmax" and not fit.warnings
 
 
 def test_a_head_of_ones_own() -> None:
     recipe = find_recipe("mobilenet_v1_0.25")
-    zoo = recipe.zoo("tensornets", "mobilenet_v1_0.25")
-    fit = fit_by_names(recipe, "mobilenet_v1_0.25", zoo, checkpoint("mobilenet_v1_0.25", classes=50))
+    member = recipe.member("mobilenet_v1_0.25", "tensornets")
+    fit = fit_by_names(member, checkpoint("mobilenet_v1_0.25", classes=50))
     assert fit.source_classes == 50 and not fit.background
 
 
 def test_other_widths_and_depths_do_not_fit() -> None:
     recipe = find_recipe("mobilenet_v1_0.5")
     with pytest.raises(MappingError):
-        fit_by_names(recipe, "mobilenet_v1_0.5", recipe.zoo("tensornets", "mobilenet_v1_0.5"), checkpoint("mobilenet_v1_0.25"))
+        fit_by_names(recipe.member("mobilenet_v1_0.5", "tensornets"), checkpoint("mobilenet_v1_0.25"))
     with pytest.raises(UsageError, match="zoo 'tensornets' has no 'resnet34'"):
         find_recipe("resnet34").zoo("tensornets", "resnet34")

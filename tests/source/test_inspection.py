@@ -17,7 +17,7 @@ from porter.fitting import naming
 from porter.frameworks import get_framework
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph, tensor_shapes
-from porter.recipe import LayerName, Recipe, Zoo, all_recipes, expand, find_recipe, layer_names
+from porter.recipe import LayerName, Member, all_recipes, expand, find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
 from porter.source import matching
 from porter.source.matching import rank
@@ -36,9 +36,9 @@ QUICK = [case for case in CASES if case[0] in {next(iter(recipe.variants)) for r
 def named(variant: str, zoo_name: str, generation: str | None) -> Checkpoint:
     """All tensors of a variant under a zoo's names, without values."""
     recipe = find_recipe(variant)
-    zoo = recipe.zoo(zoo_name, variant)
-    framework, graph = get_framework(zoo.framework), expand(recipe, variant, zoo)
-    layers = layer_names(recipe, variant, zoo, graph, generation)
+    member = recipe.member(variant, zoo_name)
+    framework, graph = get_framework(member.zoo.framework), expand(member)
+    layers = layer_names(member, graph, generation)
     tensors = {}
     for path, roles in tensor_shapes(graph).items():
         names = get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name)
@@ -47,7 +47,7 @@ def named(variant: str, zoo_name: str, generation: str | None) -> Checkpoint:
             array = np.broadcast_to(np.float32(0), (rows, *shape[1:]))
             array = undo_transforms([name for name in layers[path].transforms if name == "depthwise_to_grouped"], role, array)
             tensors[names[role][0]] = get_dialect(framework.NAME).from_canonical(graph, graph.by_path[path], role, array)
-    return Checkpoint(Path("a file"), "memory", zoo.framework, tensors)
+    return Checkpoint(Path("a file"), "memory", member.zoo.framework, tensors)
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +56,13 @@ def expanded_once() -> Iterator[None]:
     graphs: dict[tuple[object, ...], Graph] = {}
     names: dict[tuple[object, ...], Mapping[str, LayerName]] = {}
 
-    def expand_once(recipe: Recipe, variant: str, zoo: Zoo, options: Mapping[str, int]) -> Graph:
-        key = (variant, zoo.name, *options.items())
-        return graphs[key] if key in graphs else graphs.setdefault(key, expand(recipe, variant, zoo, options))
+    def expand_once(member: Member, options: Mapping[str, int] | None = None) -> Graph:
+        key = (member.name, *(options or {}).items())
+        return graphs[key] if key in graphs else graphs.setdefault(key, expand(member, options))
 
-    def name_once(recipe: Recipe, variant: str, zoo: Zoo, graph: Graph, label: str | None = None) -> Mapping[str, LayerName]:
-        key = (variant, zoo.name, label)
-        return names[key] if key in names else names.setdefault(key, layer_names(recipe, variant, zoo, graph, label))
+    def name_once(member: Member, graph: Graph, label: str | None = None) -> Mapping[str, LayerName]:
+        key = (member.name, label)
+        return names[key] if key in names else names.setdefault(key, layer_names(member, graph, label))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(matching, "expand", expand_once)
@@ -73,10 +73,10 @@ def expanded_once() -> Iterator[None]:
 def check_first(variant: str, zoo: str, generation: str | None) -> None:
     checkpoint = named(variant, zoo, generation)
     matches = rank(checkpoint).matches
-    best = next(match for match in matches if match.zoo == zoo)
-    assert (best.variant, best.score) == (variant, matches[0].score) and best.score > 0.99
+    best = next(match for match in matches if match.member.zoo.name == zoo)
+    assert (best.member.variant, best.score) == (variant, matches[0].score) and best.score > 0.99
     # Other zoos may have the very same names, as timm's ResNets have torchvision's; which it is, a digest tells (porter.source).
-    same = [match.zoo for match in matches if match.score == best.score]
+    same = [match.member.zoo.name for match in matches if match.score == best.score]
     older = {other: generation if generation in find_recipe(variant).zoos[other].generations else None for other in same}
     assert {frozenset(named(variant, other, older[other]).tensors) for other in same} == {frozenset(checkpoint.tensors)}
     assert not generation or any(generation in note for note in best.notes)
@@ -97,7 +97,7 @@ def test_the_right_one_always_comes_first(variant: str, zoo: str, generation: st
 
 def test_only_variants_whose_names_could_be_the_files_are_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr(matching, "expand", lambda recipe, *rest: seen.append(recipe.architecture) or expand(recipe, *rest))
+    monkeypatch.setattr(matching, "expand", lambda member, *rest: seen.append(member.recipe.architecture) or expand(member, *rest))
     rank(named("mobilenet_v2", "torchvision", None))
     assert "mobilenet_v2" in seen and not {"resnet_v1", "densenet", "vgg"} & set(seen)
 
@@ -106,12 +106,12 @@ def test_only_variants_whose_names_could_be_the_files_are_expanded(monkeypatch: 
 def test_a_prefix_is_said(prefix: str) -> None:
     plain = named("mobilenet_v2", "torchvision", None)
     best = rank(replace(plain, tensors={prefix + name: array for name, array in plain.tensors.items()})).matches[0]
-    assert (best.variant, best.zoo, best.notes) == ("mobilenet_v2", "torchvision", (f"names begin with '{prefix}'",))
+    assert (*best.is_a, best.notes) == ("mobilenet_v2", "torchvision", (f"names begin with '{prefix}'",))
 
 
 def test_a_format_of_no_framework_is_told_by_its_names() -> None:
     best = rank(replace(named("mobilenet_v2_0.5", "keras", None), dialect=None)).matches[0]
-    assert (best.variant, best.zoo) == ("mobilenet_v2_0.5", "keras")
+    assert best.is_a == ("mobilenet_v2_0.5", "keras")
 
 
 V3 = "mobilenet_v3_small_0.5"
@@ -123,7 +123,7 @@ def test_a_file_with_a_graph_has_a_line_to_type(scaling: bool, tmp_path: Path) -
     file = tmp_path / "v3.keras"
     keras.applications.MobileNetV3Small((32, 32, 3), 0.5, weights=None, classes=3, include_preprocessing=scaling).save(file)
     found = porter.inspect(file)
-    assert found.match is not None and (found.match.variant, found.match.zoo) == (V3, "keras")
+    assert found.match is not None and found.match.is_a == (V3, "keras")
     line = f"{V3} --from keras --to torch --weights {file}" if scaling else f"{file} --to torch"
     assert found.commands == (f"porter convert {line}",)
     assert found.problem is None if scaling else "rescaling: the file's graph has 'conv'" in str(found.problem)

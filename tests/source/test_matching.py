@@ -22,7 +22,7 @@ from tests.fitting.file_graphs import as_file
 
 def graph_of(variant: str, zoo: str) -> Graph:
     recipe = find_recipe(variant)
-    return expand(recipe, variant, recipe.zoo(zoo, variant), {"classes": 7})
+    return expand(recipe.member(variant, zoo), {"classes": 7})
 
 
 def checkpoint_of(graph: Graph, file: FileGraph | None = None) -> Checkpoint:
@@ -58,11 +58,11 @@ def test_a_variant_that_is_left_out_would_change_nothing(name: str, monkeypatch:
     found = rank(file).matches
     monkeypatch.setattr(matching, "known_variants", lambda recipes: ([replace(one, fingerprint=None) for one in known], ()))
     every = rank(file).matches
-    assert all(match.score <= limit[match.variant, match.zoo].score for match in every)
+    assert all(match.score <= limit[match.is_a].score for match in every)
     best = every[0].score if every else 0
-    assert [match for match in found if match.score >= best - REACH] == [
-        match for match in every if match.score >= best - REACH
-    ] or (best < LIKELY and not any(match.score >= limit[match.variant, match.zoo].opened for match in every))
+    assert [match.record() for match in found if match.score >= best - REACH] == [
+        match.record() for match in every if match.score >= best - REACH
+    ] or (best < LIKELY and not any(match.score >= limit[match.is_a].opened for match in every))
     assert len(found) < 12
 
 

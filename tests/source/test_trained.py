@@ -73,25 +73,25 @@ def convention_at(graph: object, path: str) -> Convention:
 
 
 def test_only_the_listed_site_changes(recipe: Recipe) -> None:
-    zoo = recipe.zoo(ZOO, VARIANT)
-    assert trained_conventions(recipe, VARIANT, zoo) == {SITE: SAME}
-    assert trained_conventions(recipe, VARIANT, recipe.zoo("keras", VARIANT)) == {}
-    shipped = expand(recipe, VARIANT, zoo, {})
-    assert with_conventions(shipped, {SITE: SAME}) == expand(recipe, VARIANT, zoo, {}, as_trained=True) != shipped
+    member = recipe.member(VARIANT, ZOO)
+    assert trained_conventions(member) == {SITE: SAME}
+    assert trained_conventions(recipe.member(VARIANT, "keras")) == {}
+    shipped = expand(member)
+    assert with_conventions(shipped, {SITE: SAME}) == expand(member, as_trained=True) != shipped
 
 
 def test_a_file_that_carries_its_graph_keeps_its_other_pads(recipe: Recipe) -> None:
-    zoo = recipe.zoo(ZOO, VARIANT)
-    draft = expand(recipe, VARIANT, zoo, {})
+    member = recipe.member(VARIANT, ZOO)
+    draft = expand(member)
     file, own = as_file(draft), {SITE: TWO, OTHER: TWO}
     for path, convention in own.items():
         op = draft.by_path[path].op
         assert isinstance(op, Conv)
         file = changed(file, layer_of(draft, path), op=replace(op, convention=convention))
     names = {stored.name for node in file.nodes for stored in node.tensors.values()}
-    fit = fit_by_graph(recipe, VARIANT, zoo, Checkpoint(Path("a.pb"), "frozen", "tf", {n: np.zeros(1) for n in names}, graph=file))
+    fit = fit_by_graph(member, Checkpoint(Path("a.pb"), "frozen", "tf", {n: np.zeros(1) for n in names}, graph=file))
     assert convention_at(fit.graph, SITE) == own[SITE]
-    trained = with_conventions(fit.graph, trained_conventions(recipe, VARIANT, zoo))
+    trained = with_conventions(fit.graph, trained_conventions(member))
     assert convention_at(trained, SITE) == SAME
     assert convention_at(trained, OTHER) == own[OTHER]
     assert [node for node in trained.nodes if node.path != SITE] == [node for node in fit.graph.nodes if node.path != SITE]
@@ -112,7 +112,7 @@ def test_the_check_proves_the_shipped_pads_first_and_then_the_port(made: Convers
 
 
 def test_the_difference_is_that_of_the_two_functions(made: Conversion, recipe: Recipe, weights: Path) -> None:
-    opened = with_padding(open_source(recipe, VARIANT, recipe.zoo(ZOO, VARIANT), weights), "trained")
+    opened = with_padding(open_source(recipe.member(VARIANT, ZOO), weights), "trained")
     assert opened.shipped is not None
     taken, torch = stated_range(opened.graph, opened.preprocess), get_framework("torch")
     assert taken is not None
@@ -152,7 +152,7 @@ def test_verify_does_the_same_and_sees_shipped_pads_in_a_port_that_says_trained(
 
 
 def test_a_reference_that_computes_otherwise_fails_the_first_step(made: Conversion, recipe: Recipe, weights: Path) -> None:
-    opened = with_padding(open_source(recipe, VARIANT, recipe.zoo(ZOO, VARIANT), weights), "trained")
+    opened = with_padding(open_source(recipe.member(VARIANT, ZOO), weights), "trained")
     assert opened.shipped is not None
     torch = get_framework("torch")
     other = OwnBuild(torch, with_conventions(opened.shipped, {OTHER: SAME}), opened.tensors, "another")

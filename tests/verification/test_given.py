@@ -207,7 +207,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Mine:
     recipes, weights = folder / "recipes", folder / "mine.pth"
     port = porter.convert("mine", "own", "torch", weights=weights, out=folder / "port", recipes=recipes, check=False).port
     recipe = find_recipe("mine", recipes)
-    return Mine(folder, open_source(recipe, "mine", recipe.zoo("own", "mine"), weights), port)
+    return Mine(folder, open_source(recipe.member("mine", "own"), weights), port)
 
 
 def test_the_authors_code_proves_a_port_that_nothing_else_proves(mine: Mine, cli: Cli, tmp_path: Path) -> None:

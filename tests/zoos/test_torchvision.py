@@ -47,16 +47,16 @@ class Model:
 @pytest.fixture(scope="module", params=["torchvision", "timm"])
 def source(request: pytest.FixtureRequest) -> Model:
     variant, recipe = "mobilenet_v2_0.35", find_recipe("mobilenet_v2_0.35")
-    zoo = recipe.zoo(request.param, variant)
-    graph = expand(recipe, variant, zoo, {"classes": 10})
-    layers = {path: layer.name for path, layer in layer_names(recipe, variant, zoo, graph).items()}
+    member = recipe.member(variant, request.param)
+    graph = expand(member, {"classes": 10})
+    layers = {path: layer.name for path, layer in layer_names(member, graph).items()}
     tensors = calibrated_tensors(graph, SIZE, 3)
     state = {}
     for path, roles in tensors.items():
         names = get_dialect("torch").tensor_names(graph, graph.by_path[path], layers[path])
         state.update({names[role][0]: array for role, array in roles.items()})
     checkpoint = Checkpoint(Path("weights.pth"), "torch", "torch", state)
-    return Model(request.param, variant, graph, layers, tap_names(recipe, variant, zoo, graph), tensors, checkpoint)
+    return Model(request.param, variant, graph, layers, tap_names(member, graph), tensors, checkpoint)
 
 
 def test_every_tap_agrees_with_the_port_in_float64(source: Model) -> None:

@@ -12,6 +12,7 @@ from porter.authoring.check.suspicions import Member, suspicions
 from porter.authoring.check.uses import Use, uses_in_graph, uses_in_zoo
 from porter.errors import RecipeError
 from porter.graph import site_of
+from porter.recipe import model
 from porter.recipe.expansion import expand, expand_steps, expect_head
 from porter.recipe.expressions import UnknownVariable
 from porter.recipe.faults import Faults
@@ -97,24 +98,25 @@ def _of_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[Member]:
         for variant in recipe.variants:
             if zoo.has(variant):
                 with own.kept():
-                    members.append(_member(recipe, variant, zoo.of(variant)))
+                    members.append(_member(recipe.member(variant, zoo.name)))
         own.expect_none()
     return members
 
 
-def _member(recipe: Recipe, variant: str, zoo: Zoo) -> Member:
-    graph, steps = expand_steps(recipe, variant, zoo)
+def _member(known: model.Member) -> Member:
+    recipe, variant, zoo = known
+    graph, steps = expand_steps(known)
     faults = Faults()
     if zoo.padding_as_trained:
-        faults.tried(expand, recipe, variant, zoo, as_trained=True)
+        faults.tried(expand, known, as_trained=True)
     faults.tried(expect_head, recipe, graph)
-    names = faults.tried(layer_names, recipe, variant, zoo, graph)
+    names = faults.tried(layer_names, known, graph)
     if zoo.taps:
-        faults.tried(tap_names, recipe, variant, zoo, graph)
+        faults.tried(tap_names, known, graph)
     for label in zoo.generations:
         with faults.kept():
-            older = zoo.at(label)
-            layer_names(recipe, variant, zoo, graph if older is zoo else expand(recipe, variant, older), label)
+            older = known.at(label)
+            layer_names(known, graph if older.zoo is zoo else expand(older), label)
     faults.expect_none()
     return Member(variant, zoo, graph, steps, names)
 

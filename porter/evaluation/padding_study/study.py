@@ -21,7 +21,7 @@ from porter.evaluation.padding_study.sites import parse_sites
 from porter.evaluation.protocol import expect_square, in_words
 from porter.evaluation.results import Case, Crops, Study
 from porter.port import Port, read_port, update_record
-from porter.recipe import choose_options, find_recipe
+from porter.recipe import choose_options, find_member
 from porter.recipe.expressions import Value
 from porter.source.opened import Opened, open_source
 from porter.source.trained import trained_conventions
@@ -41,9 +41,8 @@ def study(
     recipes: Path | None,
 ) -> Study:
     """Measures the same weights under each candidate convention. See porter.study."""
-    recipe = find_recipe(variant, recipes)
-    zoo = recipe.zoo(source, variant)
-    opened = open_source(recipe, variant, zoo, weights, settings=mapped, options=choose_options(recipe, chosen))
+    member = find_member(variant, source, recipes)
+    opened = open_source(member, weights, settings=mapped, options=choose_options(member.recipe, chosen))
     protocol, side = _protocol(opened, options.crops)
     into = None if port is None else _expect_port_of(read_port(port), opened)
     asked = parse_sites(sites, opened.graph)
@@ -57,15 +56,14 @@ def study(
     setting = Setting(opened.graph, (side, side), framework.CAPABILITIES)
     bench = Bench(opened, setting, framework, protocol, photos, options)
     assert opened.member is not None
-    zoo = opened.member.zoo
-    rounds = run_rounds(setting, trained_conventions(recipe, variant, zoo), asked, bench.run)
+    rounds = run_rounds(setting, trained_conventions(opened.member), asked, bench.run)
     judged = judge([outcome.judged for outcome in rounds.outcomes])
     labelled = photos.unlabelled is None
     trained = name_case(rounds, judged, "log-loss" if labelled else "entropy")
     by_entropy = name_case(rounds, judge([outcome.entropy for outcome in rounds.outcomes]), "entropy") if labelled else None
     found = Study(
         variant=variant,
-        zoo=zoo.name,
+        zoo=opened.member.zoo.name,
         weights=opened.file.file,
         photos=(str(photos.path), photos.layout),
         protocol=in_words(protocol, options.crops),

@@ -57,7 +57,7 @@ def write_recipes(folder: Path, text: str = RECIPE) -> Path:
 
 def model(recipes: Path) -> tuple[Recipe, Graph]:
     recipe = find_recipe(VARIANT, recipes)
-    return recipe, expand(recipe, VARIANT, recipe.zoo(ZOO, VARIANT), {})
+    return recipe, expand(recipe.member(VARIANT, ZOO))
 
 
 def fitted(recipes: Path, photos: Path, trained: Mapping[str, Convention]) -> Tensors:
@@ -75,7 +75,7 @@ def fitted(recipes: Path, photos: Path, trained: Mapping[str, Convention]) -> Te
 
 def write_weights(path: Path, recipes: Path, tensors: Tensors) -> Path:
     recipe, graph = model(recipes)
-    torch, layers = get_dialect("torch"), layer_names(recipe, VARIANT, recipe.zoo(ZOO, VARIANT), graph)
+    torch, layers = get_dialect("torch"), layer_names(recipe.member(VARIANT, ZOO), graph)
     found = {}
     for node, roles in tensors.items():
         names = torch.tensor_names(graph, graph.by_path[node], layers[node].name)

@@ -31,12 +31,12 @@ SAME, ONE = Convention("same"), Convention("explicit", (1, 1, 1, 1))
 
 def setting(variant: str, zoo: str, size: int = 224) -> Setting:
     recipe = find_recipe(variant)
-    return Setting(expand(recipe, variant, recipe.zoo(zoo, variant), {}), (size, size), get_framework("torch").CAPABILITIES)
+    return Setting(expand(recipe.member(variant, zoo)), (size, size), get_framework("torch").CAPABILITIES)
 
 
 def of_training(variant: str, zoo: str) -> Mapping[str, Convention]:
     recipe = find_recipe(variant)
-    return trained_conventions(recipe, variant, recipe.zoo(zoo, variant))
+    return trained_conventions(recipe.member(variant, zoo))
 
 
 def names(where: Setting, trained: Mapping[str, Convention] | None = None) -> list[str]:

@@ -23,7 +23,7 @@ SAME, ONE = Convention("same"), Convention("explicit", (1, 1, 1, 1))
 @pytest.fixture(scope="module")
 def setting() -> Setting:
     recipe = find_recipe(VARIANT)
-    graph = expand(recipe, VARIANT, recipe.zoo("torchvision", VARIANT), {})
+    graph = expand(recipe.member(VARIANT, "torchvision"))
     assert strided_sites(graph) == SITES
     return Setting(graph, (224, 224), get_framework("torch").CAPABILITIES)
 
@@ -122,7 +122,7 @@ def test_an_interrupted_round_is_left_out(setting: Setting) -> None:
 
 def test_an_input_too_small_for_the_shipped_pads_is_refused() -> None:
     recipe = find_recipe("inception_v3")
-    graph = expand(recipe, "inception_v3", recipe.zoo("torchvision", "inception_v3"), {})
+    graph = expand(recipe.member("inception_v3", "torchvision"))
     small = Setting(graph, (32, 32), get_framework("torch").CAPABILITIES)
     photos = Photos(small, ())
     with pytest.raises(PaddingError, match=r"no \dx\d window fits"):

@@ -11,7 +11,7 @@ from porter.recipe import expand, find_recipe
 
 def graph_of(variant: str, zoo: str) -> Graph:
     recipe = find_recipe(variant)
-    return expand(recipe, variant, recipe.zoo(zoo, variant), {})
+    return expand(recipe.member(variant, zoo))
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from porter.graph import INPUT, Add, Affine, AvgPool, BatchNorm, Concat, Conv, G
 from porter.graph.plan import make_plan
 from porter.graph.record import from_record, to_record
 from porter.padding import ANY, LOWEST, Convention, Window
-from porter.recipe import all_recipes, expand, find_recipe
+from porter.recipe import Member, all_recipes, expand, find_recipe
 from porter.zoos.implementation import stock_library
 from tests.frameworks.torch.generated import expect_formatted, expect_the_same_as_built, model_of
 from tests.frameworks.torch.graphs import Writer, fine_tuned, inception, mobilenet_v2, resnet_v2, small_mobilenet
@@ -243,7 +243,7 @@ def test_a_shortcut_that_some_units_lack_stands_for_their_input():
 def test_every_variant_reads_as_a_person_would_write_it(recipe):
     for variant in recipe.variants:
         zoo = next(iter(recipe.zoos_of(variant).values()))
-        source = model_source(make_plan(expand(recipe, variant, zoo, {}), recipe.native_size(), framework.CAPABILITIES))
+        source = model_source(make_plan(expand(Member(recipe, variant, zoo)), recipe.native_size(), framework.CAPABILITIES))
         assert source.count("\n") < 200, variant
         assert "with_" not in source, variant
         assert source.count("add_module") <= 1, f"{variant}: all stages are made alike"
@@ -266,7 +266,7 @@ def made_by_class(source):
 
 def test_resnet50v2_reads_as_a_person_would_write_it():
     recipe = find_recipe("resnet50v2")
-    graph = expand(recipe, "resnet50v2", recipe.zoo("keras", "resnet50v2"), {})
+    graph = expand(recipe.member("resnet50v2", "keras"))
     source = model_source(make_plan(graph, (224, 224), framework.CAPABILITIES))
     lines = [
         "BatchNorm2d = partial(nn.BatchNorm2d, eps=1.001e-05, momentum=0.01)",
@@ -288,7 +288,7 @@ def test_resnet50v2_reads_as_a_person_would_write_it():
 
 def test_a_chain_that_one_block_has_is_no_class_and_a_pool_in_it_no_chain():
     recipe = find_recipe("resnet50")
-    graph = expand(recipe, "resnet50", recipe.zoo("slim", "resnet50"), {})
+    graph = expand(recipe.member("resnet50", "slim"))
     source = model_source(make_plan(graph, (224, 224), framework.CAPABILITIES))
     assert "class Shortcut" not in source
     assert "            self.shortcut = nn.MaxPool2d(1, stride=2)\n" in source
@@ -315,7 +315,7 @@ def test_rows_whose_middle_differs_are_no_stages():
 def test_the_recipes_give_few_lines(zoo, size):
     recipe = find_recipe("mobilenet_v2")
     for variant in recipe.variants if zoo == "keras" else ["mobilenet_v2"]:
-        graph = expand(recipe, variant, recipe.zoo(zoo, variant), {})
+        graph = expand(recipe.member(variant, zoo))
         source = model_source(make_plan(graph, size, framework.CAPABILITIES))
         assert source.count("\n") < (165 if "SamePad2d" in source else 125)
         assert source.count("class InvertedResidual(") == 1

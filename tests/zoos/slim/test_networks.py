@@ -41,7 +41,7 @@ tf = get_framework("tf")
 
 def taps(variant: str) -> dict[str, str]:
     recipe = find_recipe(variant)
-    return dict(tap_names(recipe, variant, recipe.zoo("slim", variant), standin_graph(variant, "slim", CLASSES)))
+    return dict(tap_names(recipe.member(variant, "slim"), standin_graph(variant, "slim", CLASSES)))
 
 
 def own(variant: str, graph: Graph, size: tuple[int, int], batch: Any, dtype: Any = "float64") -> dict[str, Any]:
@@ -105,10 +105,10 @@ def slims_graph(variant: str) -> tuple[Any, dict[str, tuple[int, ...]]]:
 @pytest.mark.parametrize("variant", [pytest.param(name, marks=() if name in IN_CI else pytest.mark.full) for name in VARIANTS])
 def test_every_width_has_slims_variables_strides_pads_and_epsilons(variant: str) -> None:
     recipe = find_recipe(variant)
-    zoo = recipe.zoo("slim", variant)
-    graph = expand(recipe, variant, zoo)
+    member = recipe.member(variant, "slim")
+    graph = expand(member)
     nodes, variables = slims_graph(variant)
-    layers = layer_names(recipe, variant, zoo, graph)
+    layers = layer_names(member, graph)
     expected: dict[str, tuple[int, ...]] = {}
     for path, roles in tensor_shapes(graph).items():
         node = graph.by_path[path]
@@ -133,7 +133,7 @@ def test_every_width_has_slims_variables_strides_pads_and_epsilons(variant: str)
 def test_momentums_are_slims() -> None:
     for variant, decay in (("mobilenet_v1", 0.9997), ("mobilenet_v2", 0.997), ("inception_v3", 0.9997), ("resnet50v2", 0.997)):
         recipe = find_recipe(variant)
-        graph = expand(recipe, variant, recipe.zoo("slim", variant))
+        graph = expand(recipe.member(variant, "slim"))
         momentums = {node.op.momentum for node in graph.nodes if isinstance(node.op, BatchNorm)}
         assert list(momentums) == [pytest.approx(1 - decay, rel=1e-12)]
     slim = slim_code.import_slim()
