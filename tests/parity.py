@@ -8,7 +8,8 @@ from pathlib import Path
 from porter.dtypes import Array, Dtype
 from porter.port import Port
 from porter.recipe import find_recipe
-from porter.source.opened import Opened, open_source
+from porter.source.doors import open_member
+from porter.source.opened import Opened
 from porter.verification.check import Check
 from porter.verification.fallback import references_of
 from porter.verification.given import Given, open_given
@@ -53,7 +54,7 @@ def reference_of(opened: Opened) -> Remembered | None:
 def zoos_reference(variant: str, zoo: str, weights: Path, recipes: Path | None = None) -> Remembered:
     """The zoo's own implementation, or code of `OWN_CODE`, with these weights."""
     recipe = find_recipe(variant, recipes)
-    opened = open_source(recipe.member(variant, zoo), weights)
+    opened = open_member(recipe.member(variant, zoo), weights)
     reference = reference_of(opened)
     assert reference is not None and (zoo in OWN_CODE or reference.name == recipe.zoo(zoo, variant).reference)
     return reference

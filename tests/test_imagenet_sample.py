@@ -14,11 +14,13 @@ from porter.errors import DownloadError
 from porter.evaluation.results import Evaluation
 from porter.evaluation.scoring import score
 from porter.files import WeightsFile, fetch
+from porter.fitting.wishes import Wishes
 from porter.frameworks import get_framework
 from porter.graph.plan import make_plan
 from porter.padding import Convention
 from porter.recipe import find_recipe
-from porter.source.opened import Opened, open_source
+from porter.source.doors import open_member
+from porter.source.opened import Opened
 from porter.source.weights import fetch_weights
 from tests.support import strided_sites, with_convention
 
@@ -95,7 +97,7 @@ def test_torchvision_mobilenet_v2_sees_the_same_in_the_port(
 
 def test_same_padding_would_cost_it_eight_points(torchvision_file: Path, cache: Path) -> None:
     recipe = find_recipe("mobilenet_v2")
-    opened = open_source(recipe.member("mobilenet_v2", "torchvision"), torchvision_file)
+    opened = open_member(recipe.member("mobilenet_v2", "torchvision"), torchvision_file)
     wrong = padded_otherwise(opened, Convention("same"), cache)
     print(f"\nSAME everywhere: {wrong} of 500 right, as trained 414")
     assert wrong <= 414 - 35  # another port of the same weights got 375
@@ -119,7 +121,7 @@ def test_the_frozen_graphs_own_output_is_its_head(frozen: Path, tmp_path: Path) 
 
 def test_symmetric_padding_would_cost_it_nine_points(frozen: Path, cache: Path) -> None:
     recipe = find_recipe("mobilenet_v1")
-    opened = open_source(recipe.member("mobilenet_v1", "slim"), frozen, settings=INNER)
+    opened = open_member(recipe.member("mobilenet_v1", "slim"), frozen, Wishes(map=INNER))
     wrong = padded_otherwise(opened, Convention("explicit", (1, 1, 1, 1)), cache)
     print(f"\npad 1 everywhere: {wrong} of 500 right, as trained 455")
     assert wrong <= 455 - 35  # another port of the same weights got 415, and 461 as trained

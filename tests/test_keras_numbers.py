@@ -20,7 +20,7 @@ from porter.formats.reading import read_checkpoint
 from porter.frameworks import get_framework
 from porter.graph.plan import make_plan
 from porter.recipe import Member, find_recipe
-from porter.source.opened import open_source
+from porter.source.doors import open_member
 from porter.verification.fallback import references_of
 from porter.verification.inputs import make_batch
 from porter.verification.references import Reference
@@ -96,7 +96,7 @@ def expect_standins(tensors: Any) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_tensor_finds_its_node(name: str, file: Callable[[str], Path]) -> None:
-    expect_standins(open_source(Member(RECIPE, "inception_v3", ZOO), file(name)).tensors)
+    expect_standins(open_member(Member(RECIPE, "inception_v3", ZOO), file(name)).tensors)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in INSPECTED else pytest.mark.full) for name in FILES])
@@ -109,7 +109,7 @@ def test_inspect_knows_the_file(name: str, file: Callable[[str], Path]) -> None:
 def test_the_reference_is_given_what_the_file_holds(file: Callable[[str], Path]) -> None:
     given = {}
     for name in ("weights.h5", "counted.weights.h5"):
-        opened = open_source(Member(RECIPE, "inception_v3", ZOO), file(name))
+        opened = open_member(Member(RECIPE, "inception_v3", ZOO), file(name))
         assert opened.checkpoint is not None and opened.checkpoint.counted == name.startswith("counted")
         (reference,) = references_of(opened, "float32")
         assert isinstance(reference, Reference)
@@ -156,6 +156,6 @@ def test_the_file_of_a_backbone_without_a_head(second: Any, tmp_path: Path) -> N
     import keras
 
     backbone = keras.Model(second.input, second.layers[-2].output)
-    opened = open_source(Member(RECIPE, "inception_v3", ZOO), only_weights(tmp_path / "notop.h5", backbone))
+    opened = open_member(Member(RECIPE, "inception_v3", ZOO), only_weights(tmp_path / "notop.h5", backbone))
     assert opened.output == "features" and opened.source_classes == 0
     assert read_checkpoint(tmp_path / "notop.h5").tensors.keys().isdisjoint({"predictions/kernel", "conv2d/kernel"})

@@ -21,6 +21,8 @@ from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import Translated
 from porter.files import write_whole
 from porter.fitting.alignment import without_cells
+from porter.fitting.wishes import Wishes
+from porter.formats.reading import read_checkpoint
 from porter.frameworks import runner_of
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import ChannelScale, Graph, Op, tensor_shapes
@@ -28,10 +30,10 @@ from porter.graph.difference import site_differences
 from porter.padding import ANY, Convention, Size
 from porter.port import TensorLists
 from porter.recipe import Member, expand, layer_names, load_recipe, recipes_option
-from porter.source.from_file import classes_of, no_graph, translation
+from porter.source.doors import no_graph, open_member
 from porter.source.matching import NEAR, rank
-from porter.source.opened import open_checkpoint, open_source
-from porter.source.weights import read_weights
+from porter.source.opening import open_checkpoint
+from porter.source.own_graph import classes_of, translation
 from porter.zoos.tables import DEFAULT_ZOOS
 
 OWN = "own"
@@ -116,16 +118,16 @@ def new_recipe(
     if given is None:
         next = "add --from-model FILE, which carries a graph, or --weights FILE, which does not"
         raise UsageError("a recipe is drafted from a file", where="--from-model", next=next)
-    checkpoint, _ = read_weights(given, with_md5=False)
+    checkpoint = read_checkpoint(given)
     if model is None and checkpoint.graph is None:
         return _from_weights(checkpoint, variant, zoo, path)
     runner = runner_of(checkpoint)
     if checkpoint.graph is None or runner is None:
         raise no_graph(checkpoint, None)
     try:
-        found, built = translation(replace(checkpoint, graph=without_cells(checkpoint.graph)), size)
+        found, built = translation(replace(checkpoint, graph=without_cells(checkpoint.graph)), Wishes(size=size))
     except MappingError:  # a convolution reads one cell
-        found, built = translation(checkpoint, size)
+        found, built = translation(checkpoint, Wishes(size=size))
     # Names of tensors that are in no framework's own form, as in ONNX, mostly come from torch.
     framework = runner.NAME if runner.NAME in DEFAULT_ZOOS else "torch"
     facts = Facts(variant, zoo, framework, built, classes_of(found.graph, built, found.activation), found.activation)
@@ -134,7 +136,7 @@ def new_recipe(
     draft = draft_recipe(in_decimals(found.graph), names, facts)
     with TemporaryDirectory() as folder:
         member = _tried(draft, Path(folder) / path.name, variant, zoo)
-        tried = None if weights is None else open_source(member, weights).lists
+        tried = None if weights is None else open_member(member, weights).lists
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, draft.text)
     words = ["porter", "convert", variant, "--from", zoo, "--to", _destination(framework), "--weights", str(weights or given)]
@@ -180,7 +182,7 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
     with TemporaryDirectory() as folder:
         try:
             member = _tried(draft, Path(folder) / path.name, variant, zoo)
-            tensors = open_checkpoint(member, checkpoint, {checkpoint.path: {"sha256": ""}}).lists
+            tensors = open_checkpoint(member, checkpoint).lists
         except (RecipeError, GraphError, MappingError) as error:  # what is not known has to be decided first
             problem = error.message
     path.parent.mkdir(parents=True, exist_ok=True)

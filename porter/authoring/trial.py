@@ -12,13 +12,14 @@ from porter.errors import CheckFailed, MappingError, MissingFramework, PorterErr
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import LISTED, some
 from porter.fitting.naming import tensor_names
+from porter.formats.reading import read_weights
 from porter.frameworks.dialects import get_dialect
 from porter.graph import site_of, tensor_shapes
 from porter.recipe import Member, Recipe, expand, layer_names
 from porter.recipe.expansion import expand_steps
 from porter.source.matching import rank_variants
-from porter.source.opened import Opened, open_checkpoint
-from porter.source.weights import read_weights
+from porter.source.opened import Opened
+from porter.source.opening import open_checkpoint
 
 if TYPE_CHECKING:
     from porter.verification.verdict import Verdict
@@ -61,12 +62,12 @@ def try_weights(recipe: Recipe, weights: Path) -> Trial:
     Raises:
         FileError: the file cannot be read.
     """
-    checkpoint, files = read_weights(weights, with_md5=True)
+    checkpoint = read_weights(weights)
     matches = rank_variants(checkpoint, recipe).matches
     if not matches:
         return Trial(error=_unlike(recipe, checkpoint))
     try:
-        opened = open_checkpoint(matches[0].member, checkpoint, files)
+        opened = open_checkpoint(matches[0].member, checkpoint)
     except MappingError as error:
         return Trial(error=error)
     from porter.verification.check import CHECKED_DTYPES

@@ -13,6 +13,7 @@ from porter.conversion.writing import Written, write_plain, write_stock
 from porter.dtypes import DTYPES, Dtype
 from porter.errors import CheckFailed, MissingFramework, UsageError
 from porter.files import new_folder
+from porter.fitting.wishes import Wishes
 from porter.frameworks import Framework, get_framework
 from porter.graph import BatchNorm
 from porter.graph.pads import pads_of
@@ -24,7 +25,8 @@ from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, 
 from porter.recipe import Member, assumed_size, choose_options, find_member, recipes_option
 from porter.recipe.expressions import Value
 from porter.recipe.published import is_non_commercial
-from porter.source.opened import Opened, open_source
+from porter.source.doors import open_file, open_member
+from porter.source.opened import Opened
 from porter.source.trained import parse_padding, with_padding
 
 if TYPE_CHECKING:
@@ -111,10 +113,11 @@ def convert(
     pads: Padding | None = None
     if source is None:
         needing = {"--weights": weights, "--map": mapped, "--option": options, "--padding": padding != "shipped"}
-        from porter.source.from_file import expect_file, open_file
+        from porter.source.doors import expect_file
 
         file = expect_file(subject, recipes, [name for name, given in needing.items() if given])
-        opening = partial(open_file, file, size, recipes, keep_background, keep_activation)
+        wishes = Wishes(keep_background, size=size, keep_activation=keep_activation)
+        opening = partial(open_file, file, wishes, recipes)
         name = file.name if file.is_dir() else file.stem
     else:
         if keep_activation:
@@ -122,7 +125,7 @@ def convert(
         member = find_member(subject, source, recipes)
         chosen = choose_options(member.recipe, options or {})
         pads = parse_padding(padding, member)
-        opening = partial(open_source, member, weights, keep_background, mapped, chosen)
+        opening = partial(open_member, member, weights, Wishes(keep_background, mapped, chosen))
         name = f"{subject}-{member.zoo.name}"
     folder = out or Path(f"{name}-{framework.NAME}")
     with new_folder(folder, overwrite) as building:

@@ -42,10 +42,11 @@ def pads(subject: str, source: str | None, destination: str, input_size: str | N
     """
     capabilities = get_framework(destination).CAPABILITIES
     if source is None:
-        from porter.source.from_file import expect_file, open_file  # a variant's table is made without numpy
+        from porter.fitting.wishes import Wishes
+        from porter.source.doors import expect_file, open_file  # a variant's table is made without numpy
 
         stated = None if input_size is None else parse_size(input_size)
-        opened = open_file(expect_file(subject, recipes), stated, recipes)
+        opened = open_file(expect_file(subject, recipes), Wishes(size=stated), recipes)
         return tuple(SitePads(pad, None) for pad in pads_of(make_plan(opened.graph, stated or opened.native_size, capabilities)))
     member = find_member(subject, source, recipes)
     graph = expand(member)

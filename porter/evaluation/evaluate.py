@@ -23,9 +23,8 @@ from porter.evaluation.results import Accuracy, Evaluation
 from porter.evaluation.scoring import Scored
 from porter.evaluation.verdict import judge, notes_on_weights, obstacles, published_figure
 from porter.port import Port, Record, read_port, update_record
-from porter.port.recipe import recipe_of
-from porter.recipe import Recipe
-from porter.source.of_port import source_of
+from porter.recipe import Member
+from porter.source.of_port import member_of, source_of
 
 TOLERANCE = 0.05
 """Percentage points around `--expect-top1` if no `--tolerance` is given."""
@@ -63,7 +62,7 @@ def evaluate(
         measured = merged(gather(measure(port, opened, photos.photos, protocol, side, options, process)))
     if not measured.scored.complete and not measured.scored.reached.any():
         raise KeyboardInterrupt
-    found = _evaluation(port, photos, protocol, side, options, measured, expected, _recipe(record, recipes))
+    found = _evaluation(port, photos, protocol, side, options, measured, expected, _member(record, recipes))
     if process.leads and found.complete:
         found = _written(port, photos, measured, found)
     return found
@@ -82,10 +81,10 @@ def _expected(top1: float | None, tolerance: float | None) -> tuple[float, float
     return top1, around
 
 
-def _recipe(record: Record, recipes: Path | None) -> Recipe | None:
-    """The recipe, which has the published figure; None if there is none: a port outlives its recipe."""
+def _member(record: Record, recipes: Path | None) -> Member | None:
+    """The recipe's variant, which has the published figure; None if there is none: a port outlives its recipe."""
     try:
-        return recipe_of(record, recipes)
+        return member_of(record, recipes)
     except UsageError:
         return None
 
@@ -98,13 +97,13 @@ def _evaluation(
     options: Options,
     measured: Measured,
     expected: tuple[float, float] | None,
-    recipe: Recipe | None,
+    member: Member | None,
 ) -> Evaluation:
     record, scored = port.record, measured.scored
     accuracy = _accuracy(scored, PORT, len(photos.failed))
-    published = published_figure(record, recipe)
+    published = published_figure(record, member)
     against = obstacles(side, photos, accuracy, options.crops, options.precision, published, scored.complete) if published else []
-    judgement = judge(accuracy, published, against, notes_on_weights(record, recipe))
+    judgement = judge(accuracy, published, against, notes_on_weights(record, member))
     met = expected is None or (scored.complete and abs(accuracy.top1 - expected[0]) <= expected[1] + 1e-9)
     beside, warnings = None, measured.warnings
     if measured.compared is not None:

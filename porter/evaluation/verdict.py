@@ -10,16 +10,15 @@ from porter.data.photos import VALIDATION_IMAGES, PhotoSet
 from porter.dtypes import Precision
 from porter.evaluation.results import Accuracy, Crops, Judgement
 from porter.port import Record
-from porter.recipe import Published, Recipe
+from porter.recipe import Member, Published
 
 REPRODUCED = 0.05
 """Percentage points: 25 of 50,000 photos, more than other decoders and other arithmetic change."""
 
 
-def published_figure(record: Record, recipe: Recipe | None) -> Published | None:
+def published_figure(record: Record, member: Member | None) -> Published | None:
     """The recipe's published figure for a port's variant and zoo; None if the port has other classes."""
-    zoo = recipe.zoos.get(record.zoo) if recipe and record.zoo and record.labels == IMAGENET else None
-    return zoo.published.get(record.variant) if zoo and record.variant else None
+    return member.zoo.published.get(member.variant) if member and record.labels == IMAGENET else None
 
 
 def obstacles(
@@ -68,10 +67,9 @@ def judge(accuracy: Accuracy, published: Published | None, against: Sequence[str
     return Judgement(verdict, "; ".join([measured, stated, *notes]))
 
 
-def notes_on_weights(record: Record, recipe: Recipe | None) -> list[str]:
+def notes_on_weights(record: Record, member: Member | None) -> list[str]:
     """A note if the published figure is of a file that the port was not made from, or if its record does not tell."""
-    zoo = recipe.zoos.get(record.zoo) if recipe and record.zoo else None
-    file = zoo.files.get(record.variant) if zoo and record.variant else None
+    file = member.file if member else None
     published = record.source.is_published(file)
     if file is None or published:
         return []

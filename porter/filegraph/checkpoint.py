@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from porter.dtypes import Array
 from porter.filegraph.file_graph import FileGraph
+from porter.files import Digests
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Checkpoint:
         counted: names are `class_counter/variable` in Keras's topological order, because the file holds no layer names.
         graph: what the file's layers compute, where it says so.
         files: the checkpoint's files, if it is not the one file `path`.
+        digests: of each of its files, if they were read with their digests (porter.formats.reading.read_weights).
         scaling: names of layers that scale the input, in a file that does not say what they compute.
     """
 
@@ -35,3 +38,12 @@ class Checkpoint:
     graph: FileGraph | None = field(default=None, repr=False)
     files: tuple[Path, ...] = field(default=(), repr=False)
     scaling: tuple[str, ...] = ()
+    digests: Digests = field(default_factory=dict, repr=False)
+
+    @property
+    def sha256(self) -> str:
+        """Of one file; of several, the sha256 of their names and digests, in lines as sha256sum prints them."""
+        if len(self.digests) == 1:
+            return next(iter(self.digests.values()))["sha256"]
+        lines = "".join(f"{found['sha256']}  {path.name}\n" for path, found in sorted(self.digests.items()))
+        return hashlib.sha256(lines.encode()).hexdigest()

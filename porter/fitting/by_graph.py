@@ -18,6 +18,7 @@ from porter.fitting.file_heads import End, find_end, head_kernels, left_out, pos
 from porter.fitting.fit import OWN_GRAPH, Fit, some
 from porter.fitting.grafting import Grafted, graft
 from porter.fitting.naming import parse_map, tensor_names
+from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import (
     Affine,
@@ -39,7 +40,7 @@ from porter.recipe import LayerName, Member, Zoo, expand, layer_names, tap_names
 AFTER = "the file's graph does not use it for the logits"
 
 
-def fit_by_graph(member: Member, checkpoint: Checkpoint, settings: tuple[str, ...] = (), keep_background: bool = False) -> Fit:
+def fit_by_graph(member: Member, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Fit:
     """Fits a variant to a file that carries its graph. The file's own output is the head, unless `settings` chooses another.
 
     Args:
@@ -52,13 +53,13 @@ def fit_by_graph(member: Member, checkpoint: Checkpoint, settings: tuple[str, ..
     """
     assert checkpoint.graph is not None
     draft = expand(member)
-    mapped = parse_map(settings, draft)
+    mapped = parse_map(wishes.map, draft)
     aligned = align(draft, checkpoint.graph, member.recipe.native_size())
     kernels = head_kernels(member, draft)
 
     def fitted(chosen: str | None) -> Fit:
         end = find_end(aligned, checkpoint, chosen, kernels)
-        return _fit(member, checkpoint, aligned, mapped, end, keep_background)
+        return _fit(member, checkpoint, aligned, mapped, end, wishes.background)
 
     try:
         return fitted(mapped.get(draft.output))

@@ -18,6 +18,7 @@ from porter.fitting.fit import Fit, StandIn, placed, shape_text, some, without_h
 from porter.fitting.grafting import POOL
 from porter.fitting.heads import AFTER_HEAD, dense_op, find_head, flattened, reads_features, stand_in_head
 from porter.fitting.naming import name_layers, parse_map, tensor_names
+from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, head_of, is_depthwise, tensor_shapes
 from porter.recipe import LayerName, Member, Zoo, expand, options_of, tap_names
@@ -80,18 +81,14 @@ def _ignore_reason(name: str, zoo: Zoo) -> str | None:
     return next((rule.reason for rule in zoo.ignore if fnmatchcase(name, rule.pattern)), None)
 
 
-def fit_by_names(member: Member, checkpoint: Checkpoint, settings: tuple[str, ...] = (), keep_background: bool = False) -> Fit:
+def fit_by_names(member: Member, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Fit:
     """Fits a variant to a file of weights by the zoo's names.
-
-    Args:
-        settings: from `--map`, as SRC=NODE.
-        keep_background: keep row 0 of the zoo's own head if it is ImageNet's background.
 
     Raises:
         MappingError: tensors are missing or unexpected, in one error that lists both; or the head cannot be found.
     """
     dialect, draft = get_dialect(member.zoo.framework), expand(member)
-    mapped, last = parse_map(settings, draft), head_of(draft).path
+    mapped, last = parse_map(wishes.map, draft), head_of(draft).path
     chosen = parse_head(mapped[last]) if last in mapped else None
     if chosen is not None:
         mapped[last] = chosen.layers[-1]
@@ -117,8 +114,8 @@ def fit_by_names(member: Member, checkpoint: Checkpoint, settings: tuple[str, ..
         transforms[last] = ()
     else:
         layers[last] = head.layer
-        graph = expand(member, {"classes": head.rows - (background and not keep_background)})
-        if keep_background or not background:
+        graph = expand(member, {"classes": head.rows - (background and not wishes.background)})
+        if wishes.background or not background:
             kept = tuple(name for name in head.layer.transforms if name != "drop_background")
             transforms[last] = kept
     located = locate(graph, {path: layers[path] for path in tensor_shapes(graph)}, zoo, checkpoint)
@@ -151,7 +148,7 @@ def fit_by_names(member: Member, checkpoint: Checkpoint, settings: tuple[str, ..
         source_classes=head.rows,
         own_head=head.own,
         head=head.layer.name if head.layer else None,
-        background=background and keep_background,
+        background=background and wishes.background,
         activation=_activation(zoo, head.rows),
         reference_taps={path: name for path, name in shown.items() if path in graph.by_path and path not in row},
         stand_in=stand_in,

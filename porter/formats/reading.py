@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from porter.dtypes import is_floating
 from porter.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
+from porter.files import digests
 from porter.formats.limits import most_bytes
 from porter.formats.recognition import READABLE, recognise
 
@@ -42,3 +45,18 @@ def read_checkpoint(path: Path) -> Checkpoint:
             next = "use the model from before it was quantised"
             raise FileError(f"tensor '{name}' is {array.dtype}, expected real numbers", where=str(path), next=next)
     return checkpoint
+
+
+def read_weights(path: Path, with_md5: bool = True) -> Checkpoint:
+    """As `read_checkpoint`, with the digests of each file: sha256 and, if asked for, md5.
+
+    A file is hashed while it is read: hashing takes as long, and leaves the interpreter to the reader.
+    """
+    algorithms = ("sha256", "md5") if with_md5 else ("sha256",)
+    with ThreadPoolExecutor(1) as beside:
+        whole = beside.submit(digests, path, algorithms) if path.is_file() else None
+        checkpoint = read_checkpoint(path)
+        if whole is not None and not checkpoint.files:
+            return replace(checkpoint, digests={checkpoint.path: whole.result()})
+    found = {file: digests(file, algorithms) for file in checkpoint.files or (checkpoint.path,)}
+    return replace(checkpoint, digests=found)

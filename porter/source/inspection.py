@@ -10,19 +10,19 @@ from typing import Any
 
 from porter.errors import MappingError, PorterError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.files import Digests
 from porter.fitting.fit import OWN_GRAPH
-from porter.formats.reading import read_checkpoint
+from porter.fitting.wishes import Wishes
+from porter.formats.reading import read_checkpoint, read_weights
 from porter.formats.recognition import FORMATS
 from porter.frameworks import FRAMEWORK_NAMES
 from porter.graph import head_of
 from porter.padding import ANY
 from porter.port import Port, Record, port_at
 from porter.recipe import recipes_option
-from porter.source.from_file import open_as, open_likeliest, translated
+from porter.source.doors import open_as, open_likeliest
 from porter.source.matching import CLOSE, LIKELY, NO_RECIPE, Match, Ranked, rank
 from porter.source.opened import Opened
-from porter.source.weights import read_weights
+from porter.source.own_graph import open_graph
 
 
 @dataclass(frozen=True)
@@ -103,19 +103,19 @@ def inspect(file: Path, recipes: Path | None = None) -> Inspection:
     port = port_at(file)
     if port is not None:
         return _of_port(port)
-    checkpoint, files = read_weights(file, with_md5=True)
+    checkpoint = read_weights(file)
     ranked = rank(checkpoint, recipes)
-    return replace(_of_file(checkpoint, files, ranked, recipes), left_out=tuple(map(str, ranked.faults)))
+    return replace(_of_file(checkpoint, ranked, recipes), left_out=tuple(map(str, ranked.faults)))
 
 
-def _of_file(checkpoint: Checkpoint, files: Digests, ranked: Ranked, recipes: Path | None) -> Inspection:
+def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None) -> Inspection:
     matches = ranked.matches
-    found, problems = open_likeliest(checkpoint, files, ranked.likeliest)
+    found, problems = open_likeliest(checkpoint, ranked.likeliest)
     if found is not None:
         return _of_opened(checkpoint, matches, *found, recipes)
-    unmatched = Inspection(checkpoint, (), None, problem=NO_RECIPE) if checkpoint.graph is None else _by_itself(checkpoint, files)
+    unmatched = Inspection(checkpoint, (), None, problem=NO_RECIPE) if checkpoint.graph is None else _by_itself(checkpoint)
     for match, problem in problems:
-        commands = _settled(checkpoint, files, match, problem, recipes)
+        commands = _settled(checkpoint, match, problem, recipes)
         if match.score >= LIKELY and unmatched.commands and not commands:
             return replace(unmatched, matches=matches, match=match, problem=f"{problem.where}: {problem.message}")
         if commands or match.score >= LIKELY:
@@ -141,12 +141,12 @@ def _of_port(port: Port) -> Inspection:
     )
 
 
-def _by_itself(checkpoint: Checkpoint, files: Digests) -> Inspection:
+def _by_itself(checkpoint: Checkpoint) -> Inspection:
     """A file whose graph no recipe has: what it gives, and the line that ports it without a recipe."""
     assert checkpoint.graph is not None
     free = checkpoint.graph.built_size is None
     try:
-        opened = translated(checkpoint, files, ANY if free else None)
+        opened = open_graph(checkpoint, Wishes(size=ANY if free else None))
     except PorterError as error:
         return Inspection(checkpoint, (), None, problem=f"{error.message} ({error.next})" if error.next else error.message)
     return Inspection(
@@ -182,12 +182,12 @@ def _of_opened(
     )
 
 
-def _settled(checkpoint: Checkpoint, files: Digests, match: Match, error: PorterError, recipes: Path | None) -> tuple[str, ...]:
+def _settled(checkpoint: Checkpoint, match: Match, error: PorterError, recipes: Path | None) -> tuple[str, ...]:
     """A command for each setting of `--map` that the error lists and that works."""
     found = []
     for setting in error.maps if isinstance(error, MappingError) else ():
         try:
-            opened = open_as(checkpoint, files, match, (setting,))
+            opened = open_as(match, checkpoint, Wishes(map=(setting,)))
         except PorterError:
             continue
         options = ("--map", setting, *recipes_option(match.member.recipe, recipes))

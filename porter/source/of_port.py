@@ -1,17 +1,39 @@
-"""The source that a port was made from, opened again."""
+"""What a port was made from, found again: its recipe's variant, and its source."""
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from porter.errors import DownloadError, UsageError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.fitting.wishes import Wishes
+from porter.formats.reading import read_weights
 from porter.port import RECORD, Port, Record, port_at
-from porter.port.recipe import recipe_of
-from porter.recipe import Member, choose_options
-from porter.source.from_file import translated
-from porter.source.opened import Opened, open_port, open_source
+from porter.recipe import Member, choose_options, find_member
+from porter.source.opened import Opened
+from porter.source.opening import open_checkpoint, open_port
+from porter.source.own_graph import open_graph
 from porter.source.trained import with_padding
-from porter.source.weights import read_weights
+from porter.source.weights import fetch_published, needs_md5
+
+
+def member_of(record: Record, recipes: Path | None) -> Member | None:
+    """What a port is a port of; None for a port without a recipe.
+
+    Args:
+        recipes: the folder that `--recipes` names.
+
+    Raises:
+        UsageError: there is no such variant, or it was in the folder of `--recipes`, which may have a name of porter's own recipes.
+    """
+    if record.variant is None or record.zoo is None:
+        return None
+    if record.recipes is not None and recipes is None:
+        next = f"add --recipes {shlex.quote(record.recipes)}"
+        raise UsageError(f"the recipe of '{record.variant}' was found in {record.recipes}", next=next)
+    return find_member(record.variant, record.zoo, recipes)
 
 
 def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
@@ -21,62 +43,70 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
         UsageError: the port was made from other weights; or none are given, and it was not made from the zoo's published ones, or
             does not record whether it was.
     """
-    record, recipe = port.record, recipe_of(port.record, recipes)
-    if recipe is None or record.variant is None or record.zoo is None:
-        opened = _file_again(port, weights)
-    else:
-        opened = _weights_again(port, recipe.member(record.variant, record.zoo), weights)
-    if opened.file.sha256 != record.source.sha256:
-        raise UsageError(
-            f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not from this file, "
-            f"{opened.file.sha256[:12]}...",
-            where=str(weights or opened.file.file),
-            next=f"give --weights the {record.source.file} that the port was made from",
-        )
-    return opened
-
-
-def _file_again(port: Port, weights: Path | None) -> Opened:
-    """The source of a port that was made without a recipe."""
-    record = port.record
+    record, member = port.record, member_of(port.record, recipes)
     if weights is None:
-        made, given = _made_from(record)
-        raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
-    beside = port_at(weights)
+        _expect_published(port, member)
+    wishes = _wishes_of(port, member)
+    path, warnings = weights, tuple[str, ...]()
+    if path is None:
+        assert member is not None, "a zoo publishes it"
+        try:
+            fetched = fetch_published(member)
+        except DownloadError as error:
+            given = f"give --weights the {record.source.file} that the port was made from"
+            raise DownloadError(error.message, where=error.where, next=f"{given}, or {error.next}") from None
+        path, warnings = fetched.path, fetched.warnings
+    beside = port_at(path)
     if beside is not None:
-        return open_port(beside, None)
-    checkpoint, files = read_weights(weights, with_md5=False)
-    if checkpoint.graph is None:
-        raise UsageError("this file carries no graph, and the port was made from one", where=str(weights))
-    return translated(checkpoint, files, record.input.native_size, record.activation is None, record.names)
+        _expect_same(record, beside.record.model[beside.framework.MODEL_FILE], path)
+        return with_padding(open_port(beside, member), record.padding)
+    checkpoint = read_weights(path, member is not None and needs_md5(member))
+    _expect_same(record, checkpoint.sha256, path)
+    opened = _graph_again(checkpoint, record, wishes) if member is None else open_checkpoint(member, checkpoint, wishes)
+    return with_padding(replace(opened, warnings=(*warnings, *opened.warnings)), record.padding)
 
 
-def _weights_again(port: Port, member: Member, weights: Path | None) -> Opened:
-    """The source of a port of a recipe's variant."""
+def _expect_published(port: Port, member: Member | None) -> None:
+    """Refuses a port that was not made from a published file."""
+    record, source = port.record, port.record.source
+    published = source.is_published(member.file) if member else False
+    if published:
+        return
+    made, given = f"{source.file}, sha256 {source.sha256}", f"add --weights with {source.file}"
+    if source.format == "port":
+        made, given = "another port", "add --weights with that port"
+    if published is None:
+        made, given = f"{made}, and does not record whether the zoo publishes it", f"{given}, or convert again"
+    elif source.format != "port" and record.variant is not None:
+        made = f"{made}, which the zoo does not publish"
+    raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
+
+
+def _wishes_of(port: Port, member: Member | None) -> Wishes:
+    """What the user wished of the source."""
     record = port.record
-    published = record.source.is_published(member.file)
-    if weights is None and not published:
-        made, given = _made_from(record)
-        if published is None:
-            made, given = f"{made}, and does not record whether the zoo publishes it", f"{given}, or convert again"
-        elif record.source.format != "port":
-            made = f"{made}, which the zoo does not publish"
-        raise UsageError(f"this port was made from {made}", where=str(port.folder), next=given)
+    if member is None:
+        return Wishes(size=record.input.native_size, keep_activation=record.activation is None)
     try:
         chosen = choose_options(member.recipe, record.chosen)
     except UsageError as error:
         where = f"{port.folder / RECORD}: chosen"
         raise UsageError(error.message, where=where, next="convert again, if the recipe has changed") from None
-    try:
-        opened = open_source(member, weights, record.background, record.mapped, chosen)
-    except DownloadError as error:
-        given = f"give --weights the {record.source.file} that the port was made from"
-        raise DownloadError(error.message, where=error.where, next=f"{given}, or {error.next}") from None
-    return with_padding(opened, record.padding)
+    return Wishes(record.background, record.mapped, chosen)
 
 
-def _made_from(record: Record) -> tuple[str, str]:
-    """What a port was made from, and how to give it."""
-    if record.source.format == "port":
-        return "another port", "add --weights with that port"
-    return f"{record.source.file}, sha256 {record.source.sha256}", f"add --weights with {record.source.file}"
+def _expect_same(record: Record, sha256: str, path: Path) -> None:
+    if sha256 != record.source.sha256:
+        raise UsageError(
+            f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not from this file, "
+            f"{sha256[:12]}...",
+            where=str(path),
+            next=f"give --weights the {record.source.file} that the port was made from",
+        )
+
+
+def _graph_again(checkpoint: Checkpoint, record: Record, wishes: Wishes) -> Opened:
+    """The source of a port that was made without a recipe."""
+    if checkpoint.graph is None:
+        raise UsageError("this file carries no graph, and the port was made from one", where=str(checkpoint.path))
+    return open_graph(checkpoint, wishes, record.names)

@@ -19,6 +19,7 @@ from porter.dtypes import Array, Dtype
 from porter.errors import MappingError, PorterError, UsageError
 from porter.filegraph.to_graph import to_graph
 from porter.files import digest
+from porter.formats.reading import read_weights
 from porter.formats.recognition import READABLE
 from porter.frameworks import runner_of
 from porter.frameworks.given import Shown, framework_of, given_models
@@ -26,7 +27,6 @@ from porter.graph import Graph, Sigmoid, Softmax, shapes
 from porter.padding import ANY
 from porter.port import GivenFile
 from porter.source.opened import Opened
-from porter.source.weights import digest_of, read_weights
 from porter.verification.own_code import maker, running
 from porter.verification.pairing import pair, weight_distances
 from porter.verification.references import drops_background, rounded
@@ -197,7 +197,7 @@ def _names(opened: Opened) -> dict[str, tuple[str, ...]]:
 
 
 def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
-    checkpoint, files = read_weights(given.file, with_md5=False)
+    checkpoint = read_weights(given.file, with_md5=False)
     file, runner, where = checkpoint.graph, runner_of(checkpoint), str(given.file)
     if file is None or runner is None:
         carrying = ", ".join(format.what for format in READABLE if format.runner)
@@ -229,7 +229,7 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
         values = runner.run_reference(model(dtype), batch.astype(dtype), asked)
         return Shown(tuple(values.pop(f"output {place}") for place in range(len(found.graph.outputs))), values)
 
-    record = GivenFile(file=given.file.name, sha256=digest_of(files), maker=None)
+    record = GivenFile(file=given.file.name, sha256=checkpoint.sha256, maker=None)
     fixed = not file.resizable and file.built_size is not None
     apart = weight_distances(opened, file, checkpoint.tensors, pairs.layers)
     return GivenReference(

@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file
 
 import porter
-from porter.source.from_file import translated
-from porter.source.weights import read_weights
+from porter.formats.reading import read_checkpoint
+from porter.source.own_graph import open_graph
 from porter.verification.own_code import maker
 from tests.conftest import Cli, refused
 from tests.frameworks.torch.test_code import loaded_from
@@ -173,8 +173,8 @@ def test_a_port_without_a_recipe_has_blocks(saved: Path, tmp_path: Path) -> None
 
 def test_a_port_of_an_older_porter_has_the_names_of_its_file(saved: Path) -> None:
     """It records no names, and its paths are the file's."""
-    checkpoint, files = read_weights(saved, with_md5=False)
-    opened = translated(checkpoint, files, None, names={})
+    checkpoint = read_checkpoint(saved)
+    opened = open_graph(checkpoint, names={})
     assert "block_3_expand" in opened.graph.by_path and not opened.graph.scopes
 
 

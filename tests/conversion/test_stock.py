@@ -229,7 +229,7 @@ def test_biases_that_the_class_has_and_the_source_lacks_are_zeros_and_recorded()
 def test_an_absorbed_port_is_proved_and_its_norms_are_compared(tmp_path: Path, weights_file: WeightsMaker) -> None:
     """From a zoo of its own, which is torchvision's with biases, so that the whole road is walked."""
     from porter.recipe import recipes_folder
-    from porter.source.opened import open_source
+    from porter.source.doors import open_member
     from porter.verification.computed import unrounded_tensors
 
     (tmp_path / "recipes").mkdir()
@@ -255,7 +255,7 @@ def test_an_absorbed_port_is_proved_and_its_norms_are_compared(tmp_path: Path, w
     assert len(made.port.record.absorbed) == 20 and made.port.record.computed
     torchvision_class(made.port.record).load_state_dict(load_file(tmp_path / "port" / "model.safetensors"), strict=True)
     recipe = find_recipe("resnet18", tmp_path / "recipes")
-    opened = open_source(recipe.member("resnet18", "biased"), tmp_path / "biased.pth")
+    opened = open_member(recipe.member("resnet18", "biased"), tmp_path / "biased.pth")
     tensors = unrounded_tensors(made.port, opened.graph, opened.tensors)
     source = Shifted(own_build(opened, "float64"), {}, frozenset(made.port.record.absorbed.values()))
     found = Check(made.port, ("float64",), tensors=tensors).prove(source, AT).proof

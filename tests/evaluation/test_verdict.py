@@ -12,11 +12,11 @@ from porter.evaluation.results import Accuracy
 from porter.evaluation.verdict import judge, notes_on_weights, obstacles, published_figure
 from porter.files import WeightsFile
 from porter.port import Record, SourceFile
-from porter.recipe import Published, find_recipe
+from porter.recipe import Published, find_member
 from porter.recipe.model import Weights
 
 PUBLISHED = Published(top1=71.878, top5=90.286, size=224, source="torchvision")
-RECIPE = find_recipe("mobilenet_v2")
+MEMBER = find_member("mobilenet_v2", "torchvision")
 
 
 def accuracy(top1: float, images: int = 50_000) -> Accuracy:
@@ -24,7 +24,7 @@ def accuracy(top1: float, images: int = 50_000) -> Accuracy:
 
 
 def record(**fields: Any) -> Record:
-    zoo = RECIPE.zoo("torchvision", "mobilenet_v2")
+    zoo = MEMBER.zoo
     source = SourceFile(file=zoo.files["mobilenet_v2"].name, format="torch", sha256="0" * 64, published=True)
     own = {
         "variant": "mobilenet_v2",
@@ -94,9 +94,9 @@ def test_each_obstacle(changed: dict[str, Any], word: str) -> None:
 
 
 def test_weights_that_are_not_the_published_ones_are_said() -> None:
-    assert notes_on_weights(record(), RECIPE) == []
+    assert notes_on_weights(record(), MEMBER) == []
     other = record(source=SourceFile(file="mine.pth", format="torch", sha256="f" * 64))
-    (note,) = notes_on_weights(other, RECIPE)
+    (note,) = notes_on_weights(other, MEMBER)
     assert "mine.pth" in note and "mobilenet_v2-b0353104.pth" in note
     assert notes_on_weights(other, None) == []
 
@@ -110,20 +110,19 @@ def test_weights_that_are_not_the_published_ones_are_said() -> None:
     ],
 )
 def test_a_record_that_does_not_say_whether_its_file_is_published(published: Any, sha256: str, words: tuple[str, ...]) -> None:
-    found = notes_on_weights(record(source=SourceFile(file="a.pth", format="torch", sha256=sha256, published=published)), RECIPE)
+    found = notes_on_weights(record(source=SourceFile(file="a.pth", format="torch", sha256=sha256, published=published)), MEMBER)
     assert len(found) == len(words) and all(word in note for word, note in zip(words, found, strict=True))
 
 
 def test_a_record_that_cannot_be_compared_with_a_published_digest_is_said() -> None:
-    zoo = RECIPE.zoo("torchvision", "mobilenet_v2")
-    unpinned = replace(zoo, weights={"mobilenet_v2": Weights(WeightsFile("a.pth", md5="0" * 32), None, None, None)})
-    recipe = replace(RECIPE, zoos={**RECIPE.zoos, "torchvision": unpinned})
-    (note,) = notes_on_weights(record(source=SourceFile(file="a.pth", format="torch", sha256="f" * 64)), recipe)
+    weights = {"mobilenet_v2": Weights(WeightsFile("a.pth", md5="0" * 32), None, None, None)}
+    unpinned = MEMBER._replace(zoo=replace(MEMBER.zoo, weights=weights))
+    (note,) = notes_on_weights(record(source=SourceFile(file="a.pth", format="torch", sha256="f" * 64)), unpinned)
     assert "does not record" in note and "convert again" in note
 
 
 def test_the_figure_is_the_recipes() -> None:
-    found = published_figure(record(), RECIPE)
+    found = published_figure(record(), MEMBER)
     assert found is not None and found.top1 == 71.878
-    assert published_figure(record(zoo="mine"), RECIPE) is None and published_figure(record(), None) is None
-    assert published_figure(record(labels=None), RECIPE) is None
+    assert published_figure(record(), None) is None
+    assert published_figure(record(labels=None), MEMBER) is None

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from porter.errors import MappingError
+from porter.fitting.wishes import Wishes
+from porter.formats.reading import read_checkpoint
 from porter.frameworks import Tensors, get_framework
 from porter.graph import INPUT, OPS, ChannelScale, ChannelShuffle, Gelu, Graph, LocalResponseNorm, Node
 from porter.graph.plan import make_plan
-from porter.source.from_file import translated
-from porter.source.opened import Opened, read_weights
+from porter.source.opened import Opened
+from porter.source.own_graph import open_graph
 from tests.oracle import evaluate
 from tests.random_graphs import UNSHRUNK, Sample, difference, samples
 
@@ -36,7 +38,7 @@ def with_a_tensor(sample: Sample) -> Sample:
 
 def read_back(graph: Graph, tensors: Tensors, size: tuple[int, int], folder: Path) -> Opened:
     KERAS.write(folder, make_plan(graph, size, KERAS.CAPABILITIES), tensors, {}, "float64", {})
-    return translated(*read_weights(folder / KERAS.MODEL_FILE, with_md5=False), size, keep_activation=True)
+    return open_graph(read_checkpoint(folder / KERAS.MODEL_FILE), Wishes(size=size, keep_activation=True))
 
 
 def expect_same(sample: Sample, folder: Path) -> bool:

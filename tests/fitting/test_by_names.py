@@ -13,6 +13,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.fit import Fit, read_tensors
 from porter.fitting.grafting import POOL
+from porter.fitting.wishes import Wishes
 from porter.frameworks import get_framework
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Dense, Relu, tensor_shapes
@@ -42,7 +43,7 @@ def file(zoo_name: str, classes: int = 1000) -> dict[str, Array]:
 def fit(zoo: str, tensors: Tensors, *settings: str, keep_background: bool = False) -> Fit:
     found = RECIPE.zoo(zoo, "mobilenet_v2")
     checkpoint = Checkpoint(Path("a file"), "memory", found.framework, tensors)
-    return fit_by_names(Member(RECIPE, "mobilenet_v2", found), checkpoint, settings, keep_background)
+    return fit_by_names(Member(RECIPE, "mobilenet_v2", found), checkpoint, Wishes(keep_background, settings))
 
 
 def prefixed(tensors: Tensors, prefix: str) -> dict[str, Array]:

@@ -8,8 +8,9 @@ from safetensors.numpy import save_file
 
 import porter
 from porter.errors import MappingError, RecipeError
+from porter.fitting.wishes import Wishes
 from porter.recipe import find_recipe
-from porter.source.opened import NO_MAP, open_source
+from porter.source.doors import NO_MAP, open_member
 from tests.recipe.recipes import VALID, write
 from tests.support import source_checkpoint
 
@@ -22,7 +23,7 @@ def refused(folder: Path, variant: str, zoo: str) -> str | None:
     tensors = {name: np.ascontiguousarray(array) for name, array in source_checkpoint(VARIANT, "torchvision").tensors.items()}
     save_file({**tensors, "features.18.0.more": np.zeros(4, np.float32)}, path)
     with pytest.raises(MappingError) as caught:
-        open_source(recipe.member(variant, zoo), path)
+        open_member(recipe.member(variant, zoo), path)
     return caught.value.next
 
 
@@ -35,7 +36,7 @@ def test_the_zoo_of_a_file_is_told_before_its_head_is_asked_for(tmp_path: Path) 
     recipe, path = find_recipe("mobilenet_v1_0.25"), tmp_path / "weights.npz"
     np.savez(path, **dict(source_checkpoint("mobilenet_v1_0.25", "tensornets").tensors))
     with pytest.raises(MappingError) as caught:
-        open_source(recipe.member("mobilenet_v1_0.25", "slim"), path)
+        open_member(recipe.member("mobilenet_v1_0.25", "slim"), path)
     assert "it looks like mobilenet_v1_0.25 from tensornets" in str(caught.value.next)
 
 
@@ -49,14 +50,14 @@ def test_every_map_that_is_offered_opens_the_file(tmp_path: Path) -> None:
     def offered(settings: tuple[str, ...] = ()) -> MappingError:
         save_file(tensors, path)
         with pytest.raises(MappingError) as caught:
-            open_source(recipe.member(VARIANT, "torchvision"), path, settings=settings)
+            open_member(recipe.member(VARIANT, "torchvision"), path, Wishes(map=settings))
         return caught.value
 
     for settings in ((), ("classifier.9=head/logits",)):
         maps = offered(settings).maps
         assert maps
         for setting in maps:
-            open_source(recipe.member(VARIANT, "torchvision"), path, settings=(setting,))
+            open_member(recipe.member(VARIANT, "torchvision"), path, Wishes(map=(setting,)))
     tensors |= {f"classifier.2.{name}": np.ones(64, np.float32) for name in ("weight", "bias", "running_mean", "running_var")}
     between = offered()
     assert "follow each other" in between.message and (between.maps, between.next) == ((), NO_MAP)
@@ -73,8 +74,8 @@ def test_a_background_row_that_is_not_there_is_not_kept_in_silence(tmp_path: Pat
         {name: np.ascontiguousarray(array) for name, array in source_checkpoint(VARIANT, "torchvision").tensors.items()}, path
     )
     member = recipe.member(VARIANT, "torchvision")
-    assert open_source(member, path).warnings == ()
-    (said,) = open_source(member, path, keep_background=True).warnings
+    assert open_member(member, path).warnings == ()
+    (said,) = open_member(member, path, Wishes(background=True)).warnings
     assert said == "--keep-background: no background row is known in the 1000 classes of model.safetensors"
 
 

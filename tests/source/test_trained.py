@@ -19,7 +19,7 @@ from porter.graph import Conv
 from porter.padding import Convention
 from porter.port import read_port
 from porter.recipe import Recipe, expand, find_recipe, recipes_folder
-from porter.source.opened import open_source
+from porter.source.doors import open_member
 from porter.source.trained import trained_conventions, with_conventions, with_padding
 from porter.verification.check import Check
 from porter.verification.inputs import stated_range
@@ -112,7 +112,7 @@ def test_the_check_proves_the_shipped_pads_first_and_then_the_port(made: Convers
 
 
 def test_the_difference_is_that_of_the_two_functions(made: Conversion, recipe: Recipe, weights: Path) -> None:
-    opened = with_padding(open_source(recipe.member(VARIANT, ZOO), weights), "trained")
+    opened = with_padding(open_member(recipe.member(VARIANT, ZOO), weights), "trained")
     assert opened.shipped is not None
     taken, torch = stated_range(opened.graph, opened.preprocess), get_framework("torch")
     assert taken is not None
@@ -152,7 +152,7 @@ def test_verify_does_the_same_and_sees_shipped_pads_in_a_port_that_says_trained(
 
 
 def test_a_reference_that_computes_otherwise_fails_the_first_step(made: Conversion, recipe: Recipe, weights: Path) -> None:
-    opened = with_padding(open_source(recipe.member(VARIANT, ZOO), weights), "trained")
+    opened = with_padding(open_member(recipe.member(VARIANT, ZOO), weights), "trained")
     assert opened.shipped is not None
     torch = get_framework("torch")
     other = OwnBuild(torch, with_conventions(opened.shipped, {OTHER: SAME}), opened.tensors, "another")

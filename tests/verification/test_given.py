@@ -15,8 +15,9 @@ from porter.errors import PorterError
 from porter.files import digest
 from porter.port import GivenFile, Port, read_port
 from porter.recipe import find_recipe
+from porter.source.doors import open_member
 from porter.source.of_port import source_of
-from porter.source.opened import Opened, open_source
+from porter.source.opened import Opened
 from porter.verification.given import GivenReference, parse_reference
 from porter.verification.own_code import maker
 from porter.verification.reverify import check_against
@@ -207,7 +208,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Mine:
     recipes, weights = folder / "recipes", folder / "mine.pth"
     port = porter.convert("mine", "own", "torch", weights=weights, out=folder / "port", recipes=recipes, check=False).port
     recipe = find_recipe("mine", recipes)
-    return Mine(folder, open_source(recipe.member("mine", "own"), weights), port)
+    return Mine(folder, open_member(recipe.member("mine", "own"), weights), port)
 
 
 def test_the_authors_code_proves_a_port_that_nothing_else_proves(mine: Mine, cli: Cli, tmp_path: Path) -> None:

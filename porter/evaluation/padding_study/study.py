@@ -20,10 +20,12 @@ from porter.evaluation.padding_study.runs import Bench, running_framework
 from porter.evaluation.padding_study.sites import parse_sites
 from porter.evaluation.protocol import expect_square, in_words
 from porter.evaluation.results import Case, Crops, Study
+from porter.fitting.wishes import Wishes
 from porter.port import Port, read_port, update_record
 from porter.recipe import choose_options, find_member
 from porter.recipe.expressions import Value
-from porter.source.opened import Opened, open_source
+from porter.source.doors import open_member
+from porter.source.opened import Opened
 from porter.source.trained import trained_conventions
 
 
@@ -42,7 +44,7 @@ def study(
 ) -> Study:
     """Measures the same weights under each candidate convention. See porter.study."""
     member = find_member(variant, source, recipes)
-    opened = open_source(member, weights, settings=mapped, options=choose_options(member.recipe, chosen))
+    opened = open_member(member, weights, Wishes(map=mapped, options=choose_options(member.recipe, chosen)))
     protocol, side = _protocol(opened, options.crops)
     into = None if port is None else _expect_port_of(read_port(port), opened)
     asked = parse_sites(sites, opened.graph)

@@ -14,11 +14,12 @@ from PIL import Image
 
 import porter
 from porter.errors import UsageError
+from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint
 from porter.padding import ANY
 from porter.port import PASSED, read_port
 from porter.recipe import find_recipe
-from porter.source.from_file import translation
+from porter.source.own_graph import translation
 from tests.conftest import WeightsMaker
 
 onnx = pytest.importorskip("onnx")
@@ -82,7 +83,7 @@ def test_a_port_is_ported_on(made: tuple[Path, Any, Path], tmp_path: Path) -> No
     wanted = read_port(made[2]).tensors()
     for path, roles in again.tensors().items():
         assert all(np.array_equal(array, wanted[path][role]) for role, array in roles.items() if role != "batches")
-    read, _ = translation(read_checkpoint(made[2] / "model.onnx"), ANY)
+    read, _ = translation(read_checkpoint(made[2] / "model.onnx"), Wishes(size=ANY))
     assert read.graph.by_path.keys() - again.graph.by_path.keys() == {"head/pool_cell"}  # the map of a global pool
 
 

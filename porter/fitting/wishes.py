@@ -1,0 +1,31 @@
+"""What a user asks of a source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from porter.padding import Size
+from porter.recipe.expressions import Value
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How a source is opened, where a user says it.
+
+    Attributes:
+        background: keep row 0 of the zoo's own head if it is ImageNet's background class.
+        map: from `--map`, as SRC=NODE: the file's layer of a node; of the head, the layer that gives the logits.
+        options: of the recipe; they override the zoo's own (porter.recipe.choose_options).
+        size: from `--input-size`, for a file that states no input size.
+        keep_activation: keep the softmax or the sigmoid that gives a file's only output; no recipe is used then.
+    """
+
+    background: bool = False
+    map: tuple[str, ...] = ()
+    options: Mapping[str, Value] = field(default_factory=dict)
+    size: Size | None = None
+    keep_activation: bool = False
+
+
+NONE = Wishes()

@@ -1,0 +1,177 @@
+"""Opens a file that a user names: as the variant that they name, or as what it is."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from porter.errors import MappingError, PorterError, UsageError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.fitting.wishes import NONE, Wishes
+from porter.formats.reading import read_weights
+from porter.formats.recognition import is_there
+from porter.port import port_at
+from porter.recipe import Member, declared_recipes, recipes_option
+from porter.source.matching import LIKELY, NO_RECIPE, Match, rank
+from porter.source.of_port import member_of
+from porter.source.opened import Opened
+from porter.source.opening import expect_no_options, open_checkpoint, open_port
+from porter.source.own_graph import open_graph
+from porter.source.weights import fetch_published, needs_md5, publisher_of
+
+NO_MAP = "no --map settles it: give the whole model (.keras, SavedModel), or a file without the layers after the network"
+
+
+def open_member(member: Member, path: Path | None, wishes: Wishes = NONE) -> Opened:
+    """Opens `path` (a file, or a port and its files) as a variant, or the zoo's published file from the cache or the network.
+
+    Raises:
+        UsageError: the zoo publishes no file for this variant, or the source itself states the options.
+        FileError: the file cannot be read.
+        MappingError: file and graph do not cover each other; `next` says what the file looks like instead.
+    """
+    warnings: tuple[str, ...] = ()
+    if path is None:
+        fetched = fetch_published(member)
+        path, warnings = fetched.path, fetched.warnings
+    port = port_at(path)
+    if port is not None:
+        expect_no_options(wishes, str(port.folder), "a port's graph is in its port.json")
+        opened = open_port(port, member)
+    else:
+        opened = _advised(member, read_weights(path, needs_md5(member)), wishes)
+    if wishes.background and not opened.background:
+        known = f"no background row is known in the {opened.source_classes} classes of {path.name}"
+        warnings += (f"--keep-background: {known}",)
+    return replace(opened, warnings=(*warnings, *opened.warnings))
+
+
+def _advised(member: Member, checkpoint: Checkpoint, wishes: Wishes) -> Opened:
+    """The file as the variant; if it is not, the error says what would help."""
+    try:
+        return open_checkpoint(member, checkpoint, wishes)
+    except MappingError as error:
+        tried = MappingError(
+            error.message,
+            where=error.where,
+            next=NO_MAP if error.maps else error.next,
+            maps=[setting for setting in error.maps if _works(member, checkpoint, wishes, setting)],
+        )
+        tried.next = _advice(tried, checkpoint, member)
+        raise tried from None
+
+
+def _works(member: Member, checkpoint: Checkpoint, wishes: Wishes, setting: str) -> bool:
+    """Whether a setting of `--map` opens the file, in place of those for its node: what stands beside a head can make it fail."""
+    node = setting.rpartition("=")[2]
+    others = (given for given in wishes.map if given.rpartition("=")[2] != node)
+    try:
+        open_checkpoint(member, checkpoint, replace(wishes, map=(*others, setting)))
+    except PorterError:
+        return False
+    return True
+
+
+def _advice(error: MappingError, checkpoint: Checkpoint, member: Member) -> str | None:
+    """The error's own advice, unless the file looks like another variant or zoo than was asked for."""
+    recipes = member.recipe.path.parent
+    matches = rank(checkpoint, recipes).matches
+    likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
+    if any(match.is_a == (member.variant, member.zoo.name) for match in likely) or (error.maps and not likely):
+        return error.next
+    if not likely:
+        return NO_RECIPE
+    best = likely[0].member
+    words = ("porter", "convert", best.variant, "--from", best.zoo.name, *recipes_option(best.recipe, recipes))
+    return f"it looks like {best.name}: {shlex.join(words)}"
+
+
+def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None) -> Opened:
+    """Opens a file by its own graph, or a port.
+
+    Where a variant's graph is the file's, the recipe's paths, labels and protocol are used.
+
+    Raises:
+        UsageError: the file carries no graph, or neither it nor `wishes` state an input size.
+        MappingError: porter has no op for a part of the graph.
+        FileError: the file cannot be read.
+    """
+    port = port_at(path)
+    if port is not None:
+        return open_port(port, member_of(port.record, recipes))
+    checkpoint = read_weights(path)
+    if checkpoint.graph is None:
+        raise no_graph(checkpoint, recipes)
+    if wishes.keep_activation:
+        return open_graph(checkpoint, wishes)
+    ranked = rank(checkpoint, recipes)
+    left_out = tuple(f"this recipe was left out: {fault}" for fault in ranked.faults)
+    found, _ = open_likeliest(checkpoint, ranked.likely, wishes)
+    try:
+        opened = found[1] if found is not None else open_graph(checkpoint, wishes)
+    except PorterError as error:  # the recipe may be the one that was meant for this file
+        error.next = "; ".join(filter(None, (error.next, *left_out)))
+        raise
+    notes = [f"it is {opened.member.name}: the recipe's names, labels and protocol are used"] if opened.member else []
+    notes += [f"its {opened.activation} is taken off: --keep-activation keeps it"] if opened.activation else []
+    noted = opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)})
+    return replace(opened, file=noted, warnings=(*left_out, *opened.warnings))
+
+
+def expect_file(subject: str, recipes: Path | None, needing: Sequence[str] = ()) -> Path:
+    """The file that a command names in place of a variant.
+
+    Args:
+        needing: options that were given and that need a recipe.
+
+    Raises:
+        UsageError: there is no such file, or such options were given.
+    """
+    file = Path(subject)
+    if not is_there(file):
+        variant = any(subject in recipe.variants for recipe in declared_recipes(recipes))
+        expected = "porter convert VARIANT --from ZOO --to FRAMEWORK, or porter convert FILE --to FRAMEWORK"
+        next = f"add --from ZOO: porter recipe show {subject} lists its zoos" if variant else expected
+        raise UsageError(f"'{subject}' is {'a variant without its zoo' if variant else 'no file'}", next=next)
+    if needing:
+        wanted = "porter convert VARIANT --from ZOO --to FRAMEWORK --weights FILE"
+        raise UsageError(f"{needing[0]} needs a recipe's variant", where=needing[0], next=wanted)
+    return file
+
+
+def open_likeliest(
+    checkpoint: Checkpoint, matches: Sequence[Match], wishes: Wishes = NONE
+) -> tuple[tuple[Match, Opened] | None, list[tuple[Match, PorterError]]]:
+    """The match whose graph differs least from the file's, with the file opened as it, and the errors of matches that it is not."""
+    found: list[tuple[Match, Opened]] = []
+    problems: list[tuple[Match, PorterError]] = []
+    for match in matches:
+        try:
+            found.append((match, open_as(match, checkpoint, wishes)))
+        except PorterError as error:
+            problems.append((match, error))
+        if found and not _unlike(found[-1][1]):
+            break
+    return min(found, key=lambda each: _unlike(each[1]), default=None), problems
+
+
+def _unlike(opened: Opened) -> int:
+    return opened.fit.differences + len(opened.fit.folded) if opened.fit else 0
+
+
+def open_as(match: Match, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Opened:
+    """The file opened as a match; if another zoo publishes exactly this file, opened as that zoo's."""
+    return open_checkpoint(publisher_of(match.member, checkpoint) or match.member, checkpoint, wishes)
+
+
+def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
+    advice = "porter inspect FILE says what it could be"
+    for best in rank(checkpoint, recipes).likely[:1]:
+        recipe, variant, zoo = best.member
+        words = (variant, "--from", zoo.name, "--to", "FRAMEWORK", "--weights", str(checkpoint.path))
+        advice = shlex.join(("porter", "convert", *words, *recipes_option(recipe, recipes)))
+    said = f" ({'; '.join(checkpoint.notes)})" if checkpoint.notes else ""
+    message = f"this file holds tensors and no graph{said}, so a recipe has to say what they are"
+    return UsageError(message, where=str(checkpoint.path), next=advice)

@@ -1,0 +1,161 @@
+"""Opens the source of a port: a weights file as a variant, or another port."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from porter.errors import MappingError, UsageError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.fitting.by_names import fit_by_names
+from porter.fitting.by_position import name_by_position
+from porter.fitting.fit import Fit, read_tensors
+from porter.fitting.wishes import NONE, Wishes
+from porter.frameworks import Runner, get_framework
+from porter.frameworks.dialects import Dialect, get_dialect
+from porter.port import Port, SourceFile, TensorLists
+from porter.recipe import Member, with_options
+from porter.source.assumed import what_is_assumed
+from porter.source.opened import Opened
+from porter.source.protocol import in_proportion, scaled
+from porter.source.weights import publisher_of
+
+
+def open_port(port: Port, member: Member | None = None) -> Opened:
+    """A port as the source of another one.
+
+    Args:
+        member: what it is a port of; None for a port without a recipe, and where the recipe is not needed.
+
+    Raises:
+        UsageError: it is no port of `member`.
+    """
+    folder, record = port.folder, port.record
+    if member is not None and (record.variant, record.zoo) != (member.variant, member.zoo.name):
+        raise UsageError(
+            f"this is a port of {record.name}, not of {member.name}",
+            where=str(folder),
+            next=f"porter convert {record.variant} --from {record.zoo}" if record.variant else "porter convert PORT --to FRAMEWORK",
+        )
+    tensors = port.tensors()
+    for path, seen in record.batches.items():
+        tensors.get(path, {})["batches"] = np.array(seen, np.int64)
+    used = {f"{path}:{role}": f"{path}:{role}" for path, roles in tensors.items() for role in roles}
+    return Opened(
+        member=member,
+        framework=get_framework(member.zoo.framework) if member else port.framework,
+        graph=port.graph,
+        source_classes=record.classes,
+        background=record.background,
+        activation=record.activation,
+        tensors=tensors,
+        lists=TensorLists(used=used, ignored={}, filled={}),
+        file=SourceFile(
+            file=port.framework.MODEL_FILE, format="port", sha256=record.model[port.framework.MODEL_FILE], published=False
+        ),
+        native_size=record.input.size or record.input.native_size,
+        options=record.options,
+        preprocess=record.preprocess,
+        labels=record.label_map,
+        licence=record.licence,
+        assumed=record.assumed,
+        padding=record.padding,
+        names=record.names,
+        output_names=record.output_names,
+        only_size=record.input.size if record.input.traced else None,
+    )
+
+
+def open_checkpoint(member: Member, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Opened:
+    """A file that is read (porter.formats.reading.read_weights) as a variant of a zoo, or of the zoo that publishes this very file.
+
+    Raises:
+        UsageError: options of the recipe are wished that the file itself states.
+        MappingError: file and graph do not cover each other; `maps` has settings of `--map` that would settle it.
+    """
+    publisher = publisher_of(member, checkpoint)
+    other_zoo = _other_zoo_warning(publisher, member)
+    member = publisher or member
+    recipe, _, zoo = member
+    if checkpoint.dialect not in (None, zoo.framework):
+        message = f"this is a {checkpoint.dialect} file ({checkpoint.format}), and zoo '{zoo.name}' is {zoo.framework}'s"
+        raise MappingError(message, where=str(checkpoint.path))
+    if checkpoint.graph is not None:
+        expect_no_options(wishes, str(checkpoint.path), "the file carries its own graph")
+    member = with_options(member, wishes.options)
+    checkpoint, placed = name_by_position(member, checkpoint)
+    fit = _fit(member, checkpoint, wishes)
+    recorded = publisher is not None or checkpoint.graph is not None
+    native = (checkpoint.graph.built_size if checkpoint.graph else None) or recipe.native_size()
+    protocol, scaling = scaled(in_proportion(zoo.preprocess, native, recipe.native_size()), fit.scaling)
+    opened = of_fit(fit, checkpoint, get_framework(zoo.framework), native, get_dialect(zoo.framework))
+    return replace(
+        opened,
+        file=opened.file.model_copy(update={"published": publisher is not None}),
+        member=member,
+        options={**fit.options, "classes": fit.classes},
+        preprocess=protocol,
+        labels=zoo.labels if fit.own_head else None,
+        licence=publisher.zoo.licence_of(publisher.variant) if publisher else None,
+        assumed=() if recorded else what_is_assumed(checkpoint, fit, member.zoo),
+        sized=recorded,
+        warnings=(*other_zoo, *placed, *fit.warnings, *scaling),
+    )
+
+
+def expect_no_options(wishes: Wishes, where: str, reason: str) -> None:
+    """Refuses options of a recipe, because the source itself states them."""
+    if wishes.options:
+        message = f"--option {', '.join(wishes.options)} changes nothing here: {reason}"
+        raise UsageError(message, where=where, next="leave it out")
+
+
+def of_fit(
+    fit: Fit, checkpoint: Checkpoint, framework: Runner, native_size: tuple[int, int], dialect: Dialect | None = None
+) -> Opened:
+    """A file opened as it was fitted, without what only a recipe states.
+
+    Args:
+        dialect: as `read_tensors`.
+
+    Raises:
+        MappingError, FileError: as `read_tensors`.
+    """
+    return Opened(
+        graph=fit.graph,
+        source_classes=fit.source_classes,
+        background=fit.background,
+        activation=fit.activation,
+        framework=framework,
+        tensors=read_tensors(fit, checkpoint, dialect),
+        lists=TensorLists(
+            used={name: f"{path}:{role}" for (path, role), name in fit.found.items()}, ignored=fit.ignored, filled={}
+        ),
+        file=SourceFile(
+            file=checkpoint.path.name,
+            format=checkpoint.format,
+            sha256=checkpoint.sha256,
+            published=False,
+            notes=(*checkpoint.notes, *fit.notes),
+        ),
+        native_size=native_size,
+        checkpoint=checkpoint,
+        fit=fit,
+        only_size=checkpoint.graph.built_size if checkpoint.graph and checkpoint.graph.traced else None,
+    )
+
+
+def _fit(member: Member, checkpoint: Checkpoint, wishes: Wishes) -> Fit:
+    if checkpoint.graph is None:
+        return fit_by_names(member, checkpoint, wishes)
+    from porter.fitting.by_graph import fit_by_graph  # most files hold only weights
+
+    return fit_by_graph(member, checkpoint, wishes)
+
+
+def _other_zoo_warning(publisher: Member | None, asked: Member) -> tuple[str, ...]:
+    """A warning if another zoo publishes the weights than was asked for."""
+    if publisher is None or publisher.zoo.name == asked.zoo.name:
+        return ()
+    return (f"this is the file of zoo '{publisher.zoo.name}': its preprocessing and figures are used, not {asked.zoo.name}'s",)

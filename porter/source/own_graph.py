@@ -1,0 +1,103 @@
+"""A file opened with its own graph, which no recipe has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from porter.errors import MappingError, UsageError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.to_graph import Translated, to_graph
+from porter.fitting.fit import OWN_GRAPH, Fit, some
+from porter.fitting.wishes import NONE, Wishes
+from porter.frameworks import runner_of
+from porter.graph import Conv, Dense, Graph, shapes, tensor_shapes
+from porter.padding import ANY
+from porter.source.blocks import under_paths, with_blocks
+from porter.source.opened import Opened
+from porter.source.opening import of_fit
+
+PROBE = (224, 224)
+"""Rows and columns at which a graph of any size is looked at."""
+
+
+def open_graph(checkpoint: Checkpoint, wishes: Wishes = NONE, names: Mapping[str, str] | None = None) -> Opened:
+    """A file opened with its own graph.
+
+    Args:
+        names: by path, the file's own names, for the paths of a port; None for paths that show the graph's blocks.
+
+    Raises:
+        UsageError, MappingError: as `translation`.
+    """
+    found, built = translation(checkpoint, wishes)
+    found, names = with_blocks(found) if names is None else (under_paths(found, names), names)
+    framework = runner_of(checkpoint)
+    assert framework is not None, "a reader gives a graph only if a framework runs it"
+    assert checkpoint.graph is not None
+    opened = of_fit(_fit(checkpoint, found, built), checkpoint, framework, built)
+    return replace(opened, names=names, output_names=checkpoint.graph.output_names)
+
+
+def translation(checkpoint: Checkpoint, wishes: Wishes = NONE) -> tuple[Translated, tuple[int, int]]:
+    """A file's graph as porter's own, and the rows and columns that it was built for, otherwise those that are wished.
+
+    Raises:
+        UsageError: neither the file nor `wishes` state an input size.
+        MappingError: porter has no op for a part of the graph.
+    """
+    file, where = checkpoint.graph, str(checkpoint.path)
+    assert file is not None
+    asked = PROBE if wishes.size == ANY else wishes.size or ANY
+    rows, columns = asked if None in file.size else file.size
+    if rows is None or columns is None:
+        next = "add --input-size N, or any for pads that are computed from the size"
+        raise UsageError("the file states no input size", where=where, next=next)
+    try:
+        found = to_graph(replace(file, size=(rows, columns)), wishes.keep_activation)
+    except MappingError as error:
+        raise MappingError(error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next) from None
+    return found, (rows, columns)
+
+
+def _fit(checkpoint: Checkpoint, found: Translated, size: tuple[int, int]) -> Fit:
+    file, graph, wanted = checkpoint.graph, found.graph, tensor_shapes(found.graph)
+    assert file is not None
+    stored = {
+        (path, role): tensor
+        for path, name in found.names.items()
+        for role, tensor in file.by_name[name].tensors.items()
+        if role in wanted.get(path, {})
+    }
+    lacking = [f"{path}:{role}" for path, roles in wanted.items() for role in roles if (path, role) not in stored]
+    if lacking:
+        raise MappingError(f"the file's graph names no tensors for {some(lacking)}", where=str(checkpoint.path))
+    unused = "the file's outputs do not need it, or its numbers are constants of the graph"
+    return Fit(
+        graph=graph,
+        found={place: tensor.name for place, tensor in stored.items()},
+        stored=stored,
+        ignored=dict.fromkeys(sorted(checkpoint.tensors.keys() - {tensor.name for tensor in stored.values()}), unused),
+        source_classes=classes_of(graph, size, found.activation),
+        head=found.names[graph.output],
+        activation=found.activation,
+        taps={path: tap for path, name in found.names.items() if (tap := file.by_name[name].tap)},
+        notes=(OWN_GRAPH,),
+    )
+
+
+def classes_of(graph: Graph, size: tuple[int, int], activation: str | None) -> int:
+    """The number of classes if the only output has one value for each; 0 for maps, features and several outputs.
+
+    What gives them is a dense layer, which may stand as a convolution of one cell, or anything before a softmax or a sigmoid.
+    """
+    known = shapes(graph, size)
+    if graph.further or len(known[graph.output]) != 1:
+        return 0
+    node = graph.by_path[graph.output]
+    while not isinstance(node.op, Conv | Dense) and len(node.inputs) == 1 and node.inputs[0] in graph.by_path:
+        if known[node.inputs[0]][0] != known[node.path][0]:
+            break
+        node = graph.by_path[node.inputs[0]]
+    dense = isinstance(node.op, Dense) or (isinstance(node.op, Conv) and known[node.path][1:] == (1, 1))
+    return (known[graph.output][0] or 0) if activation or dense else 0
