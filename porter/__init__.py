@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from porter.conversion.convert import Conversion
     from porter.evaluation.prediction import Prediction
     from porter.evaluation.results import Evaluation, Study
+    from porter.identify.inspection import Inspection
     from porter.reporting.write import Report
-    from porter.source.inspection import Inspection
     from porter.verification.verdict import Verdict
 
 __all__ = ["convert", "evaluate", "inspect", "load", "predict", "report", "study", "verify"]
@@ -264,7 +264,7 @@ def study(
 
 def inspect(file: AnyPath, recipes: AnyPath | None = None) -> Inspection:
     """What a weights file is: format, variant, zoo, classes, input size, head and differences, and the command that ports it."""
-    from porter.source.inspection import inspect as run
+    from porter.identify.inspection import inspect as run
 
     return run(Path(file), _path(recipes))
 

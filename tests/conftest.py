@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, settings
 from porter.cli.app import main
 from porter.errors import RecipeError
 from porter.formats.triton import load_triton
+from porter.identify import matching
 from porter.recipe import known_variants, recipes_folder
 from porter.recipe.find import Known
-from porter.source import matching
 from tests.slim_files import SlimFile, write_slim
 from tests.weights_files import write_weights
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from porter.dtypes import Array, Dtype
+from porter.identify.doors import open_member
 from porter.port import Port
 from porter.recipe import find_recipe
-from porter.source.doors import open_member
 from porter.source.opened import Opened
 from porter.verification.check import Check
 from porter.verification.fallback import references_of

@@ -17,9 +17,9 @@ from porter.files import WeightsFile, fetch
 from porter.fitting.wishes import Wishes
 from porter.frameworks import get_framework
 from porter.graph.plan import make_plan
+from porter.identify.doors import open_member
 from porter.padding import Convention
 from porter.recipe import find_recipe
-from porter.source.doors import open_member
 from porter.source.opened import Opened
 from porter.source.weights import fetch_weights
 from tests.support import strided_sites, with_convention

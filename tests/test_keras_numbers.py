@@ -19,8 +19,8 @@ from porter.fitting.by_names import fit_by_names
 from porter.formats.reading import read_checkpoint
 from porter.frameworks import get_framework
 from porter.graph.plan import make_plan
+from porter.identify.doors import open_member
 from porter.recipe import Member, find_recipe
-from porter.source.doors import open_member
 from porter.verification.fallback import references_of
 from porter.verification.inputs import make_batch
 from porter.verification.references import Reference

@@ -22,6 +22,7 @@ ROOMS = (
     "port",
     "fitting",
     "source",
+    "identify",
     "verification",
     "conversion",
     "authoring",

@@ -27,11 +27,11 @@ from porter.frameworks import runner_of
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import ChannelScale, Graph, Op, tensor_shapes
 from porter.graph.difference import site_differences
+from porter.identify.doors import no_graph, open_member
+from porter.identify.matching import NEAR, rank
 from porter.padding import ANY, Convention, Size
 from porter.port import TensorLists
 from porter.recipe import Member, expand, layer_names, load_recipe, recipes_option
-from porter.source.doors import no_graph, open_member
-from porter.source.matching import NEAR, rank
 from porter.source.opening import open_checkpoint
 from porter.source.own_graph import classes_of, translation
 from porter.zoos.tables import DEFAULT_ZOOS

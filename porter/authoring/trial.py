@@ -15,9 +15,9 @@ from porter.fitting.naming import tensor_names
 from porter.formats.reading import read_weights
 from porter.frameworks.dialects import get_dialect
 from porter.graph import site_of, tensor_shapes
+from porter.identify.matching import rank_variants
 from porter.recipe import Member, Recipe, expand, layer_names
 from porter.recipe.expansion import expand_steps
-from porter.source.matching import rank_variants
 from porter.source.opened import Opened
 from porter.source.opening import open_checkpoint
 

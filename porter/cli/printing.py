@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from porter.evaluation.prediction import Prediction
     from porter.graph import Graph, Node
     from porter.graph.pads import Pad
+    from porter.identify.inspection import Inspection
     from porter.port import Input, Record, TensorLists
     from porter.recipe import Recipe, Zoo
     from porter.recipe.declared import Declared
     from porter.reporting.write import Report
-    from porter.source.inspection import Inspection
     from porter.verification.parity import Parity
     from porter.verification.verdict import Verdict
 

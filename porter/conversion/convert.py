@@ -18,6 +18,7 @@ from porter.frameworks import Framework, get_framework
 from porter.graph import BatchNorm
 from porter.graph.pads import pads_of
 from porter.graph.record import to_record
+from porter.identify.doors import open_file, open_member
 from porter.package import __version__
 from porter.padding import Size
 from porter.padding.sizes import parse_size
@@ -25,7 +26,6 @@ from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, 
 from porter.recipe import Member, assumed_size, choose_options, find_member, recipes_option
 from porter.recipe.expressions import Value
 from porter.recipe.published import is_non_commercial
-from porter.source.doors import open_file, open_member
 from porter.source.opened import Opened
 from porter.source.trained import parse_padding, with_padding
 
@@ -113,7 +113,7 @@ def convert(
     pads: Padding | None = None
     if source is None:
         needing = {"--weights": weights, "--map": mapped, "--option": options, "--padding": padding != "shipped"}
-        from porter.source.doors import expect_file
+        from porter.identify.doors import expect_file
 
         file = expect_file(subject, recipes, [name for name, given in needing.items() if given])
         wishes = Wishes(keep_background, size=size, keep_activation=keep_activation)

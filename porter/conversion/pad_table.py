@@ -43,7 +43,7 @@ def pads(subject: str, source: str | None, destination: str, input_size: str | N
     capabilities = get_framework(destination).CAPABILITIES
     if source is None:
         from porter.fitting.wishes import Wishes
-        from porter.source.doors import expect_file, open_file  # a variant's table is made without numpy
+        from porter.identify.doors import expect_file, open_file  # a variant's table is made without numpy
 
         stated = None if input_size is None else parse_size(input_size)
         opened = open_file(expect_file(subject, recipes), Wishes(size=stated), recipes)

@@ -13,7 +13,7 @@ from porter.recipe.fingerprints import Fingerprint, kind_of
 
 
 class Limit(NamedTuple):
-    """Bounds of a match's score, see porter.source.matching.Match.
+    """Bounds of a match's score, see porter.identify.matching.Match.
 
     Attributes:
         score: the score is no higher.

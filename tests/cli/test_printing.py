@@ -8,9 +8,9 @@ import pytest
 
 from porter.cli import printing
 from porter.filegraph.checkpoint import Checkpoint
+from porter.identify.inspection import Inspection
+from porter.identify.matching import Match
 from porter.recipe import find_member
-from porter.source.inspection import Inspection
-from porter.source.matching import Match
 from porter.verification.inputs import SIGNED
 from porter.verification.numbers import Distance
 from porter.verification.parity import NodeDistance, Parity

@@ -9,8 +9,8 @@ from safetensors.numpy import save_file
 import porter
 from porter.errors import MappingError, RecipeError
 from porter.fitting.wishes import Wishes
+from porter.identify.doors import NO_MAP, open_member
 from porter.recipe import find_recipe
-from porter.source.doors import NO_MAP, open_member
 from tests.recipe.recipes import VALID, write
 from tests.support import source_checkpoint
 

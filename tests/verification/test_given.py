@@ -13,9 +13,9 @@ import pytest
 import porter
 from porter.errors import PorterError
 from porter.files import digest
+from porter.identify.doors import open_member
 from porter.port import GivenFile, Port, read_port
 from porter.recipe import find_recipe
-from porter.source.doors import open_member
 from porter.source.of_port import source_of
 from porter.source.opened import Opened
 from porter.verification.given import GivenReference, parse_reference

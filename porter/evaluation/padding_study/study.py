@@ -21,10 +21,10 @@ from porter.evaluation.padding_study.sites import parse_sites
 from porter.evaluation.protocol import expect_square, in_words
 from porter.evaluation.results import Case, Crops, Study
 from porter.fitting.wishes import Wishes
+from porter.identify.doors import open_member
 from porter.port import Port, read_port, update_record
 from porter.recipe import choose_options, find_member
 from porter.recipe.expressions import Value
-from porter.source.doors import open_member
 from porter.source.opened import Opened
 from porter.source.trained import trained_conventions
 

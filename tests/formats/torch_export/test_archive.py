@@ -23,8 +23,8 @@ from porter.errors import FileError, MappingError, UsageError
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
+from porter.identify.doors import open_file
 from porter.padding import ANY
-from porter.source.doors import open_file
 from tests.formats.torch_export.exports import export
 
 pytestmark = pytest.mark.filterwarnings("ignore:No complete tensor", "ignore:.*treespec")

@@ -18,11 +18,11 @@ from porter.fitting.limits import UNKNOWN, limits
 from porter.fitting.naming import name_layers
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Conv, Dense, Graph, channels_of, head_of, tensor_shapes
+from porter.identify.screening import screen
 from porter.recipe import LayerName, Member, Recipe, expand, expand_within, known_variants
 from porter.recipe.faults import Faults
 from porter.recipe.fingerprints import fingerprint_of
 from porter.recipe.transforms import apply_transforms
-from porter.source.screening import screen
 
 _NUMBER = re.compile(r"_\d+/")
 LIKELY = 0.5

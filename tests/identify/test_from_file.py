@@ -15,9 +15,9 @@ import pytest
 
 import porter
 from porter.formats.reading import read_checkpoint
+from porter.identify import matching
 from porter.port import read_port
 from porter.reporting.commands import convert as convert_line
-from porter.source import matching
 from tests.conftest import Cli, WeightsMaker, refused
 
 LAYERS = keras.layers

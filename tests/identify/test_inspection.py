@@ -17,10 +17,10 @@ from porter.fitting import naming
 from porter.frameworks import get_framework
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph, tensor_shapes
+from porter.identify import matching
+from porter.identify.matching import rank
 from porter.recipe import LayerName, Member, all_recipes, expand, find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
-from porter.source import matching
-from porter.source.matching import rank
 
 CASES = [
     (variant, zoo.name, generation)

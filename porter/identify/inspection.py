@@ -16,11 +16,11 @@ from porter.formats.reading import read_checkpoint, read_weights
 from porter.formats.recognition import FORMATS
 from porter.frameworks import FRAMEWORK_NAMES
 from porter.graph import head_of
+from porter.identify.doors import open_as, open_likeliest
+from porter.identify.matching import CLOSE, LIKELY, NO_RECIPE, Match, Ranked, rank
 from porter.padding import ANY
 from porter.port import Port, Record, port_at
 from porter.recipe import recipes_option
-from porter.source.doors import open_as, open_likeliest
-from porter.source.matching import CLOSE, LIKELY, NO_RECIPE, Match, Ranked, rank
 from porter.source.opened import Opened
 from porter.source.own_graph import open_graph
 
@@ -31,7 +31,7 @@ class Inspection:
 
     Attributes:
         checkpoint: the file as read.
-        matches: see porter.source.matching.Ranked.
+        matches: see porter.identify.matching.Ranked.
         match: the match that the file is; None if no recipe fits, and for a port, which outlives its recipe.
         classes: of the port; 0 if the file gives features, None if the file cannot be ported as it is.
         source_classes: of the file's head.

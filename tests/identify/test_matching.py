@@ -14,9 +14,9 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.fitting.limits import limits
 from porter.graph import INPUT, Conv, Graph, Relu, tensor_shapes
+from porter.identify import matching
+from porter.identify.matching import LIKELY, REACH, rank
 from porter.recipe import expand, find_recipe, known_variants
-from porter.source import matching
-from porter.source.matching import LIKELY, REACH, rank
 from tests.fitting.file_graphs import as_file
 
 

@@ -12,9 +12,9 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.wishes import NONE, Wishes
 from porter.formats.reading import read_weights
 from porter.formats.recognition import is_there
+from porter.identify.matching import LIKELY, NO_RECIPE, Match, rank
 from porter.port import port_at
 from porter.recipe import Member, declared_recipes, recipes_option
-from porter.source.matching import LIKELY, NO_RECIPE, Match, rank
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
 from porter.source.opening import expect_no_options, open_checkpoint, open_port
