@@ -22,9 +22,9 @@ from torch.nn import functional as F
 
 from porter.frameworks import get_framework
 from porter.frameworks.tf.runtime import import_keras
+from porter.graph.pads import with_conventions
 from porter.padding import LOWEST, Convention, Rounding, Window, row
 from porter.recipe import find_recipe
-from porter.source.trained import with_conventions
 from porter.verification.inputs import make_batch
 from porter.verification.numbers import Distance, distance
 from porter.verification.references import OwnBuild

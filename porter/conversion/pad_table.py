@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from porter.frameworks import get_framework
-from porter.graph.pads import Pad, pads_of
+from porter.graph.pads import Pad, pads_of, with_conventions
 from porter.graph.plan import make_plan
 from porter.padding import REACHES_NOWHERE
 from porter.padding.sizes import parse_size
-from porter.recipe import expand, find_member
-from porter.source.trained import trained_conventions, with_conventions
+from porter.recipe import expand, find_member, trained_conventions
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,15 @@
-"""The decision at each padding site, for port.json and the tables."""
+"""The decision at each padding site, for port.json and the tables; and other conventions at the sites of a graph."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from pydantic import BaseModel, ConfigDict
 
-from porter.graph import site_of
+from porter.graph import AvgPool, Conv, Graph, MaxPool, Node, site_of
 from porter.graph.plan import Plan
+from porter.padding import Convention
 
 
 class Pad(BaseModel):
@@ -32,3 +36,14 @@ def pads_of(plan: Plan) -> tuple[Pad, ...]:
         )
         for path, realisation in plan.realisations.items()
     )
+
+
+def with_conventions(graph: Graph, conventions: Mapping[str, Convention]) -> Graph:
+    """The graph with the conventions of `conventions` at its sites, and everything else as it is."""
+    return replace(graph, nodes=tuple(_padded(node, conventions) for node in graph.nodes))
+
+
+def _padded(node: Node, conventions: Mapping[str, Convention]) -> Node:
+    if node.path not in conventions or not isinstance(node.op, Conv | MaxPool | AvgPool):
+        return node
+    return replace(node, op=replace(node.op, convention=conventions[node.path]))

@@ -1,6 +1,6 @@
 """Recipes: one YAML file per architecture, which gives the graph of every variant and the names of every zoo."""
 
-from porter.recipe.expansion import expand, expand_within, expect_head, options_of
+from porter.recipe.expansion import expand, expand_within, expect_head, options_of, trained_conventions
 from porter.recipe.find import all_recipes, declared_recipes, find_member, find_recipe, known_variants, recipes_option
 from porter.recipe.load import load_recipe, recipes_folder
 from porter.recipe.model import IgnoreRule, LayerName, Member, Published, Recipe, Zoo
@@ -32,5 +32,6 @@ __all__ = [
     "recipes_option",
     "split_settings",
     "tap_names",
+    "trained_conventions",
     "with_options",
 ]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from porter.errors import GraphError, RecipeError, UsageError
 from porter.graph import INPUT, Conv, Dense, Graph, channels_of, head_of, shapes, site_of
+from porter.padding import Convention
 from porter.recipe.expressions import UnknownVariable, Value
 from porter.recipe.faults import Faults
 from porter.recipe.model import Member, Recipe
@@ -69,6 +70,15 @@ def expand_steps(
     if "classes" not in chosen:
         _expect_labels(member, expanded.graph)
     return expanded
+
+
+def trained_conventions(member: Member) -> dict[str, Convention]:
+    """By path, the convention of training at every site that the zoo's `padding_as_trained` names; empty where it names none."""
+    rules = member.zoo.padding_as_trained
+    if not rules:
+        return {}
+    sites = [(node.path, site) for node in expand(member, as_trained=True).nodes if (site := site_of(node.op))]
+    return {path: site.convention for path, site in sites if any(rule.matches(path, site.kind) for rule in rules)}
 
 
 def options_of(member: Member, options: Mapping[str, Value] | None = None) -> Mapping[str, Value]:

@@ -5,38 +5,14 @@ Keras's ResNet v2 is an example: slim trained its weights with SAME at the stem'
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from porter.errors import UsageError
-from porter.graph import AvgPool, Conv, Graph, MaxPool, Node, site_of
+from porter.graph.pads import with_conventions
 from porter.padding import Convention
-from porter.recipe import Member, expand
-
-if TYPE_CHECKING:
-    from porter.port import Padding
-    from porter.source.opened import Opened
-
-
-def trained_conventions(member: Member) -> dict[str, Convention]:
-    """By path, the convention of training at every site that the zoo's `padding_as_trained` names; empty where it names none."""
-    rules = member.zoo.padding_as_trained
-    if not rules:
-        return {}
-    sites = [(node.path, site) for node in expand(member, as_trained=True).nodes if (site := site_of(node.op))]
-    return {path: site.convention for path, site in sites if any(rule.matches(path, site.kind) for rule in rules)}
-
-
-def with_conventions(graph: Graph, conventions: Mapping[str, Convention]) -> Graph:
-    """The graph with the conventions of `conventions` at its sites, and everything else as it is."""
-    return replace(graph, nodes=tuple(_padded(node, conventions) for node in graph.nodes))
-
-
-def _padded(node: Node, conventions: Mapping[str, Convention]) -> Node:
-    if node.path not in conventions or not isinstance(node.op, Conv | MaxPool | AvgPool):
-        return node
-    return replace(node, op=replace(node.op, convention=conventions[node.path]))
+from porter.port import Padding
+from porter.recipe import Member, expand, trained_conventions
+from porter.source.opened import Opened
 
 
 def parse_padding(text: str, member: Member) -> Padding:

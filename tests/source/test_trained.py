@@ -16,11 +16,12 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_graph import fit_by_graph
 from porter.frameworks import get_framework
 from porter.graph import Conv
+from porter.graph.pads import with_conventions
 from porter.identify.doors import open_member
 from porter.padding import Convention
 from porter.port import read_port
-from porter.recipe import Recipe, expand, find_recipe, recipes_folder
-from porter.source.trained import trained_conventions, with_conventions, with_padding
+from porter.recipe import Recipe, expand, find_recipe, recipes_folder, trained_conventions
+from porter.source.trained import with_padding
 from porter.verification.check import Check
 from porter.verification.inputs import stated_range
 from porter.verification.numbers import distance

@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 from porter.errors import GraphError, PaddingError
 from porter.graph import Graph, shapes, site_of
 from porter.graph.difference import site_differences
+from porter.graph.pads import with_conventions
 from porter.graph.plan import make_plan
 from porter.padding import LOWEST, Capabilities, Convention, Site
-from porter.source.trained import with_conventions
 
 Twins = Literal["name", "tell", "drop"]
 SHIPPED, ASYMMETRIC, SYMMETRIC, TRAINED = "as shipped", "asymmetric", "symmetric", "as trained"

@@ -23,10 +23,9 @@ from porter.evaluation.results import Case, Crops, Study
 from porter.fitting.wishes import Wishes
 from porter.identify.doors import open_member
 from porter.port import Port, read_port, update_record
-from porter.recipe import choose_options, find_member
+from porter.recipe import choose_options, find_member, trained_conventions
 from porter.recipe.expressions import Value
 from porter.source.opened import Opened
-from porter.source.trained import trained_conventions
 
 
 def study(

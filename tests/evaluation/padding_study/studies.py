@@ -15,10 +15,10 @@ from porter.data.preprocess import open_image, prepare
 from porter.frameworks import get_framework
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph
+from porter.graph.pads import with_conventions
 from porter.graph.plan import make_plan
 from porter.padding import Convention
 from porter.recipe import Recipe, expand, find_recipe, layer_names
-from porter.source.trained import with_conventions
 from tests.standin import calibrated_tensors, smooth_images
 
 VARIANT, ZOO, CLASSES, PHOTOS, SIDE, SEED = "strided", "home", 20, 40, 32, 3

@@ -22,9 +22,9 @@ from porter.evaluation.padding_study.cases import (
     symmetric,
 )
 from porter.frameworks import get_framework
+from porter.graph.pads import with_conventions
 from porter.padding import LOWEST, Convention
-from porter.recipe import expand, find_recipe
-from porter.source.trained import trained_conventions, with_conventions
+from porter.recipe import expand, find_recipe, trained_conventions
 
 SAME, ONE = Convention("same"), Convention("explicit", (1, 1, 1, 1))
 

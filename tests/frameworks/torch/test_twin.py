@@ -6,9 +6,9 @@ import torch
 
 from porter.frameworks import get_framework
 from porter.graph import Affine, Graph, Node
+from porter.graph.pads import with_conventions
 from porter.graph.plan import make_plan
 from porter.padding import LOWEST, Convention
-from porter.source.trained import with_conventions
 from tests.frameworks.torch.graphs import resnet_v2
 from tests.standin import calibrated_tensors, smooth_images
 
