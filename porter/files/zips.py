@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,3 +31,42 @@ def open_zip(path: Path, what: str) -> Iterator[zipfile.ZipFile]:
             yield archive
     except DAMAGED as error:
         raise FileError(f"this {what} is cut short or damaged: {error}", where=str(path), next="fetch it again") from None
+
+
+class Members:
+    """The members of an archive, read within a budget: sizes are compared before anything is unpacked.
+
+    Attributes:
+        left: bytes that may still be read.
+        found: by name, as `name` makes it of the archive's.
+
+    Raises:
+        FileError: two members have one name.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, path: Path, budget: int, name: Callable[[str], str] = str) -> None:
+        self._archive, self.path, self.left = archive, path, budget
+        self.found: dict[str, zipfile.ZipInfo] = {}
+        for member in archive.infolist():
+            called = name(member.filename)
+            if called in self.found:
+                raise self.damaged(f"two members of this archive are called '{called}'")
+            self.found[called] = member
+
+    def read(self, name: str, limit: int | None = None) -> bytes:
+        """The bytes of a member.
+
+        Raises:
+            FileError: there is none of this name, or it unpacks to more bytes than `limit`, or than are left.
+        """
+        member = self.found.get(name)
+        if member is None:
+            raise self.damaged(f"this archive lacks '{name}'")
+        most = self.left if limit is None else min(limit, self.left)
+        if member.file_size > most:
+            raise self.damaged(f"'{name}' declares {member.file_size} bytes, more than the {most} it can have")
+        self.left -= member.file_size
+        return self._archive.read(member)  # zipfile stops at the declared size and checks the CRC
+
+    def damaged(self, message: str) -> FileError:
+        return FileError(message, where=str(self.path), next="fetch or export it again")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+MOST_NODES = 1 << 18
+"""Nodes of a file's graph, with the tensors that it stores where these are nodes: far more than any model has."""
 _MOST_EXPANSION = 64
 _NEVER_REFUSED = 64 << 20
 _MOST_VALUES = 1 << 21

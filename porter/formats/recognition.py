@@ -30,7 +30,7 @@ def is_there(path: Path) -> bool:
     Raises:
         FileError: the checkpoint is incomplete.
     """
-    return path.exists() or any(format.matches(Content(path)) for format in tf_checkpoint.FORMATS)
+    return path.exists() or any(format.matches(Content(path)) for format in READABLE)
 
 
 def recognise(path: Path) -> Format:

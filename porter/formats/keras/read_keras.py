@@ -8,16 +8,14 @@ A layer's variables are at `layers/CLASS_COUNTER/vars/0`, `/1` and so on, and th
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import h5py
 
-from porter.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.files.zips import open_zip
+from porter.files.zips import Members, open_zip
 from porter.formats.keras.config import Described, LayerPath, describe_layers
 from porter.formats.keras.graph import read_graph
 from porter.formats.keras.hdf5 import (
@@ -71,12 +69,13 @@ def read_keras(path: Path) -> Checkpoint:
     Raises:
         FileError: it is damaged or incomplete, or a layer has other variables than its config says.
     """
+    size = path.stat().st_size
     with open_zip(path, ".keras archive") as archive:
-        size = path.stat().st_size
+        members = Members(archive, path, 2 * max(size, _SMALL_CONFIG) + most_bytes(size))
         # JSON takes some thirty times its bytes in memory, so a small file may not unpack to a large config.
-        config = _member(archive, path, _CONFIG, max(size, _SMALL_CONFIG))
-        metadata = _member(archive, path, _METADATA, _SMALL_CONFIG) if _METADATA in archive.namelist() else b"{}"
-        image = _member(archive, path, _WEIGHTS, most_bytes(size))
+        config = members.read(_CONFIG, max(size, _SMALL_CONFIG))
+        metadata = members.read(_METADATA, _SMALL_CONFIG) if _METADATA in members.found else b"{}"
+        image = members.read(_WEIGHTS, most_bytes(size))
     with open_hdf5(path, image) as file:
         checkpoint = _read(file, "keras", describe_layers(config, path))
     return replace(checkpoint, graph=read_graph(config, checkpoint.tensors, str(path), _version(metadata)))
@@ -89,16 +88,6 @@ def _version(metadata: bytes) -> str | None:
     except (ValueError, RecursionError):
         return None
     return str(stated.get("keras_version")) if isinstance(stated, dict) else None
-
-
-def _member(archive: zipfile.ZipFile, path: Path, name: str, limit: int) -> bytes:
-    members = [member for member in archive.infolist() if member.filename == name]
-    if len(members) != 1:
-        raise FileError(f"expected one '{name}' in this .keras archive, found {len(members)}", where=str(path))
-    if members[0].file_size > limit:
-        raise FileError(f"'{name}' declares {members[0].file_size} bytes, more than the {limit} expected", where=str(path))
-    # zipfile stops at the declared size and checks the CRC.
-    return archive.read(members[0])
 
 
 @dataclass(frozen=True)

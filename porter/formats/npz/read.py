@@ -13,7 +13,7 @@ import numpy as np
 from porter.dtypes import Array
 from porter.errors import FileError, first_line
 from porter.filegraph.checkpoint import Checkpoint
-from porter.files.zips import open_zip
+from porter.files.zips import Members, open_zip
 from porter.formats.limits import most_bytes
 from porter.formats.npz.unpickling import make_array, unpickle_arrays
 
@@ -52,16 +52,10 @@ def read_npz(path: Path) -> Checkpoint:
 
 
 def _members(path: Path) -> Mapping[str, bytes]:
-    """The bytes of each array by its name; all sizes are compared with the file's before anything is unpacked."""
+    """The bytes of each array by its name."""
     with open_zip(path, ".npz archive") as archive:
-        listed = archive.infolist()
-        total, limit = sum(member.file_size for member in listed), most_bytes(path.stat().st_size)
-        if total > limit:
-            raise FileError(f"the archive declares {total} bytes, more than the {limit} it can hold", where=str(path))
-        if len({member.filename for member in listed}) != len(listed):
-            raise FileError("a member is twice in this archive", where=str(path), next="fetch it again")
-        # zipfile stops at the declared size and checks the CRC.
-        return {member.filename.removesuffix(".npy"): archive.read(member) for member in listed}
+        members = Members(archive, path, most_bytes(path.stat().st_size))
+        return {name.removesuffix(".npy"): members.read(name) for name in members.found}
 
 
 def _header(data: bytes, where: str) -> tuple[np.dtype[Any], tuple[int, ...], bool, bytes]:

@@ -15,14 +15,13 @@ import numpy as np
 from porter.dtypes import Array
 from porter.errors import FileError, MissingFramework
 from porter.filegraph.dataflow import Reference
-from porter.formats.limits import most_bytes
+from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.onnx.nodes import MISSING, OnnxNode
+from porter.formats.protobuf import parse
 from porter.package import install
 
 OLDEST_OPSET = 7
 """Before it, attributes said how the operands of a sum are laid out (onnx/defs/math/old.cc)."""
-_MOST_NODES = 1 << 18
-_MOST_PROTO = (1 << 31) - 1
 _EXTERNAL = 1
 """TensorProto.DataLocation."""
 _THROUGH = frozenset({"Identity", "Dropout"})
@@ -58,7 +57,7 @@ def read_message(path: Path, refuse: Refuse) -> Message:
             not hold what it declares, or keeps its numbers outside the folder.
         MissingFramework: the package `onnx` is not installed.
     """
-    proto = _parse(path, refuse)
+    proto = parse(path, import_onnx().ModelProto(), "export with external data")
     opset = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 0)
     newest = import_onnx().defs.onnx_opset_version()
     if not OLDEST_OPSET <= opset <= newest:
@@ -68,8 +67,8 @@ def read_message(path: Path, refuse: Refuse) -> Message:
         raise refuse(f"the model calls functions of its own, such as '{proto.functions[0].name}'", "inline them with onnx.inliner")
     if proto.graph.sparse_initializer:
         raise refuse("the model stores sparse tensors", "export it with dense ones")
-    if len(proto.graph.node) + len(proto.graph.initializer) > _MOST_NODES:
-        raise refuse(f"the model has more than {_MOST_NODES} nodes", "export it again")
+    if len(proto.graph.node) + len(proto.graph.initializer) > MOST_NODES:
+        raise refuse(f"the model has more than {MOST_NODES} nodes", "export it again")
     _expect_names(proto.graph, refuse)
     outside = next(
         (node for node in proto.graph.node if node.op_type != "Constant" and any(map(_is_external, _tensors(node)))), None
@@ -161,23 +160,6 @@ def import_onnx() -> Any:
         return import_module("onnx")
     except ImportError as error:
         raise MissingFramework(f"onnx cannot be imported: {error}", next=install("onnx")) from None
-
-
-def _parse(path: Path, refuse: Refuse) -> Any:
-    model = import_onnx().ModelProto()
-    decode_error = import_module("google.protobuf.message").DecodeError
-    try:
-        size = path.stat().st_size
-        if size > _MOST_PROTO:
-            raise refuse(
-                f"the file has {size} bytes, and a protobuf message has at most {_MOST_PROTO}", "export with external data"
-            )
-        model.ParseFromString(path.read_bytes())
-    except decode_error:
-        raise refuse("the model is cut short or damaged", "fetch or copy it again") from None
-    except OSError as error:
-        raise FileError(f"the file cannot be read: {error.strerror}", where=str(path)) from None
-    return model
 
 
 @dataclass

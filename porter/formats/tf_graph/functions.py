@@ -10,7 +10,8 @@ from typing import Any
 
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.names import unused_name
-from porter.formats.tf_graph.nodes import MOST_NODES, GraphNode, Refuse
+from porter.formats.limits import MOST_NODES
+from porter.formats.tf_graph.nodes import GraphNode, Refuse
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _MOST_DEPTH = 32

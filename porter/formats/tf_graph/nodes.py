@@ -11,13 +11,11 @@ import numpy as np
 from porter.errors import FileError, GraphError
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
+from porter.formats.limits import MOST_NODES
 from porter.graph.walks import downstream, in_order
 
 Refuse = Callable[[str], FileError]
 """Makes the error for a message, with the file in it."""
-
-MOST_NODES = 1 << 18
-"""Bounds a graph, because functions that call functions could grow without end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from porter.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Reference
 from porter.formats.limits import most_bytes
+from porter.formats.protobuf import parse
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_checkpoint.read import read_tf_checkpoint
 from porter.formats.tf_graph.constants import Constants
@@ -23,8 +24,6 @@ from porter.formats.tf_graph.graph import PlainGraph, read_graph
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, ordered, parse_nodes, parse_reference
 from porter.formats.tf_graph.saved_variables import VARIABLE_OPS, read_variables
 
-_MOST_PROTO = (1 << 31) - 1
-"""Protobuf's own limit on a message."""
 _SERVING = "serving_default"
 
 
@@ -36,7 +35,7 @@ def read_frozen_graph(path: Path) -> Checkpoint:
         MissingFramework: TensorFlow is not installed.
     """
     refuse = _refusal(path)
-    graph = _parse(path, import_tensorflow().compat.v1.GraphDef())
+    graph = parse(path, import_tensorflow().compat.v1.GraphDef())
     called = _in_order(parse_nodes(graph.node, refuse), refuse)
     nodes, moved = inline_functions(called, graph.library.function, refuse)
     image, notes = _image(nodes, image_inputs(called))
@@ -65,7 +64,7 @@ def read_saved_model(path: Path) -> Checkpoint:
     file = path / "saved_model.pb" if path.is_dir() else path
     refuse = _refusal(path)
     import_tensorflow()
-    model = _parse(file, import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel())
+    model = parse(file, import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel())
     meta = _serving(model, path)
     name, signature = _signature(meta)
     called = _in_order(parse_nodes(meta.graph_def.node, refuse), refuse)
@@ -115,21 +114,6 @@ def _expect_repeatable(nodes: Mapping[str, GraphNode], path: Path) -> None:
 
 def _refusal(path: Path) -> Refuse:
     return lambda message: FileError(message, where=str(path), next="save the graph again")
-
-
-def _parse(path: Path, message: Any) -> Any:
-    """`message` with the content of a file."""
-    decode_error = import_module("google.protobuf.message").DecodeError
-    try:
-        size = path.stat().st_size
-        if size > _MOST_PROTO:
-            raise FileError(f"the graph has {size} bytes, a protobuf message has {_MOST_PROTO} at most", where=str(path))
-        message.ParseFromString(path.read_bytes())
-    except decode_error:
-        raise FileError("the graph is cut short or damaged", where=str(path), next="fetch or copy it again") from None
-    except OSError as error:
-        raise FileError(f"the file cannot be read: {error.strerror}", where=str(path)) from None
-    return message
 
 
 def _in_order(nodes: Mapping[str, GraphNode], refuse: Refuse) -> dict[str, GraphNode]:

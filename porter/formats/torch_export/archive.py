@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 
 from porter.dtypes import Array, storage_type
 from porter.errors import FileError
-from porter.files.zips import open_zip
+from porter.files.zips import Members, open_zip
 from porter.formats.limits import most_bytes, read_json
 from porter.formats.torch_export import SAVE
 
@@ -59,7 +58,8 @@ def read_archive(path: Path) -> Archive:
         MissingFramework: it is of torch 2.8 or older, and torch is not installed.
     """
     with open_zip(path, "torch.export archive") as archive:
-        members = _Members(archive, path)
+        flat, budget = _OLD in archive.namelist(), most_bytes(path.stat().st_size)
+        members = _Members(archive, path, budget, lambda name: name if flat else name.partition("/")[2])
         names = [name for name in members.found if name.startswith("models/") and name.endswith(".json")]
         names = names or [name for name in members.found if name == _OLD]
         if len(names) != 1:
@@ -98,35 +98,8 @@ def _program(text: bytes, path: Path) -> Mapping[str, Any]:
     return found
 
 
-class _Members:
-    """The members of an archive, by their names without its top folder.
-
-    Attributes:
-        left: bytes that may still be read.
-    """
-
-    def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
-        self.archive, self.path, self.left = archive, path, most_bytes(path.stat().st_size)
-        flat = _OLD in archive.namelist()
-        self.found: dict[str, zipfile.ZipInfo] = {}
-        for member in archive.infolist():
-            name = member.filename if flat else member.filename.partition("/")[2]
-            if name in self.found:
-                raise self._damaged(f"two members of this archive are called '{name}'")
-            self.found[name] = member
-
-    def _damaged(self, message: str) -> FileError:
-        return FileError(message, where=str(self.path), next="fetch or export it again")
-
-    def read(self, name: str, limit: int | None = None) -> bytes:
-        member = self.found.get(name)
-        if member is None:
-            raise self._damaged(f"this archive lacks '{name}'")
-        limit = self.left if limit is None else min(limit, self.left)
-        if member.file_size > limit:
-            raise self._damaged(f"'{name}' in this archive unpacks to {member.file_size} bytes, more than the {limit} it can have")
-        self.left -= member.file_size
-        return self.archive.read(member)  # zipfile stops at the declared size and checks the CRC
+class _Members(Members):
+    """An archive's members, by their names without its top folder."""
 
     def tensors(self, kind: str, model: str) -> dict[str, Array]:
         """The tensors of data/weights or data/constants. Other members than tensors are pickled, and not read."""
@@ -146,7 +119,7 @@ class _Members:
                         storages[held] = self.read(folder + held)
                     found[str(name)] = self._tensor(str(name), storages[held], entry["tensor_meta"])
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            raise self._damaged(f"the list of {kind} is damaged") from None
+            raise self.damaged(f"the list of {kind} is damaged") from None
         return found
 
     def _tensor(self, name: str, data: bytes, stated: Mapping[str, Any]) -> Array:
@@ -161,7 +134,7 @@ class _Members:
         # With strides of zero, a few bytes can declare any size.
         if not fits or math.prod(sizes) * kind.itemsize > len(data):
             declared = "x".join(map(str, sizes))[:100]
-            raise self._damaged(f"tensor '{name}' declares {declared} of {kind.name} over {len(data)} bytes")
+            raise self.damaged(f"tensor '{name}' declares {declared} of {kind.name} over {len(data)} bytes")
         if 0 in sizes:
             return np.zeros(sizes, kind)
         flat = np.frombuffer(data, kind, len(data) // kind.itemsize)

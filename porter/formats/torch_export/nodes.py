@@ -15,11 +15,11 @@ import numpy as np
 from porter.dtypes import Array
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
+from porter.formats.limits import MOST_NODES
 
 Walk = walk.Walk["AtenNode"]
 Sizes = tuple[int | str, ...]
 _OPERANDS = ("self", "other", "exponent", "a", "b", "min", "max")
-_MOST_NODES = 1 << 18
 UNKNOWN = ...
 """An argument of a kind that porter does not read, such as a program in the program."""
 
@@ -88,8 +88,8 @@ def read_program(program: Mapping[str, Any]) -> Program:
         KeyError, TypeError, AttributeError: it is no such program.
     """
     graph, signature = program["graph_module"]["graph"], program["graph_module"]["signature"]
-    if len(graph["nodes"]) + len(graph["inputs"]) > _MOST_NODES:
-        raise ValueError(f"it has more than {_MOST_NODES} nodes")
+    if len(graph["nodes"]) + len(graph["inputs"]) > MOST_NODES:
+        raise ValueError(f"it has more than {MOST_NODES} nodes")
     values = graph["tensor_values"]
     sizes = {str(name): tuple(_size(size) for size in stated["sizes"]) for name, stated in values.items()}
     reader = _Reader(sizes, {str(name): _size(stated) for name, stated in graph["sym_int_values"].items()})

@@ -307,4 +307,4 @@ def test_odd_archives(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.npy", npy(VALUES[0]))
         archive.writestr("a.npy", npy(VALUES[1]))
-    assert "twice" in refusal(path)
+    assert "two members of this archive are called 'a.npy'" in refusal(path)
