@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from porter.filegraph.file_graph import Stored
 from porter.filegraph.moves import concat, flatten, transpose
 from porter.filegraph.walk import NoOp, Read, apply
 from porter.formats.keras.activations import activated, activation_name
+from porter.formats.keras.classes import VARIABLES
 from porter.formats.keras.flow import Call
 from porter.formats.keras.layer import Layer, count, number, pair
 from porter.formats.keras.scaling import constant, normalising, statistics
@@ -82,15 +83,22 @@ def read_layer(layer: Layer) -> Read:
         raise NoOp(kind)
     if layer.arguments.get("data_format") not in (None, "channels_last"):
         raise NoOp(f"{kind} with channels first")
-    if others := sorted(layer.tensors.keys() - (_VARIABLES.get(kind) or layer.tensors.keys())):
+    if others := sorted(layer.tensors.keys() - _known(kind, layer.tensors)):
         # For example LoRA's, which the layer adds to its kernel (keras/src/layers/core/dense.py, `kernel`).
         raise NoOp(f"{kind} that also has {', '.join(others)[:80]}")
     return reader(layer)
 
 
+def _known(kind: str, held: Collection[str]) -> Collection[str]:
+    """The variables that a class may have; all that are `held` if their names say nothing."""
+    if kind == "DepthwiseConv2D":
+        return (*VARIABLES[kind], "kernel")  # Keras 3's name
+    return VARIABLES.get(kind, held) if kind != "LayerScale" else held
+
+
 def holds_tensors(kind: str) -> bool:
     """Whether layers of a class may have tensors; layers of an unknown class may."""
-    return kind in _VARIABLES or kind not in _READERS.keys() | IDENTITY_AT_INFERENCE | {"InputLayer"}
+    return kind in VARIABLES or kind not in _READERS.keys() | IDENTITY_AT_INFERENCE | {"InputLayer"}
 
 
 def _has_size(layer: Layer) -> bool:
@@ -378,17 +386,3 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "UpSampling2D": _upsampling,
     "ZeroPadding2D": _zero_padding,
 }
-_VARIABLES: Mapping[str, frozenset[str]] = {
-    "BatchNormalization": frozenset({"gamma", "beta", "moving_mean", "moving_variance"}),
-    "Conv2D": frozenset({"kernel", "bias"}),
-    "Conv2DTranspose": frozenset({"kernel", "bias"}),
-    "Dense": frozenset({"kernel", "bias"}),
-    "DepthwiseConv2D": frozenset({"kernel", "depthwise_kernel", "bias"}),
-    "GroupNormalization": frozenset({"gamma", "beta"}),
-    "LayerNormalization": frozenset({"gamma", "beta"}),
-    "LayerScale": frozenset(),
-    "Normalization": frozenset({"mean", "variance", "count"}),
-    "PReLU": frozenset({"alpha"}),
-    "SeparableConv2D": frozenset({"depthwise_kernel", "pointwise_kernel", "bias"}),
-}
-"""The variables that porter knows, of the layers that have any. LayerScale's only one is called as Keras happens to number it."""

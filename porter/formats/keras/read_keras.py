@@ -16,6 +16,7 @@ import h5py
 
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import Members, open_zip
+from porter.formats.keras.classes import COUNTED
 from porter.formats.keras.config import Described, LayerPath, describe_layers
 from porter.formats.keras.graph import read_graph
 from porter.formats.keras.hdf5 import (
@@ -38,18 +39,6 @@ _SMALL_CONFIG = 4 << 20
 """Bytes of a config that is always read: the configs of Keras's largest models have half of that."""
 _NOT_THE_MODEL = frozenset({"optimizer"})
 
-_VARIABLES: Mapping[str, tuple[str, ...]] = {
-    "conv2d": ("kernel", "bias"),
-    "conv2d_transpose": ("kernel", "bias"),
-    "depthwise_conv2d": ("depthwise_kernel", "bias"),
-    "separable_conv2d": ("depthwise_kernel", "pointwise_kernel", "bias"),
-    "dense": ("kernel", "bias"),
-    "p_re_lu": ("alpha",),
-    "layer_scale": ("gamma",),
-}
-"""Variables by class. A bias comes last, so a layer without a bias has one number less."""
-_NORMALIZATION = ("mean", "variance", "count")
-"""Variables of a Normalization that was adapted to data (keras/src/layers/preprocessing/normalization.py, build)."""
 _RENORM = ("moving_stddev", "renorm_mean", "renorm_stddev")
 
 
@@ -184,12 +173,10 @@ def _variables(file: Hdf5, stored: _Stored, described: Described | None) -> tupl
     if kind == "batch_normalization":
         names = _norm_variables(file, where, count, described)
         guessed = described is None and count == 3
-    elif kind in ("layer_normalization", "group_normalization") and described is not None:
-        names = _trained(described)
-    elif kind == "normalization":
-        names = _NORMALIZATION
-    elif kind in _VARIABLES:
-        names = _VARIABLES[kind]
+    elif kind in ("layer_normalization", "group_normalization"):
+        names = tuple(stored.numbered) if described is None else _trained(described)
+    elif kind in COUNTED:
+        names = COUNTED[kind]
         bias = described.arguments.get("use_bias", True) if described else count == len(names)
         names = names if bias else names[:-1]
     else:

@@ -16,6 +16,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.walk import NoOp
 from porter.formats.keras.activations import activation_name
+from porter.formats.keras.classes import CLASSES
 from porter.formats.keras.flow import Call, Result, read_flow, results_in
 from porter.formats.keras.graph import Named, fused_name, name_calls, operands_of
 from porter.formats.keras.layer import pair
@@ -29,40 +30,6 @@ from porter.frameworks.tf.runtime import import_keras, tensorflow_device
 from porter.graph import INPUT
 from porter.padding import Size
 
-_WINDOW = ("strides", "padding", "data_format")
-_CONVOLUTION = (*_WINDOW, "kernel_size", "dilation_rate", "use_bias")
-_AFFINE = ("axis", "epsilon", "scale", "center")
-_LAYERS: Mapping[str, tuple[str, ...]] = {
-    "AveragePooling2D": (*_WINDOW, "pool_size"),
-    "BatchNormalization": (*_AFFINE, "momentum"),
-    "Concatenate": ("axis",),
-    "Conv2D": (*_CONVOLUTION, "filters", "groups"),
-    "Conv2DTranspose": (*_CONVOLUTION, "filters", "output_padding"),
-    "Cropping2D": ("cropping", "data_format"),
-    "Dense": ("units", "use_bias"),
-    "DepthwiseConv2D": (*_CONVOLUTION, "depth_multiplier"),
-    "ELU": ("alpha",),
-    "Flatten": ("data_format",),
-    "GlobalAveragePooling2D": ("data_format", "keepdims"),
-    "GlobalMaxPooling2D": ("data_format", "keepdims"),
-    "GroupNormalization": (*_AFFINE, "groups"),
-    "LayerNormalization": _AFFINE,
-    "MaxPooling2D": (*_WINDOW, "pool_size"),
-    "Maximum": (),
-    "Minimum": (),
-    "Multiply": (),
-    "Normalization": ("axis", "invert"),
-    "PReLU": ("shared_axes",),
-    "Permute": ("dims",),
-    "Rescaling": (),
-    "Reshape": ("target_shape",),
-    "SeparableConv2D": (*_CONVOLUTION, "filters", "depth_multiplier"),
-    "Softmax": ("axis",),
-    "Subtract": (),
-    "UpSampling2D": ("size", "interpolation", "data_format"),
-    "ZeroPadding2D": ("padding", "data_format"),
-}
-"""Classes in keras.layers that are built, with the arguments that are taken from a config. None of them runs code from the file."""
 _COMPUTED = frozenset({"Activation", "Add", "Average", "CustomScaleLayer", "LayerScale", "LeakyReLU", "ReLU"})
 """Classes whose function is computed by keras.ops."""
 _PASSED = IDENTITY_AT_INFERENCE | {"CenterCrop", "Resizing"}
@@ -154,7 +121,7 @@ class _Builder:
             if tap in self._foreign:
                 return f"{name} is {self._foreign[tap]}"
         operation = operation_name(call.kind, call.arguments)
-        listed = is_operated(operation) if operation else call.kind in _LAYERS.keys() | _COMPUTED | _PASSED
+        listed = is_operated(operation) if operation else call.kind in CLASSES.keys() | _COMPUTED | _PASSED
         if listed and inputs:
             return None
         return f"{name} ({operation or call.kind:.60}) is not on porter's list of layers that are run"
@@ -192,7 +159,7 @@ class _Builder:
             case "LayerScale":
                 (variable,) = named.tensors
                 return inputs[0] * self._tensor(named, variable, (inputs[0].shape[-1],))
-        if call.kind not in _LAYERS:
+        if call.kind not in CLASSES:
             return inputs[0]
         layer, channels = self._layers.get(call.path), inputs[0].shape[-1]
         if layer is None:
@@ -219,8 +186,8 @@ class _Builder:
         return self._layer(kind, arguments)(value)
 
     def _layer(self, kind: str, stated: Mapping[str, Any]) -> Any:
-        arguments = {key: plain(stated[key]) for key in _LAYERS[kind] if key in stated}
-        if "data_format" in _LAYERS[kind] and arguments.get("data_format") is None:
+        arguments = {key: plain(stated[key]) for key in CLASSES[kind].arguments if key in stated}
+        if "data_format" in CLASSES[kind].arguments and arguments.get("data_format") is None:
             # Otherwise ~/.keras/keras.json would decide.
             arguments["data_format"] = "channels_last"
         if kind == "Rescaling":

@@ -1,0 +1,64 @@
+"""Keras's layers: their variables, and those of their arguments that say what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from porter.formats.keras.config import snake_case
+
+
+class LayerClass(NamedTuple):
+    """A class in keras.layers.
+
+    Attributes:
+        arguments: those that are taken from a config where the layer is run.
+        variables: in the order in which the class makes them. A bias comes last, so a layer without one has one less.
+    """
+
+    arguments: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+
+
+_WINDOW = ("strides", "padding", "data_format")
+_CONVOLUTION = (*_WINDOW, "kernel_size", "dilation_rate", "use_bias")
+_AFFINE = ("axis", "epsilon", "scale", "center")
+_NORM, _WEIGHTS = ("gamma", "beta"), ("kernel", "bias")
+CLASSES: Mapping[str, LayerClass] = {
+    "AveragePooling2D": LayerClass((*_WINDOW, "pool_size")),
+    "BatchNormalization": LayerClass((*_AFFINE, "momentum"), (*_NORM, "moving_mean", "moving_variance")),
+    "Concatenate": LayerClass(("axis",)),
+    "Conv2D": LayerClass((*_CONVOLUTION, "filters", "groups"), _WEIGHTS),
+    "Conv2DTranspose": LayerClass((*_CONVOLUTION, "filters", "output_padding"), _WEIGHTS),
+    "Cropping2D": LayerClass(("cropping", "data_format")),
+    "Dense": LayerClass(("units", "use_bias"), _WEIGHTS),
+    "DepthwiseConv2D": LayerClass((*_CONVOLUTION, "depth_multiplier"), ("depthwise_kernel", "bias")),
+    "ELU": LayerClass(("alpha",)),
+    "Flatten": LayerClass(("data_format",)),
+    "GlobalAveragePooling2D": LayerClass(("data_format", "keepdims")),
+    "GlobalMaxPooling2D": LayerClass(("data_format", "keepdims")),
+    "GroupNormalization": LayerClass((*_AFFINE, "groups"), _NORM),
+    "LayerNormalization": LayerClass(_AFFINE, _NORM),
+    "MaxPooling2D": LayerClass((*_WINDOW, "pool_size")),
+    "Maximum": LayerClass(),
+    "Minimum": LayerClass(),
+    "Multiply": LayerClass(),
+    "Normalization": LayerClass(("axis", "invert"), ("mean", "variance", "count")),
+    "PReLU": LayerClass(("shared_axes",), ("alpha",)),
+    "Permute": LayerClass(("dims",)),
+    "Rescaling": LayerClass(),
+    "Reshape": LayerClass(("target_shape",)),
+    "SeparableConv2D": LayerClass((*_CONVOLUTION, "filters", "depth_multiplier"), ("depthwise_kernel", "pointwise_kernel", "bias")),
+    "Softmax": LayerClass(("axis",)),
+    "Subtract": LayerClass(),
+    "UpSampling2D": LayerClass(("size", "interpolation", "data_format")),
+    "ZeroPadding2D": LayerClass(("padding", "data_format")),
+}
+"""The classes that are built where a file is run; none of them runs code from it."""
+VARIABLES: Mapping[str, tuple[str, ...]] = {
+    **{kind: known.variables for kind, known in CLASSES.items() if known.variables},
+    "LayerScale": ("gamma",),  # keras.applications' own; a whole model calls it as Keras happens to number it
+}
+"""The variables that porter knows, of the layers that have any."""
+COUNTED = {snake_case(kind): names for kind, names in VARIABLES.items()}
+"""The same by the words with which Keras counts layers."""
