@@ -127,7 +127,7 @@ def test_layers_that_scale_in_the_zoos_own_model_are_not_left_out() -> None:
     scaling = ("rescaling_3", "normalization", "rescaling_4", "expanded_conv_squeeze_excite_mul")
     checkpoint = replace(source_checkpoint(variant, "keras"), dialect="tf", scaling=scaling)
     opened = open_checkpoint(recipe.member(variant, "keras"), checkpoint)
-    said, preprocessing = opened.assumed
+    said, preprocessing = opened.facts.assumed
     assert "model takes: 'rescaling_3', 'normalization' in the file is left out" in said
     assert preprocessing.startswith("include_preprocessing is true: ") and "rescaling" in opened.graph.by_path
 

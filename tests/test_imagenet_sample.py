@@ -79,10 +79,10 @@ def padded_otherwise(opened: Opened, convention: Convention, cache: Path) -> int
     for path in strided_sites(graph):
         graph = with_convention(graph, path, convention)
     model = torch.build(make_plan(graph, (224, 224), torch.CAPABILITIES), opened.tensors, {}, "float32", "cpu")
-    assert opened.preprocess is not None
-    classifier = torch.classifier(model, opened.preprocess, "cpu", "fp32")
-    photos = open_photos(PHOTOS, classes=Classes(opened.classes, opened.labels)).photos
-    found = score(photos, opened.preprocess, {"wrong": classifier}, workers=WORKERS, cache=cache)
+    assert opened.facts.preprocess is not None
+    classifier = torch.classifier(model, opened.facts.preprocess, "cpu", "fp32")
+    photos = open_photos(PHOTOS, classes=Classes(opened.facts.classes, opened.facts.label_map)).photos
+    found = score(photos, opened.facts.preprocess, {"wrong": classifier}, workers=WORKERS, cache=cache)
     return int((found.models["wrong"].ranks == 0).sum())
 
 

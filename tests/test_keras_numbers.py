@@ -110,7 +110,7 @@ def test_the_reference_is_given_what_the_file_holds(file: Callable[[str], Path])
     given = {}
     for name in ("weights.h5", "counted.weights.h5"):
         opened = open_member(Member(RECIPE, "inception_v3", ZOO), file(name))
-        assert opened.checkpoint is not None and opened.checkpoint.counted == name.startswith("counted")
+        assert opened.origin is not None and opened.origin.checkpoint.counted == name.startswith("counted")
         (reference,) = references_of(opened, "float32")
         assert isinstance(reference, Reference)
         given[name] = reference.checkpoint.tensors
@@ -157,5 +157,5 @@ def test_the_file_of_a_backbone_without_a_head(second: Any, tmp_path: Path) -> N
 
     backbone = keras.Model(second.input, second.layers[-2].output)
     opened = open_member(Member(RECIPE, "inception_v3", ZOO), only_weights(tmp_path / "notop.h5", backbone))
-    assert opened.output == "features" and opened.source_classes == 0
+    assert opened.facts.output == "features" and opened.facts.source_classes == 0
     assert read_checkpoint(tmp_path / "notop.h5").tensors.keys().isdisjoint({"predictions/kernel", "conv2d/kernel"})

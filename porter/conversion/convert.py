@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,7 +23,7 @@ from porter.package import __version__
 from porter.padding import Size
 from porter.padding.sizes import parse_size
 from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, read_port, write_record
-from porter.recipe import Member, assumed_size, choose_options, find_member, recipes_option
+from porter.recipe import Member, choose_options, find_member, recipes_option
 from porter.recipe.expressions import Value
 from porter.recipe.published import is_non_commercial
 from porter.source.opened import Opened
@@ -130,18 +130,17 @@ def convert(
     folder = out or Path(f"{name}-{framework.NAME}")
     with new_folder(folder, overwrite) as building:
         opened = opening() if pads is None else with_padding(opening(), pads)
-        assumed = opened.assumed
-        if size is None and not opened.sized and opened.member is not None:
-            assumed += assumed_size(opened.member.zoo, opened.native_size)
-        size = size or opened.native_size
-        if opened.only_size not in (None, size):
-            message = "the file holds for {}x{} only: numbers in it were computed from that size".format(*opened.native_size)
+        if size is None:
+            opened = replace(opened, facts=opened.stating(assumed=(*opened.facts.assumed, *opened.assumed_size)))
+        size = size or opened.sizes.built
+        if not opened.sizes.takes(size):
+            message = "the file holds for {}x{} only: numbers in it were computed from that size".format(*opened.sizes.built)
             raise UsageError(message, where="--input-size", next="leave it out, or export the model with open sizes")
         if stock:
             written = write_stock(building, opened, framework, size, stored_as, allow_overflow)
         else:
             written = write_plain(building, opened, framework, size, stored_as, allow_overflow, fold_bn)
-        record = _record(framework, opened, written, stored_as, mapped, chosen, recipes, assumed)
+        record = _record(framework, opened, written, stored_as, mapped, chosen, recipes)
         verdict: Verdict | None = None
         warnings: tuple[str, ...] = ()
         if checked is not False:
@@ -156,8 +155,8 @@ def convert(
 def write_trial(folder: Path, opened: Opened) -> Port:
     """Writes a plain port of a source to its own framework, for a comparison only."""
     framework = get_framework(opened.framework.NAME)
-    written = write_plain(folder, opened, framework, opened.native_size, "float32", False, False)
-    write_record(folder, _record(framework, opened, written, "float32", (), {}, None, ()))
+    written = write_plain(folder, opened, framework, opened.sizes.built, "float32", False, False)
+    write_record(folder, _record(framework, opened, written, "float32", (), {}, None))
     return read_port(folder, held=False)
 
 
@@ -177,10 +176,10 @@ def _record(
     mapped: tuple[str, ...],
     chosen: dict[str, Value],
     recipes: Path | None,
-    assumed: tuple[str, ...],
 ) -> Record:
     member, plan, stock = opened.member, written.plan, written.stock
     return Record(
+        **opened.facts.facts,
         format=1,
         architecture=member.recipe.architecture if member else None,
         variant=member.variant if member else None,
@@ -190,37 +189,22 @@ def _record(
         input=Input(
             layout=framework.INPUT_LAYOUT,
             size=plan.only_size,
-            native_size=opened.native_size,
+            native_size=opened.sizes.built,
             channels=plan.graph.channels,
-            traced=opened.only_size is not None,
+            traced=opened.sizes.only is not None,
         ),
         source=opened.file,
         model=dict(sorted(written.model.items())),
         pads=pads_of(plan),
-        padding=opened.padding,
-        options=dict(opened.options),
         chosen=chosen,
         recipes=str(recipes) if member and recipes_option(member.recipe, recipes) else None,
         layers=dict(written.layers),
-        names=dict(opened.names),
-        output_names=opened.output_names,
         batches={path: int(roles["batches"]) for path, roles in written.tensors.items() if "batches" in roles},
         tensors=opened.lists.model_copy(update={"filled": {name: str(number) for name, number in written.filled.items()}}),
         mapped=mapped,
         dtype=dtype,
-        assumed=assumed,
-        preprocess=opened.preprocess,
-        labels=opened.labels.name if opened.labels else None,
-        class_names=opened.labels.names if opened.labels else (),
-        classes=opened.classes,
-        source_classes=opened.source_classes,
-        background=opened.background,
-        output=opened.output,
-        activation=opened.activation,
-        licence=opened.licence,
         folded=written.folded,
         absorbed=written.absorbed,
-        evaluated=opened.evaluated,
         stock_class=stock.name if stock else None,
         stock_arguments=stock.arguments if stock else {},
         parity=None,

@@ -46,7 +46,7 @@ def pads(subject: str, source: str | None, destination: str, input_size: str | N
 
         stated = None if input_size is None else parse_size(input_size)
         opened = open_file(expect_file(subject, recipes), Wishes(size=stated), recipes)
-        return tuple(SitePads(pad, None) for pad in pads_of(make_plan(opened.graph, stated or opened.native_size, capabilities)))
+        return tuple(SitePads(pad, None) for pad in pads_of(make_plan(opened.graph, stated or opened.sizes.built, capabilities)))
     member = find_member(subject, source, recipes)
     graph = expand(member)
     size = member.recipe.native_size() if input_size is None else parse_size(input_size)

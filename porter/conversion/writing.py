@@ -81,14 +81,14 @@ def write_stock(folder: Path, opened: Opened, framework: Framework, size: Size, 
     right_at = _planned(opened, opened.graph, size, framework).only_size or ANY
     library = stock_library(framework.NAME)
     taken = right_at if library.takes_any_size else size
-    stock = as_stock(opened.member, framework, opened.graph, opened.tensors, opened.classes, taken)
+    stock = as_stock(opened.member, framework, opened.graph, opened.tensors, opened.facts.classes, taken)
     rows, columns = taken
     fixed = None if rows is None or columns is None else (rows, columns)
     plan = replace(make_plan(stock.graph, size, framework.CAPABILITIES), only_size=fixed)
     arrays, filled = stock_arrays(framework, stock, _cast_all(stock.tensors, dtype, allow_overflow), dtype)
     held = tensor_shapes(stock.graph)
     layers = {path: layer.name for path, layer in stock.layers.items() if framework.NAMES_LAYERS or path in held}
-    model = library.write(folder, plan, opened.member.variant, opened.classes, arrays, layers, dtype)
+    model = library.write(folder, plan, opened.member.variant, opened.facts.classes, arrays, layers, dtype)
     warnings: tuple[str, ...] = ()
     if library.takes_any_size and fixed is not None:
         warnings = (f"{stock.builder.name} takes every input size, but is the source's function only at {rows}x{columns}",)
@@ -97,23 +97,23 @@ def write_stock(folder: Path, opened: Opened, framework: Framework, size: Size, 
 
 def facts_of(opened: Opened) -> dict[str, str]:
     """What a model's own file says of itself, so that it can be used without port.json: by name, as text or as JSON."""
-    file, member = opened.file, opened.member
+    file, member, said = opened.file, opened.member, opened.facts
     facts = {
         "version": __version__,
         "source": file.file,
         "source_sha256": file.sha256,
         "variant": member.variant if member else None,
         "zoo": member.zoo.name if member else None,
-        "licence": opened.licence,
-        "native_size": opened.native_size,
-        "preprocess": asdict(opened.preprocess) if opened.preprocess else None,
-        "output": opened.output,
-        "output_names": opened.output_names or None,
-        "activation": opened.activation,
-        "classes": opened.classes,
-        "labels": opened.labels.name if opened.labels else None,
-        "class_names": (opened.labels.names if opened.labels else ()) or None,
-        "background": opened.background,
+        "licence": said.licence,
+        "native_size": opened.sizes.built,
+        "preprocess": asdict(said.preprocess) if said.preprocess else None,
+        "output": said.output,
+        "output_names": said.output_names or None,
+        "activation": said.activation,
+        "classes": said.classes,
+        "labels": said.labels,
+        "class_names": said.class_names or None,
+        "background": said.background,
     }
     stated = {name: fact for name, fact in facts.items() if fact is not None}
     return {f"porter.{name}": fact if isinstance(fact, str) else json.dumps(fact) for name, fact in stated.items()}
@@ -121,7 +121,7 @@ def facts_of(opened: Opened) -> dict[str, str]:
 
 def _planned(opened: Opened, graph: Graph, size: Size, framework: Framework) -> Plan:
     plan = make_plan(graph, size, framework.CAPABILITIES)
-    return plan if opened.only_size is None else replace(plan, only_size=opened.only_size)
+    return replace(plan, only_size=opened.sizes.only or plan.only_size)
 
 
 def _default_layers(opened: Opened, framework: Framework, graph: Graph) -> dict[str, str]:
@@ -132,7 +132,7 @@ def _default_layers(opened: Opened, framework: Framework, graph: Graph) -> dict[
     if not framework.NAMES_LAYERS:
         return {}
     if member is None:
-        return {path: name for path, name in opened.names.items() if path in graph.by_path}
+        return {path: name for path, name in opened.facts.names.items() if path in graph.by_path}
     default = DEFAULT_ZOOS[framework.NAME]
     if default not in member.recipe.zoos or not member.recipe.zoos[default].has(member.variant):
         return {}

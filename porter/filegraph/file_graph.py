@@ -16,6 +16,7 @@ from porter.errors import MappingError
 from porter.graph import USUAL_MOMENTUM, BatchNorm, Op
 from porter.graph.walks import upstream
 from porter.padding import Size
+from porter.padding.sizes import InputSizes
 
 _CANONICAL = "OIMHW"
 
@@ -95,6 +96,10 @@ class FileGraph:
         """Rows and columns that the model was built for; None if one of them is free."""
         rows, columns = self.size
         return None if rows is None or columns is None else (rows, columns)
+
+    def sizes(self, native: tuple[int, int]) -> InputSizes:
+        """The input sizes of a model that is built for `native` where its graph is free."""
+        return InputSizes(self.built_size or native, self.built_size if self.traced else None)
 
     @cached_property
     def by_name(self) -> Mapping[str, FileNode]:

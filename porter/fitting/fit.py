@@ -38,39 +38,13 @@ class StandIn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output:
-    """A graph, and what its output is.
+class Fit:
+    """A file fitted to a graph.
 
     Attributes:
         graph: with the classes of the port, or without a head.
         source_classes: rows of the file's head; 0 if it has none.
-        background: row 0 of the port's head is ImageNet's background class.
-        activation: the source's own after its output, which the port lacks.
-    """
-
-    graph: Graph
-    source_classes: int
-    background: bool = False
-    activation: str | None = None
-
-    @property
-    def classes(self) -> int:
-        """Rows of the port's head; 0 if it has none."""
-        return channels_of(self.graph)[self.graph.output] if self.source_classes else 0
-
-    @property
-    def output(self) -> Gives:
-        if not self.source_classes:
-            return "features"
-        kept = self.activation is None and isinstance(self.graph.by_path[self.graph.output].op, Softmax | Sigmoid)
-        return "probabilities" if kept else "logits"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fit(Output):
-    """A file fitted to a graph.
-
-    Attributes:
+        background, activation: see porter.port.Facts.
         found: (path, role) to source tensor name.
         stored: the same tensors as the file's graph says them, with their axes; empty if the names tell the axes.
         options: those that the recipe's graph was expanded with, with the zoo's own number of classes; empty if the graph is the
@@ -91,6 +65,10 @@ class Fit(Output):
         warnings: for the user; `notes`: for port.json.
     """
 
+    graph: Graph
+    source_classes: int
+    background: bool = False
+    activation: str | None = None
     found: Mapping[tuple[str, str], str]
     head: str | None
     ignored: Mapping[str, str] = field(default_factory=dict)
@@ -108,6 +86,18 @@ class Fit(Output):
     places: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def classes(self) -> int:
+        """Rows of the port's head; 0 if it has none."""
+        return channels_of(self.graph)[self.graph.output] if self.source_classes else 0
+
+    @property
+    def output(self) -> Gives:
+        if not self.source_classes:
+            return "features"
+        kept = self.activation is None and isinstance(self.graph.by_path[self.graph.output].op, Softmax | Sigmoid)
+        return "probabilities" if kept else "logits"
 
 
 def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> dict[str, dict[str, Array]]:

@@ -42,8 +42,8 @@ def open_member(member: Member, path: Path | None, wishes: Wishes = NONE) -> Ope
         opened = open_port(port, member)
     else:
         opened = _advised(member, read_weights(path, needs_md5(member)), wishes)
-    if wishes.background and not opened.background:
-        known = f"no background row is known in the {opened.source_classes} classes of {path.name}"
+    if wishes.background and not opened.facts.background:
+        known = f"no background row is known in the {opened.facts.source_classes} classes of {path.name}"
         warnings += (f"--keep-background: {known}",)
     return replace(opened, warnings=(*warnings, *opened.warnings))
 
@@ -115,7 +115,7 @@ def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None) ->
         error.next = "; ".join(filter(None, (error.next, *left_out)))
         raise
     notes = [f"it is {opened.member.name}: the recipe's names, labels and protocol are used"] if opened.member else []
-    notes += [f"its {opened.activation} is taken off: --keep-activation keeps it"] if opened.activation else []
+    notes += [f"its {opened.facts.activation} is taken off: --keep-activation keeps it"] if opened.facts.activation else []
     noted = opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)})
     return replace(opened, file=noted, warnings=(*left_out, *opened.warnings))
 
@@ -158,7 +158,7 @@ def open_likeliest(
 
 
 def _unlike(opened: Opened) -> int:
-    return opened.fit.differences + len(opened.fit.folded) if opened.fit else 0
+    return opened.origin.fit.differences + len(opened.origin.fit.folded) if opened.origin else 0
 
 
 def open_as(match: Match, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Opened:

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from porter.errors import UsageError
 from porter.padding import ANY, Size
 
 MAX_SIDE = 8192
+
+
+@dataclass(frozen=True)
+class InputSizes:
+    """The input sizes of a model, rows and columns.
+
+    Attributes:
+        built: the one that it was built for.
+        only: the only one at which it is right; None if it is right at every size.
+    """
+
+    built: tuple[int, int]
+    only: tuple[int, int] | None = None
+
+    def takes(self, size: Size) -> bool:
+        return self.only in (None, size)
 
 
 def parse_size(text: str) -> Size:

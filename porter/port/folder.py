@@ -22,7 +22,7 @@ from porter.graph.pads import Pad
 from porter.graph.plan import Plan, make_plan
 from porter.graph.record import from_record
 from porter.padding import ANY
-from porter.padding.sizes import MAX_SIDE
+from porter.padding.sizes import MAX_SIDE, InputSizes
 
 RECORD = "port.json"
 MAX_RECORD_BYTES = 64 << 20
@@ -31,6 +31,15 @@ OWN_BUILD = "self"
 """The reference of a comparison with porter's own build of the source, which is no proof."""
 PASSED, AGREES, NOT_MADE = "passed", "agrees with porter's own build, which is no proof", "not made: --no-check"
 """What `check` says of a comparison; of one that could not be made, it says `skipped` and why."""
+
+
+ORDER = (
+    *("format", "architecture", "variant", "zoo", "framework", "graph", "input", "source", "model", "pads", "padding", "options"),
+    *("chosen", "recipes", "assumed", "layers", "names", "output_names", "batches", "tensors", "mapped", "dtype", "preprocess"),
+    *("labels", "class_names", "classes", "source_classes", "background", "output", "activation", "licence", "folded", "absorbed"),
+    *("evaluated", "stock_class", "stock_arguments", "reference", "parity", "check", "versions", "evaluation", "study"),
+)
+"""The keys of port.json in their order."""
 
 
 class _Strict(BaseModel):
@@ -90,6 +99,11 @@ class Input(_Strict):
     channels: int = Field(ge=1, le=4096)
     traced: bool = False
 
+    @property
+    def sizes(self) -> InputSizes:
+        """Those of a port of this port."""
+        return InputSizes(self.size or self.native_size, self.size if self.traced else None)
+
 
 class TensorLists(_Strict):
     """Source tensor names: those used, to `path:role`; those ignored, to the reason. And names of destination tensors that the
@@ -100,28 +114,68 @@ class TensorLists(_Strict):
     filled: Mapping[str, str]
 
 
-class Record(_Strict):
-    """The content of port.json.
+class Facts(_Strict):
+    """What is true of a source and of its port.
 
     Attributes:
-        architecture, variant, zoo: None for a file of a graph that no recipe has.
-        model: the sha256 of each file that the port's model consists of, by name.
+        padding: whether the graph has the shipped or the training pads.
         options: those that the recipe's graph was expanded with; only the number of classes for a file that carries its own graph.
-        chosen: the options that `--option` set.
-        recipes: the folder that `--recipes` named, as it was typed, if only that folder has the recipe; otherwise None.
         assumed: one line for each fact that neither the file nor the user states and the recipe does.
         names: by path, what the file calls its layers, if no recipe has its graph; empty in ports of older porters, whose paths
             are these names.
         output_names: what the file calls the outputs, in their order, if it names them and no recipe has its graph; where the last
             activation is taken off, this is the name of its value.
+        preprocess: the protocol that turns a photo into the input.
         labels: the name of the map of the classes: one that porter has, or the file of a recipe; None if it is not known.
         class_names: the names in that file, in the order of the classes; empty for a map that porter has.
+        classes: of the port; 0 if it has no head.
+        source_classes: rows of the file's head.
+        background: row 0 of the port's head is ImageNet's background class.
+        activation: the source's own after its output, which the port lacks.
         licence: of the zoo's published file; None for any other file.
+        evaluated: names of source tensors that porter computed from the file's, such as kernels that the model standardises as it
+            runs.
+    """
+
+    padding: Padding = "shipped"
+    options: dict[str, Any]
+    assumed: tuple[str, ...] = ()
+    names: dict[str, str] = {}
+    output_names: tuple[str, ...] = ()
+    preprocess: Preprocess | None
+    labels: str | None
+    class_names: ClassNames = ()
+    classes: int
+    source_classes: int
+    background: bool
+    output: Gives
+    activation: str | None
+    licence: str | None
+    evaluated: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """These facts by name, without what a record has besides."""
+        return {name: getattr(self, name) for name in Facts.model_fields}
+
+    @property
+    def label_map(self) -> Labels | None:
+        """What the classes are; None if it is not known."""
+        known = self.labels is not None and (self.labels in LABEL_MAPS or self.class_names)
+        return Labels(str(self.labels), self.class_names) if known else None
+
+
+class Record(Facts):
+    """The content of port.json.
+
+    Attributes:
+        architecture, variant, zoo: None for a file of a graph that no recipe has.
+        model: the sha256 of each file that the port's model consists of, by name.
+        chosen: the options that `--option` set.
+        recipes: the folder that `--recipes` named, as it was typed, if only that folder has the recipe; otherwise None.
         folded: path of each layer that took in the batch norm after it (porter.graph.folding), to that norm's path; None without
             `--fold-bn`.
         absorbed: path of each batch norm whose mean took in the bias of the layer before it (porter.conversion), to that layer's.
-        evaluated: names of source tensors that porter computed from the file's, such as kernels that the model standardises as it
-            runs.
         reference: the user's own, if the port was compared with one.
         stock_class: the builder of the class whose names the model file has, called with `stock_arguments`; None for porter's own
             names.
@@ -139,30 +193,15 @@ class Record(_Strict):
     source: SourceFile
     model: Annotated[dict[FileName, Sha256], Field(max_length=16)]
     pads: tuple[Pad, ...]
-    padding: Padding = "shipped"
-    options: dict[str, Any]
     chosen: dict[str, Any] = {}
     recipes: str | None = None
-    assumed: tuple[str, ...] = ()
     layers: dict[str, str]
-    names: dict[str, str] = {}
-    output_names: tuple[str, ...] = ()
     batches: dict[str, Count]
     tensors: TensorLists
     mapped: tuple[str, ...]
     dtype: Dtype
-    preprocess: Preprocess | None
-    labels: str | None
-    class_names: ClassNames = ()
-    classes: int
-    source_classes: int
-    background: bool
-    output: Gives
-    activation: str | None
-    licence: str | None
     folded: Mapping[str, str] | None = None
     absorbed: Mapping[str, str] = {}
-    evaluated: tuple[str, ...] = ()
     stock_class: str | None
     stock_arguments: Mapping[str, Any] = {}
     reference: GivenFile | None = None
@@ -176,12 +215,6 @@ class Record(_Strict):
     def name(self) -> str:
         """What was ported."""
         return f"{self.variant} from {self.zoo}" if self.variant else self.source.file
-
-    @property
-    def label_map(self) -> Labels | None:
-        """What the classes are; None if it is not known."""
-        known = self.labels is not None and (self.labels in LABEL_MAPS or self.class_names)
-        return Labels(str(self.labels), self.class_names) if known else None
 
     @property
     def proved(self) -> bool:
@@ -288,7 +321,8 @@ def _hold(path: Path, sha256: str) -> None:
 
 def write_record(folder: Path, record: Record) -> None:
     """Writes port.json into a port's folder; an old one stays until the new one is complete."""
-    write_whole(folder / RECORD, json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False) + "\n")
+    stated = record.model_dump(mode="json")
+    write_whole(folder / RECORD, json.dumps({name: stated[name] for name in ORDER}, indent=1, allow_nan=False) + "\n")
 
 
 def update_record(folder: Path, figures: Literal["evaluation", "study"], found: dict[str, Any]) -> None:

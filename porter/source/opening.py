@@ -14,10 +14,11 @@ from porter.fitting.fit import Fit, read_tensors
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import Runner, get_framework
 from porter.frameworks.dialects import Dialect, get_dialect
-from porter.port import Port, SourceFile, TensorLists
-from porter.recipe import Member, with_options
+from porter.padding.sizes import InputSizes
+from porter.port import Facts, Port, SourceFile, TensorLists
+from porter.recipe import Member, assumed_size, with_options
 from porter.source.assumed import what_is_assumed
-from porter.source.opened import Opened
+from porter.source.opened import Opened, Origin
 from porter.source.protocol import in_proportion, scaled
 from porter.source.weights import publisher_of
 
@@ -46,24 +47,13 @@ def open_port(port: Port, member: Member | None = None) -> Opened:
         member=member,
         framework=get_framework(member.zoo.framework) if member else port.framework,
         graph=port.graph,
-        source_classes=record.classes,
-        background=record.background,
-        activation=record.activation,
+        facts=Facts(**{**record.facts, "source_classes": record.classes, "evaluated": ()}),
+        sizes=record.input.sizes,
         tensors=tensors,
         lists=TensorLists(used=used, ignored={}, filled={}),
         file=SourceFile(
             file=port.framework.MODEL_FILE, format="port", sha256=record.model[port.framework.MODEL_FILE], published=False
         ),
-        native_size=record.input.size or record.input.native_size,
-        options=record.options,
-        preprocess=record.preprocess,
-        labels=record.label_map,
-        licence=record.licence,
-        assumed=record.assumed,
-        padding=record.padding,
-        names=record.names,
-        output_names=record.output_names,
-        only_size=record.input.size if record.input.traced else None,
     )
 
 
@@ -87,19 +77,22 @@ def open_checkpoint(member: Member, checkpoint: Checkpoint, wishes: Wishes = NON
     checkpoint, placed = name_by_position(member, checkpoint)
     fit = _fit(member, checkpoint, wishes)
     recorded = publisher is not None or checkpoint.graph is not None
-    native = (checkpoint.graph.built_size if checkpoint.graph else None) or recipe.native_size()
-    protocol, scaling = scaled(in_proportion(zoo.preprocess, native, recipe.native_size()), fit.scaling)
-    opened = of_fit(fit, checkpoint, get_framework(zoo.framework), native, get_dialect(zoo.framework))
+    opened = of_fit(fit, checkpoint, get_framework(zoo.framework), recipe.native_size(), get_dialect(zoo.framework))
+    protocol, scaling = scaled(in_proportion(zoo.preprocess, opened.sizes.built, recipe.native_size()), fit.scaling)
+    labels = zoo.labels if fit.own_head else None
     return replace(
         opened,
+        facts=opened.stating(
+            options={**fit.options, "classes": fit.classes},
+            preprocess=protocol,
+            labels=labels.name if labels else None,
+            class_names=labels.names if labels else (),
+            licence=publisher.zoo.licence_of(publisher.variant) if publisher else None,
+            assumed=() if recorded else what_is_assumed(checkpoint, fit, member.zoo),
+        ),
         file=opened.file.model_copy(update={"published": publisher is not None}),
         member=member,
-        options={**fit.options, "classes": fit.classes},
-        preprocess=protocol,
-        labels=zoo.labels if fit.own_head else None,
-        licence=publisher.zoo.licence_of(publisher.variant) if publisher else None,
-        assumed=() if recorded else what_is_assumed(checkpoint, fit, member.zoo),
-        sized=recorded,
+        assumed_size=() if recorded else assumed_size(member.zoo, opened.sizes.built),
         warnings=(*other_zoo, *placed, *fit.warnings, *scaling),
     )
 
@@ -111,27 +104,35 @@ def expect_no_options(wishes: Wishes, where: str, reason: str) -> None:
         raise UsageError(message, where=where, next="leave it out")
 
 
-def of_fit(
-    fit: Fit, checkpoint: Checkpoint, framework: Runner, native_size: tuple[int, int], dialect: Dialect | None = None
-) -> Opened:
+def of_fit(fit: Fit, checkpoint: Checkpoint, framework: Runner, native: tuple[int, int], dialect: Dialect | None = None) -> Opened:
     """A file opened as it was fitted, without what only a recipe states.
 
     Args:
+        native: rows and columns that the source is built for, where the file states none.
         dialect: as `read_tensors`.
 
     Raises:
         MappingError, FileError: as `read_tensors`.
     """
+    file, used = checkpoint.graph, {name: f"{path}:{role}" for (path, role), name in fit.found.items()}
     return Opened(
         graph=fit.graph,
-        source_classes=fit.source_classes,
-        background=fit.background,
-        activation=fit.activation,
-        framework=framework,
         tensors=read_tensors(fit, checkpoint, dialect),
-        lists=TensorLists(
-            used={name: f"{path}:{role}" for (path, role), name in fit.found.items()}, ignored=fit.ignored, filled={}
+        facts=Facts(
+            options={},
+            preprocess=None,
+            labels=None,
+            classes=fit.classes,
+            source_classes=fit.source_classes,
+            background=fit.background,
+            output=fit.output,
+            activation=fit.activation,
+            licence=None,
+            evaluated=tuple(name for name in used if file and name in file.evaluated),
         ),
+        sizes=file.sizes(native) if file else InputSizes(native),
+        framework=framework,
+        lists=TensorLists(used=used, ignored=fit.ignored, filled={}),
         file=SourceFile(
             file=checkpoint.path.name,
             format=checkpoint.format,
@@ -139,10 +140,7 @@ def of_fit(
             published=False,
             notes=(*checkpoint.notes, *fit.notes),
         ),
-        native_size=native_size,
-        checkpoint=checkpoint,
-        fit=fit,
-        only_size=checkpoint.graph.built_size if checkpoint.graph and checkpoint.graph.traced else None,
+        origin=Origin(checkpoint, fit),
     )
 
 

@@ -36,7 +36,7 @@ def open_graph(checkpoint: Checkpoint, wishes: Wishes = NONE, names: Mapping[str
     assert framework is not None, "a reader gives a graph only if a framework runs it"
     assert checkpoint.graph is not None
     opened = of_fit(_fit(checkpoint, found, built), checkpoint, framework, built)
-    return replace(opened, names=names, output_names=checkpoint.graph.output_names)
+    return replace(opened, facts=opened.stating(names=dict(names), output_names=checkpoint.graph.output_names))
 
 
 def translation(checkpoint: Checkpoint, wishes: Wishes = NONE) -> tuple[Translated, tuple[int, int]]:

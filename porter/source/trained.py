@@ -48,7 +48,7 @@ def with_padding(opened: Opened, padding: Padding) -> Opened:
     Raises:
         UsageError: the zoo states no pads of training, or shipped pads are asked of a port that no longer has them.
     """
-    if padding == opened.padding:
+    if padding == opened.facts.padding:
         return opened
     if padding == "shipped":
         raise UsageError(
@@ -58,4 +58,6 @@ def with_padding(opened: Opened, padding: Padding) -> Opened:
         )
     assert opened.member is not None, "only a recipe states pads of training"
     conventions = _expect_stated(opened.member)
-    return replace(opened, padding=padding, graph=with_conventions(opened.graph, conventions), shipped=opened.graph)
+    return replace(
+        opened, facts=opened.stating(padding=padding), graph=with_conventions(opened.graph, conventions), shipped=opened.graph
+    )

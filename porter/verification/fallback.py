@@ -23,14 +23,14 @@ def references_of(opened: Opened, dtype: Dtype) -> Iterator[FileGraphSource | Re
     """Implementations of the source's function that porter did not write, with the file's tensors rounded to the port's type: the
     file's own graph, then the zoo's implementation.
     """
-    if opened.checkpoint is None or opened.fit is None:
+    if opened.origin is None:
         return
-    checkpoint, member = rounded(opened.checkpoint, dtype), opened.member
+    checkpoint, fit, member = rounded(opened.origin.checkpoint, dtype), opened.origin.fit, opened.member
     runner = runner_of(checkpoint)
     if runner is not None:
-        yield FileGraphSource(runner, checkpoint, opened.fit)
-    if member is not None and opened.fit.reference_names and member.zoo.reference is not None:
-        yield zoo_reference(get_framework(member.zoo.framework), member.zoo, member.variant, checkpoint, opened.fit)
+        yield FileGraphSource(runner, checkpoint, fit)
+    if member is not None and fit.reference_names and member.zoo.reference is not None:
+        yield zoo_reference(get_framework(member.zoo.framework), member.zoo, member.variant, checkpoint, fit)
 
 
 def own_build(opened: Opened, dtype: Dtype) -> OwnBuild:

@@ -141,7 +141,7 @@ def open_given(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     except UsageError:
         outputs, exact = reference.shown(image, "float32").outputs, False
     notes = reference.notes if exact else (*reference.notes, f"{given.name} runs in float32 only, so it is compared in float32")
-    rounds = reference.rounded or (opened.fit is not None and bool(opened.fit.folded))
+    rounds = reference.rounded or (opened.origin is not None and bool(opened.origin.fit.folded))
     dropped = _expect_outputs(given, opened, outputs, reference.native)
     ending, said = _ending(given, opened, outputs)
     return replace(reference, exact=exact, rounded=rounds, dropped=dropped, ending=ending, notes=(*notes, *said))
@@ -153,7 +153,7 @@ def _image(graph: Graph, size: tuple[int, int]) -> Array:
 
 def _of_code(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     make, notes = maker(given.file, str(given.maker)), dict[str, None]()
-    image = _image(opened.graph, opened.native_size)
+    image = _image(opened.graph, opened.sizes.built)
 
     def made() -> Any:
         model = make()
@@ -168,7 +168,7 @@ def _of_code(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
 
     @cache
     def model(dtype: Dtype) -> Any:
-        found, weights = framework.prepare(made, image, opened.checkpoint, stored, dtype)
+        found, weights = framework.prepare(made, image, opened.origin.checkpoint if opened.origin else None, stored, dtype)
         notes[f"{given.name} ran {weights}"] = None
         return found
 
@@ -178,13 +178,13 @@ def _of_code(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
 
     shown(image, "float32")
     file = GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
-    return GivenReference(given.name, file, opened.graph, opened.native_size, shown, tuple(notes))
+    return GivenReference(given.name, file, opened.graph, opened.sizes.built, shown, tuple(notes))
 
 
 def _names(opened: Opened) -> dict[str, tuple[str, ...]]:
     """By path, the names that a layer may have in somebody's own implementation, likeliest first."""
-    fit = opened.fit
-    own = {node.path: opened.names.get(node.path, node.path) for node in opened.graph.nodes}
+    fit = opened.origin.fit if opened.origin else None
+    own = {node.path: opened.facts.names.get(node.path, node.path) for node in opened.graph.nodes}
     names = {path: [name, name.replace("/", ".")] for path, name in own.items()}
     if fit is not None:
         for (path, _), tensor in fit.found.items():
@@ -206,7 +206,7 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     if file.channels != opened.graph.channels:
         raise UsageError(f"its input has {file.channels} channels, the source's {opened.graph.channels}", where=where)
     last = opened.graph.by_path[opened.graph.output].op
-    built = file.built_size or opened.native_size
+    built = file.built_size or opened.sizes.built
     try:
         sized = replace(file, size=built)
         found = to_graph(sized, keep_activation=isinstance(last, Softmax | Sigmoid))
@@ -251,7 +251,7 @@ def _expect_outputs(given: Given, opened: Opened, outputs: Sequence[Array], size
     dropped = None
     for path, value in zip(graph.outputs, outputs, strict=True):
         wanted, got = tuple(size or 0 for size in known[path]), value.shape[1:]
-        if got == (wanted[0] + 1,) and opened.fit is not None and drops_background(opened.fit):
+        if got == (wanted[0] + 1,) and opened.origin is not None and drops_background(opened.origin.fit):
             dropped = path
         elif len(value) != IMAGES or math.prod(got) != math.prod(wanted):
             shown = f"{_text(value.shape)} for {IMAGES} images of {_text(size)}"
@@ -273,7 +273,7 @@ def _ending(given: Given, opened: Opened, outputs: Sequence[Array]) -> tuple[End
     if value.shape[1] > 1 and np.allclose(value.sum(axis=1), 1, rtol=0, atol=_WHOLE):
         logarithms = "the logarithms of the probabilities are compared, which are equal too if all logits differ by one number"
         return log_softmax, (f"{given.name} ends in a softmax, which the port lacks: {logarithms}",)
-    if opened.activation == "sigmoid":
+    if opened.facts.activation == "sigmoid":
         return sigmoid, (f"{given.name} ends in a sigmoid, which the port lacks: the probabilities are compared",)
     return None, ()
 

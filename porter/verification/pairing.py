@@ -35,11 +35,12 @@ class Pairs:
 
 def pair(opened: Opened, found: Translated, file: FileGraph) -> Pairs:
     """The pairs of a source and a reference file, whose graph is `found` in porter's form."""
-    size, end = opened.native_size, found.names[found.graph.output]
+    size, end = opened.sizes.built, found.names[found.graph.output]
     with suppress(MappingError):
         return _aligned(opened.graph, file, end, size)
-    if opened.checkpoint is not None and opened.checkpoint.graph is not None and opened.fit is not None:
-        own, paths = opened.checkpoint.graph, {tap: path for path, tap in opened.fit.taps.items()}
+    if opened.origin is not None and opened.origin.checkpoint.graph is not None:
+        own, fit = opened.origin.checkpoint.graph, opened.origin.fit
+        paths = {tap: path for path, tap in fit.taps.items()}
         nodes = {node.name: paths[node.tap] for node in own.nodes if node.tap in paths}
         kept = isinstance(opened.graph.by_path[opened.graph.output].op, Softmax | Sigmoid)
         with suppress(MappingError):
@@ -49,7 +50,7 @@ def pair(opened: Opened, found: Translated, file: FileGraph) -> Pairs:
             return Pairs({nodes[name]: layer for name, layer in layers.items() if name in nodes}, pairs.rounded)
         with suppress(MappingError):  # the file has the norms
             other = to_graph(without_cells(file), kept)
-            pairs = _aligned(other.graph, own, str(opened.fit.head), size)
+            pairs = _aligned(other.graph, own, str(fit.head), size)
             layers = {layer: other.names[path] for path, layer in pairs.layers.items()}
             return Pairs({nodes[name]: layer for name, layer in layers.items() if name in nodes}, pairs.rounded)
     return Pairs(_by_names(opened, found), named=True)
@@ -107,7 +108,7 @@ def weight_distances(opened: Opened, file: FileGraph, tensors: Mapping[str, Arra
 def _by_names(opened: Opened, found: Translated) -> dict[str, str]:
     """Layers that have the names of nodes, and are of their kinds."""
     others = found.graph.by_path
-    own = {node.path: opened.names.get(node.path, node.path) for node in opened.graph.nodes}
+    own = {node.path: opened.facts.names.get(node.path, node.path) for node in opened.graph.nodes}
     alike = {path: name for path, name in own.items() if name in others}
     kinds = {path: type(node.op) for path, node in opened.graph.by_path.items()}
     return {path: found.names[name] for path, name in alike.items() if type(others[name].op) is kinds[path]}

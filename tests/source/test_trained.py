@@ -115,7 +115,7 @@ def test_the_check_proves_the_shipped_pads_first_and_then_the_port(made: Convers
 def test_the_difference_is_that_of_the_two_functions(made: Conversion, recipe: Recipe, weights: Path) -> None:
     opened = with_padding(open_member(recipe.member(VARIANT, ZOO), weights), "trained")
     assert opened.shipped is not None
-    taken, torch = stated_range(opened.graph, opened.preprocess), get_framework("torch")
+    taken, torch = stated_range(opened.graph, opened.facts.preprocess), get_framework("torch")
     assert taken is not None
     fed = Check(made.port, ("float32", "float64"), fed=taken).batches(Sizes((SIZE,), (SIZE,)))
     batch = np.concatenate(list({image.tobytes(): image for images in fed.values() for image in images}.values()))

@@ -87,8 +87,12 @@ class Bench:
 
     def _pass(self, trials: Sequence[Trial]) -> list[Outcome]:
         options, photos = self.options, self.photos.photos
-        labels = None if self.photos.unlabelled else [tuple(at + self.opened.background for at in photo.labels) for photo in photos]
-        seen = {trial.name: Seen(len(photos), labels, self.opened.activation) for trial in trials}
+        labels = (
+            None
+            if self.photos.unlabelled
+            else [tuple(at + self.opened.facts.background for at in photo.labels) for photo in photos]
+        )
+        seen = {trial.name: Seen(len(photos), labels, self.opened.facts.activation) for trial in trials}
 
         def watch(positions: Sequence[int], logits: Mapping[str, Array]) -> None:
             for name, values in logits.items():
@@ -106,8 +110,8 @@ class Bench:
             batch_size=options.batch_size,
             workers=default_workers(len(photos), Process()) if options.workers is None else options.workers,
             cache=options.cache,
-            background=self.opened.background,
-            activation=self.opened.activation,
+            background=self.opened.facts.background,
+            activation=self.opened.facts.activation,
             watch=watch,
         )
         if not scored.complete:

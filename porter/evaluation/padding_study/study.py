@@ -49,7 +49,7 @@ def study(
     asked = parse_sites(sites, opened.graph)
     photos = open_any_photos(
         data,
-        classes=Classes(opened.classes - opened.background, opened.labels),
+        classes=Classes(opened.facts.classes - opened.facts.background, opened.facts.label_map),
         labels=options.labels,
         limit=options.limit,
     )
@@ -80,7 +80,7 @@ def study(
         by_entropy=by_entropy,
         unlabelled=photos.unlabelled,
         complete=rounds.complete,
-        warnings=(*opened.warnings, *(f"assumed: {line}" for line in opened.assumed), *disagreement(trained, by_entropy)),
+        warnings=(*opened.warnings, *(f"assumed: {line}" for line in opened.facts.assumed), *disagreement(trained, by_entropy)),
     )
     return found if into is None or not found.complete else _written(into, found)
 
@@ -97,10 +97,10 @@ def _written(port: Port, found: Study) -> Study:
 def _protocol(opened: Opened, crops: Crops) -> tuple[Preprocess, int]:
     """The protocol of a source, and the side of the square that it is fed."""
     where = opened.file.file
-    if opened.padding == "trained":
+    if opened.facts.padding == "trained":
         message = "this port already has training pads, and the study starts from the shipped pads"
         raise UsageError(message, where=where, next="give the weights file that it was made from")
-    return expect_square(opened.preprocess, opened.output, opened.graph.channels, crops, where)
+    return expect_square(opened.facts.preprocess, opened.facts.output, opened.graph.channels, crops, where)
 
 
 def _expect_port_of(port: Port, opened: Opened) -> Port:
