@@ -9,11 +9,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from porter.conversion.writing import Written, write_plain, write_stock
+from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.dtypes import DTYPES, Dtype
 from porter.errors import CheckFailed, MissingFramework, UsageError
 from porter.files import new_folder
-from porter.fitting.wishes import Wishes
+from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import Framework, get_framework
 from porter.graph import BatchNorm
 from porter.graph.pads import pads_of
@@ -109,23 +109,22 @@ def convert(
         given = parse_reference(reference)
         if checked is False:
             raise UsageError("a reference is compared with the port", where="--no-check", next="leave out one of the two")
-    chosen: dict[str, Value] = {}
     pads: Padding | None = None
     if source is None:
         needing = {"--weights": weights, "--map": mapped, "--option": options, "--padding": padding != "shipped"}
         from porter.identify.doors import expect_file
 
         file = expect_file(subject, recipes, [name for name, given in needing.items() if given])
-        wishes = Wishes(keep_background, size=size, keep_activation=keep_activation)
+        wishes = Wishes(keep_background, mapped, size=size, keep_activation=keep_activation)
         opening = partial(open_file, file, wishes, recipes)
         name = file.name if file.is_dir() else file.stem
     else:
         if keep_activation:
             raise UsageError("a recipe's port gives logits", where="--keep-activation", next="porter convert FILE --to FRAMEWORK")
         member = find_member(subject, source, recipes)
-        chosen = choose_options(member.recipe, options or {})
+        wishes = Wishes(keep_background, mapped, choose_options(member.recipe, options or {}))
         pads = parse_padding(padding, member)
-        opening = partial(open_member, member, weights, Wishes(keep_background, mapped, chosen))
+        opening = partial(open_member, member, weights, wishes)
         name = f"{subject}-{member.zoo.name}"
     folder = out or Path(f"{name}-{framework.NAME}")
     with new_folder(folder, overwrite) as building:
@@ -136,11 +135,9 @@ def convert(
         if not opened.sizes.takes(size):
             message = "the file holds for {}x{} only: numbers in it were computed from that size".format(*opened.sizes.built)
             raise UsageError(message, where="--input-size", next="leave it out, or export the model with open sizes")
-        if stock:
-            written = write_stock(building, opened, framework, size, stored_as, allow_overflow)
-        else:
-            written = write_plain(building, opened, framework, size, stored_as, allow_overflow, fold_bn)
-        record = _record(framework, opened, written, stored_as, mapped, chosen, recipes)
+        target = Target(framework, size, stored_as, allow_overflow)
+        written = write_stock(building, opened, target) if stock else write_plain(building, opened, target, fold_bn)
+        record = _record(opened, written, target, wishes, recipes)
         verdict: Verdict | None = None
         warnings: tuple[str, ...] = ()
         if checked is not False:
@@ -154,9 +151,8 @@ def convert(
 
 def write_trial(folder: Path, opened: Opened) -> Port:
     """Writes a plain port of a source to its own framework, for a comparison only."""
-    framework = get_framework(opened.framework.NAME)
-    written = write_plain(folder, opened, framework, opened.sizes.built, "float32", False, False)
-    write_record(folder, _record(framework, opened, written, "float32", (), {}, None))
+    target = Target(get_framework(opened.framework.NAME), opened.sizes.built)
+    write_record(folder, _record(opened, write_plain(folder, opened, target), target, NONE, None))
     return read_port(folder, held=False)
 
 
@@ -168,16 +164,8 @@ def parse_dtype(text: str) -> Dtype:
     raise UsageError(f"'{text}' is no storage type", where="--dtype", next=f"write one of {', '.join(DTYPES)}")
 
 
-def _record(
-    framework: Framework,
-    opened: Opened,
-    written: Written,
-    dtype: Dtype,
-    mapped: tuple[str, ...],
-    chosen: dict[str, Value],
-    recipes: Path | None,
-) -> Record:
-    member, plan, stock = opened.member, written.plan, written.stock
+def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, recipes: Path | None) -> Record:
+    member, plan, stock, framework = opened.member, written.plan, written.stock, target.framework
     return Record(
         **opened.facts.facts,
         format=1,
@@ -196,13 +184,13 @@ def _record(
         source=opened.file,
         model=dict(sorted(written.model.items())),
         pads=pads_of(plan),
-        chosen=chosen,
+        chosen=dict(wishes.options),
         recipes=str(recipes) if member and recipes_option(member.recipe, recipes) else None,
         layers=dict(written.layers),
         batches={path: int(roles["batches"]) for path, roles in written.tensors.items() if "batches" in roles},
         tensors=opened.lists.model_copy(update={"filled": {name: str(number) for name, number in written.filled.items()}}),
-        mapped=mapped,
-        dtype=dtype,
+        mapped=wishes.map,
+        dtype=target.dtype,
         folded=written.folded,
         absorbed=written.absorbed,
         stock_class=stock.name if stock else None,

@@ -23,6 +23,38 @@ from porter.zoos.tables import DEFAULT_ZOOS
 
 
 @dataclass(frozen=True)
+class Target:
+    """What is written.
+
+    Attributes:
+        size: rows and columns of the input, or ANY.
+        dtype: of storage.
+        allow_overflow: values that `dtype` cannot hold become infinite.
+    """
+
+    framework: Framework
+    size: Size
+    dtype: Dtype = "float32"
+    allow_overflow: bool = False
+
+    def plan(self, opened: Opened, graph: Graph) -> Plan:
+        """The plan of a graph, which has the source's only size if there is one."""
+        plan = make_plan(graph, self.size, self.framework.CAPABILITIES)
+        return replace(plan, only_size=opened.sizes.only or plan.only_size)
+
+    def stored(self, tensors: Tensors) -> dict[str, dict[str, Array]]:
+        """Tensors in the type of storage.
+
+        Raises:
+            PorterError: a value is too large for it.
+        """
+        return {
+            path: {role: cast(array, self.dtype, f"{path}:{role}", self.allow_overflow) for role, array in roles.items()}
+            for path, roles in tensors.items()
+        }
+
+
+@dataclass(frozen=True)
 class Written:
     """What went into a port's model files, and how it differs from the source.
 
@@ -46,15 +78,7 @@ class Written:
     warnings: tuple[str, ...] = ()
 
 
-def write_plain(
-    folder: Path,
-    opened: Opened,
-    framework: Framework,
-    size: Size,
-    dtype: Dtype,
-    allow_overflow: bool,
-    fold_bn: bool,
-) -> Written:
+def write_plain(folder: Path, opened: Opened, target: Target, fold_bn: bool = False) -> Written:
     """Writes a port under porter's own names (in Keras, those of keras.applications' layers). `fold_bn` folds the batch norms that
     can be folded.
 
@@ -62,14 +86,14 @@ def write_plain(
         PorterError: a site without an exact form, values that `dtype` cannot hold, or a missing framework.
     """
     folding = fold_norms(opened.graph, opened.tensors) if fold_bn else Folding(opened.graph, opened.tensors)
-    plan = _planned(opened, folding.graph, size, framework)
+    framework, plan = target.framework, target.plan(opened, folding.graph)
     layers = _default_layers(opened, framework, folding.graph)
-    model = framework.write(folder, plan, _cast_all(folding.tensors, dtype, allow_overflow), layers, dtype, facts_of(opened))
+    model = framework.write(folder, plan, target.stored(folding.tensors), layers, target.dtype, facts_of(opened))
     filled = framework.fillings(plan.graph, folding.tensors)
     return Written(plan, model, folding.tensors, layers, filled, folded=folding.folded if fold_bn else None)
 
 
-def write_stock(folder: Path, opened: Opened, framework: Framework, size: Size, dtype: Dtype, allow_overflow: bool) -> Written:
+def write_stock(folder: Path, opened: Opened, target: Target) -> Written:
     """Writes a port as the destination's stock class, which has to compute exactly the source's function.
 
     Raises:
@@ -78,17 +102,17 @@ def write_stock(folder: Path, opened: Opened, framework: Framework, size: Size, 
     """
     if opened.member is None:
         raise UsageError("a stock class is a variant's, and no recipe has this graph", where="--stock", next="leave it out")
-    right_at = _planned(opened, opened.graph, size, framework).only_size or ANY
+    framework, right_at = target.framework, target.plan(opened, opened.graph).only_size or ANY
     library = stock_library(framework.NAME)
-    taken = right_at if library.takes_any_size else size
+    taken = right_at if library.takes_any_size else target.size
     stock = as_stock(opened.member, framework, opened.graph, opened.tensors, opened.facts.classes, taken)
     rows, columns = taken
     fixed = None if rows is None or columns is None else (rows, columns)
-    plan = replace(make_plan(stock.graph, size, framework.CAPABILITIES), only_size=fixed)
-    arrays, filled = stock_arrays(framework, stock, _cast_all(stock.tensors, dtype, allow_overflow), dtype)
+    plan = replace(target.plan(opened, stock.graph), only_size=fixed)
+    arrays, filled = stock_arrays(framework, stock, target.stored(stock.tensors), target.dtype)
     held = tensor_shapes(stock.graph)
     layers = {path: layer.name for path, layer in stock.layers.items() if framework.NAMES_LAYERS or path in held}
-    model = library.write(folder, plan, opened.member.variant, opened.facts.classes, arrays, layers, dtype)
+    model = library.write(folder, plan, opened.member.variant, opened.facts.classes, arrays, layers, target.dtype)
     warnings: tuple[str, ...] = ()
     if library.takes_any_size and fixed is not None:
         warnings = (f"{stock.builder.name} takes every input size, but is the source's function only at {rows}x{columns}",)
@@ -119,11 +143,6 @@ def facts_of(opened: Opened) -> dict[str, str]:
     return {f"porter.{name}": fact if isinstance(fact, str) else json.dumps(fact) for name, fact in stated.items()}
 
 
-def _planned(opened: Opened, graph: Graph, size: Size, framework: Framework) -> Plan:
-    plan = make_plan(graph, size, framework.CAPABILITIES)
-    return replace(plan, only_size=opened.sizes.only or plan.only_size)
-
-
 def _default_layers(opened: Opened, framework: Framework, graph: Graph) -> dict[str, str]:
     """Layer names by path, for destinations whose layers carry names: the file's own without a recipe, otherwise those of the
     destination framework's default zoo.
@@ -138,10 +157,3 @@ def _default_layers(opened: Opened, framework: Framework, graph: Graph) -> dict[
         return {}
     named = member.recipe.member(member.variant, default)
     return {path: layer.name for path, layer in layer_names(named, expand(named)).items() if path in graph.by_path}
-
-
-def _cast_all(tensors: Tensors, dtype: Dtype, allow_overflow: bool) -> dict[str, dict[str, Array]]:
-    return {
-        path: {role: cast(array, dtype, f"{path}:{role}", allow_overflow) for role, array in roles.items()}
-        for path, roles in tensors.items()
-    }
