@@ -115,11 +115,12 @@ def _read_graph(program: Program, arrays: Mapping[str, Array], size: int, only: 
     walk = begin(flow, Image((image, 0), channels or 3, (rows, columns), batch, "CHW", None not in (rows, columns)), arrays)
     read_nodes(walk, READERS.get)
     found = walk.builder.finish(walk.ends(program.given[name] for name in program.outputs))
-    kept = [nodes[node.name] for node in found.nodes if node.name in nodes]
-    paths = {node.name: (*filter(None, node.module.split(".")), node.op) for node in kept}
+    # The second value of the split `chunk` is `chunk:1`, and of the same module.
+    kept = {node.name: nodes[owner] for node in found.nodes if (owner := node.name.partition(":")[0]) in nodes}
+    paths = {name: (*filter(None, node.module.split(".")), node.op) for name, node in kept.items()}
     names = {**program.stored, **{name: f"{name} (computed)" for name in flow.evaluated}}
     found = replace(found, evaluated={names[name]: array for name, array in flow.evaluated.items()})
-    return named(_with_own_names(found, names), titles(paths, {node.name: node.op for node in kept}))
+    return named(_with_own_names(found, names), titles(paths, {name: node.op for name, node in kept.items()}))
 
 
 def _live_inputs(nodes: Mapping[str, AtenNode], name: str) -> list[str]:
