@@ -88,7 +88,7 @@ def test_one_recipe_serves_all_files_of_a_network(name: str, files: Path, tmp_pa
     made = porter.convert("mine", "own", "torch", weights=files / name, recipes=files, out=tmp_path / "port")
     paths = set(made.port.graph.by_path)
     assert made.verdict is not None and made.verdict.ok
-    assert {"stem_layer_0", "layer1/unit1/conv2", "fc"} <= paths
+    assert {"stem/conv", "layer1/unit1/conv2", "fc"} <= paths
     assert ("layer1/unit1/bn2" in paths) == (name != "folded.onnx")
 
 
@@ -157,7 +157,7 @@ def test_a_reference_whose_weights_are_others_says_how_far_they_are(files: Path,
     (note,) = made.verdict.given.notes
     assert re.search(r"compared in float32: its weights are .* to rounding only, \d\.\de-0[78] apart at stem.*\.pt2", note)
     ran = cli("convert", files / "folded.onnx", "--to", "torch", "--reference", tmp_path / "other.onnx")
-    refused(ran, "in float64; the weights of stem_layer_0 are 1.0e-03 from the source's", status=1)
+    refused(ran, "in float64; the weights of stem/conv are 1.0e-03 from the source's", status=1)
     assert "padding" not in ran.err
 
 

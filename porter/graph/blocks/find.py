@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from porter.graph.blocks import words
 from porter.graph.blocks.kinds import with_blocks
+from porter.graph.blocks.modules import has_modules, modules
 from porter.graph.blocks.outline import Group, Leaf, distinct, outline
 from porter.graph.blocks.rows import paired, renumbered
 from porter.graph.graph import Graph, Node, Scope
@@ -30,7 +32,11 @@ def find_blocks(graph: Graph, names: Mapping[str, str]) -> Found:
     Args:
         names: what the layers are called, by path.
     """
-    root = _without_parts(renumbered(with_blocks(paired(outline(graph, names)))))
+    spoken = words.spoken(names)
+    if has_modules(spoken):
+        root = with_blocks(modules(graph, spoken))
+    else:
+        root = _without_parts(renumbered(with_blocks(paired(outline(graph, spoken)))))
     placed = list(_placed(root, ""))
     ordered = replace(graph, nodes=tuple(node for _, node in placed))
     found = renamed(ordered, {node.path: path for path, node in placed})

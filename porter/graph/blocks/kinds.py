@@ -46,7 +46,7 @@ def with_blocks(root: Group) -> Group:
     taken: set[str] = set(OPS)
     for units in (True, False):
         kinds: list[_Kind] = []
-        groups = [group for group in _groups(root) if group.unit is units and not is_stage(group)]
+        groups = [group for group in _groups(root) if group.unit is units and not is_stage(group) and not _follows(group)]
         for group in sorted(groups, key=lambda group: -len(group.members)):
             _add(group, kinds)
         blocks: dict[int, str] = {}
@@ -55,12 +55,36 @@ def with_blocks(root: Group) -> Group:
                 blocks |= dict.fromkeys(map(id, kind.uses), name := _name(kind, taken))
                 taken.add(name)
         root = _named(root, blocks)
-    return root
+    places: dict[str, set[tuple[str | None, str]]] = {}
+    for block, place in _places(root, None, ""):
+        places.setdefault(block, set()).add(place)
+    return _without(root, {block for block, (place, *others) in places.items() if not others and place[0] is not None})
+
+
+def _places(group: Group, outer: str | None, prefix: str) -> Iterator[tuple[str, tuple[str | None, str]]]:
+    """The uses of blocks: each with the block around it, and its path there."""
+    for member in group.members:
+        if isinstance(member, Group):
+            path = f"{prefix}{member.name}"
+            if member.block is not None:
+                yield member.block, (outer, path)
+            yield from _places(member, *((outer, f"{path}/") if member.block is None else (member.block, "")))
+
+
+def _without(group: Group, blocks: set[str]) -> Group:
+    """Without those blocks, which are used in one place of one block only: they are part of it."""
+    members = tuple(_without(member, blocks) if isinstance(member, Group) else member for member in group.members)
+    return replace(group, members=members, block=None if group.block in blocks else group.block)
 
 
 def is_stage(group: Group) -> bool:
-    """Whether it only holds other groups that are no chains found by their ops."""
-    return all(isinstance(member, Group) and not member.unit for member in group.members)
+    """Whether it holds a row of modules; without modules, only other groups that are no chains found by their ops."""
+    return group.stage if group.module else all(isinstance(member, Group) and not member.unit for member in group.members)
+
+
+def _follows(group: Group) -> bool:
+    """Whether it is only a norm and an activation."""
+    return all(isinstance(member, Leaf) and words.follows(member.node.op_name) for member in group.members)
 
 
 def _groups(group: Group) -> Iterator[Group]:
@@ -73,7 +97,7 @@ def _groups(group: Group) -> Iterator[Group]:
 def _add(group: Group, kinds: list[_Kind]) -> None:
     parts, stem = [_part(member) for member in group.members], words.numbered(group.name)[0]
     own = [isinstance(member, Leaf) and member.own for member in group.members]
-    flow = None if 2 * sum(own) >= len(own) else _flow(group)
+    flow = None if group.module or 2 * sum(own) >= len(own) else _flow(group)
     for kind in kinds:
         if kind.flow is not None or flow is not None:
             fits = kind.flow == flow and kind.parts == parts
@@ -82,6 +106,8 @@ def _add(group: Group, kinds: list[_Kind]) -> None:
             wanted, least = (ALIKE_BY_NAME, LEAST_SHARE) if stem in kind.stems else (ALIKE, 0.5)
             fits = order == sorted(order) and len(order) >= wanted * len(parts) and len(parts) >= least * len(kind.parts)
             names = {name for name, _ in kind.parts}
+            if group.module:  # a shortcut may be a pool in one use, and a module of its own in another
+                names -= {member.name for use in (group, *kind.uses) for member in use.members if isinstance(member, Group)}
             fits = fits and all(part in kind.parts or part[0] not in names for part in parts)
         if fits:
             kind.uses.append(group)
@@ -144,6 +170,7 @@ def _name(kind: _Kind, taken: set[str]) -> str:
     else:
         stem = max((stem for stem, _ in kind.stems.most_common()), key=lambda stem: (kind.stems[stem], stem)) or "unit"
     stem = stem.strip("_")
+    stem = f"{stem}_block" if stem in OPS else stem
     name, letter = stem, "b"
     while name in taken:
         name, letter = f"{stem}_{letter}", chr(ord(letter) + 1)

@@ -35,12 +35,17 @@ class Group:
         name: in the group around it.
         members: each after what it reads.
         unit: a chain that was found by its ops, not by its layers' names.
+        module: it is one of the source's modules; `counted` if its name there is a number.
+        stage: a module that holds a row of modules, or is beside such a one.
         block: the name of the block that it is a use of; None where there is one use only.
     """
 
     name: str
     members: tuple[Leaf | Group, ...]
     unit: bool = False
+    module: bool = False
+    counted: bool = False
+    stage: bool = False
     block: str | None = None
 
     def nodes(self) -> Iterator[Node]:
@@ -63,9 +68,9 @@ def outline(graph: Graph, names: Mapping[str, str]) -> Group:
     """The whole graph as nested groups.
 
     Args:
-        names: what the layers are called, by path.
+        names: what the layers are called, by path, as a person says them.
     """
-    return _Outline(graph, words.spoken(names)).root()
+    return _Outline(graph, names).root()
 
 
 class _Outline:
