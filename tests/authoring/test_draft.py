@@ -111,7 +111,6 @@ zoos:
       conv1_conv: conv1_conv
       "conv{c}/block{b}/conv{i}": "conv{c}_block{b}_{i}_conv"
       "conv{c}/block{b}/bn1": "conv{c}_block{b}_1_bn"
-      "conv{c}/block{b}/relu1": "conv{c}_block{b}_1_relu"
       predictions: predictions
 """
 
@@ -121,6 +120,66 @@ def test_a_draft_reads_as_a_person_would_write_it(tmp_path: Path) -> None:
     graph, names = residual_blocks()
     draft, _ = read_back(graph, names, tmp_path, (32, 32))
     assert draft.text == DRAFTED and draft.blocks == {"block": 6}
+
+
+def staged() -> tuple[Graph, dict[str, str]]:
+    """Stages of a convolution and 1, 2 and 4 residual blocks, under the names of torch's modules; a norm holds its activation."""
+    nodes: list[Node] = []
+    names: dict[str, str] = {}
+
+    def node(name: str, op: Op, *inputs: str) -> str:
+        path = name.replace(".", "_") if name not in names.values() else f"{name.replace('.', '_')}_2"
+        nodes.append(Node(path, op, inputs))
+        names[path] = name
+        return path
+
+    def unit(name: str, filters: int, kernel: int, stride: int, source: str) -> str:
+        pads = Convention("explicit", (kernel // 2,) * 4) if kernel > 1 else Convention()
+        value = node(f"{name}.conv", Conv(filters, Window((kernel, kernel), (stride, stride)), pads), source)
+        return node(f"{name}.bn.act", Relu(), node(f"{name}.bn", BatchNorm(1e-5, 0.1), value))
+
+    value = INPUT
+    for stage, depth in enumerate((1, 2, 4)):
+        value = unit(f"stages.{stage}.conv_down", 8 << stage, 3, 2, value)
+        for block in range(depth):
+            name = f"stages.{stage}.blocks.{block}"
+            inner = unit(f"{name}.conv2", 8 << stage, 3, 1, unit(f"{name}.conv1", 4 << stage, 1, 1, value))
+            value = node(f"{name}.add", Add(), inner, value)
+    node("head.fc", Dense(10), node("head.pool", GlobalAvgPool(), value))
+    return Graph(tuple(nodes), 3, "head_fc"), names
+
+
+STAGED = """\
+graph:
+  - {conv_block: stages0/conv_down, filters: 8, kernel: 3, stride: 2}
+  - {blocks: stages0/blocks0}
+  - {conv_block: stages1/conv_down, filters: 16, kernel: 3, stride: 2}
+  - {blocks: "stages1/blocks{count}", repeat: 2}
+  - {conv_block: stages2/conv_down, filters: 32, kernel: 3, stride: 2}
+  - {blocks: "stages2/blocks{count}", repeat: 4}
+  - {global_avg_pool: head/pool}
+  - {dense: head/fc, units: =classes}
+
+blocks:
+  conv_block:
+    parameters: {filters: null, kernel: null, stride: 1}
+    steps:
+      - {conv: conv, filters: =filters, kernel: =kernel, stride: =stride, pad: ='valid' if kernel == 1 else 1}
+      - {batch_norm: bn/norm}
+      - {relu: bn/act}
+  blocks:
+    steps:
+      - {conv_block: conv1, filters: =channels//2, kernel: 1}
+      - {conv_block: conv2, filters: =channels, kernel: 3}
+      - {add: add, from: [conv2, input]}
+"""
+
+
+def test_modules_give_the_blocks_and_stages_repeat_them(tmp_path: Path) -> None:
+    graph, names = staged()
+    draft, _ = read_back(graph, names, tmp_path, (32, 32))
+    assert STAGED in draft.text and draft.blocks == {"conv_block": 17, "blocks": 7}
+    assert '"stages{s}/blocks{b}/conv{c}/bn/norm": "stages.{s}.blocks.{b}.conv{c}.bn"' in draft.text
 
 
 def test_layers_that_a_framework_numbers_are_in_blocks_too(tmp_path: Path) -> None:

@@ -114,9 +114,9 @@ def excited() -> dict[str, tuple[int, ...]]:
 
 
 CASES = {
-    "residual": (residual(), "torch", 1, "layer"),
+    "residual": (residual(), "torch", 1, "unit"),
     "dense": (dense(), "torch", 3, None),
-    "fire": (fire(), "torch", 5, "features"),
+    "fire": (fire(), "torch", 5, "unit"),
     "plain": (plain(), "torch", 0, None),
     "inverted": (inverted(), "keras-h5", 0, "block"),
     "preactivated": (preactivated(), "tf-checkpoint", 1, None),
@@ -144,7 +144,7 @@ def test_a_draft_has_every_layer_in_order_and_marks_where_channels_do_not_fit(na
 
 def test_names_are_patterns() -> None:
     draft = draft_from_weights(list_layers(checkpoint(residual())), "mine", "own", [])
-    assert '"layer{l}/conv{c}_{i}": "layer{l}.{i}.conv{c}"' in draft.text and "relu1:" not in draft.text
+    assert '"layer{l}/unit{u}/conv{c}": "layer{l}.{u}.conv{c}"' in draft.text and "relu1:" not in draft.text
 
 
 def test_names_tell_the_order_where_the_file_does_not() -> None:

@@ -135,7 +135,7 @@ def test_trained_scales_that_no_layer_holds_have_names(cli: Cli, tmp_path: Path)
     torch.export.save(torch.export.export(net, (torch.rand(1, 4, 8, 8),)), tmp_path / "mine.pt2")
     ran = cli("recipe", "new", "mine", "--from-model", "mine.pt2", "--weights", "mine.pth", "--json")
     assert json.loads(ran.out)["tensors"] == {"used": 11, "ignored": 0}, ran.err
-    assert '{name: "units.{l}", tensor: gamma}' in (tmp_path / "mine.yaml").read_text()
+    assert '{name: "units.{u}", tensor: gamma}' in (tmp_path / "mine.yaml").read_text()
     given = ("--weights", "mine.pth", "--recipes", ".", "--reference", "network.py:Net")
     ported = cli("convert", "mine", "--from", "own", "--to", "tf", *given)
     assert "float64: same function as the given network.py:Net" in ported.out, ported.err

@@ -11,7 +11,7 @@ from porter.authoring.draft.heads import with_dense_head
 from porter.authoring.draft.names import MARK, draft_names
 from porter.authoring.draft.text import MODELINE, section
 from porter.errors import UsageError
-from porter.graph import BatchNorm, Dense, Graph, site_of, tensor_shapes
+from porter.graph import BatchNorm, Graph, site_of, tensor_shapes
 from porter.graph.blocks.find import find_blocks
 from porter.recipe.draft.steps import draft_steps
 from porter.recipe.expressions import Value
@@ -72,8 +72,9 @@ def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts, made_up: 
     needed = {*tensor_shapes(found.graph), *sites}
     head = found.graph.by_path[found.graph.output]
     steps = [dict(step) for step in drafted.graph]
-    if isinstance(head.op, Dense):
-        next(step for step in steps if step.get("dense") == head.path)["units"] = "=classes"
+    for step in steps:
+        if step.get("dense") == head.path:
+            step["units"] = "=classes"
     rows, columns = facts.size
     lines = draft_names(named, needed, [node.path for node in found.graph.nodes if named[node.path] not in made_up])
     table: dict[str, Any] = {pattern: _with_tensor(name) for pattern, name in lines.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from porter.errors import RecipeError
@@ -30,7 +30,7 @@ class _Rule:
     longer: tuple[_Rule, ...] = ()
 
 
-def draft_names(names: Mapping[str, str], needed: Collection[str], paths: Sequence[str]) -> dict[str, str]:
+def draft_names(names: Mapping[str, str], needed: Set[str], paths: Sequence[str]) -> dict[str, str]:
     """The table that names every node in `needed`, and no node wrongly.
 
     Args:
@@ -45,7 +45,7 @@ def draft_names(names: Mapping[str, str], needed: Collection[str], paths: Sequen
         table = _ordered([*rules, *plain], paths)
         wrong = _wrong(table, names, paths)
         if not wrong:
-            return {rule.pattern: rule.name for rule in table}
+            return {rule.pattern: rule.name for rule in _without_unneeded(table, needed, names, paths)}
         worst = max(wrong, key=lambda rule: len(wrong[rule]))
         if worst in rules and len(wrong[worst]) > _FEW:
             rules = [*(rule for rule in rules if rule != worst), *worst.longer]
@@ -54,7 +54,16 @@ def draft_names(names: Mapping[str, str], needed: Collection[str], paths: Sequen
             rules = [_without(rule, wrong[worst]) if len(rule.paths) > 1 else rule for rule in rules]
 
 
-def _left(rules: Sequence[_Rule], needed: Collection[str], paths: Sequence[str]) -> list[str]:
+def _without_unneeded(table: list[_Rule], needed: Set[str], names: Mapping[str, str], paths: Sequence[str]) -> Sequence[_Rule]:
+    """The table without rules that no node in `needed` has, unless a node would have another name then."""
+    for rule in table:
+        rest = [other for other in table if other is not rule]
+        if needed.isdisjoint(rule.paths) and not _wrong(rest, names, paths):
+            table = rest
+    return table
+
+
+def _left(rules: Sequence[_Rule], needed: Set[str], paths: Sequence[str]) -> list[str]:
     covered = {path for rule in rules for path in rule.paths}
     return [path for path in paths if path in needed and path not in covered]
 
@@ -157,6 +166,7 @@ def _expression(
 ) -> tuple[str, list[str]] | None:
     """A number of the names, from those of the paths, and the paths for which it is right."""
     best: tuple[str, list[str]] | None = None
+    usual, _ = Counter(values.values()).most_common(1)[0]
     for place, variable in enumerate(variables):
         if not variable.startswith("{"):
             continue
@@ -166,6 +176,9 @@ def _expression(
         text = f"{{'{_LETTERS[: max(values.values())]}'[{index}]}}" if letter else f"{{{index}}}"
         if best is None or len(right) > len(best[1]):
             best = text, right
+    constant = [path for path, value in values.items() if value == usual]
+    if best is None or len(constant) > len(best[1]):
+        best = _LETTERS[usual - 1] if letter else str(usual), constant
     return best
 
 
@@ -178,7 +191,7 @@ def _filled(numbers: re.Pattern[str], text: str, values: Sequence[str]) -> str:
     return numbers.sub(lambda _: next(own), text)
 
 
-def _with_parts(rules: Sequence[_Rule], needed: Collection[str], names: Mapping[str, str]) -> Iterator[_Rule]:
+def _with_parts(rules: Sequence[_Rule], needed: Set[str], names: Mapping[str, str]) -> Iterator[_Rule]:
     """Rules that differ only in a last word that path and name share as one rule with `{part}`."""
     covered = {path for rule in rules for path in rule.paths}
     plain = [_Rule(path, names[path], (path,)) for path in needed if path not in covered]

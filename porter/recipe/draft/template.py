@@ -103,7 +103,8 @@ class Template:
             vector = {i: part.arguments[slot] for i, part in parts.items()}
             usual = next(iter(parts.values())).usual[slot]
             values = set(vector.values())
-            if values != {usual} or (len(values) == 1 and slot in ("filters", "kernel", "units")):
+            windowed = slot == "pad" and kind in OPERATIONS and any(part.arguments.get("kernel", 1) != 1 for part in parts.values())
+            if values != {usual} or (len(values) == 1 and (slot in ("filters", "kernel", "units") or windowed)):
                 found[slot] = values.pop() if len(values) == 1 else self._expression(slot, vector, next(iter(parts.values())).name)
         pads = {slot.removeprefix("pad."): found.pop(slot) for slot in list(found) if slot.startswith("pad.")}
         if pads:
