@@ -31,7 +31,7 @@ from porter.graph.folding import absorb_biases, only_readers
 from porter.padding import Site, Size
 from porter.recipe import LayerName, Member, expand, layer_names
 from porter.recipe.transforms import undo_transforms
-from porter.zoos.implementation import StockClass, stock_library
+from porter.zoos.implementation import StockClass, StockModel, stock_library
 from porter.zoos.tables import DEFAULT_ZOOS
 
 FILLINGS: Mapping[str, int] = {"bias": 0, "gamma": 1, "beta": 0, "batches": 0}
@@ -68,7 +68,7 @@ def as_stock(member: Member, framework: Framework, graph: Graph, tensors: Tensor
     """
     if not classes:
         raise UsageError("a stock class has a head, and the file has none", where="--stock", next="convert without --stock")
-    builder = stock_library(framework.NAME).stock_class(member.variant, classes, size)
+    builder = stock_library(framework.NAME).stock_class(StockModel(member.variant, classes), size)
     stocked = member.recipe.member(member.variant, DEFAULT_ZOOS[framework.NAME])
     theirs = expand(stocked, {"classes": classes})
     _expect_same(graph, theirs, size, builder.name)

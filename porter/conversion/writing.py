@@ -18,7 +18,7 @@ from porter.package import __version__
 from porter.padding import ANY, Size
 from porter.recipe import expand, layer_names
 from porter.source.opened import Opened
-from porter.zoos.implementation import StockClass, stock_library
+from porter.zoos.implementation import StockClass, StockModel, stock_library
 from porter.zoos.tables import DEFAULT_ZOOS
 
 
@@ -112,7 +112,7 @@ def write_stock(folder: Path, opened: Opened, target: Target) -> Written:
     arrays, filled = stock_arrays(framework, stock, target.stored(stock.tensors), target.dtype)
     held = tensor_shapes(stock.graph)
     layers = {path: layer.name for path, layer in stock.layers.items() if framework.NAMES_LAYERS or path in held}
-    model = library.write(folder, plan, opened.member.variant, opened.facts.classes, arrays, layers, target.dtype)
+    model = library.write(folder, plan, StockModel(opened.member.variant, opened.facts.classes), arrays, layers, target.dtype)
     warnings: tuple[str, ...] = ()
     if library.takes_any_size and fixed is not None:
         warnings = (f"{stock.builder.name} takes every input size, but is the source's function only at {rows}x{columns}",)

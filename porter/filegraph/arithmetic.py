@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -274,24 +275,27 @@ def along_channels(walk: Walk[N], node: N, source: Reference, kernel: Reference,
     return walk.views.like(view, walk.builder.dense(node.name, view.value, units, {"kernel": Stored(node.name, "OI")}))
 
 
-def dense(
-    walk: Walk[N],
-    node: N,
-    source: Reference,
-    kernel: Reference,
-    axes: str,
-    bias: Reference | None = None,
-    factors: tuple[float, float] = (1.0, 1.0),
-    place: int = -1,
-) -> Read:
-    """factors[0] * value @ kernel + factors[1] * bias: a dense layer, or over the cells of a map a 1x1 convolution.
+@dataclass(frozen=True)
+class Product:
+    """factors[0] * value @ kernel + factors[1] * bias.
 
-    Args:
+    Attributes:
         axes: of the kernel, as in Stored.
         bias: a constant of one number, or one for each unit.
         place: of the features in the value; if it is not the last, the value is transposed before its product.
     """
-    tensor = walk.flow.weights(kernel)
+
+    kernel: Reference
+    axes: str
+    bias: Reference | None = None
+    factors: tuple[float, float] = (1.0, 1.0)
+    place: int = -1
+
+
+def dense(walk: Walk[N], node: N, source: Reference, product: Product) -> Read:
+    """A product as a dense layer, or over the cells of a map as a 1x1 convolution."""
+    axes, bias, factors, place = product.axes, product.bias, product.factors, product.place
+    tensor = walk.flow.weights(product.kernel)
     if tensor is None or len(tensor.shape) != 2 or not axes:
         return None
     taken, units = (tensor.shape[axes.index(axis)] for axis in "IO")

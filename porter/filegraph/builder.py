@@ -145,19 +145,10 @@ class Builder:
 
     # Windows.
 
-    def conv(
-        self,
-        name: str,
-        value: Value,
-        filters: int,
-        window: Window,
-        convention: Convention,
-        tensors: Tensors,
-        groups: int = 1,
-    ) -> Value:
+    def conv(self, name: str, value: Value, op: Conv, tensors: Tensors) -> Value:
         """A convolution, with a bias if `tensors` has one."""
-        value, convention = _under("conv", value, window, convention)
-        return self.add(name, Conv(filters, window, convention, groups, "bias" in tensors), value, tensors=tensors)
+        value, convention = _under("conv", value, op.window, op.convention)
+        return self.add(name, replace(op, convention=convention, bias="bias" in tensors), value, tensors=tensors)
 
     def pool(self, name: str, value: Value, function: Function, window: Window, convention: Convention) -> Value:
         """A pool; none if each cell is one of its own. What fills a max pool's own pads is the convention's."""
@@ -194,7 +185,7 @@ class Builder:
     def dense(self, name: str, value: Value, units: int, tensors: Tensors) -> Value:
         """A dense layer, with a bias if `tensors` has one; over the channels of a map it is a 1x1 convolution."""
         if value.is_map:
-            return self.conv(name, value, units, _POINT, Convention(), tensors)
+            return self.conv(name, value, Conv(units, _POINT, Convention()), tensors)
         return self.add(name, Dense(units, "bias" in tensors), value, tensors=tensors)
 
     def bias(self, name: str, value: Value, bias: Stored) -> Value | None:

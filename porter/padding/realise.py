@@ -28,6 +28,7 @@ from porter.padding.windows import (
     Window,
     count_row,
     count_windows,
+    first_cells,
     pad_amounts,
     pads_text,
     row,
@@ -134,9 +135,9 @@ def realised_row(realisation: Realisation, window: Window, axis: int, size: int)
     if front is None:
         return row(realisation.native, window, axis, size)
     before, after = pad_amounts(Convention(front.rule, front.pads), window, axis, size)
-    count = count_windows(realisation.native, window, axis, size + before + after)
+    firsts = first_cells(window, axis, before, count_windows(realisation.native, window, axis, size + before + after))
     counted = (before, after) if realisation.counted is None else realisation.counted[2 * axis : 2 * axis + 2]
-    return count_row(window, axis, size, -before, count, front.fill, counted)
+    return count_row(window, axis, size, firsts, front.fill, counted)
 
 
 @lru_cache(maxsize=4096)

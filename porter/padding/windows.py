@@ -179,26 +179,31 @@ def output_size(convention: Convention, window: Window, size: Size) -> Size:
 def row(convention: Convention, window: Window, axis: int, size: int) -> Row:
     """The windows of a layer that carries its own pads, along one axis."""
     before, after = pad_amounts(convention, window, axis, size)
-    count = count_windows(convention, window, axis, size)
+    firsts = first_cells(window, axis, before, count_windows(convention, window, axis, size))
     if convention.average == "full_window":
-        return count_row(window, axis, size, -before, count, convention.fill, None)
+        return count_row(window, axis, size, firsts, convention.fill, None)
     counted = (0, 0) if convention.average == "real_cells" else (before, after)
-    return count_row(window, axis, size, -before, count, convention.fill, counted)
+    return count_row(window, axis, size, firsts, convention.fill, counted)
 
 
-def count_row(window: Window, axis: int, size: int, start: int, count: int, fill: float, counted: tuple[int, ...] | None) -> Row:
-    """A row of `count` windows from the cell `start` on.
+def first_cells(window: Window, axis: int, before: int, count: int) -> range:
+    """The first cell of each of `count` windows, after a pad of `before` cells."""
+    return range(-before, count * window.stride[axis] - before, window.stride[axis])
+
+
+def count_row(window: Window, axis: int, size: int, firsts: range, fill: float, counted: tuple[int, ...] | None) -> Row:
+    """A row of windows with these first cells.
 
     `counted` is how many cells before and after the input an average counts; None where it counts every cell of a window.
     """
-    kernel, stride, dilation = window.kernel[axis], window.stride[axis], window.dilation[axis]
+    kernel, dilation = window.kernel[axis], window.dilation[axis]
     last = size - window.extent(axis)
-    outside = [first for first in range(start, start + count * stride, stride) if first < 0 or first > last]
+    outside = [first for first in firsts if first < 0 or first > last]
     divisors = tuple(
         kernel if counted is None else _taps_within(first, kernel, dilation, -counted[0], size + counted[1]) for first in outside
     )
     lonely = any(_taps_within(first, kernel, dilation, 0, size) == 0 for first in outside)
-    return Row(start, count, frozenset({fill} if outside else ()), divisors, lonely)
+    return Row(firsts.start, len(firsts), frozenset({fill} if outside else ()), divisors, lonely)
 
 
 def _taps_within(first: int, kernel: int, dilation: int, low: int, high: int) -> int:

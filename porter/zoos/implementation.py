@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from porter.dtypes import Array, Dtype
 from porter.errors import UsageError
@@ -52,16 +52,16 @@ class Build(Protocol):
         """
 
 
+class StockModel(NamedTuple):
+    """What a stock class is asked for."""
+
+    variant: str
+    classes: int
+
+
 class WriteStock(Protocol):
     def __call__(
-        self,
-        folder: Path,
-        plan: Plan,
-        variant: str,
-        classes: int,
-        arrays: Mapping[str, Array],
-        layers: Mapping[str, str],
-        dtype: Dtype,
+        self, folder: Path, plan: Plan, model: StockModel, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
     ) -> dict[str, str]:
         """Writes a port's model files as the library's own class; as porter.frameworks.Framework.write.
 
@@ -76,11 +76,11 @@ class StockLibrary:
     """A framework's own library of models, whose names `--stock` writes.
 
     Attributes:
-        stock_class: the class of a variant, with a number of classes, for an input of a size; a UsageError if there is none.
+        stock_class: the class of a model, for an input of a size; a UsageError if there is none.
         takes_any_size: whether its models are right at every input size, not only at the size that they are built for.
     """
 
-    stock_class: Callable[[str, int, Size], StockClass]
+    stock_class: Callable[[StockModel, Size], StockClass]
     write: WriteStock
     takes_any_size: bool
 

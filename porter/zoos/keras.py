@@ -18,37 +18,33 @@ from porter.frameworks.tf.runtime import floating, import_keras, keep_constants,
 from porter.frameworks.tf.write import save
 from porter.graph.plan import Plan
 from porter.padding import Size
-from porter.zoos.implementation import OTHER_CODE, Implementation, StockClass, StockLibrary
+from porter.zoos.implementation import OTHER_CODE, Build, Implementation, StockClass, StockLibrary, StockModel
 from porter.zoos.tables import KERAS
 
 _PADDED_FOR_ONE_SIZE = ("MobileNetV2", "MobileNetV3Large", "MobileNetV3Small")
 """Constructors that call keras.applications.imagenet_utils.correct_pad, which looks at the size of its map."""
 
 
-def build_layers(
-    library: str,
-    construct: Callable[[str, int, tuple[int, int]], Any],
-    any_size: Callable[[str], bool],
-    variant: str,
-    classes: int,
-    size: tuple[int, int],
-    checkpoint: Checkpoint,
-    dtype: Dtype,
-    options: Mapping[str, Any] = {},
-) -> Any:
-    """See porter.zoos.implementation.Build: the Keras model that `construct` makes.
+def build_by(library: str, construct: Callable[[str, int, tuple[int, int]], Any], any_size: Callable[[str], bool]) -> Build:
+    """Builds the Keras models that `construct` makes.
 
     Weights are assigned by the model's own layer names; in a counted checkpoint, by Keras's counters.
     """
-    if options:
-        raise MissingFramework(f"{library} cannot be built with another {', '.join(options)}", next=OTHER_CODE)
-    with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
-        model = construct(variant, classes, size)
-        keep_constants(model)
-        layers = _by_counter(model) if checkpoint.counted else first_names(model)
-        _assign(layers, checkpoint)
-    attach_runner(model, {layer: found.output for layer, found in first_names(model).items()}, "cpu", any_size(variant))
-    return model
+
+    def build(
+        variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype, options: Mapping[str, Any] = {}
+    ) -> Any:
+        if options:
+            raise MissingFramework(f"{library} cannot be built with another {', '.join(options)}", next=OTHER_CODE)
+        with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
+            model = construct(variant, classes, size)
+            keep_constants(model)
+            layers = _by_counter(model) if checkpoint.counted else first_names(model)
+            _assign(layers, checkpoint)
+        attach_runner(model, {layer: found.output for layer, found in first_names(model).items()}, "cpu", any_size(variant))
+        return model
+
+    return build
 
 
 def _runs_at_any_size(variant: str) -> bool:
@@ -56,18 +52,13 @@ def _runs_at_any_size(variant: str) -> bool:
 
 
 def _build(
-    variant: str,
-    classes: int,
-    size: tuple[int, int],
-    checkpoint: Checkpoint,
-    dtype: Dtype,
-    options: Mapping[str, Any] = {},
+    variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype, options: Mapping[str, Any] = {}
 ) -> Any:
-    """`build_layers` of keras.applications; its constructors have some options as arguments."""
+    """`build_by` of keras.applications; its constructors have some options as arguments."""
     own = {name: value for name, value in options.items() if name in KERAS.get(variant, ("", {}))[1]}
     foreign = {name: value for name, value in options.items() if name not in own}
     construct = partial(_construct, options=own)
-    return build_layers("keras", construct, _runs_at_any_size, variant, classes, size, checkpoint, dtype, foreign)
+    return build_by("keras", construct, _runs_at_any_size)(variant, classes, size, checkpoint, dtype, foreign)
 
 
 def _construct(variant: str, classes: int, size: tuple[int, int], options: Mapping[str, Any] = {}) -> Any:
@@ -85,12 +76,13 @@ def _arguments(variant: str, classes: int, size: tuple[int, int]) -> dict[str, A
     return {"weights": None, "classes": classes, "classifier_activation": None, "input_shape": (*size, 3), **own}
 
 
-def stock_class(variant: str, classes: int, size: Size) -> StockClass:
+def stock_class(model: StockModel, size: Size) -> StockClass:
     """The class that keras.applications has for a variant, and the arguments that build it for an input of `size`, giving logits.
 
     Raises:
         UsageError: it has no class, or `size` is not fixed: its models are padded for the size that they are built for.
     """
+    variant, classes = model
     if variant not in KERAS:
         raise UsageError(f"keras.applications has no class of {variant}", where="--stock", next="convert without --stock")
     rows, columns = size
@@ -101,22 +93,22 @@ def stock_class(variant: str, classes: int, size: Size) -> StockClass:
     return StockClass(f"keras.applications.{KERAS[variant][0]}", _arguments(variant, classes, (rows, columns)))
 
 
-def build_stock(variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
+def build_stock(model: StockModel, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
     """As IMPLEMENTATION.build, with the layer names that the first model of a process has."""
-    keras, numbered = import_keras(), IMPLEMENTATION.build(variant, classes, size, checkpoint, dtype)
+    keras, numbered = import_keras(), IMPLEMENTATION.build(*model, size, checkpoint, dtype)
     names = {layer.name: name for name, layer in first_names(numbered).items()}
     with import_tensorflow().device(tensorflow_device("cpu")):
-        model = keras.models.clone_model(
+        copy = keras.models.clone_model(
             numbered,
             input_tensors=keras.Input((*size, 3), dtype=dtype, name="input_layer"),
             clone_function=lambda layer: type(layer).from_config({**layer.get_config(), "name": names[layer.name]}),
         )
-        model.set_weights(numbered.get_weights())
-    return model
+        copy.set_weights(numbered.get_weights())
+    return copy
 
 
 def write_stock(
-    folder: Path, plan: Plan, variant: str, classes: int, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
+    folder: Path, plan: Plan, model: StockModel, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
 ) -> dict[str, str]:
     """Writes `model.keras` as keras.applications' own class of `variant`, built for `plan.only_size`.
 
@@ -125,7 +117,7 @@ def write_stock(
         MissingFramework: TensorFlow or Keras is not installed.
     """
     assert plan.only_size is not None, "a class of keras.applications is built for one size"
-    return save(build_stock(variant, classes, plan.only_size, Checkpoint(folder, "memory", "tf", arrays), dtype), folder)
+    return save(build_stock(model, plan.only_size, Checkpoint(folder, "memory", "tf", arrays), dtype), folder)
 
 
 def _by_counter(model: Any) -> dict[str, Any]:

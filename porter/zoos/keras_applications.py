@@ -5,7 +5,6 @@ Keras itself has no ResNeXt any more. The package takes the modules of Keras tha
 
 from __future__ import annotations
 
-from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from porter.errors import MissingFramework, UsageError
 from porter.frameworks.tf.runtime import import_keras
 from porter.zoos.implementation import Implementation
-from porter.zoos.keras import build_layers
+from porter.zoos.keras import build_by
 from porter.zoos.tables import KERAS_APPLICATIONS
 
 _PACKAGE = "Keras-Applications==1.0.8"
@@ -53,4 +52,4 @@ def _runs_at_any_size(variant: str) -> bool:
     return False
 
 
-IMPLEMENTATION = Implementation(partial(build_layers, "keras_applications", construct, _runs_at_any_size), _runs_at_any_size)
+IMPLEMENTATION = Implementation(build_by("keras_applications", construct, _runs_at_any_size), _runs_at_any_size)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from importlib import import_module
 from types import ModuleType
 
 from porter.errors import MissingFramework
 from porter.zoos.implementation import Implementation
 from porter.zoos.tables import TIMM
-from porter.zoos.torchvision import build, import_models
+from porter.zoos.torchvision import build_by, import_models
 
 
 def import_timm() -> ModuleType:
@@ -25,4 +24,4 @@ def import_timm() -> ModuleType:
         raise MissingFramework(f"timm cannot be imported: {error}", next="pip install timm") from None
 
 
-IMPLEMENTATION = Implementation(partial(build, "timm", TIMM, import_timm), runs_at_any_size=lambda variant: True)
+IMPLEMENTATION = Implementation(build_by("timm", TIMM, import_timm), runs_at_any_size=lambda variant: True)

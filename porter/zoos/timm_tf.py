@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from porter.zoos.implementation import Implementation
 from porter.zoos.tables import TIMM_TF
 from porter.zoos.timm import import_timm
-from porter.zoos.torchvision import build
+from porter.zoos.torchvision import build_by
 
-IMPLEMENTATION = Implementation(partial(build, "timm", TIMM_TF, import_timm), runs_at_any_size=lambda variant: True)
+IMPLEMENTATION = Implementation(build_by("timm", TIMM_TF, import_timm), runs_at_any_size=lambda variant: True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +17,7 @@ from porter.formats.triton import load_triton
 from porter.graph.plan import Plan
 from porter.package import expect_installed, install
 from porter.padding import Size
-from porter.zoos.implementation import OTHER_CODE, Implementation, StockClass, StockLibrary
+from porter.zoos.implementation import OTHER_CODE, Build, Implementation, StockClass, StockLibrary, StockModel
 from porter.zoos.tables import TORCHVISION, Call
 
 if TYPE_CHECKING:
@@ -25,35 +25,36 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def build(
-    library: str,
-    builders: Mapping[str, Call],
-    models: Callable[[], ModuleType],
-    variant: str,
-    classes: int,
-    size: tuple[int, int],
-    checkpoint: Checkpoint,
-    dtype: Dtype,
-    options: Mapping[str, Any] = {},
-) -> nn.Module:
-    """See porter.zoos.implementation.Build: the model of `library` in eval mode, made by its builder of the variant, in
-    the module that `models` imports. `options` have to be arguments of the builder.
+def build_by(library: str, builders: Mapping[str, Call], models: Callable[[], ModuleType]) -> Build:
+    """Builds the models of `library` in eval mode, by its builders of the variants in the module that `models` imports. Options
+    have to be arguments of the builder.
     """
-    for package in ("torch", "torchvision", library):
-        expect_installed(package, "pip install timm" if package == "timm" else install("torch"))
-    if variant not in builders:
-        raise UsageError(f"porter knows no {library} model '{variant}'", next=f"{library}'s are {', '.join(builders)}")
-    name, arguments = builders[variant]
-    if foreign := sorted(options.keys() - arguments.keys()):
-        raise MissingFramework(f"{library}.{name} cannot be built with another {', '.join(foreign)}", next=OTHER_CODE)
-    builder = getattr(models(), name)
-    import torch
 
+    def build(
+        variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype, options: Mapping[str, Any] = {}
+    ) -> nn.Module:
+        for package in ("torch", "torchvision", library):
+            expect_installed(package, "pip install timm" if package == "timm" else install("torch"))
+        if variant not in builders:
+            raise UsageError(f"porter knows no {library} model '{variant}'", next=f"{library}'s are {', '.join(builders)}")
+        name, arguments = builders[variant]
+        if foreign := sorted(options.keys() - arguments.keys()):
+            raise MissingFramework(f"{library}.{name} cannot be built with another {', '.join(foreign)}", next=OTHER_CODE)
+        builder = getattr(models(), name)
+        import torch
+
+        # On no device, because random weights would take time and be replaced at once. Nothing is downloaded.
+        with torch.device("meta"):
+            model: nn.Module = builder(num_classes=classes, **{**arguments, **options})
+        _load(library, model, checkpoint)
+        return model.to(getattr(torch, dtype)).eval()
+
+    return build
+
+
+def _load(library: str, model: nn.Module, checkpoint: Checkpoint) -> None:
     from porter.frameworks.torch.graph_module import to_tensor
 
-    # On no device, because random weights would take time and be replaced at once. Nothing is downloaded.
-    with torch.device("meta"):
-        model: nn.Module = builder(num_classes=classes, **{**arguments, **options})
     state = OrderedDict((key, to_tensor(array)) for key, array in checkpoint.tensors.items())
     # MNASNet's loader asks which version of its code wrote them.
     state._metadata = {"": {"version": model._version}}  # type: ignore[attr-defined]
@@ -63,15 +64,15 @@ def build(
         raise MappingError(
             f"{library}'s model does not take these tensors: " + " ".join(str(error).split()), where=str(checkpoint.path)
         ) from None
-    return model.to(getattr(torch, dtype)).eval()
 
 
-def stock_class(variant: str, classes: int, size: Size) -> StockClass:
-    """Torchvision's builder of `variant`; its models take every input size.
+def stock_class(model: StockModel, size: Size) -> StockClass:
+    """Torchvision's builder of a variant; its models take every input size.
 
     Raises:
         UsageError: it has none.
     """
+    variant, classes = model
     if variant not in TORCHVISION:
         raise UsageError(f"torchvision has no class of {variant}", where="--stock", next="convert without --stock")
     name, arguments = TORCHVISION[variant]
@@ -79,7 +80,7 @@ def stock_class(variant: str, classes: int, size: Size) -> StockClass:
 
 
 def write_stock(
-    folder: Path, plan: Plan, variant: str, classes: int, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
+    folder: Path, plan: Plan, model: StockModel, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
 ) -> dict[str, str]:
     """Writes `model.safetensors`, a state_dict of torchvision's class, and `model.py`."""
     from porter.frameworks.torch.port_files import write_stock
@@ -123,7 +124,7 @@ def _define_detection_operators() -> torch.library.Library:
 
 
 IMPLEMENTATION = Implementation(
-    partial(build, "torchvision", TORCHVISION, import_models),
+    build_by("torchvision", TORCHVISION, import_models),
     runs_at_any_size=lambda variant: True,
     stock=StockLibrary(stock_class, write_stock, takes_any_size=True),
 )

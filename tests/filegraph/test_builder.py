@@ -55,7 +55,7 @@ def padded(builder: Builder, fill: float = 0.0) -> Value:
 
 
 def conv(builder: Builder, value: Value, convention: Convention = VALID) -> Value:
-    return builder.conv("conv", value, 5, THREE, convention, KERNEL)
+    return builder.conv("conv", value, Conv(5, THREE, convention), KERNEL)
 
 
 def pool(builder: Builder, value: Value, function: str, convention: Convention) -> Value:

@@ -24,6 +24,7 @@ from porter.graph import (
     BatchNorm,
     ChannelScale,
     Clip,
+    Conv,
     ConvTranspose,
     Crop,
     GlobalAvgPool,
@@ -126,8 +127,8 @@ def _weights(layer: Layer, kernel: Stored) -> dict[str, Stored]:
 def _conv(layer: Layer) -> Read:
     tensors = _weights(layer, layer.tensor("kernel", "HWIO"))
     window, groups = _window(layer, "kernel_size", 1), count(layer.arguments.get("groups", 1))
-    filters = count(layer.arguments["filters"])
-    return layer.build.conv(layer.name, layer.input, filters, window, _convention(layer), tensors, groups)
+    op = Conv(count(layer.arguments["filters"]), window, _convention(layer), groups)
+    return layer.build.conv(layer.name, layer.input, op, tensors)
 
 
 def _depthwise(layer: Layer) -> Read:
@@ -140,14 +141,15 @@ def _by_channel(layer: Layer, name: str, tensors: Mapping[str, Stored], shape: t
     if len(shape) != 4:
         raise NoOp(f"{layer.op} without its weights in the file")
     filters = shape[2] * count(layer.arguments.get("depth_multiplier", 1))
-    return layer.build.conv(name, layer.input, filters, _window(layer, "kernel_size", 1), _convention(layer), tensors, shape[2])
+    op = Conv(filters, _window(layer, "kernel_size", 1), _convention(layer), shape[2])
+    return layer.build.conv(name, layer.input, op, tensors)
 
 
 def _separable(layer: Layer) -> Read:
     depthwise, tensors = layer.tensor("depthwise_kernel", "HWIM"), _weights(layer, layer.tensor("pointwise_kernel", "HWIO"))
     between = _by_channel(layer, f"{layer.name}:depthwise", {"kernel": depthwise}, layer.arrays["depthwise_kernel"].shape)
-    filters = count(layer.arguments["filters"])
-    return layer.build.conv(layer.name, between, filters, Window((1, 1)), Convention(), tensors)
+    op = Conv(count(layer.arguments["filters"]), Window((1, 1)), Convention())
+    return layer.build.conv(layer.name, between, op, tensors)
 
 
 def _transposed(layer: Layer) -> Read:

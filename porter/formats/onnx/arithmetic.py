@@ -9,6 +9,7 @@ import numpy as np
 from porter.filegraph.arithmetic import (
     SELU_ALPHA,
     SELU_GAMMA,
+    Product,
     batch_norm,
     clip,
     combine,
@@ -98,11 +99,12 @@ def _affine(node: OnnxNode) -> dict[str, Reference]:
 def read_gemm(walk: Walk, node: OnnxNode) -> Read:
     """Gemm: alpha * x @ kernel + beta * bias."""
     axes, factors = "OI" if node.integer("transB") else "IO", (node.real("alpha", 1.0), node.real("beta", 1.0))
-    return dense(walk, node, node.inputs[0], node.inputs[1], axes, node.input(2), factors, 0 if node.integer("transA") else -1)
+    product = Product(node.inputs[1], axes, node.input(2), factors, 0 if node.integer("transA") else -1)
+    return dense(walk, node, node.inputs[0], product)
 
 
 def read_matrix(walk: Walk, node: OnnxNode) -> Read:
-    return dense(walk, node, node.inputs[0], node.inputs[1], "IO")
+    return dense(walk, node, node.inputs[0], Product(node.inputs[1], "IO"))
 
 
 def celu(node: OnnxNode) -> Sequence[Op]:

@@ -11,7 +11,7 @@ from porter.filegraph.moves import extend, pad, upsample
 from porter.filegraph.views import expect_known
 from porter.filegraph.walk import Read
 from porter.formats.onnx.nodes import OnnxNode, Walk
-from porter.graph import ConvTranspose
+from porter.graph import Conv, ConvTranspose
 from porter.graph.ops import Mode
 from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
 
@@ -31,15 +31,8 @@ def read_convolution(walk: Walk, node: OnnxNode) -> Read:
     if not _with_bias(walk, node, tensors):
         return "Conv with a bias that is no stored vector"
     filters, _, rows, columns = kernel.shape
-    return walk.builder.conv(
-        node.name,
-        value,
-        filters,
-        _window(node, (rows, columns)),
-        _convention(node),
-        tensors,
-        node.integer("group", 1),
-    )
+    op = Conv(filters, _window(node, (rows, columns)), _convention(node), node.integer("group", 1))
+    return walk.builder.conv(node.name, value, op, tensors)
 
 
 def _along_channels(walk: Walk, node: OnnxNode) -> Read:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from porter.filegraph.arithmetic import batch_norm, clip, combine, dense
+from porter.filegraph.arithmetic import Product, batch_norm, clip, combine, dense
 from porter.filegraph.walk import Read
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.formats.tf_graph.windows import wrong_layout
@@ -52,7 +52,7 @@ def read_matrix(walk: Walk, node: GraphNode) -> Read:
     axes = "OI" if node.flag("transpose_b") or node.flag("adj_y") else "IO"
     if node.op == "Einsum":
         axes = _einsum_axes(node.text("equation", ""))
-    return dense(walk, node, node.inputs[0], node.inputs[1], axes)
+    return dense(walk, node, node.inputs[0], Product(node.inputs[1], axes))
 
 
 def _einsum_axes(equation: str) -> str:

@@ -7,7 +7,7 @@ from porter.filegraph.moves import extend, pad, upsample
 from porter.filegraph.views import expect_known
 from porter.filegraph.walk import Read
 from porter.formats.tf_graph.nodes import GraphNode, Walk
-from porter.graph import ConvTranspose
+from porter.graph import Conv, ConvTranspose
 from porter.padding import LOWEST, Convention, Pads, Window
 
 _LAYOUT = "NHWC"
@@ -30,7 +30,8 @@ def read_convolution(walk: Walk, node: GraphNode) -> Read:
         return wrong_layout(node)
     groups, filters = (taken, taken * last) if depthwise else (channels // taken, last)
     tensors = {"kernel": Stored(kernel.name, "HWIM" if depthwise else "HWIO")}
-    return walk.builder.conv(node.name, value, filters, Window((rows, columns), stride, dilation), convention, tensors, groups)
+    op = Conv(filters, Window((rows, columns), stride, dilation), convention, groups)
+    return walk.builder.conv(node.name, value, op, tensors)
 
 
 def read_transposed(walk: Walk, node: GraphNode) -> Read:

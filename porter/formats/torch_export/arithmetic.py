@@ -142,7 +142,8 @@ def _given(node: AtenNode, **roles: str) -> dict[str, Reference]:
 
 
 def read_linear(walk: Walk, node: AtenNode) -> Read:
-    return arithmetic.dense(walk, node, node.arguments["input"], node.arguments["weight"], "OI", node.arguments.get("bias"))
+    product = arithmetic.Product(node.arguments["weight"], "OI", node.arguments.get("bias"))
+    return arithmetic.dense(walk, node, node.arguments["input"], product)
 
 
 def read_product(walk: Walk, node: AtenNode) -> Read:
@@ -153,7 +154,7 @@ def read_product(walk: Walk, node: AtenNode) -> Read:
         factors = float(node.arguments.get("alpha", 1)), float(node.arguments.get("beta", 1))
     else:
         source, kernel = node.inputs
-    return arithmetic.dense(walk, node, source, *_matrix(walk, kernel), bias, factors)
+    return arithmetic.dense(walk, node, source, arithmetic.Product(*_matrix(walk, kernel), bias, factors))
 
 
 def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:

@@ -12,7 +12,7 @@ from porter.filegraph.views import expect_known
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
-from porter.graph import ConvTranspose
+from porter.graph import Conv, ConvTranspose
 from porter.graph.ops import Function
 from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
 
@@ -49,7 +49,7 @@ def read_convolution(walk: Walk, node: AtenNode) -> Read:
         cut = (pads[0], pads[1] - more[0], pads[2], pads[3] - more[1])
         op = ConvTranspose(kernel.shape[1] * groups, window, cut, groups, "bias" in tensors)
         return walk.builder.add(node.name, op, value, tensors=tensors)
-    return walk.builder.conv(node.name, value, kernel.shape[0], window, _explicit(pads), tensors, groups)
+    return walk.builder.conv(node.name, value, Conv(kernel.shape[0], window, _explicit(pads), groups), tensors)
 
 
 def _along_channels(walk: Walk, node: AtenNode) -> Read:

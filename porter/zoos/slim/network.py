@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from porter.dtypes import Dtype
@@ -17,7 +17,7 @@ from porter.frameworks.tf.frozen.definition import op_name
 from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.layout import expect_cover
 from porter.frameworks.tf.runtime import quiet_logger
-from porter.zoos.implementation import OTHER_CODE, Implementation
+from porter.zoos.implementation import OTHER_CODE, Build, Implementation
 
 
 @dataclass(frozen=True)
@@ -54,41 +54,31 @@ def implementation(library: str, construct: Construct, by_position: bool = False
     def variables(variant: str, classes: int) -> Mapping[str, tuple[int, ...]]:
         return variables_of(construct, variant, classes, _ANY_SIZE)
 
-    return Implementation(
-        partial(build_network, library, construct), lambda variant: False, variables=variables if by_position else None
-    )
+    return Implementation(_build_by(library, construct), lambda variant: False, variables=variables if by_position else None)
 
 
-def build_network(
-    library: str,
-    construct: Construct,
-    variant: str,
-    classes: int,
-    size: tuple[int, int],
-    checkpoint: Checkpoint,
-    dtype: Dtype,
-    options: Mapping[str, Any] = {},
-) -> GraphRunner:
-    """See porter.zoos.implementation.Build: a network with the checkpoint's tensors as its variables.
+def _build_by(library: str, construct: Construct) -> Build:
+    """Builds networks with the checkpoint's tensors as their variables.
 
     Taps are the scopes that hold variables (`MobilenetV1/Conv2d_0` is the convolution with its bias, `.../BatchNorm` the norm),
     the code's end points, and the names of ops.
-
-    Raises:
-        MappingError: checkpoint and network do not cover each other, or a shape differs.
-        MissingFramework: TensorFlow is not installed, or there are `options`; and as `construct`.
     """
-    if options:
-        raise MissingFramework(f"{library} cannot be built with another {', '.join(options)}", next=OTHER_CODE)
-    frozen, network = _frozen_network(construct, variant, classes, size)
-    variables = network.variables
-    tensors = checkpoint.tensors
-    expect_cover(variables.keys() - tensors.keys(), tensors.keys() - variables.keys(), where=str(checkpoint.path))
-    for name, shape in variables.items():
-        if tensors[name].shape != shape:
-            raise MappingError(f"{name}: expected shape {shape}, got {tensors[name].shape}", where=str(checkpoint.path))
-    layers = {**network.points, **layer_ops(frozen, variables)}
-    return GraphRunner(frozen.SerializeToString(), tensors, [network.logits], dtype, layers, decimal_epsilons=True)
+
+    def build(
+        variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype, options: Mapping[str, Any] = {}
+    ) -> GraphRunner:
+        if options:
+            raise MissingFramework(f"{library} cannot be built with another {', '.join(options)}", next=OTHER_CODE)
+        frozen, network = _frozen_network(construct, variant, classes, size)
+        variables, tensors = network.variables, checkpoint.tensors
+        expect_cover(variables.keys() - tensors.keys(), tensors.keys() - variables.keys(), where=str(checkpoint.path))
+        for name, shape in variables.items():
+            if tensors[name].shape != shape:
+                raise MappingError(f"{name}: expected shape {shape}, got {tensors[name].shape}", where=str(checkpoint.path))
+        layers = {**network.points, **layer_ops(frozen, variables)}
+        return GraphRunner(frozen.SerializeToString(), tensors, [network.logits], dtype, layers, decimal_epsilons=True)
+
+    return build
 
 
 def variables_of(construct: Construct, variant: str, classes: int, size: tuple[int, int]) -> Mapping[str, tuple[int, ...]]:
