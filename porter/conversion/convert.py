@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, Any
 from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.dtypes import DTYPES, Dtype
 from porter.errors import CheckFailed, MissingFramework, UsageError
-from porter.files import new_folder
+from porter.files import AnyPath, new_folder, path_of
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import Framework, get_framework
 from porter.graph import BatchNorm
 from porter.graph.pads import pads_of
 from porter.graph.record import to_record
-from porter.identify.doors import open_file, open_member
+from porter.identify.doors import expect_file, open_file, open_member
 from porter.package import __version__
 from porter.padding import Size
 from porter.padding.sizes import parse_size
 from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, read_port, write_record
 from porter.recipe import Member, choose_options, find_member, recipes_option
-from porter.recipe.expressions import Value
 from porter.recipe.published import is_non_commercial
 from porter.source.opened import Opened
 from porter.source.trained import parse_padding, with_padding
@@ -72,12 +71,12 @@ class Conversion:
 
 
 def convert(
-    subject: str,
-    source: str | None,
-    destination: str,
+    subject: AnyPath,
+    source: str | None = None,
+    destination: str = "torch",
     *,
-    weights: Path | None = None,
-    out: Path | None = None,
+    weights: AnyPath | None = None,
+    out: AnyPath | None = None,
     overwrite: bool = False,
     padding: str = "shipped",
     input_size: str | None = None,
@@ -85,18 +84,47 @@ def convert(
     allow_overflow: bool = False,
     keep_background: bool = False,
     keep_activation: bool = False,
-    mapped: tuple[str, ...] = (),
-    options: Mapping[str, Value] | None = None,
+    mapped: Sequence[str] = (),
+    options: Mapping[str, bool | float | str] | None = None,
     fold_bn: bool = False,
     stock: bool = False,
-    checked: bool | None = None,
-    reference: str | None = None,
-    recipes: Path | None = None,
+    check: bool | None = None,
+    reference: AnyPath | None = None,
+    recipes: AnyPath | None = None,
 ) -> Conversion:
-    """Ports the variant `subject` from the zoo or framework `source`, or without a source the file `subject`, to the framework
-    `destination`. See porter.convert.
+    """Ports a variant from a zoo, or a file that carries its own graph, to a framework, and proves the port against its source.
+
+    Args:
+        subject: a variant, such as `resnet50v2`; without `source`, a file (or a port) whose graph needs no recipe. Where a recipe
+            has the file's graph, its names, labels and protocol are used.
+        source: a zoo (`slim`), or a framework for its default zoo (`tf` is keras, `torch` is torchvision).
+        destination: a framework: `tf`, `torch` or `onnx`. `tensorflow` and `pytorch` are other names, here and for `source`;
+            `keras` is one of `tf` here.
+        weights: a weights file, or a port; None for the zoo's published file.
+        out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` or, for a file, `STEM-FRAMEWORK` here. It appears whole or not at
+            all.
+        padding: `shipped`, the pads of the zoo's own code, or `trained`, the pads that the weights were trained with, at the sites
+            where the recipe says that the two differ.
+        input_size: `224`, `225x201` (rows x columns) or `any`; None for the file's own, otherwise the recipe's.
+        dtype: of storage: float32, float16, bfloat16 or float64.
+        allow_overflow: lets values that `dtype` cannot hold become infinite.
+        keep_background: keeps the background row of a 1001-class head.
+        keep_activation: keeps the softmax or the sigmoid that gives a file's only output; no recipe is used then.
+        mapped: pairs of a layer of the file and its node, as `LAYER=NODE`; `LAYER=head/logits` chooses the head, and
+            `FIRST,relu,LAST=head/logits` joins dense layers of a file that holds only weights.
+        options: of the recipe, instead of the zoo's, if the file of weights does not record them: `{"transform_input": False}`.
+        fold_bn: folds every batch norm that is the only reader of a convolution or dense layer into it, for deployment.
+        stock: writes the names of the destination's stock class (torchvision, keras.applications), which must compute exactly the
+            source's function.
+        check: compares the port with its source; None compares if the frameworks that it needs are installed.
+        reference: a reference of your own, with which the port is compared too: another file that carries its graph, or code as
+            `model.py:build`, which is run; `build()` gives a torch.nn.Module or a keras.Model.
+        recipes: a folder of recipes to use beside porter's and the user's; they come first (porter.recipe.find).
+
+    Raises:
+        PorterError: the input is bad, or the port does not compute its source's function (CheckFailed).
     """
-    framework, stored_as = get_framework(destination), parse_dtype(dtype)
+    framework, stored_as, folder = get_framework(destination), parse_dtype(dtype), path_of(recipes)
     size = None if input_size is None else parse_size(input_size)
     if fold_bn and stock:
         raise UsageError(
@@ -106,28 +134,26 @@ def convert(
     if reference is not None:
         from porter.verification.given import parse_reference
 
-        given = parse_reference(reference)
-        if checked is False:
+        given = parse_reference(str(reference))
+        if check is False:
             raise UsageError("a reference is compared with the port", where="--no-check", next="leave out one of the two")
     pads: Padding | None = None
     if source is None:
         needing = {"--weights": weights, "--map": mapped, "--option": options, "--padding": padding != "shipped"}
-        from porter.identify.doors import expect_file
-
-        file = expect_file(subject, recipes, [name for name, given in needing.items() if given])
-        wishes = Wishes(keep_background, mapped, size=size, keep_activation=keep_activation)
-        opening = partial(open_file, file, wishes, recipes)
+        file = expect_file(str(subject), folder, [name for name, given in needing.items() if given])
+        wishes = Wishes(keep_background, tuple(mapped), size=size, keep_activation=keep_activation)
+        opening = partial(open_file, file, wishes, folder)
         name = file.name if file.is_dir() else file.stem
     else:
         if keep_activation:
             raise UsageError("a recipe's port gives logits", where="--keep-activation", next="porter convert FILE --to FRAMEWORK")
-        member = find_member(subject, source, recipes)
-        wishes = Wishes(keep_background, mapped, choose_options(member.recipe, options or {}))
+        member = find_member(str(subject), source, folder)
+        wishes = Wishes(keep_background, tuple(mapped), choose_options(member.recipe, options or {}))
         pads = parse_padding(padding, member)
-        opening = partial(open_member, member, weights, wishes)
-        name = f"{subject}-{member.zoo.name}"
-    folder = out or Path(f"{name}-{framework.NAME}")
-    with new_folder(folder, overwrite) as building:
+        opening = partial(open_member, member, path_of(weights), wishes)
+        name = f"{member.variant}-{member.zoo.name}"
+    port = Path(out or f"{name}-{framework.NAME}")
+    with new_folder(port, overwrite) as building:
         opened = opening() if pads is None else with_padding(opening(), pads)
         if size is None:
             opened = replace(opened, facts=opened.stating(assumed=(*opened.facts.assumed, *opened.assumed_size)))
@@ -137,16 +163,16 @@ def convert(
             raise UsageError(message, where="--input-size", next="leave it out, or export the model with open sizes")
         target = Target(framework, size, stored_as, allow_overflow)
         written = write_stock(building, opened, target) if stock else write_plain(building, opened, target, fold_bn)
-        record = _record(opened, written, target, wishes, recipes)
+        record = _record(opened, written, target, wishes, folder)
         verdict: Verdict | None = None
         warnings: tuple[str, ...] = ()
-        if checked is not False:
+        if check is not False:
             write_record(building, record)
-            verdict, found, warnings = _check(read_port(building, held=False), opened, given, checked is True, size)
+            verdict, found, warnings = _check(read_port(building, held=False), opened, given, check is True, size)
             record = record.model_copy(update=found)
         write_record(building, record)
     warnings = (*opened.warnings, *written.warnings, *_record_warnings(record, opened.member), *warnings)
-    return Conversion(read_port(folder, held=False), verdict, warnings)
+    return Conversion(read_port(port, held=False), verdict, warnings)
 
 
 def write_trial(folder: Path, opened: Opened) -> Port:

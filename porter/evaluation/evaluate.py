@@ -17,11 +17,12 @@ from porter.evaluation.comparison import PORT, SOURCE, agreement
 from porter.evaluation.details import write_details
 from porter.evaluation.distributed import joined, this_process
 from porter.evaluation.intervals import wilson
-from porter.evaluation.measuring import Measured, Options, measure, merged
+from porter.evaluation.measuring import Measured, Options, measure, merged, read_crops, read_precision
 from porter.evaluation.protocol import fed, in_words, protocol_of
 from porter.evaluation.results import Accuracy, Evaluation
 from porter.evaluation.scoring import Scored
 from porter.evaluation.verdict import judge, notes_on_weights, obstacles, published_figure
+from porter.files import AnyPath, path_of
 from porter.port import Port, Record, read_port, update_record
 from porter.recipe import Member
 from porter.source.of_port import member_of, source_of
@@ -31,38 +32,68 @@ TOLERANCE = 0.05
 
 
 def evaluate(
-    folder: Path,
-    data: Path,
-    options: Options,
+    folder: AnyPath,
+    data: AnyPath,
     *,
-    source: bool,
-    weights: Path | None,
-    expect_top1: float | None,
-    tolerance: float | None,
-    recipes: Path | None,
+    source: bool = False,
+    weights: AnyPath | None = None,
+    device: str = "cpu",
+    precision: str = "fp32",
+    crops: int = 1,
+    batch_size: int = 64,
+    workers: int | None = None,
+    limit: int | None = None,
+    cache: AnyPath | None = None,
+    labels: AnyPath | None = None,
+    expect_top1: float | None = None,
+    tolerance: float | None = None,
+    recipes: AnyPath | None = None,
 ) -> Evaluation:
-    """Measures a port. See porter.evaluate."""
+    """Measures a port's accuracy on labelled photos, prepared by the recipe's own protocol, beside the published accuracy.
+
+    The figures go into port.json, and details for a report into evaluation.json beside it. If Ctrl-C ends the run, nothing is
+    written and the result has the figures so far and is not `complete`. Under torchrun every process scores its part of the photos,
+    and all get the same result; the first process writes.
+
+    Args:
+        data: class folders, the official validation tar, or Parquet or webdataset shards (porter.data.layouts).
+        source: runs the source in its own framework beside the port, over the same batches, in float32 on the same device.
+        weights: the file that the port was made from; None for the zoo's published one.
+        device: `cpu` or `cuda`.
+        precision: `fp32` (an NVIDIA GPU's TF32 is off), `tf32`, or `bf16` (torch's autocast: batch norms stay in float32).
+        crops: 1, or 10: the mean of the crops' probabilities.
+        workers: processes that decode; None for one per core.
+        limit: of photos.
+        cache: a folder in which prepared photos are kept for the next run.
+        labels: ReaL's real.json or ImageNet's development kit, instead of the data set's own labels, if it has any.
+        expect_top1: in per cent; `ok` says whether the port's is within `tolerance` (percentage points, 0.05 if None) of it.
+
+    Raises:
+        PorterError: the input is bad, or the protocol cannot be fitted to the only size that the port takes.
+    """
+    shown = read_precision(precision), read_crops(crops)
+    options = Options(device, *shown, batch_size, workers, limit, path_of(cache), path_of(labels))
     expected = _expected(expect_top1, tolerance)
     if weights is not None and not source:
         raise UsageError("these weights are the source's, and --source is not given", where="--weights", next="add --source")
     process = this_process()
     with joined(process) as gather:
-        port = read_port(folder)
+        port = read_port(Path(folder))
         record = port.record
         protocol, side = protocol_of(port, options.crops)
         photos = open_photos(
-            data,
+            Path(data),
             classes=Classes(record.classes - record.background, record.label_map),
             labels=options.labels,
             limit=options.limit,
         )
         if not (photos.photos or photos.failed):
             raise UsageError(f"there is no photo to score in these {photos.layout}", where=str(data))
-        opened = source_of(port, weights, recipes) if source else None
+        opened = source_of(port, path_of(weights), path_of(recipes)) if source else None
         measured = merged(gather(measure(port, opened, photos.photos, protocol, side, options, process)))
     if not measured.scored.complete and not measured.scored.reached.any():
         raise KeyboardInterrupt
-    found = _evaluation(port, photos, protocol, side, options, measured, expected, _member(record, recipes))
+    found = _evaluation(port, photos, protocol, side, options, measured, expected, _member(record, path_of(recipes)))
     if process.leads and found.complete:
         found = _written(port, photos, measured, found)
     return found

@@ -37,6 +37,9 @@ class Options:
         limit: of photos.
         cache: a folder for prepared photos.
         labels: a file of labels, instead of the data set's own.
+
+    Raises:
+        UsageError: a number is too small.
     """
 
     device: str = "cpu"
@@ -48,35 +51,25 @@ class Options:
     cache: Path | None = None
     labels: Path | None = None
 
+    def __post_init__(self) -> None:
+        numbers = (("--batch-size", self.batch_size, 1), ("--workers", self.workers, 0), ("--limit", self.limit, 1))
+        for name, value, least in numbers:
+            if value is not None and value < least:
+                raise UsageError(f"at least {least}, got {value}", where=name)
 
-def parse_options(
-    device: str,
-    precision: str,
-    crops: int,
-    batch_size: int,
-    workers: int | None,
-    limit: int | None,
-    cache: Path | None,
-    labels: Path | None,
-) -> Options:
-    """Checks options as a user gives them.
+
+def read_precision(word: str) -> Precision:
+    """A precision as a user writes it.
 
     Raises:
-        UsageError: a value is not allowed.
+        UsageError: there is no such precision.
     """
-    for name, value, least in (("--batch-size", batch_size, 1), ("--workers", workers, 0), ("--limit", limit, 1)):
-        if value is not None and value < least:
-            raise UsageError(f"at least {least}, got {value}", where=name)
-    return Options(
-        device,
-        _one_of(precision, get_args(Precision), "--precision"),
-        _one_of(crops, get_args(Crops), "--crops"),
-        batch_size,
-        workers,
-        limit,
-        cache,
-        labels,
-    )
+    return _one_of(word, get_args(Precision), "--precision")
+
+
+def read_crops(count: int) -> Crops:
+    """As `read_precision`, for a number of crops."""
+    return _one_of(count, get_args(Crops), "--crops")
 
 
 def _one_of(value: object, choices: tuple[T, ...], where: str) -> T:

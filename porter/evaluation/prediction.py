@@ -15,6 +15,7 @@ from porter.dtypes import Array
 from porter.errors import FileError, UsageError
 from porter.evaluation.protocol import GIVE_PROTOCOL, NO_PROTOCOL, fed, fitted
 from porter.evaluation.ranking import probabilities, top_classes
+from porter.files import AnyPath
 from porter.port import Port, read_port
 
 
@@ -43,9 +44,10 @@ class Prediction:
         return {"image": str(self.image), "fed": self.fed, "top5": [asdict(guess) for guess in self.top5]}
 
 
-def predict(folder: Path, images: Sequence[Path]) -> tuple[Prediction, ...]:
-    """Runs a port over photos, prepared by the recipe's protocol. See porter.predict."""
-    for path in images:
+def predict(folder: AnyPath, images: Sequence[AnyPath]) -> tuple[Prediction, ...]:
+    """The five likeliest classes of each photo. The photos are prepared by the recipe's own protocol."""
+    folder, photos = Path(folder), [Path(image) for image in images]
+    for path in photos:
         if path.is_dir():
             raise UsageError(
                 "predict takes photos, and this is a folder", where=str(path), next=f"porter predict {folder} {path}/*"
@@ -61,9 +63,9 @@ def predict(folder: Path, images: Sequence[Path]) -> tuple[Prediction, ...]:
     if protocol is None:
         raise UsageError(NO_PROTOCOL, where=str(folder), next=GIVE_PROTOCOL)
     protocol = fitted(protocol, port.record.input, str(folder))
-    batches = [prepare(open_image(path), protocol)[np.newaxis] for path in images]
+    batches = [prepare(open_image(path), protocol)[np.newaxis] for path in photos]
     model = port.build()
-    return tuple(_predict(port, model, protocol, path, batch) for path, batch in zip(images, batches, strict=True))
+    return tuple(_predict(port, model, protocol, path, batch) for path, batch in zip(photos, batches, strict=True))
 
 
 def _predict(port: Port, model: Any, protocol: Preprocess, image: Path, batch: Array) -> Prediction:

@@ -4,11 +4,13 @@ Importing this costs next to nothing: what talks to a server or opens an archive
 """
 
 from porter.files.folders import new_folder, recover_folder
+from porter.files.paths import AnyPath, path_of
 from porter.files.plain import expect_plain, is_plain
 from porter.files.weights import Digests, Fetched, WeightsFile, cache_dir, digest, digests, fetch, is_published
 from porter.files.whole import write_whole
 
 __all__ = [
+    "AnyPath",
     "Digests",
     "Fetched",
     "WeightsFile",
@@ -20,6 +22,7 @@ __all__ = [
     "is_plain",
     "is_published",
     "new_folder",
+    "path_of",
     "recover_folder",
     "write_whole",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 
 from porter.errors import MappingError, PorterError
 from porter.filegraph.checkpoint import Checkpoint
+from porter.files import AnyPath, path_of
 from porter.fitting.fit import OWN_GRAPH
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint, read_weights
@@ -98,14 +99,15 @@ class Inspection:
         }
 
 
-def inspect(file: Path, recipes: Path | None = None) -> Inspection:
-    """See porter.inspect."""
+def inspect(file: AnyPath, recipes: AnyPath | None = None) -> Inspection:
+    """What a weights file is: format, variant, zoo, classes, input size, head and differences, and the command that ports it."""
+    file, folder = Path(file), path_of(recipes)
     port = port_at(file)
     if port is not None:
         return _of_port(port)
     checkpoint = read_weights(file)
-    ranked = rank(checkpoint, recipes)
-    return replace(_of_file(checkpoint, ranked, recipes), left_out=tuple(map(str, ranked.faults)))
+    ranked = rank(checkpoint, folder)
+    return replace(_of_file(checkpoint, ranked, folder), left_out=tuple(map(str, ranked.faults)))
 
 
 def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None) -> Inspection:

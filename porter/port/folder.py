@@ -14,7 +14,7 @@ from porter.data.labels import LABEL_MAPS, MAX_BYTES, MAX_LABEL, Labels
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
 from porter.errors import ChecksumError, FileError, GraphError, UsageError
-from porter.files import WeightsFile, digest, expect_plain, is_plain, recover_folder, write_whole
+from porter.files import AnyPath, WeightsFile, digest, expect_plain, is_plain, recover_folder, write_whole
 from porter.frameworks import Framework, Tensors, get_framework
 from porter.graph import Graph, tensor_shapes
 from porter.graph.bounds import expect_bounded
@@ -254,6 +254,11 @@ class Port:
         own tensors.
         """
         return self.framework.build(self.plan, tensors or self.tensors(), self.record.layers, dtype or self.record.dtype, device)
+
+
+def load(folder: AnyPath, device: str = "cpu") -> Any:
+    """The model of a port, built from port.json and never from model.py: an `nn.Module` in eval mode, or a Keras model."""
+    return read_port(Path(folder)).build(device=device)
 
 
 def port_at(path: Path) -> Port | None:

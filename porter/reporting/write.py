@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from porter.errors import FileError, UsageError
-from porter.files import is_plain, write_whole
+from porter.files import AnyPath, is_plain, write_whole
 from porter.reporting.page import missing, page, sections
 from porter.reporting.records import read_contents
 
@@ -35,15 +35,20 @@ class Report:
         return {"report": str(self.path), "sections": self.sections, "missing": self.missing}
 
 
-def write_report(folder: Path, out: Path | None) -> Report:
-    """Writes the report of a port. See porter.report.
+def report(folder: AnyPath, out: AnyPath | None = None) -> Report:
+    """Writes a port's records as one HTML page that needs neither a network nor a script.
+
+    Args:
+        out: the page; None for report.html in the port's folder. It appears whole or not at all, and replaces only an older
+            report.
 
     Raises:
         UsageError: there is no port, or `out` is a file that is no report. FileError: a record is damaged, or the report cannot be
             written. ChecksumError: the model file is not the one that port.json describes.
     """
+    folder = Path(folder)
     contents = read_contents(folder)
-    path = out or folder / NAME
+    path = Path(out or folder / NAME)
     # If the user names a link, its target is replaced and the link stays; a link in the port is a stranger's.
     target = path if out is None else Path(os.path.realpath(path))  # links may point to each other
     _refuse(target)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from porter.dtypes import Array, Dtype
 from porter.errors import MissingFramework
+from porter.files import AnyPath, path_of
 from porter.fitting.fit import some
 from porter.graph import BatchNorm, tensor_shapes
 from porter.padding import ANY, Size
@@ -21,7 +22,7 @@ from porter.verification.by_reference import check_given
 from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import ported, unrounded_tensors
 from porter.verification.fallback import Form, first_that_runs, own_build, references_of, with_fallback
-from porter.verification.given import Given, open_given
+from porter.verification.given import Given, open_given, parse_reference
 from porter.verification.inputs import make_images
 from porter.verification.references import FileGraphSource, OwnBuild
 from porter.verification.sizes import check_sizes
@@ -30,19 +31,28 @@ from porter.verification.verdict import Verdict, first_telling
 
 
 def verify(
-    folder: Path,
+    folder: AnyPath,
     *,
-    weights: Path | None,
-    float64: bool,
-    device: str,
-    tolerance: float | None,
-    given: Given | None,
-    recipes: Path | None,
+    weights: AnyPath | None = None,
+    float64: bool = False,
+    device: str = "cpu",
+    tolerance: float | None = None,
+    reference: AnyPath | None = None,
+    recipes: AnyPath | None = None,
 ) -> Verdict:
-    """See porter.verify."""
-    port = read_port(folder)
+    """Compares a port with its source again, node by node: in float64, which decides, and in float32.
+
+    Args:
+        weights: the file that the port was made from; None for the zoo's published one.
+        float64: compare in float64 only.
+        tolerance: the limit on relative L2 distance; None for 1e-10 in float64, and in float32 for the larger of 1e-5 and four
+            times the source's own rounding, at most 1e-4.
+        reference: as for `convert`.
+    """
+    given = None if reference is None else parse_reference(str(reference))
+    port = read_port(Path(folder))
     dtypes: tuple[Dtype, ...] = ("float64",) if float64 else CHECKED_DTYPES
-    verdict, warnings = check_against(port, source_of(port, weights, recipes), dtypes, tolerance, device, given)
+    verdict, warnings = check_against(port, source_of(port, path_of(weights), path_of(recipes)), dtypes, tolerance, device, given)
     return replace(verdict, notes=(*warnings, *_notes_on_reference(port.record, verdict), *notes_on_code(port)))
 
 

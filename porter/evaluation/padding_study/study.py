@@ -11,7 +11,7 @@ from porter.data.layouts import open_any_photos
 from porter.data.layouts.classes import Classes
 from porter.data.preprocess import Preprocess
 from porter.errors import FileError, UsageError
-from porter.evaluation.measuring import Options
+from porter.evaluation.measuring import Options, read_crops
 from porter.evaluation.padding_study.cases import Setting, Trial, site_at
 from porter.evaluation.padding_study.naming import disagreement, name_case
 from porter.evaluation.padding_study.numbers import error, judge, mean
@@ -20,42 +20,68 @@ from porter.evaluation.padding_study.runs import Bench, running_framework
 from porter.evaluation.padding_study.sites import parse_sites
 from porter.evaluation.protocol import expect_square, in_words
 from porter.evaluation.results import Case, Crops, Study
+from porter.files import AnyPath, path_of
 from porter.fitting.wishes import Wishes
 from porter.identify.doors import open_member
 from porter.port import Port, read_port, update_record
 from porter.recipe import choose_options, find_member, trained_conventions
-from porter.recipe.expressions import Value
 from porter.source.opened import Opened
 
 
 def study(
     variant: str,
     source: str,
-    data: Path,
-    options: Options,
+    data: AnyPath,
     *,
-    weights: Path | None,
-    sites: Sequence[str],
-    mapped: tuple[str, ...],
-    chosen: Mapping[str, Value],
-    port: Path | None,
-    recipes: Path | None,
+    weights: AnyPath | None = None,
+    sites: Sequence[str] = (),
+    mapped: Sequence[str] = (),
+    options: Mapping[str, bool | float | str] | None = None,
+    device: str = "cpu",
+    crops: int = 1,
+    batch_size: int = 64,
+    workers: int | None = None,
+    limit: int | None = None,
+    cache: AnyPath | None = None,
+    labels: AnyPath | None = None,
+    port: AnyPath | None = None,
+    recipes: AnyPath | None = None,
 ) -> Study:
-    """Measures the same weights under each candidate convention. See porter.study."""
-    member = find_member(variant, source, recipes)
-    opened = open_member(member, weights, Wishes(map=mapped, options=choose_options(member.recipe, chosen)))
-    protocol, side = _protocol(opened, options.crops)
-    into = None if port is None else _expect_port_of(read_port(port), opened)
+    """Measures the same weights under each candidate padding, and names the one that they were trained with.
+
+    First it changes all strided sites together: as shipped, asymmetric (TensorFlow's SAME), symmetric ((k-1)//2 cells on every
+    side), and the recipe's training pads. Then it changes one site at a time in the best of these; then it combines the changes
+    that are significantly better. Cases whose windows are the same at this input size are one case. Cases are compared photo by
+    photo: by the log-loss of the true class, or by the entropy of the answers if the photos have no classes. It uses the recipe's
+    own preprocessing and float32.
+
+    Args:
+        variant, source, weights, mapped, options, recipes: see `convert`.
+        data, device, crops, batch_size, workers, limit, cache, labels: see `evaluate`; `data` may also be a folder of photos
+            without classes. With ten crops, the single-crop errors of their centre are measured too.
+        sites: instead of all strided sites, as `PATH=CONVENTION,CONVENTION`, with conventions as recipes write them.
+        port: the folder of a port of these weights; the study goes into its record too.
+
+    Raises:
+        PorterError: the input is bad.
+        KeyboardInterrupt: Ctrl-C in the first round. After Ctrl-C in a later round, the result is not `complete`.
+    """
+    how = Options(device, "fp32", read_crops(crops), batch_size, workers, limit, path_of(cache), path_of(labels))
+    member = find_member(variant, source, path_of(recipes))
+    wishes = Wishes(map=tuple(mapped), options=choose_options(member.recipe, options or {}))
+    opened = open_member(member, path_of(weights), wishes)
+    protocol, side = _protocol(opened, how.crops)
+    into = None if port is None else _expect_port_of(read_port(Path(port)), opened)
     asked = parse_sites(sites, opened.graph)
     photos = open_any_photos(
-        data,
+        Path(data),
         classes=Classes(opened.facts.classes - opened.facts.background, opened.facts.label_map),
-        labels=options.labels,
-        limit=options.limit,
+        labels=how.labels,
+        limit=how.limit,
     )
     framework = running_framework(opened.framework.NAME)
     setting = Setting(opened.graph, (side, side), framework.CAPABILITIES)
-    bench = Bench(opened, setting, framework, protocol, photos, options)
+    bench = Bench(opened, setting, framework, protocol, photos, how)
     assert opened.member is not None
     rounds = run_rounds(setting, trained_conventions(opened.member), asked, bench.run)
     judged = judge([outcome.judged for outcome in rounds.outcomes])
@@ -67,7 +93,7 @@ def study(
         zoo=opened.member.zoo.name,
         weights=opened.file.file,
         photos=(str(photos.path), photos.layout),
-        protocol=in_words(protocol, options.crops),
+        protocol=in_words(protocol, how.crops),
         limit=photos.limit,
         labels=None if photos.labels is None else str(photos.labels),
         images=len(photos.photos) + len(photos.failed),

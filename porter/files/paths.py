@@ -1,0 +1,13 @@
+"""Paths as callers of the API give them."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+
+AnyPath = str | PathLike[str]
+
+
+def path_of(path: AnyPath | None) -> Path | None:
+    """A path; None for none."""
+    return None if path is None else Path(path)
