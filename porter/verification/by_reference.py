@@ -32,9 +32,9 @@ def check_given(check: Check, native: tuple[int, int], reference: GivenReference
         UsageError: it does not run at the port's size.
     """
     check = check if reference.exact else replace(check, dtypes=("float32",))
-    sizes = check_sizes(check.port.plan, native, reference, reference.native, check.dtypes)
+    sizes = check_sizes(check.port.plan, native, reference, reference.sizes.built, check.dtypes)
     if sizes is None:
-        size = "{}x{}".format(*check.port.plan.only_size or reference.native)
+        size = "{}x{}".format(*check.port.plan.only_size or reference.sizes.built)
         raise UsageError(f"{reference.name} cannot be run at the port's size, {size}", next="give one that takes it")
     source = ported(check.port.record, reference)
     return first_telling(_proof(fed, reference, sizes) for fed in check.fed_with(source, sizes))

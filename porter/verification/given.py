@@ -25,6 +25,7 @@ from porter.frameworks import runner_of
 from porter.frameworks.given import Shown, framework_of, given_models
 from porter.graph import Graph, Sigmoid, Softmax, shapes
 from porter.padding import ANY
+from porter.padding.sizes import InputSizes
 from porter.port import GivenFile
 from porter.source.opened import Opened
 from porter.verification.own_code import maker, running
@@ -81,19 +82,18 @@ class GivenReference:
         exact: it runs in float64 too; otherwise its values are float32's in every type.
         rounded: it or the source has numbers of the other rounded to float32 (porter.verification.pairing).
         apart: how far a file's weights are from the source's (porter.verification.pairing.weight_distances).
-        native: rows and columns at which it runs.
+        sizes: those at which it runs.
         graph: of the source.
         ending: makes a port's logits comparable with its outputs.
         shown: runs it on a batch, in a type.
         dropped: path of the head whose row 0 the port lacks.
-        fixed: it runs at its native size only.
         named: its layers are paired with nodes by their names only.
     """
 
     name: str
     file: GivenFile
     graph: Graph
-    native: tuple[int, int]
+    sizes: InputSizes
     shown: Callable[[Array, Dtype], Shown]
     notes: tuple[str, ...] = ()
     exact: bool = True
@@ -101,12 +101,11 @@ class GivenReference:
     apart: Mapping[str, float] = field(default_factory=dict)
     ending: Ending | None = None
     dropped: str | None = None
-    fixed: bool = False
     named: bool = True
 
     def takes(self, size: tuple[int, int]) -> bool:
-        if size == self.native or self.fixed:
-            return size == self.native
+        if size == self.sizes.built or self.sizes.only is not None:
+            return self.sizes.takes(size)
         try:
             self.shown(np.zeros((1, self.graph.channels, *size), np.float32), "float32")
         except PorterError:
@@ -133,7 +132,7 @@ def open_given(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
         FileError, MappingError: the file cannot be read, or carries no graph that porter knows.
     """
     reference = _of_code(given, opened, stored) if given.maker is not None else _of_file(given, opened, stored)
-    image = _image(opened.graph, reference.native)
+    image = _image(opened.graph, reference.sizes.built)
     try:
         double = reference.shown(image, "float64")
         outputs = double.outputs
@@ -142,7 +141,7 @@ def open_given(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
         outputs, exact = reference.shown(image, "float32").outputs, False
     notes = reference.notes if exact else (*reference.notes, f"{given.name} runs in float32 only, so it is compared in float32")
     rounds = reference.rounded or (opened.origin is not None and bool(opened.origin.fit.folded))
-    dropped = _expect_outputs(given, opened, outputs, reference.native)
+    dropped = _expect_outputs(given, opened, outputs, reference.sizes.built)
     ending, said = _ending(given, opened, outputs)
     return replace(reference, exact=exact, rounded=rounds, dropped=dropped, ending=ending, notes=(*notes, *said))
 
@@ -178,7 +177,7 @@ def _of_code(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
 
     shown(image, "float32")
     file = GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
-    return GivenReference(given.name, file, opened.graph, opened.sizes.built, shown, tuple(notes))
+    return GivenReference(given.name, file, opened.graph, InputSizes(opened.sizes.built), shown, tuple(notes))
 
 
 def _names(opened: Opened) -> dict[str, tuple[str, ...]]:
@@ -230,11 +229,9 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
         return Shown(tuple(values.pop(f"output {place}") for place in range(len(found.graph.outputs))), values)
 
     record = GivenFile(file=given.file.name, sha256=checkpoint.sha256, maker=None)
-    fixed = not file.resizable and file.built_size is not None
+    sizes = InputSizes(built, None if file.resizable else file.built_size)
     apart = weight_distances(opened, file, checkpoint.tensors, pairs.layers)
-    return GivenReference(
-        given.name, record, opened.graph, built, shown, rounded=pairs.rounded, named=pairs.named, apart=apart, fixed=fixed
-    )
+    return GivenReference(given.name, record, opened.graph, sizes, shown, rounded=pairs.rounded, named=pairs.named, apart=apart)
 
 
 def _expect_outputs(given: Given, opened: Opened, outputs: Sequence[Array], size: tuple[int, int]) -> str | None:

@@ -14,6 +14,7 @@ import porter
 from porter.errors import PorterError
 from porter.files import digest
 from porter.identify.doors import open_member
+from porter.padding.sizes import InputSizes
 from porter.port import GivenFile, Port, read_port
 from porter.recipe import find_recipe
 from porter.source.of_port import source_of
@@ -264,7 +265,7 @@ def test_a_file_of_one_size_is_not_tried_at_another(mine: Mine) -> None:
         raise AssertionError("it ran, and runtimes fail in ways of their own")
 
     file = GivenFile(file="mine.onnx", sha256="0" * 64, maker=None)
-    reference = GivenReference("the given mine.onnx", file, mine.opened.graph, (32, 32), shown, fixed=True)
+    reference = GivenReference("the given mine.onnx", file, mine.opened.graph, InputSizes((32, 32), (32, 32)), shown)
     assert reference.takes((32, 32)) and not reference.takes((97, 128))
 
 
