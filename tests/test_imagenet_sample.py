@@ -10,6 +10,7 @@ import porter
 from porter.cli.study import study as printed
 from porter.data.layouts import open_photos
 from porter.data.layouts.classes import Classes
+from porter.data.pipeline import Feed
 from porter.errors import DownloadError
 from porter.evaluation.results import Evaluation
 from porter.evaluation.scoring import score
@@ -82,7 +83,7 @@ def padded_otherwise(opened: Opened, convention: Convention, cache: Path) -> int
     assert opened.facts.preprocess is not None
     classifier = torch.classifier(model, opened.facts.preprocess, "cpu", "fp32")
     photos = open_photos(PHOTOS, classes=Classes(opened.facts.classes, opened.facts.label_map)).photos
-    found = score(photos, opened.facts.preprocess, {"wrong": classifier}, workers=WORKERS, cache=cache)
+    found = score(photos, opened.facts.preprocess, {"wrong": classifier}, Feed(workers=WORKERS, cache=cache))
     return int((found.models["wrong"].ranks == 0).sum())
 
 

@@ -96,6 +96,12 @@ class Preprocess:
             return self.crop
         return self.size if self.resize == "squash" else None
 
+    @property
+    def square(self) -> int:
+        """`fed_side`, of a protocol that has one."""
+        assert self.fed_side is not None, "every photo has another size"
+        return self.fed_side
+
     def at(self, side: int) -> Preprocess:
         """This protocol in proportion for a model that is fed squares of `side`; itself where that is `fed_side`, or there is none.
 

@@ -17,7 +17,7 @@ from porter.verification.references import OwnBuild
 Beside = tuple[str, Classifier, tuple[str, ...]]
 
 
-def source_classifier(port: Port, opened: Opened, side: int, protocol: Preprocess, device: str) -> Beside:
+def source_classifier(port: Port, opened: Opened, protocol: Preprocess, device: str) -> Beside:
     """The name of the source's model, its classifier, and warnings.
 
     It is the first form of the source that can run (porter.verification.fallback): always in float32, with the file's numbers and
@@ -26,18 +26,18 @@ def source_classifier(port: Port, opened: Opened, side: int, protocol: Preproces
     Raises:
         MissingFramework: none of them can run here, or only porter's own build can, which is the port.
     """
-    size, output = (side, side), opened.graph.output
+    side, output = protocol.square, opened.graph.output
     note = "" if opened.shipped is None else ", with the shipped pads"
 
     def run(form: Form) -> Beside:
-        if not form.takes(size):
+        if not form.takes((side, side)):
             next = "convert with an --input-size that it takes"
             raise MissingFramework(f"{form.name} cannot be run at {side}x{side}", next=next)
         warnings: tuple[str, ...] = ()
         if isinstance(form, OwnBuild):
             form = replace(form, graph=opened.shipped or opened.graph)
             warnings = ("the source beside the port is porter's own build, not an implementation that porter did not write",)
-        classifier, slower = _placed(partial(form.classifier, output, size, protocol), device)
+        classifier, slower = _placed(partial(form.classifier, output, (side, side), protocol), device)
         return form.name + note, classifier, (*warnings, *slower)
 
     (name, classifier, warnings), failures = with_fallback(opened, port.record.framework, "float64", run)

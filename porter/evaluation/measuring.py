@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar, get_args
 
 from porter.data.photos import Photo
+from porter.data.pipeline import Feed
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Precision
 from porter.errors import UsageError
@@ -17,9 +18,9 @@ from porter.evaluation.beside import source_classifier
 from porter.evaluation.comparison import PORT, SOURCE, Comparison
 from porter.evaluation.distributed import Process
 from porter.evaluation.results import Crops
-from porter.evaluation.scoring import Scored, score
+from porter.evaluation.scoring import Logits, Scored, score
 from porter.frameworks import Classifier
-from porter.port import Port
+from porter.port import Facts, Port
 from porter.source.opened import Opened
 
 T = TypeVar("T")
@@ -56,6 +57,16 @@ class Options:
         for name, value, least in numbers:
             if value is not None and value < least:
                 raise UsageError(f"at least {least}, got {value}", where=name)
+
+    def feed(self, crops: int, photos: int, process: Process) -> Feed:
+        """How this process's part of so many photos is prepared."""
+        workers = default_workers(photos, process) if self.workers is None else self.workers
+        return Feed(crops, self.batch_size, workers, self.cache, (process.rank, process.world))
+
+
+def logits_of(facts: Facts) -> Logits:
+    """What the logits of a model are."""
+    return Logits(facts.background, facts.activation)
 
 
 def read_precision(word: str) -> Precision:
@@ -95,13 +106,12 @@ class Measured:
 
 
 def measure(
-    port: Port, opened: Opened | None, photos: Sequence[Photo], protocol: Preprocess, side: int, options: Options, process: Process
+    port: Port, opened: Opened | None, photos: Sequence[Photo], protocol: Preprocess, options: Options, process: Process
 ) -> Measured:
     """Runs the models over this process's part of the photos.
 
     Args:
         opened: the source to run beside the port, or None.
-        side: of the square that the protocol gives.
 
     Raises:
         PorterError: a device, a precision or a framework is not available.
@@ -112,21 +122,10 @@ def measure(
     models: dict[str, Classifier] = {PORT: port.framework.classifier(model, protocol, device, options.precision)}
     seen, reference, warnings = None, "", tuple[str, ...]()
     if opened is not None:
-        reference, models[SOURCE], warnings = source_classifier(port, opened, side, protocol, device)
+        reference, models[SOURCE], warnings = source_classifier(port, opened, protocol, device)
         seen = Comparison(len(photos))
-    scored = score(
-        photos,
-        protocol,
-        models,
-        crops=options.crops,
-        batch_size=options.batch_size,
-        workers=default_workers(len(photos), process) if options.workers is None else options.workers,
-        cache=options.cache,
-        background=port.record.background,
-        activation=port.record.activation,
-        share=(process.rank, process.world),
-        watch=seen.watch if seen else None,
-    )
+    feed = options.feed(options.crops, len(photos), process)
+    scored = score(photos, protocol, models, feed, logits_of(port.record), seen.watch if seen else None)
     return Measured(scored, seen, reference, warnings)
 
 

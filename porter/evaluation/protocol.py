@@ -5,7 +5,7 @@ from __future__ import annotations
 from porter.data.preprocess import Preprocess
 from porter.errors import RecipeError, UsageError
 from porter.evaluation.results import Crops
-from porter.port import Input, Port, Record
+from porter.port import Facts, Input, Port, Record
 
 _IMPLEMENTATIONS = {
     "pil_bilinear": "Pillow's bilinear",
@@ -22,22 +22,20 @@ GIVE_PROTOCOL = (
 )
 
 
-def protocol_of(port: Port, crops: Crops) -> tuple[Preprocess, int]:
-    """The protocol for a port's photos (`fitted`), and the side of the square that the model is fed.
+def protocol_of(port: Port, crops: Crops) -> Preprocess:
+    """The protocol for a port's photos (`fitted`), which feeds squares.
 
     Raises:
         UsageError: the port gives no logits, has no protocol, or takes only an input that is no square.
     """
     record, where = port.record, str(port.folder)
-    protocol, side = expect_square(record.preprocess, record.output, record.input.channels, crops, where)
-    return fitted(protocol, record.input, where), side if record.input.size is None else record.input.size[0]
+    return fitted(expect_square(record, record.input.channels, crops, where), record.input, where)
 
 
 def feeds(record: Record) -> bool:
     """Whether photos can be fed to a port; predict and eval refuse any other."""
     try:
-        protocol, _ = expect_square(record.preprocess, record.output, record.input.channels, 1, "")
-        fitted(protocol, record.input, "")
+        fitted(expect_square(record, record.input.channels, 1, ""), record.input, "")
     except UsageError:
         return False
     return True
@@ -83,27 +81,27 @@ def fed(protocol: Preprocess, rows: int, columns: int) -> str:
     return f"{rows}x{columns}: {', '.join(steps)}"
 
 
-def expect_square(protocol: Preprocess | None, output: str, channels: int, crops: Crops, where: str) -> tuple[Preprocess, int]:
-    """The protocol of a model that predicts classes, and the side of the square that it is fed.
+def expect_square(facts: Facts, channels: int, crops: Crops, where: str) -> Preprocess:
+    """The protocol of a model that predicts classes, which feeds it squares.
 
     Raises:
         UsageError: the model gives no logits or has no protocol, or the protocol gives photos several sizes or does not allow as
             many crops.
     """
-    if output == "features":
+    protocol = facts.preprocess
+    if facts.output == "features":
         raise UsageError(
             "this model has no classifier head, so it cannot predict classes", where=where, next="run it for its features"
         )
     if protocol is None:
         raise UsageError(NO_PROTOCOL, where=where, next=GIVE_PROTOCOL)
-    side = protocol.fed_side
-    if side is None:
+    if protocol.fed_side is None:
         raise UsageError("this model's protocol gives every photo another size", where=where, next="give the recipe a crop")
     if channels != 3:
         raise UsageError(f"this model takes {channels} channels, photos have 3", where=where)
     if crops == 10 and protocol.crop is None:
         raise UsageError("ten crops need a protocol that crops, and this model's takes the whole photo", next="use --crops 1")
-    return protocol, side
+    return protocol
 
 
 def in_words(protocol: Preprocess, crops: Crops) -> str:

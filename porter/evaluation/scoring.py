@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +19,29 @@ from porter.evaluation.ranking import TOP, averaged, label_ranks, probabilities,
 from porter.frameworks import Classifier
 
 if TYPE_CHECKING:
-    from porter.data.pipeline import Batch
+    from porter.data.pipeline import Batch, Feed
 
-Cuts = Literal[1, 2, 10]
-"""The number of crops of a photo that the models see; see porter.data.pipeline.batches."""
 Watch = Callable[[Sequence[int], Mapping[str, Array]], None]
 """Called with every batch that has readable photos: their positions, and each model's logits, N x crops x classes."""
 
 _NOT_FINITE = "its logits are not finite"
+
+
+@dataclass(frozen=True)
+class Logits:
+    """What a model's logits are.
+
+    Attributes:
+        background: row 0 is ImageNet's background class, so every label is one row later.
+        activation: the source's, after its logits (None for softmax), for probabilities and the average of ten crops.
+    """
+
+    background: bool = False
+    activation: str | None = None
+
+    def row(self, label: int) -> int:
+        """The row of a class."""
+        return label + self.background
 
 
 @dataclass(frozen=True)
@@ -72,14 +86,8 @@ def score(
     photos: Sequence[Photo],
     protocol: Preprocess,
     models: Mapping[str, Classifier],
-    *,
-    crops: Cuts = 1,
-    batch_size: int = 64,
-    workers: int = 0,
-    cache: Path | None = None,
-    background: bool = False,
-    activation: str | None = None,
-    share: tuple[int, int] = (0, 1),
+    feed: Feed,
+    logits: Logits | None = None,
     watch: Watch | None = None,
 ) -> Scored:
     """Prepares every photo once and feeds it to all `models`. Ctrl-C ends the pass and keeps the scores so far.
@@ -87,20 +95,16 @@ def score(
     Args:
         photos: all with labels, or all without; ranks are then the number of classes.
         models: see porter.frameworks.Framework.classifier; the progress bar shows the first one's top-1.
-        batch_size: of photos; a model sees `crops` times as many images at once.
-        background: row 0 of the logits is ImageNet's background class, so every label is one row later.
-        activation: the source's activation after its logits (None for softmax), for probabilities and the average of ten crops.
-        share: this process's number and the number of processes; see porter.data.pipeline.batches.
 
     Raises:
         UsageError, FileError: as porter.data.pipeline.batches.
     """
     from porter.data.pipeline import batches
 
-    stream = batches(photos, protocol, crops=crops, batch_size=batch_size, workers=workers, cache=cache, share=share)
-    tally, start = _Tally(photos, tuple(models), background, activation), perf_counter()
+    stream, (rank, world) = batches(photos, protocol, feed), feed.share
+    tally, start = _Tally(photos, tuple(models), logits or Logits()), perf_counter()
     labelled = any(photo.labels for photo in photos)
-    with Progress(-(-len(photos) // share[1]), share[0] == 0, labelled) as progress, closing(stream):
+    with Progress(-(-len(photos) // world), rank == 0, labelled) as progress, closing(stream):
         complete = _pass(stream, models, tally, watch, progress)
     return tally.result(complete, perf_counter() - start)
 
@@ -164,10 +168,10 @@ def _logits(begun: Mapping[str, Callable[[], Array]], batch: Batch) -> dict[str,
 class _Tally:
     """Collects scores by position."""
 
-    def __init__(self, photos: Sequence[Photo], names: Iterable[str], background: bool, activation: str | None) -> None:
-        self._labels = [tuple(label + background for label in photo.labels) for photo in photos]
+    def __init__(self, photos: Sequence[Photo], names: Iterable[str], logits: Logits) -> None:
+        self._labels = [tuple(map(logits.row, photo.labels)) for photo in photos]
         self._names = [photo.name for photo in photos]
-        self._activation = activation
+        self._activation = logits.activation
         self._reached = np.zeros(len(photos), np.bool_)
         self._failed: dict[int, Failure] = {}
         self._scores = {name: _unscored(len(photos)) for name in names}

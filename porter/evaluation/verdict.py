@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 
 from porter.data.labels import IMAGENET
 from porter.data.photos import VALIDATION_IMAGES, PhotoSet
-from porter.dtypes import Precision
-from porter.evaluation.results import Accuracy, Crops, Judgement
+from porter.evaluation.measuring import Options
+from porter.evaluation.results import Accuracy, Judgement
 from porter.port import Record
 from porter.recipe import Member, Published
 
@@ -21,15 +21,7 @@ def published_figure(record: Record, member: Member | None) -> Published | None:
     return member.zoo.published.get(member.variant) if member and record.labels == IMAGENET else None
 
 
-def obstacles(
-    side: int,
-    photos: PhotoSet,
-    accuracy: Accuracy,
-    crops: Crops,
-    precision: Precision,
-    published: Published,
-    complete: bool,
-) -> list[str]:
+def obstacles(side: int, photos: PhotoSet, accuracy: Accuracy, options: Options, published: Published, complete: bool) -> list[str]:
     """Why a measurement cannot be compared with a published figure, which is of a single crop, in float32, over all 50,000 photos.
 
     Args:
@@ -44,8 +36,8 @@ def obstacles(
         ),
         "labels other than the set's own": relabelled,
         f"{len(left_out)} left out: {'; '.join(f'{each.name}: {each.why}' for each in left_out[:1])}": bool(left_out),
-        f"{crops} crops, published is one": crops != 1,
-        f"{precision}, published is float32": precision != "fp32",
+        f"{options.crops} crops, published is one": options.crops != 1,
+        f"{options.precision}, published is float32": options.precision != "fp32",
         f"fed {side}x{side}, published at {published.size}x{published.size}": side != published.size,
     }
     return [why for why, holds in found.items() if holds]

@@ -77,7 +77,7 @@ PORT: Any = SimpleNamespace(record=SimpleNamespace(framework="torch"))
 
 
 def beside(source: Any) -> Any:
-    return source_classifier(PORT, source, 6, PROTOCOLS[0], "cuda:1")
+    return source_classifier(PORT, source, PROTOCOLS[0], "cuda:1")
 
 
 def test_the_zoos_implementation_gives_only_its_logits_in_float32() -> None:

@@ -25,11 +25,11 @@ def port(protocol: Preprocess | None = CROPPED, size: tuple[int, int] | None = N
 
 
 def test_a_port_is_fed_what_its_protocol_gives_in_proportion_to_its_size() -> None:
-    assert protocol_of(port(), 10) == (CROPPED, 224) and protocol_of(port(size=(224, 224)), 1) == (CROPPED, 224)
-    assert protocol_of(port(SQUASHED), 1) == (SQUASHED, 299)
+    assert protocol_of(port(), 10) == CROPPED == protocol_of(port(size=(224, 224)), 1) and CROPPED.square == 224
+    assert protocol_of(port(SQUASHED), 1) == SQUASHED and SQUASHED.square == 299
 
-    assert protocol_of(port(size=(160, 160)), 1) == (replace(CROPPED, size=183, crop=160), 160)
-    assert protocol_of(port(SQUASHED, size=(224, 224)), 1) == (replace(SQUASHED, size=224), 224)
+    assert protocol_of(port(size=(160, 160)), 1) == replace(CROPPED, size=183, crop=160)
+    assert protocol_of(port(SQUASHED, size=(224, 224)), 1) == replace(SQUASHED, size=224)
 
 
 @pytest.mark.parametrize(("interpolation", "size"), [("pil_bilinear", 342), ("pil_bicubic", 341), ("opencv_cubic", 341)])

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from porter.data.photos import Bytes, Failure, Photo
+from porter.data.pipeline import Feed
 from porter.data.preprocess import Preprocess
-from porter.evaluation.scoring import Scored, merged, score
+from porter.evaluation.scoring import Logits, Scored, merged, score
 from porter.frameworks import Classifier
 
 PROTOCOL = Preprocess("shorter_side", 8, "pil_bilinear", crop=6)
@@ -53,8 +54,11 @@ def begin(model: Any) -> Classifier:
     return begun
 
 
-def scored(photos: Sequence[Photo], model: Any = near, **options: Any) -> Scored:
-    return score(photos, PROTOCOL, {"port": begin(model)}, batch_size=4, **options)
+FOURS = Feed(batch_size=4)
+
+
+def scored(photos: Sequence[Photo], model: Any = near, feed: Feed = FOURS, **options: Any) -> Scored:
+    return score(photos, PROTOCOL, {"port": begin(model)}, feed, **options)
 
 
 def test_ranks_and_classes(photos: list[Photo]) -> None:
@@ -74,9 +78,7 @@ def test_several_models_see_the_same_pixels_once(photos: list[Photo]) -> None:
 
     steps: list[tuple[int, ...]] = []
     models = {"one": watched("one", near), "two": watched("two", far)}
-    found = score(
-        photos, PROTOCOL, models, batch_size=4, watch=lambda positions, logits: steps.append((*positions, *logits["one"].shape))
-    )
+    found = score(photos, PROTOCOL, models, FOURS, watch=lambda positions, logits: steps.append((*positions, *logits["one"].shape)))
     assert seen["one"] == seen["two"] and len(seen["one"]) == 3
     assert steps[-1] == (8, 9, 10, 3, 1, CLASSES)
     assert (found.models["one"].ranks != found.models["two"].ranks).all()
@@ -88,7 +90,7 @@ def test_a_background_row_moves_labels_one_row_down(photos: list[Photo]) -> None
         return np.concatenate([np.full_like(logits[:, :1], -1e9), logits], axis=1)
 
     assert np.array_equal(
-        scored(photos, with_background, background=True).models["port"].ranks, scored(photos).models["port"].ranks
+        scored(photos, with_background, logits=Logits(background=True)).models["port"].ranks, scored(photos).models["port"].ranks
     )
     assert not np.array_equal(scored(photos, with_background).models["port"].ranks, scored(photos).models["port"].ranks)
 
@@ -100,7 +102,7 @@ def test_of_several_labels_one_is_enough(tmp_path: Path) -> None:
 
 def test_unreadable_photos_fail_for_every_model(photos: list[Photo], tmp_path: Path) -> None:
     (tmp_path / "61.png").write_bytes(b"\x89PNG, cut short")
-    found = score(photos, PROTOCOL, {"one": begin(near), "two": begin(far)}, batch_size=4)
+    found = score(photos, PROTOCOL, {"one": begin(near), "two": begin(far)}, FOURS)
     assert list(found.failed) == [3] and found.failed[3].name == "61.png"
     assert found.reached.all() and all(scores.ranks[3] == -1 and not scores.failed for scores in found.models.values())
 
@@ -135,7 +137,7 @@ def test_ten_crops_give_single_crop_figures_too(tmp_path: Path) -> None:
     picture = np.full((8, 8, 3), 40, np.uint8)
     picture[0], picture[-1] = 255, 255  # the corners are brighter than the centre
     Image.fromarray(picture).save(tmp_path / "a.png")
-    port = scored([Photo("a.png", (2,), Bytes(tmp_path / "a.png"))], crops=10).models["port"]
+    port = scored([Photo("a.png", (2,), Bytes(tmp_path / "a.png"))], feed=Feed(10)).models["port"]
     assert port.centre.tolist() == [0] and port.ranks.tolist() == [2]
 
 
@@ -145,7 +147,7 @@ def test_control_c_keeps_what_was_measured(photos: list[Photo]) -> None:
             raise KeyboardInterrupt
         return near(pixels)
 
-    found = score(photos, PROTOCOL, {"port": begin(near), "late": begin(impatient)}, batch_size=4)
+    found = score(photos, PROTOCOL, {"port": begin(near), "late": begin(impatient)}, FOURS)
     assert not found.complete and found.reached.tolist() == [True] * 4 + [False] * 7
     for scores in found.models.values():
         assert scores.ranks.tolist() == [0, 1, 0, 1] + [-1] * 7 and (scores.top[4:] == -1).all()
@@ -158,7 +160,7 @@ def test_a_batch_begins_before_the_last_one_is_waited_for(photos: list[Photo]) -
         steps.append("begin")
         return lambda: (steps.append("wait"), near(pixels))[1]
 
-    found = score(photos, PROTOCOL, {"port": model}, batch_size=4)
+    found = score(photos, PROTOCOL, {"port": model}, FOURS)
     assert steps == ["begin", "begin", "wait", "begin", "wait", "wait"]
     assert np.array_equal(found.models["port"].ranks, scored(photos).models["port"].ranks)
 
@@ -175,14 +177,14 @@ def test_control_c_while_a_batch_is_waited_for_keeps_it(photos: list[Photo]) -> 
 
         return wait
 
-    found = score(photos, PROTOCOL, {"port": model}, batch_size=4)
+    found = score(photos, PROTOCOL, {"port": model}, FOURS)
     assert not found.complete and found.reached.tolist() == [True] * 4 + [False] * 7
 
 
 def test_shares_add_up_to_the_whole(photos: list[Photo], tmp_path: Path) -> None:
     many = [Photo(f"{place}", photo.labels, photo.place) for place, photo in enumerate(photos * 5)]
     many[20] = Photo("20", (1,), Bytes(tmp_path / "missing.png"))
-    whole, parts = scored(many), [scored(many, share=(rank, 2)) for rank in range(2)]
+    whole, parts = scored(many), [scored(many, feed=Feed(batch_size=4, share=(rank, 2))) for rank in range(2)]
     assert all(0 < part.reached.sum() < len(many) for part in parts)
     found = merged(parts)
     for name in ("ranks", "centre", "top", "shares"):

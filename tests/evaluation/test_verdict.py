@@ -8,6 +8,7 @@ import pytest
 
 from porter.data.photos import Bytes, Failure, Photo, PhotoSet
 from porter.evaluation.intervals import wilson
+from porter.evaluation.measuring import Options
 from porter.evaluation.results import Accuracy
 from porter.evaluation.verdict import judge, notes_on_weights, obstacles, published_figure
 from porter.files import WeightsFile
@@ -66,9 +67,10 @@ def test_an_obstacle_makes_it_not_comparable_and_gives_the_interval() -> None:
 
 
 def against(**changed: Any) -> list[str]:
-    own = {"side": 224, "photos": photos(), "images": 50_000, "crops": 1, "precision": "fp32", "published": PUBLISHED}
-    given: dict[str, Any] = {**own, "complete": True, **changed}
-    return obstacles(**{key: value for key, value in given.items() if key != "images"}, accuracy=accuracy(71, given["images"]))
+    options = Options(crops=changed.pop("crops", 1), precision=changed.pop("precision", "fp32"))
+    of = accuracy(71, changed.pop("images", 50_000))
+    given: dict[str, Any] = {"side": 224, "photos": photos(), "complete": True, **changed}
+    return obstacles(**given, published=PUBLISHED, options=options, accuracy=of)
 
 
 def test_the_published_protocol_over_the_whole_set_is_comparable() -> None:

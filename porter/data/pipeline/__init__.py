@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +29,7 @@ from porter.data.pipeline.workers import Workers
 from porter.data.preprocess import Preprocess, centre_crop, mirror_pair, normalise, ten_crops
 from porter.errors import UsageError
 
-__all__ = ["Batch", "batches", "normalise"]
+__all__ = ["Batch", "Feed", "batches", "normalise"]
 
 CHUNK = 16
 """Photos per chunk. It depends neither on the number of photos nor on that of workers: otherwise another --limit would find nothing
@@ -40,6 +40,33 @@ _CUTS: dict[int, Callable[[Any, Preprocess], Sequence[Any]]] = {
     2: mirror_pair,
     10: ten_crops,
 }
+
+
+@dataclass(frozen=True)
+class Feed:
+    """How photos are prepared.
+
+    Attributes:
+        crops: 1, 2 (the centre and its mirror image) or 10; see porter.data.preprocess.
+        batch_size: of photos; a model sees `crops` times as many images at once.
+        workers: processes that decode; 0 decodes in this one. From a full cache none is started.
+        cache: a folder that keeps the resized photos; those of other photos and protocols stay in it.
+        share: (rank, world): this process takes every `world`-th chunk, from `rank` on.
+
+    Raises:
+        UsageError: impossible numbers.
+    """
+
+    crops: int = 1
+    batch_size: int = 64
+    workers: int = 0
+    cache: Path | None = None
+    share: tuple[int, int] = (0, 1)
+
+    def __post_init__(self) -> None:
+        rank, world = self.share
+        if self.crops not in _CUTS or self.batch_size < 1 or self.workers < 0 or not 0 <= rank < world:
+            raise UsageError(f"no batches can be made of {self}")
 
 
 @dataclass(frozen=True)
@@ -58,38 +85,20 @@ class Batch:
     failed: tuple[tuple[int, Failure], ...] = ()
 
 
-def batches(
-    photos: Sequence[Photo],
-    protocol: Preprocess,
-    *,
-    crops: int,
-    batch_size: int,
-    workers: int,
-    cache: Path | None,
-    share: tuple[int, int] = (0, 1),
-) -> Generator[Batch, None, None]:
-    """Every photo once, in batches of `batch_size`; the last one may be smaller. Photos that failed are counted.
+def batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed) -> Generator[Batch, None, None]:
+    """Every photo once, in batches of its size; the last one may be smaller. Photos that failed are counted.
 
     Nothing is started before the first batch is asked for. Closing the generator ends the workers and removes temporary files:
     wrap it in `contextlib.closing`, so that an exception in between closes it at once.
 
-    Args:
-        crops: 1, 2 (the centre and its mirror image) or 10; see porter.data.preprocess.
-        workers: processes that decode; 0 decodes in this one. From a full cache none is started.
-        cache: a folder that keeps the resized photos; those of other photos and protocols stay in it.
-        share: (rank, world): this process takes every `world`-th chunk, from `rank` on.
-
     Raises:
-        UsageError: impossible numbers; ten crops of a protocol that does not crop; a protocol whose results differ in size.
+        UsageError: ten crops of a protocol that does not crop; a protocol whose results differ in size.
         FileError: while iterating: the cache cannot be written, or the system ends the workers whatever they decode.
     """
-    rank, world = share
-    if crops not in _CUTS or batch_size < 1 or workers < 0 or not 0 <= rank < world:
-        raise UsageError(f"no batches can be made of {crops=}, {batch_size=}, {workers=}, {share=}")
-    if protocol.crop is None and (crops == 10 or protocol.resize != "squash"):
+    if protocol.crop is None and (feed.crops == 10 or protocol.resize != "squash"):
         raise UsageError("the protocol takes no crop after resizing", next="use --crops 1" if protocol.resize == "squash" else None)
-    chunks = shared_chunks(len(photos), share)
-    return _batches(photos, protocol, crops, batch_size, min(workers, len(chunks)), cache, chunks)
+    chunks = shared_chunks(len(photos), feed.share)
+    return _batches(photos, protocol, replace(feed, workers=min(feed.workers, len(chunks))), chunks)
 
 
 def shared_chunks(photos: int, share: tuple[int, int]) -> list[range]:
@@ -98,15 +107,8 @@ def shared_chunks(photos: int, share: tuple[int, int]) -> list[range]:
     return [range(start, min(start + CHUNK, photos)) for start in range(0, photos, CHUNK)][rank::world]
 
 
-def _batches(
-    photos: Sequence[Photo],
-    protocol: Preprocess,
-    crops: int,
-    batch_size: int,
-    workers: int,
-    cache: Path | None,
-    chunks: Sequence[range],
-) -> Generator[Batch, None, None]:
+def _batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed, chunks: Sequence[range]) -> Generator[Batch, None, None]:
+    cache, workers = feed.cache, feed.workers
     if cache is not None:
         open_folder(cache)
     pool = Workers(workers, protocol.geometry)
@@ -117,7 +119,7 @@ def _batches(
         try:
             made = mapped_ahead(readers, lambda chunk: store.chunk([photos[position] for position in chunk]), chunks, 2 * workers)
             pairs = chain.from_iterable(zip(chunk, found.photos, strict=True) for chunk, found in zip(chunks, made, strict=True))
-            stacked = (_batch(group, photos, protocol, crops) for group in _groups(pairs, batch_size))
+            stacked = (_batch(group, photos, protocol, feed.crops) for group in _groups(pairs, feed.batch_size))
             yield from taken_ahead(stacker, stacked, _BATCHES_AHEAD)
         finally:
             pool.stop()

@@ -14,7 +14,7 @@ from porter.data.preprocess import Preprocess
 from porter.dtypes import Array
 from porter.evaluation.distributed import Process
 from porter.evaluation.losses import Losses, entropies, log_losses
-from porter.evaluation.measuring import Options, default_workers
+from porter.evaluation.measuring import Options, logits_of
 from porter.evaluation.padding_study.cases import Setting, Trial
 from porter.evaluation.padding_study.numbers import UNSCORED, Ranks
 from porter.evaluation.padding_study.rounds import Outcome
@@ -86,16 +86,12 @@ class Bench:
         return [outcome for part in passes for outcome in self._pass(part)]
 
     def _pass(self, trials: Sequence[Trial]) -> list[Outcome]:
-        options, photos = self.options, self.photos.photos
-        labels = (
-            None
-            if self.photos.unlabelled
-            else [tuple(at + self.opened.facts.background for at in photo.labels) for photo in photos]
-        )
-        seen = {trial.name: Seen(len(photos), labels, self.opened.facts.activation) for trial in trials}
+        options, photos, logits = self.options, self.photos.photos, logits_of(self.opened.facts)
+        labels = None if self.photos.unlabelled else [tuple(map(logits.row, photo.labels)) for photo in photos]
+        seen = {trial.name: Seen(len(photos), labels, logits.activation) for trial in trials}
 
-        def watch(positions: Sequence[int], logits: Mapping[str, Array]) -> None:
-            for name, values in logits.items():
+        def watch(positions: Sequence[int], given: Mapping[str, Array]) -> None:
+            for name, values in given.items():
                 seen[name].add(positions, values)
 
         models = {
@@ -103,16 +99,7 @@ class Bench:
             for trial in trials
         }
         scored = score(
-            photos,
-            self.protocol,
-            models,
-            crops=10 if options.crops == 10 else 2,
-            batch_size=options.batch_size,
-            workers=default_workers(len(photos), Process()) if options.workers is None else options.workers,
-            cache=options.cache,
-            background=self.opened.facts.background,
-            activation=self.opened.facts.activation,
-            watch=watch,
+            photos, self.protocol, models, options.feed(10 if options.crops == 10 else 2, len(photos), Process()), logits, watch
         )
         if not scored.complete:
             raise KeyboardInterrupt

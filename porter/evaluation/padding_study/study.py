@@ -70,7 +70,7 @@ def study(
     member = find_member(variant, source, path_of(recipes))
     wishes = Wishes(map=tuple(mapped), options=choose_options(member.recipe, options or {}))
     opened = open_member(member, path_of(weights), wishes)
-    protocol, side = _protocol(opened, how.crops)
+    protocol = _protocol(opened, how.crops)
     into = None if port is None else _expect_port_of(read_port(Path(port)), opened)
     asked = parse_sites(sites, opened.graph)
     photos = open_any_photos(
@@ -80,7 +80,7 @@ def study(
         limit=how.limit,
     )
     framework = running_framework(opened.framework.NAME)
-    setting = Setting(opened.graph, (side, side), framework.CAPABILITIES)
+    setting = Setting(opened.graph, (protocol.square, protocol.square), framework.CAPABILITIES)
     bench = Bench(opened, setting, framework, protocol, photos, how)
     assert opened.member is not None
     rounds = run_rounds(setting, trained_conventions(opened.member), asked, bench.run)
@@ -120,13 +120,13 @@ def _written(port: Port, found: Study) -> Study:
     return found
 
 
-def _protocol(opened: Opened, crops: Crops) -> tuple[Preprocess, int]:
-    """The protocol of a source, and the side of the square that it is fed."""
+def _protocol(opened: Opened, crops: Crops) -> Preprocess:
+    """The protocol of a source, which feeds squares."""
     where = opened.file.file
     if opened.facts.padding == "trained":
         message = "this port already has training pads, and the study starts from the shipped pads"
         raise UsageError(message, where=where, next="give the weights file that it was made from")
-    return expect_square(opened.facts.preprocess, opened.facts.output, opened.graph.channels, crops, where)
+    return expect_square(opened.facts, opened.graph.channels, crops, where)
 
 
 def _expect_port_of(port: Port, opened: Opened) -> Port:

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from porter.data.photos import Bytes, Photo
-from porter.data.pipeline import CHUNK, Batch, batches, normalise, shared_chunks
+from porter.data.pipeline import CHUNK, Batch, Feed, batches, normalise, shared_chunks
 from porter.data.preprocess import Preprocess, open_image, prepare
 from porter.errors import UsageError
 from tests.photo_files import broken_photos, encoded, odd_photos, picture, prepare_ten, write_photos
@@ -36,7 +36,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> list[Photo]:
 
 def every(photos: Sequence[Photo], protocol: Preprocess = PIL, **options: object) -> list[Batch]:
     settings = {"crops": 1, "batch_size": 8, "workers": 0, "cache": None, **options}
-    with closing(batches(photos, protocol, **settings)) as found:
+    with closing(batches(photos, protocol, Feed(**settings))) as found:
         return list(found)
 
 
@@ -147,4 +147,4 @@ def test_shares_are_every_photo_once(tmp_path: Path, world: int) -> None:
 )
 def test_what_makes_no_batches_is_refused_before_anything_starts(protocol: Preprocess, options: dict[str, object]) -> None:
     with pytest.raises(UsageError):
-        batches([], protocol, **{"crops": 1, "batch_size": 8, "workers": 0, "cache": None, **options})
+        batches([], protocol, Feed(**{"crops": 1, "batch_size": 8, "workers": 0, "cache": None, **options}))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from porter.data.photos import Bytes, Photo
-from porter.data.pipeline import CHUNK, Batch, batches, making
+from porter.data.pipeline import CHUNK, Batch, Feed, batches, making
 from porter.data.preprocess import Preprocess
 from porter.errors import FileError
 from tests.photo_files import encoded, picture, write_photos
@@ -38,7 +38,9 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def every(photos: Sequence[Photo], cache: Path | None, protocol: Preprocess = PIL, **options: object) -> list[Batch]:
-    with closing(batches(photos, protocol, **{"crops": 1, "batch_size": 16, "workers": 0, "cache": cache, **options})) as found:
+    with closing(
+        batches(photos, protocol, Feed(**{"crops": 1, "batch_size": 16, "workers": 0, "cache": cache, **options}))
+    ) as found:
         return list(found)
 
 
@@ -119,7 +121,7 @@ def test_damage_is_noticed_and_mended(damage: str, photos: list[Photo], tmp_path
 
 
 def test_an_interrupted_pass_resumes(photos: list[Photo], tmp_path: Path, decoded: list[bytes]) -> None:
-    with closing(batches(photos, PIL, crops=1, batch_size=1, workers=0, cache=tmp_path / "cache")) as stream:
+    with closing(batches(photos, PIL, Feed(crops=1, batch_size=1, workers=0, cache=tmp_path / "cache"))) as stream:
         next(stream)
     done = len(list((tmp_path / "cache").glob("*.pixels")))
     assert done >= 1
@@ -180,7 +182,7 @@ def test_a_full_disk_is_an_error(workers: int, tmp_path: Path, monkeypatch: pyte
 def test_without_a_cache_nothing_stays(photos: list[Photo], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    for _ in batches(photos, PIL, crops=1, batch_size=1, workers=1, cache=None):
+    for _ in batches(photos, PIL, Feed(crops=1, batch_size=1, workers=1, cache=None)):
         (folder,) = (tmp_path / "temporary").iterdir()
         assert len(list(folder.iterdir())) <= 2  # one being made and one being read
     assert list((tmp_path / "temporary").iterdir()) == []

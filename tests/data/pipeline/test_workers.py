@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from porter.data.photos import Failure
-from porter.data.pipeline import CHUNK, batches
+from porter.data.pipeline import CHUNK, Feed, batches
 from porter.data.pipeline.workers import Workers
 from porter.data.preprocess import Preprocess
 from porter.errors import FileError
@@ -24,13 +24,13 @@ import json, signal, sys, time
 from contextlib import closing
 from pathlib import Path
 from porter.data.photos import Bytes, Photo
-from porter.data.pipeline import batches
+from porter.data.pipeline import Feed, batches
 from porter.data.preprocess import Preprocess
 paths = sorted(Path(sys.argv[1]).iterdir())
 photos = [Photo(path.name, (0,), Bytes(path)) for path in paths]
 protocol = Preprocess("shorter_side", 40, "pil_bilinear", crop=32)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
-with closing(batches(photos, protocol, crops=1, batch_size=1, workers=2, cache=None)) as found:
+with closing(batches(photos, protocol, Feed(crops=1, batch_size=1, workers=2, cache=None))) as found:
     for batch in found:
         print(batch.positions, flush=True)
         time.sleep(float(sys.argv[2]))
@@ -75,7 +75,7 @@ def test_no_more_are_started_than_there_are_chunks(tmp_path: Path, monkeypatch: 
     started = []
     original = Workers._start
     monkeypatch.setattr(Workers, "_start", lambda self: started.append(self) or original(self))
-    with closing(batches(write_photos(tmp_path, CHUNK + 1), PIL, crops=1, batch_size=4, workers=16, cache=None)) as found:
+    with closing(batches(write_photos(tmp_path, CHUNK + 1), PIL, Feed(crops=1, batch_size=4, workers=16, cache=None))) as found:
         assert sum(len(batch.positions) for batch in found) == CHUNK + 1
     assert 1 <= len(started) <= 2
 
@@ -94,7 +94,7 @@ def test_one_that_the_system_killed_is_one_clear_error(tmp_path: Path, monkeypat
     photos = write_photos(tmp_path / "photos", 40)
     with (
         pytest.raises(FileError, match="ended by the system \\(SIGKILL\\)") as caught,
-        closing(batches(photos, PIL, crops=1, batch_size=4, workers=2, cache=None)) as found,
+        closing(batches(photos, PIL, Feed(crops=1, batch_size=4, workers=2, cache=None))) as found,
     ):
         list(found)
     assert caught.value.where == "0.jpg to 15.jpg"
@@ -122,21 +122,21 @@ def test_only_the_photo_that_kills_its_worker_fails_and_the_others_go_on(tmp_pat
     monkeypatch.setattr("porter.data.pipeline.workers._MAIN", KILLED.format(fatal=fatal))
     photos = write_photos(tmp_path / "photos", 40)
     for _ in range(2):  # the second time from a full cache, except for the two chunks
-        with closing(batches(photos, PIL, crops=1, batch_size=7, workers=2, cache=tmp_path / "cache")) as found:
+        with closing(batches(photos, PIL, Feed(crops=1, batch_size=7, workers=2, cache=tmp_path / "cache"))) as found:
             seen = list(found)
         failed = dict(pair for batch in seen for pair in batch.failed)
         why = "a process that decodes photos was ended by the system (SIGKILL), also with only this photo"
         assert failed == {5: Failure("5.jpg", why), 39: Failure("39.jpg", why)}
         assert sorted(position for batch in seen for position in batch.positions) == [p for p in range(40) if p not in failed]
         assert len(list((tmp_path / "cache").iterdir())) == 1
-    with closing(batches(photos, PIL, crops=1, batch_size=7, workers=0, cache=None)) as found:
+    with closing(batches(photos, PIL, Feed(crops=1, batch_size=7, workers=0, cache=None))) as found:
         whole = {position: pixels for batch in found for position, pixels in zip(batch.positions, batch.pixels, strict=True)}
     assert all((pixels == whole[p]).all() for batch in seen for p, pixels in zip(batch.positions, batch.pixels, strict=True))
 
 
 def test_the_last_photo_of_all_may_be_the_fatal_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("porter.data.pipeline.workers._MAIN", KILLED.format(fatal="place.path.name == '16.jpg'"))
-    with closing(batches(write_photos(tmp_path, CHUNK + 1), PIL, crops=1, batch_size=CHUNK, workers=1, cache=None)) as found:
+    with closing(batches(write_photos(tmp_path, CHUNK + 1), PIL, Feed(crops=1, batch_size=CHUNK, workers=1, cache=None))) as found:
         assert [(len(batch.positions), len(batch.failed)) for batch in found] == [(CHUNK, 0), (0, 1)]
 
 
@@ -144,7 +144,7 @@ def test_photos_whose_worker_was_killed_once_are_not_lost(tmp_path: Path, monkey
     mark = f"Path({str(tmp_path / 'killed')!r})"
     once = f"place.path.name == '5.jpg' and not {mark}.exists() and {mark}.touch() is None"
     monkeypatch.setattr("porter.data.pipeline.workers._MAIN", KILLED.format(fatal=once))
-    with closing(batches(write_photos(tmp_path / "photos", 20), PIL, crops=1, batch_size=20, workers=1, cache=None)) as found:
+    with closing(batches(write_photos(tmp_path / "photos", 20), PIL, Feed(crops=1, batch_size=20, workers=1, cache=None))) as found:
         (batch,) = found
     assert (tmp_path / "killed").exists() and batch.positions == tuple(range(20)) and batch.failed == ()
 
@@ -153,7 +153,7 @@ def test_leaving_early_ends_them_and_empties_the_folder(tmp_path: Path, monkeypa
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     before = children(os.getpid())
-    found = batches(write_photos(tmp_path / "photos", 100), PIL, crops=1, batch_size=1, workers=2, cache=None)
+    found = batches(write_photos(tmp_path / "photos", 100), PIL, Feed(crops=1, batch_size=1, workers=2, cache=None))
     next(found)
     ours = [process for process in children(os.getpid()) if process not in before]
     found.close()
