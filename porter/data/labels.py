@@ -1,7 +1,9 @@
 """What rows of logits stand for: the 1000 ImageNet-1k classes in the order of every zoo's logits, sorted by wnid, or others.
 
-`imagenet_classes.tsv` holds wnid and name per line. The wnids are those of ILSVRC 2012; the names are torchvision's
-(`torchvision.models._meta._IMAGENET_CATEGORIES`, copyright Soumith Chintala 2016, BSD-3-Clause), which are in the same order.
+`imagenet_classes.tsv` holds wnid, name and ILSVRC id per line. The wnids are those of ILSVRC 2012; the names are torchvision's
+(`torchvision.models._meta._IMAGENET_CATEGORIES`, copyright Soumith Chintala 2016, BSD-3-Clause), which are in the same order. The
+ids are those of the devkit, which numbers classes in its own order: `map_clsloc.txt` of its later editions and darknet's
+`imagenet.labels.list` state the same 1000.
 """
 
 from __future__ import annotations
@@ -24,8 +26,11 @@ MAX_BYTES, MAX_LABEL = 1 << 20, 200
 
 
 class ImageNetClass(NamedTuple):
+    """`ilsvrc` is the class's id in the devkit, from 1."""
+
     wnid: str
     name: str
+    ilsvrc: int
 
 
 class Label(NamedTuple):
@@ -39,7 +44,8 @@ class Label(NamedTuple):
 def imagenet_classes() -> tuple[ImageNetClass, ...]:
     """All 1000 classes in index order."""
     text = files("porter.data").joinpath("imagenet_classes.tsv").read_text(encoding="utf-8")
-    return tuple(ImageNetClass(*line.split("\t")) for line in text.splitlines())
+    rows = (line.split("\t") for line in text.splitlines())
+    return tuple(ImageNetClass(wnid, name, int(number)) for wnid, name, number in rows)
 
 
 @dataclass(frozen=True)
@@ -91,4 +97,4 @@ def class_label(index: int, labels: Labels | None, background: bool = False) -> 
     position = index - background
     if not 0 <= position < labels.count:
         return None
-    return Label(None, labels.names[position]) if labels.names else Label(*imagenet_classes()[position])
+    return Label(None, labels.names[position]) if labels.names else Label(*imagenet_classes()[position][:2])

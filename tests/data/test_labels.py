@@ -30,8 +30,15 @@ def test_there_are_1000_classes_sorted_by_wnid() -> None:
     ],
 )
 def test_known_classes(index: int, wnid: str, name: str) -> None:
-    assert imagenet_classes()[index] == (wnid, name)
+    assert imagenet_classes()[index][:2] == (wnid, name)
     assert class_label(index, Labels(IMAGENET)) == (wnid, name)
+
+
+def test_ids_of_the_devkit() -> None:
+    """The first photos of the validation set have these ids, and are in these folders."""
+    known = {1: "n02119789", 490: "n01751748", 361: "n09193705", 171: "n02105855", 822: "n04263257", 297: "n03125729"}
+    ids = {entry.ilsvrc: entry.wnid for entry in imagenet_classes()}
+    assert ids.keys() == set(range(1, 1001)) and known.items() <= ids.items()
 
 
 def test_a_background_row_shifts_every_label_by_one() -> None:

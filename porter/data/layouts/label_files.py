@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from porter.data.labels import imagenet_classes
-from porter.data.layouts.classes import wnid_label
-from porter.data.layouts.matfile import read_structs
 from porter.data.photos import VALIDATION_IMAGES, Failure, Found, validation_number
 from porter.errors import FileError
 from porter.files.archives import unpack
 
 _ARCHIVE = "ILSVRC2012_devkit_t12.tar.gz"
-_TRUTH, _META = "ILSVRC2012_validation_ground_truth.txt", "meta.mat"
+_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 _MAX_FILE = 8 << 20  # ReaL's file has 0.4 million bytes, the ground truth 0.2
 
 _NEXT = f"give the devkit ({_ARCHIVE}, unpacked or not) or ReaL's real.json with --labels"
@@ -39,7 +37,7 @@ class LabelFile(NamedTuple):
 
 
 def read_label_file(path: Path) -> LabelFile:
-    """Reads a devkit (the archive, its folder, or the ground truth with meta.mat beside it) or ReaL's real.json, by content.
+    """Reads a devkit (the archive, its folder, or the ground truth) or ReaL's real.json, by content.
 
     Raises:
         FileError: it is neither of them, or broken.
@@ -55,8 +53,7 @@ def read_label_file(path: Path) -> LabelFile:
         return LabelFile("ReaL", _read_real(path))
     if head.startswith(b"\x1f\x8b"):
         with tempfile.TemporaryDirectory(prefix="porter-devkit-") as name:
-            for member in (_TRUTH, _META):
-                unpack(path, f"ILSVRC2012_devkit_t12/data/{member}", Path(name))
+            unpack(path, f"ILSVRC2012_devkit_t12/data/{_TRUTH}", Path(name))
             return LabelFile("the devkit", _read_devkit(Path(name, _TRUTH)))
     return LabelFile("the devkit", _read_devkit(path))
 
@@ -113,27 +110,11 @@ def _read_devkit(truth: Path) -> tuple[tuple[int, ...], ...]:
     if len(lines) != VALIDATION_IMAGES or not all(line.isascii() and line.isdigit() and len(line) <= 4 for line in lines):
         message = f"no ground truth of ImageNet's validation set: {VALIDATION_IMAGES:,} numbers expected, one per line"
         raise FileError(message, where=str(truth), next=_NEXT)
-    by_id = _read_meta(truth.with_name(_META))
+    by_id = {entry.ilsvrc: label for label, entry in enumerate(imagenet_classes())}
     ids = [int(line) for line in lines]
     if unknown := set(ids) - by_id.keys():
         raise FileError(f"ILSVRC ids are from 1 to {len(by_id)}, got {min(unknown)}", where=str(truth))
     return tuple((by_id[number],) for number in ids)
-
-
-def _read_meta(path: Path) -> dict[int, int]:
-    """Class index by ILSVRC id: the leaves of the hierarchy have the ids 1 to 1000, the classes above them have higher ids."""
-    if not path.exists():
-        raise FileError(f"it has to stand beside {_TRUTH}: it says which class an ILSVRC id is", where=str(path), next=_NEXT)
-    classes = len(imagenet_classes())
-    leaves = range(1, classes + 1)
-    found = {}
-    for row in read_structs(path, "synsets", ("ILSVRC2012_ID", "WNID")):
-        number, label = row["ILSVRC2012_ID"], wnid_label(str(row["WNID"]))
-        if isinstance(number, (int, float)) and number in leaves and label is not None:
-            found[int(number)] = label
-    if len(found) != classes or len(set(found.values())) != classes:
-        raise FileError(f"its ids 1 to {classes} are not the {classes} classes of ImageNet", where=str(path))
-    return found
 
 
 def _read_real(path: Path) -> tuple[tuple[int, ...], ...]:

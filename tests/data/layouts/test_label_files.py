@@ -9,8 +9,7 @@ import pytest
 
 from porter.data.layouts.label_files import read_label_file
 from porter.errors import FileError
-from tests.data.layouts import making
-from tests.data.layouts.making import PHOTOS, WNIDS, id_of, label_of
+from tests.data.layouts.making import PHOTOS, label_of
 
 EXPECTED = tuple((label_of(number),) for number in range(1, PHOTOS + 1))
 TRUTH = "data/ILSVRC2012_validation_ground_truth.txt"
@@ -34,13 +33,6 @@ def test_reals_lists_are_read(real: Path) -> None:
     assert (name, len(labels), labels[0], labels[2]) == ("ReaL", PHOTOS, (7, 8), ())
 
 
-def test_a_ground_truth_does_not_say_which_classes_its_ids_are(devkit: Path, tmp_path: Path) -> None:
-    shutil.copy(devkit / TRUTH, tmp_path)
-    with pytest.raises(FileError, match="has to stand beside") as caught:
-        read_label_file(tmp_path)
-    assert caught.value.where == str(tmp_path / "meta.mat")
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -58,14 +50,6 @@ def test_a_broken_ground_truth_is_refused(content: str, message: str, devkit: Pa
     (tmp_path / TRUTH).write_text(content)
     with pytest.raises(FileError, match=message):
         read_label_file(tmp_path)
-
-
-@pytest.mark.parametrize("change", [{"WNID": WNIDS[5]}, {"WNID": "n99999999"}, {"ILSVRC2012_ID": 1500}, {"ILSVRC2012_ID": "1"}])
-def test_ids_that_are_not_the_classes_are_refused(change: dict[str, int | str], tmp_path: Path) -> None:
-    rows: list[dict[str, int | str]] = [{"ILSVRC2012_ID": id_of(label), "WNID": wnid} for label, wnid in enumerate(WNIDS)]
-    rows[0] = {**rows[0], **change}
-    with pytest.raises(FileError, match="its ids 1 to 1000 are not the 1000 classes"):
-        read_label_file(making.devkit(tmp_path, making.mat("synsets", rows)))
 
 
 @pytest.mark.parametrize(
