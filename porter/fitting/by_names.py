@@ -20,7 +20,7 @@ from porter.fitting.heads import AFTER_HEAD, dense_op, find_head, flattened, rea
 from porter.fitting.naming import name_layers, parse_map, tensor_names
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks.dialects import Dialect, get_dialect
-from porter.graph import Graph, head_of, is_depthwise, tensor_shapes
+from porter.graph import Graph, channels_of, head_of, is_depthwise, tensor_shapes
 from porter.recipe import LayerName, Member, Zoo, expand, options_of, tap_names
 from porter.recipe.fixed import holds
 
@@ -114,7 +114,8 @@ def fit_by_names(member: Member, checkpoint: Checkpoint, wishes: Wishes = NONE) 
         transforms[last] = ()
     else:
         layers[last] = head.layer
-        graph = expand(member, {"classes": head.rows - (background and not wishes.background)})
+        classes = head.rows - (background and not wishes.background)
+        graph = draft if classes == channels_of(draft)[last] else expand(member, {"classes": classes})
         if wishes.background or not background:
             kept = tuple(name for name in head.layer.transforms if name != "drop_background")
             transforms[last] = kept
