@@ -39,6 +39,8 @@ def test_the_version(cli: Cli) -> None:
 
 def test_dir_lists_the_api() -> None:
     assert dir(porter) == sorted([*porter.__all__, "__version__"])
+    assert all(callable(getattr(porter, name)) and getattr(porter, name).__doc__ for name in porter.__all__)
+    assert not hasattr(porter, "absent")
 
 
 def test_what_the_api_gives_fits_on_a_screen(weights_file: WeightsMaker, tmp_path: Path) -> None:

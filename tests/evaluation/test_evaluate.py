@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import porter
@@ -164,9 +165,12 @@ def test_photos_on_which_the_source_fails_are_told(mine: Made, monkeypatch: pyte
 
 
 def test_weights_that_the_port_was_not_made_from(mine: Made, tmp_path: Path) -> None:
+    """Its digest tells, before its tensors are looked at."""
     (tmp_path / "other.pth").write_bytes(mine.weights.read_bytes() + b" ")
-    with pytest.raises(UsageError, match="was made from"):
-        run(mine, source=True, weights=tmp_path / "other.pth")
+    torch.save({"another.weight": torch.ones(3)}, tmp_path / "another.pth")
+    for name in ("other.pth", "another.pth"):
+        with pytest.raises(UsageError, match=r"was made from .*, not from this file"):
+            run(mine, source=True, weights=tmp_path / name)
 
 
 def test_ten_crops(mine: Made) -> None:
