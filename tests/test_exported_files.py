@@ -68,13 +68,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         torch.onnx.export(network, (image,), folder / "folded.onnx", dynamo=False)
         torch.onnx.export(network, (image,), folder / "raw.onnx", dynamo=False, **unfolded)
         torch.export.save(torch.export.export(network, (image,)), folder / "whole.pt2")
-    new_recipe("mine", folder / "raw.onnx", out=folder / "mine.yaml")
+    new_recipe("mine", folder / "mine.yaml", folder / "raw.onnx")
     return folder
 
 
 @pytest.mark.parametrize("name", ["raw.onnx", "folded.onnx", "whole.pt2"])
 def test_a_draft_says_what_torchs_own_files_are_called(name: str, files: Path, tmp_path: Path) -> None:
-    drafted = new_recipe("mine", files / name, out=tmp_path / "mine.yaml")
+    drafted = new_recipe("mine", tmp_path / "mine.yaml", files / name)
     assert "framework: torch" in drafted.draft.text and '"stem.{l}"' in drafted.draft.text.replace("stem.0", '"stem.{l}"')
     assert "flatten" not in drafted.draft.text and (
         "bn_epsilon" not in drafted.draft.text or "bn_epsilon: 1.0e-5" in drafted.draft.text

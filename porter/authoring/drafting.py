@@ -86,34 +86,40 @@ class NewRecipe:
         }
 
 
+def expect_free(path: Path) -> None:
+    """Refuses to replace a file.
+
+    Raises:
+        UsageError: `path` exists.
+    """
+    if path.exists():
+        raise UsageError("this file exists", where=str(path), next="add --overwrite to replace it, or --out FILE")
+
+
 def new_recipe(
     variant: str,
-    model: Path | None,
+    path: Path,
+    model: Path | None = None,
     weights: Path | None = None,
-    zoo: str | None = None,
-    out: Path | None = None,
+    zoo: str = OWN,
     size: Size | None = None,
-    overwrite: bool = False,
 ) -> NewRecipe:
     """Drafts a recipe from the graph of a file, and writes it if it loads and expands to the same function. Without such a file it
-    is drafted from weights: their names and shapes, and guesses of the rest, marked as such.
+    is drafted from weights: their layers one after the other, with `# TODO` at what they do not say.
 
     Args:
         variant: the name of the only variant, and of the architecture.
+        path: the recipe's file, which is replaced if it exists.
         model: a file that carries its graph.
         weights: a file on which the recipe is tried too; without `model`, the file that it is drafted from.
         zoo: the name of the only zoo.
-        out: the recipe's file; None for ./VARIANT.yaml.
         size: the input size, for a file that states none.
 
     Raises:
-        UsageError: the file carries no graph, or one that recipes cannot say; `out` exists; the name is taken or is none.
+        UsageError: the file carries no graph, or one that recipes cannot say; the name is taken or is none.
         MappingError: porter has no op for a part of the graph, or `weights` do not fit.
         FileError: a file cannot be read or written.
     """
-    path, zoo = out or Path(f"{variant}.yaml"), zoo or OWN
-    if path.exists() and not overwrite:
-        raise UsageError("this file exists", where=str(path), next="add --overwrite to replace it, or --out FILE")
     given = model or weights
     if given is None:
         next = "add --from-model FILE, which carries a graph, or --weights FILE, which does not"

@@ -81,11 +81,14 @@ def recipe_new(
     as_json: Json = False,
 ) -> None:
     """Draft a recipe from a file that carries its own graph, whole, or from a file of weights, with # TODO where it is a guess."""
-    from porter.authoring.drafting import new_recipe
+    from porter.authoring.drafting import OWN, expect_free, new_recipe
     from porter.padding.sizes import parse_size
 
     size = None if input_size is None else parse_size(input_size)
-    drafted = new_recipe(name, model, weights, zoo, out, size, overwrite)
+    path = out or Path(f"{name}.yaml")
+    if not overwrite:
+        expect_free(path)
+    drafted = new_recipe(name, path, model, weights, zoo or OWN, size)
     show(drafted.record() if as_json else printing.new_recipe(drafted))
 
 

@@ -6,16 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from porter.errors import GraphError, RecipeError, UsageError
-from porter.graph import INPUT, Conv, Dense, Graph, channels_of, head_of, shapes, site_of
+from porter.graph import Conv, Dense, Graph, channels_of, head_of, shapes, site_of
 from porter.padding import Convention
 from porter.recipe.expressions import UnknownVariable, Value
 from porter.recipe.faults import Faults
 from porter.recipe.model import Member, Recipe
 from porter.recipe.paddings import PadRule
-from porter.recipe.patterns import match_path
+from porter.recipe.patterns import match_path, unmatched
 from porter.recipe.source import Location, Mark
 from porter.recipe.spelling import hint
-from porter.recipe.unknown import unmatched
 from porter.recipe.unrolling import MAX_USES, TooLarge, Unrolling
 
 
@@ -116,8 +115,7 @@ def _expanded(member: Member, options: Mapping[str, Value], as_trained: bool, mo
     rules = (*zoo.padding_as_trained, *zoo.padding) if as_trained else zoo.padding
     expansion = Unrolling(recipe, variables, rules, _origins(Member(recipe, variant, zoo), options), most)
     try:
-        output = expansion.run(recipe.graph, "", INPUT, variables, 0)
-        graph = Graph(tuple(expansion.nodes.values()), recipe.channels, output, tuple(expansion.scopes))
+        graph = expansion.graph()
         _expect_shapes(recipe, graph, expansion.locations)
     except UnknownVariable as error:
         raise _absent(recipe, variant, error) from None

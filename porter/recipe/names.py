@@ -22,13 +22,12 @@ from porter.recipe.expansion import expand_steps, graphs_of_others
 from porter.recipe.expressions import NoNumber, fill_in, placeholders
 from porter.recipe.faults import Faults
 from porter.recipe.model import OWN, LayerName, Member, NameRule, Placed
-from porter.recipe.patterns import match_path
+from porter.recipe.patterns import match_path, unmatched
 from porter.recipe.places import PLACE, Places
 from porter.recipe.schema import NameSection, one_of, parse_section
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint, nearest
 from porter.recipe.transforms import TRANSFORMS
-from porter.recipe.unknown import unmatched, unnamed
 
 PREFIX = "prefix"
 WHOLE = (f"{{{INPUT}}}", f"{{{OWN}}}")
@@ -57,12 +56,9 @@ def layer_names(member: Member, graph: Graph, generation: str | None = None) -> 
     if lacking:
         rest = f", and {len(lacking) - 1} more" if lacking[1:] else ""
         with recipe.source.at(("zoos", zoo.name, "names"), key=True):
-            raise _unnamed(member, lacking[0], f"zoo '{zoo.name}' does not name '{lacking[0]}'{rest}, in {variant}")
+            message = f"zoo '{zoo.name}' does not name '{lacking[0]}'{rest}, in {variant}"
+            raise RecipeError(message, next=f"add a line, such as {lacking[0]}: NAME")
     return found
-
-
-def _unnamed(member: Member, path: str, message: str) -> RecipeError:
-    return unnamed(message, path, [rule.pattern for rule in member.zoo.names], expand_steps(member).steps)
 
 
 def tap_names(member: Member, graph: Graph) -> Mapping[str, str]:
@@ -145,7 +141,7 @@ def _named(
                     message = f"zoo '{zoo.name}' does not name '{node.inputs[0]}', after which '{node.path}' is named, in {variant}"
                     if node.inputs[0] == INPUT:
                         raise RecipeError(f"'{node.path}' reads the graph's input, which has no name", next="write the whole name")
-                    raise _unnamed(member, node.inputs[0], message)
+                    raise RecipeError(message, next=f"add a line, such as {node.inputs[0]}: NAME")
                 positions = places.of(rule, node.path, captured)
                 known = {**variables, **place, "count": counts[rule], **captured}
                 try:

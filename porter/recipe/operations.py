@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from porter.errors import RecipeError
@@ -12,7 +13,7 @@ from porter.padding import Convention, SiteKind, Window
 from porter.recipe.expressions import Variables
 from porter.recipe.kinds import MULTIPLIER, PAD
 from porter.recipe.paddings import default_convention
-from porter.recipe.steps import ATTRIBUTES, Step
+from porter.recipe.steps import ATTRIBUTES
 
 _SITES: Mapping[str, SiteKind] = {"conv": "conv", "depthwise_conv": "conv", "max_pool": "max_pool", "avg_pool": "avg_pool"}
 
@@ -20,43 +21,42 @@ Pad = Callable[[SiteKind, Convention], Convention]
 """From a site's kind and the graph's own convention to the zoo's convention."""
 
 
-def make_op(
-    step: Step, path: str, values: Mapping[str, Any], variables: Variables, channels: int, written: Callable[[str], str], pad: Pad
-) -> Op:
+def make_op(attributes: Attributes, channels: int, pad: Pad) -> Op:
     """The op of a step's node.
 
     Args:
-        values: every attribute of the operation, evaluated.
-        variables: those in scope; a value that is the name of one lacks its `=`.
         channels: of the step's input.
-        written: gives the place where an attribute's value is written.
         pad: gives the zoo's convention for the one that the graph declares.
 
     Raises:
         RecipeError: a value is out of its range; with its place.
     """
-    checked = _Attributes(step.kind, path, values, variables, written)
-    given = {key: checked.read(key) for key in values}
+    kind = attributes.operation
+    given = {key: attributes.read(key) for key in attributes.values}
     if "kernel" in given:
         given["window"] = Window(given.pop("kernel"), given.pop("stride"), given.pop("dilation"))
     if "pad" in given:
-        given["convention"] = pad(_SITES[step.kind], given.pop("pad"))
-    if step.kind == "depthwise_conv":
+        given["convention"] = pad(_SITES[kind], given.pop("pad"))
+    if kind == "depthwise_conv":
         return Conv(filters=channels * given.pop("multiplier"), groups=channels, **given)
-    return OPS[step.kind](**given)
+    return OPS[kind](**given)
 
 
-class _Attributes:
-    """The attributes of a node, evaluated."""
+@dataclass(frozen=True)
+class Attributes:
+    """The attributes of a node.
 
-    def __init__(
-        self, operation: str, path: str, values: Mapping[str, Any], variables: Variables, written: Callable[[str], str]
-    ) -> None:
-        self.operation = operation
-        self.path = path
-        self.values = values
-        self.variables = variables
-        self.written = written
+    Attributes:
+        values: of every one, evaluated.
+        variables: those in scope; a value that is the name of one lacks its `=`.
+        written: gives the place where an attribute's value is written.
+    """
+
+    operation: str
+    path: str
+    values: Mapping[str, Any]
+    variables: Variables
+    written: Callable[[str], str]
 
     def read(self, key: str) -> Any:
         """An attribute as its kind says."""

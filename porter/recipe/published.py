@@ -78,7 +78,7 @@ def read_weights(
     for variant, values in section.weights.items():
         here = (*zoo, "weights", variant)
         with faults.kept():
-            one_of(source, here, "variant", variant, variants, key=True, table=("variants",))
+            one_of(source, here, "variant", variant, variants, key=True)
             row = parse_section(WeightsSection, source, here, values)
             preprocess = read_protocol(source, (*here, "protocol"), row.protocol, protocols)
             labels = read_label_map(source, (*here, "labels"), row.labels)

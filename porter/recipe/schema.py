@@ -14,7 +14,6 @@ from porter.recipe.faults import Faults
 from porter.recipe.refusals import refused
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint
-from porter.recipe.unknown import unknown
 
 T = TypeVar("T")
 Word = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.+-]*$", max_length=64)]
@@ -198,17 +197,15 @@ def parse_section(kind: type[T], source: Source, location: Location, values: Any
         raise refused(source, location, error) from None
 
 
-def one_of(
-    source: Source, location: Location, what: str, word: str, known: Iterable[str], *, key: bool = False, table: Location = ()
-) -> str:
-    """`word`, which is one of a closed list of names. `table` is where the recipe declares them, if it does.
+def one_of(source: Source, location: Location, what: str, word: str, known: Iterable[str], *, key: bool = False) -> str:
+    """`word`, which is one of a closed list of names.
 
     Raises:
         RecipeError: it is not; with the nearest of `known`.
     """
     with source.at(location, key=key):
         if word not in known:
-            raise unknown(f"there is no {what} '{word}'", word, known, table)
+            raise RecipeError(f"there is no {what} '{word}'", next=hint(word, known))
     return word
 
 

@@ -14,8 +14,7 @@ from porter.recipe.expressions import is_expression, parse, placeholders
 from porter.recipe.faults import Faults
 from porter.recipe.kinds import CONSTANTS, EPSILON, MULTIPLIER, PAD, PAIR
 from porter.recipe.source import Location, Source
-from porter.recipe.spelling import nearest
-from porter.recipe.unknown import unknown
+from porter.recipe.spelling import hint
 
 REQUIRED = object()
 
@@ -183,8 +182,7 @@ def _step(source: Source, location: Location, values: Any, blocks: Mapping[str, 
     if not kinds:
         word = next(iter(values), "")
         with source.at((*location, word), key=True):
-            table = ("blocks",) if nearest(word, known) in blocks else ()
-            raise unknown(f"'{word}' is neither an operation nor a block of this recipe", word, known, table)
+            raise RecipeError(f"'{word}' is neither an operation nor a block of this recipe", next=hint(word, known))
     kind = kinds[0]
     allowed = {*known[kind], *COMMON, *(("branches",) if kind == "concat" else ())}
     _expect_known(source, location, kind, [key for key in values if key != kind], allowed)
@@ -232,8 +230,7 @@ def _expect_known(source: Source, location: Location, kind: str, keys: Iterable[
     for key in keys:
         with faults.kept(), source.at((*location, key), key=True):
             if key not in known:
-                table = () if kind in OPERATIONS else ("blocks", kind, "parameters")
-                raise unknown(f"'{kind}' has no '{key}'", key, known, table)
+                raise RecipeError(f"'{kind}' has no '{key}'", next=hint(key, known))
     faults.expect_none()
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from porter.errors import GraphError, RecipeError
-from porter.graph import INPUT, Argument, Node, Scope, Shape
+from porter.graph import INPUT, Argument, Graph, Node, Scope, Shape
 from porter.graph.ops import LARGER, OPS
 from porter.padding import Convention, SiteKind
 from porter.recipe.expressions import Value, evaluate, fill_in, is_expression
 from porter.recipe.model import Recipe
-from porter.recipe.operations import make_op
+from porter.recipe.operations import Attributes, make_op
 from porter.recipe.paddings import PadRule, site_convention
 from porter.recipe.source import Location, Mark
 from porter.recipe.spelling import NODES, hint, listed
@@ -30,6 +31,23 @@ Variables = Mapping[str, Value]
 
 class TooLarge(Exception):
     """A graph has more nodes than it may have."""
+
+
+@dataclass(frozen=True)
+class _Here:
+    """Where steps are unrolled.
+
+    Attributes:
+        prefix: of their paths.
+        entry: what the first of them reads.
+        variables: those in scope.
+        depth: of the blocks around them.
+    """
+
+    prefix: str
+    entry: str
+    variables: Variables
+    depth: int
 
 
 class Unrolling:
@@ -63,14 +81,19 @@ class Unrolling:
         self.uses = 0
         self.most = most
 
-    def run(self, steps: Sequence[Step], prefix: str, entry: str, variables: Variables, depth: int) -> str:
-        """Adds the steps below `prefix`; the first reads `entry`. Returns the path of the last step's value."""
-        current = entry
+    def graph(self) -> Graph:
+        """The graph of the recipe's steps."""
+        output = self._run(self.recipe.graph, _Here("", INPUT, self.variables, 0))
+        return Graph(tuple(self.nodes.values()), self.recipe.channels, output, tuple(self.scopes))
+
+    def _run(self, steps: Sequence[Step], here: _Here) -> str:
+        """Adds steps. Returns the path of the last one's value."""
+        current = here.entry
         for step in steps:
-            times = 1 if step.repeat is None else self._times(step, variables)
+            times = 1 if step.repeat is None else self._times(step, here.variables)
             for index in range(1, times + 1):
                 place: dict[str, Value] = {"index": index, "first": index == 1, "last": index == times}
-                current = self._use(step, prefix, entry, current, variables, place, depth)
+                current = self._use(step, here, current, place)
         return current
 
     def _times(self, step: Step, variables: Variables) -> int:
@@ -80,33 +103,34 @@ class Unrolling:
                 raise RecipeError(f"'repeat' is a whole number from 0 to {MAX_REPEAT}, got {times!r}")
             return times
 
-    def _use(
-        self, step: Step, prefix: str, entry: str, current: str, variables: Variables, place: dict[str, Value], depth: int
-    ) -> str:
+    def _use(self, step: Step, here: _Here, current: str, place: Variables) -> str:
+        """Adds a step, or passes on `current`, the value before it, if its condition does not hold."""
         self.uses += 1
-        if self.uses > MAX_USES or depth > MAX_NESTING:
+        if self.uses > MAX_USES or here.depth > MAX_NESTING:
             raise self._endless(step)
         if len(self.nodes) > self.most:
             raise TooLarge
-        local = variables if step.repeat is None else {**variables, **place}
+        if step.repeat is not None:
+            here = replace(here, variables={**here.variables, **place})
+        named = {**place, **here.variables}
         with self.source.at((*step.location, "when")):
-            holds = evaluate(step.when, local)
+            holds = evaluate(step.when, here.variables)
             if not isinstance(holds, bool):
                 advice = f"put = before it: when: ={holds}" if isinstance(holds, str) else None
                 raise RecipeError(f"'when' is a condition, got {holds!r}", next=advice)
         if not holds:
             with suppress(RecipeError):
-                self.left_out[f"{prefix}{self._name(step, prefix, {**place, **local})}"] = step.location
+                self.left_out[f"{here.prefix}{self._name(step, here.prefix, named)}"] = step.location
             return current
-        path = self._path(step, prefix, {**place, **local})
-        inputs = self._inputs(step, prefix, entry, current, local, depth)
-        arguments = self._arguments(step, local, place)
+        path = self._path(step, here.prefix, named)
+        inputs = self._inputs(step, here, current)
+        arguments = self._arguments(step, here.variables, place)
         if step.kind in OPERATIONS:
-            output = self._node(step, prefix, path, inputs, arguments, place, local)
+            output = self._node(step, here, path, inputs, arguments, place)
+        elif len(inputs) == 1:
+            output = self._block(step, here, path, inputs[0], arguments, place)
         else:
-            if len(inputs) != 1:
-                raise RecipeError(f"a block takes one input, got {len(inputs)}", where=self.source.where((*step.location, "from")))
-            output = self._block(step, prefix, path, inputs[0], arguments, place, depth)
+            raise RecipeError(f"a block takes one input, got {len(inputs)}", where=self.source.where((*step.location, "from")))
         self.outputs[path] = output
         return output
 
@@ -131,39 +155,39 @@ class Unrolling:
                 raise RecipeError(f"two steps have the path '{path}'", next="give them 'when' conditions that exclude each other")
             return path
 
-    def _inputs(self, step: Step, prefix: str, entry: str, current: str, variables: Variables, depth: int) -> tuple[str, ...]:
+    def _inputs(self, step: Step, here: _Here, current: str) -> tuple[str, ...]:
         if step.branches:
-            return tuple(self._branch(branch, prefix, current, variables, depth) for branch in step.branches)
+            return tuple(self._branch(branch, replace(here, entry=current)) for branch in step.branches)
         if step.inputs is None:
             if step.kind in OPS and OPS[step.kind].several:
                 raise RecipeError(f"'{step.kind}' needs 'from', the list of its inputs", where=self.source.where(step.location))
             return (current,)
-        here = (*step.location, "from")
-        names = self._value(step.inputs, here, variables)
+        location = (*step.location, "from")
+        names = self._value(step.inputs, location, here.variables)
         return tuple(
-            self._output_of(name, prefix, entry, (*here, place))
+            self._output_of(name, here, (*location, place))
             for place, name in enumerate(names if isinstance(names, tuple) else (names,))
         )
 
-    def _branch(self, steps: Sequence[Step], prefix: str, entry: str, variables: Variables, depth: int) -> str:
-        output = self.run(steps, prefix, entry, variables, depth)
-        if output == entry:
+    def _branch(self, steps: Sequence[Step], here: _Here) -> str:
+        output = self._run(steps, here)
+        if output == here.entry:
             raise RecipeError("a branch without steps", where=self.source.where(steps[0].location), next="write {identity: NAME}")
         return output
 
-    def _output_of(self, name: Value, prefix: str, entry: str, here: Location) -> str:
+    def _output_of(self, name: Value, here: _Here, location: Location) -> str:
         if name == INPUT:
-            return entry
-        path = f"{prefix}{name}"
+            return here.entry
+        path = f"{here.prefix}{name}"
         if path in self.outputs:
             return self.outputs[path]
-        local = [known.removeprefix(prefix) for known in self.outputs if known.startswith(prefix)]
+        local = [known.removeprefix(here.prefix) for known in self.outputs if known.startswith(here.prefix)]
         message, advice = f"there is no earlier step '{name}' here", hint(str(name), [INPUT, *local], NODES)
         if path in self.left_out:
             condition = self.source.where((*self.left_out[path], "when"))
             message = f"step '{name}' is left out here, because its condition does not hold: {condition}"
             advice = "give this step a 'when' too, or read another one"
-        raise RecipeError(message, where=self.source.where(here), next=advice)
+        raise RecipeError(message, where=self.source.where(location), next=advice)
 
     def _arguments(self, step: Step, variables: Variables, place: Variables) -> dict[str, Any]:
         given = {**OPERATIONS.get(step.kind, {}), **step.arguments}
@@ -193,23 +217,17 @@ class Unrolling:
         return self.origins.get((prefix, name)) or self.origins.get(("", name)) or self.source.mark(location)
 
     def _node(
-        self,
-        step: Step,
-        prefix: str,
-        path: str,
-        inputs: tuple[str, ...],
-        values: Mapping[str, Any],
-        place: Variables,
-        variables: Variables,
+        self, step: Step, here: _Here, path: str, inputs: tuple[str, ...], values: Mapping[str, Any], place: Variables
     ) -> str:
         def written(key: str) -> str:
             location, value = step.written(key, place)
-            return str(self._origin(prefix, location, value) or self.source.where(step.location))
+            return str(self._origin(here.prefix, location, value) or self.source.where(step.location))
 
         def pad(kind: SiteKind, default: Convention) -> Convention:
             return site_convention(self.rules, path, kind, default, self.variables, self.source)
 
-        op = make_op(step, path, values, variables, self.shapes[inputs[0]][0] or 0, written, pad)
+        attributes = Attributes(step.kind, path, values, here.variables, written)
+        op = make_op(attributes, self.shapes[inputs[0]][0] or 0, pad)
         self.nodes[path] = Node(path, op, inputs)
         try:
             self.shapes[path] = op.shape(*(self.shapes[name] for name in inputs))
@@ -220,19 +238,17 @@ class Unrolling:
         self.locations[path] = step.location
         return path
 
-    def _block(
-        self, step: Step, prefix: str, path: str, entry: str, arguments: Mapping[str, Argument], place: Variables, depth: int
-    ) -> str:
+    def _block(self, step: Step, here: _Here, path: str, entry: str, arguments: Mapping[str, Argument], place: Variables) -> str:
         block = self.recipe.blocks[step.kind]
         variables = {**self.variables, **place, "channels": self.shapes[entry][0] or 0}
         parameters = self._parameters(step, block, arguments, variables)
         for name in parameters:
             given = step.written(name, place) if name in arguments else (block.place(name), block.parameters[name])
-            if origin := self._origin(prefix, *given):
+            if origin := self._origin(here.prefix, *given):
                 self.origins[f"{path}/", name] = origin
         self.scopes.append(Scope(path, block.name, parameters))
         self.locations[path] = step.location
-        return self.run(block.steps, f"{path}/", entry, {**variables, **parameters}, depth + 1)
+        return self._run(block.steps, _Here(f"{path}/", entry, {**variables, **parameters}, here.depth + 1))
 
     def _parameters(self, step: Step, block: Block, arguments: Mapping[str, Any], variables: Variables) -> dict[str, Any]:
         found: dict[str, Any] = {}

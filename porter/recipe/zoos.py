@@ -217,7 +217,7 @@ class _Reader:
 
     def _only(self, here: Location, variants: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(
-            one_of(self.source, (*here, place), "variant", variant, self.document.variants, table=("variants",))
+            one_of(self.source, (*here, place), "variant", variant, self.document.variants)
             for place, variant in enumerate(variants)
         )
 
@@ -228,7 +228,7 @@ class _Reader:
         faults = Faults()
         for name, value in options.items():
             here = (*location, name)
-            faults.tried(one_of, self.source, here, "option", name, self._known_options, key=True, table=("options",))
+            faults.tried(one_of, self.source, here, "option", name, self._known_options, key=True)
             with faults.kept(), self.source.at(here):
                 if isinstance(value, dict):
                     raise RecipeError(f"'{name}' is a number, a word or a list")
@@ -265,7 +265,7 @@ class _Reader:
 
     def _of_variants(self, location: Location, table: Mapping[str, Any]) -> Mapping[str, Any]:
         for variant in table:
-            one_of(self.source, (*location, variant), "variant", variant, self.document.variants, key=True, table=("variants",))
+            one_of(self.source, (*location, variant), "variant", variant, self.document.variants, key=True)
         return table
 
     @property

@@ -7,20 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from porter.authoring.check.causes import by_cause
-from porter.authoring.check.suspicions import Member, suspicions
+from porter.authoring.check.suspicions import Expanded, suspicions
 from porter.authoring.check.uses import Use, uses_in_graph, uses_in_zoo
 from porter.errors import RecipeError
 from porter.graph import site_of
-from porter.recipe import model
 from porter.recipe.expansion import expand, expand_steps, expect_head
 from porter.recipe.expressions import UnknownVariable
 from porter.recipe.faults import Faults
 from porter.recipe.find import recipe_files
 from porter.recipe.load import expect_sections, load_recipe
-from porter.recipe.model import Recipe, Zoo
+from porter.recipe.model import Member, Recipe, Zoo
 from porter.recipe.names import layer_names, tap_names
-from porter.recipe.source import read_source
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ def check_recipe(path: Path) -> Checked:
     with faults.kept():
         recipe = load_recipe(*recipe_files(path))
     if faults.found:
-        return Checked(None, _apart(faults, path))
+        return Checked(None, faults.found)
     with faults.kept():
         _expect_known(recipe, uses_in_graph(recipe))
     if faults.found:
@@ -70,7 +67,7 @@ def check_recipe(path: Path) -> Checked:
     members = [member for name in recipe.zoos for member in _of_zoo(recipe, recipe.zoos[name], faults)]
     return Checked(
         recipe,
-        _apart(faults, path),
+        faults.found,
         () if faults.found else tuple(suspicions(recipe, members)),
         len(recipe.variants),
         len(recipe.zoos),
@@ -79,19 +76,9 @@ def check_recipe(path: Path) -> Checked:
     )
 
 
-def _apart(faults: Faults, path: Path) -> tuple[RecipeError, ...]:
-    """One error for each cause."""
-    if len(faults.found) < 2:
-        return faults.found
-    try:
-        return by_cause(faults.found, read_source(path))
-    except RecipeError:  # the file cannot be read at all
-        return faults.found
-
-
-def _of_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[Member]:
+def _of_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[Expanded]:
     """The variants of a zoo that are right."""
-    members: list[Member] = []
+    members: list[Expanded] = []
     with faults.kept():
         _expect_known(recipe, uses_in_zoo(recipe, zoo))
         own = Faults()
@@ -103,7 +90,7 @@ def _of_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[Member]:
     return members
 
 
-def _member(known: model.Member) -> Member:
+def _member(known: Member) -> Expanded:
     recipe, variant, zoo = known
     graph, steps = expand_steps(known)
     faults = Faults()
@@ -118,7 +105,7 @@ def _member(known: model.Member) -> Member:
             older = known.at(label)
             layer_names(known, graph if older.zoo is zoo else expand(older), label)
     faults.expect_none()
-    return Member(variant, zoo, graph, steps, names)
+    return Expanded(variant, zoo, graph, steps, names)
 
 
 def _expect_known(recipe: Recipe, uses: Iterator[Use]) -> None:

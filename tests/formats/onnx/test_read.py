@@ -563,5 +563,5 @@ def test_a_port_of_a_port_has_its_size_its_names_and_its_outputs(tmp_path: Path)
 
 def test_a_recipe_is_drafted_from_a_model(tmp_path: Path) -> None:
     text = "c = Conv (x, k3, b8) g = GlobalAveragePool (c) f = Flatten (g) y = Gemm (f, logits)"
-    drafted = new_recipe("mine", written(model(text, image=("N", 6, 17, 20)), tmp_path), out=tmp_path / "mine.yaml")
+    drafted = new_recipe("mine", tmp_path / "mine.yaml", written(model(text, image=("N", 6, 17, 20)), tmp_path))
     assert 'names: {c: c, "y": "y"}' in drafted.draft.text and "framework: torch" in drafted.draft.text
