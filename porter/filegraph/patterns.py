@@ -16,7 +16,7 @@ ROLES = ("gamma", "beta", "mean", "variance", "alpha")
 
 
 @dataclass(frozen=True)
-class Layer:
+class Fused:
     """A layer as several ops.
 
     Attributes:
@@ -29,7 +29,7 @@ class Layer:
 
 
 @cache
-def layers_by_kind() -> Mapping[str, Sequence[Layer]]:
+def layers_by_kind() -> Mapping[str, Sequence[Fused]]:
     """All layers, by the kind of their last op."""
     found = defaultdict(list)
     for layer in (*_norms(), *_activations()):
@@ -37,7 +37,7 @@ def layers_by_kind() -> Mapping[str, Sequence[Layer]]:
     return found
 
 
-def _norms() -> list[Layer]:
+def _norms() -> list[Fused]:
     """x * inv + (beta - mean * inv), where inv is rsqrt(variance + epsilon) * gamma (tf.nn.batch_normalization), and
     (x - mean) / sqrt(variance + epsilon) * gamma + beta (torch.onnx before opset 17).
     """
@@ -53,11 +53,11 @@ def _norms() -> list[Layer]:
                 shift = "Mul", center, factor
                 negative = "Mul", ("Neg", center), factor
                 shifts = ("Sub", "beta", shift), ("Add", "beta", negative), ("Neg", shift), negative
-                found += [Layer(("Add", ("Mul", "x", factor), each), op) for each in shifts]
+                found += [Fused(("Add", ("Mul", "x", factor), each), op) for each in shifts]
     for variance in variances:
         normal = "Div", apart, ("Sqrt", ("Add", variance, "$epsilon"))
         scaled = "Mul", normal, "gamma"
-        found += [Layer(pattern, _layer_norm) for pattern in (normal, scaled, ("Add", scaled, "beta"))]
+        found += [Fused(pattern, _layer_norm) for pattern in (normal, scaled, ("Add", scaled, "beta"))]
     return found
 
 
@@ -69,7 +69,7 @@ def _layer_norm(found: Found) -> Op:
     return LayerNorm(found["$epsilon"], "gamma" in found, "beta" in found)
 
 
-def _activations() -> list[Layer]:
+def _activations() -> list[Fused]:
     x, negative = "x", ("Neg", "x")
     three = "Add", x, 3
     sixes: list[Pattern] = [("Relu6", three), ("Clip", three, 0, 6), ("Min", ("Max", three, 0), 6)]
@@ -98,7 +98,7 @@ def _activations() -> list[Layer]:
         (lambda found: LeakyRelu(found["$slope"]), [("Sub", ("Relu", x), ("Mul", "$slope", ("Relu", negative)))]),
         (lambda found: LeakyRelu(found["$slope"]) if 0 <= found["$slope"] <= 1 else None, [("Max", x, ("Mul", "$slope", x))]),
     ]
-    return [Layer(pattern, op) for op, patterns in table for pattern in patterns]
+    return [Fused(pattern, op) for op, patterns in table for pattern in patterns]
 
 
 def _halves(factor: Pattern) -> list[tuple[Pattern, ...]]:

@@ -84,12 +84,12 @@ class Walk(Generic[N]):
         """A value as the tensor holds it. Outputs that no reader gives are foreign.
 
         Raises:
-            ValueError: it is a constant.
+            NoOp: it is a constant.
         """
         name, index = source
         if source not in self.found:
             if not self.flow.is_value(source):
-                raise ValueError(f"'{name}' is a constant")
+                raise NoOp(f"an op of the constant '{name}'")
             node = self.flow.nodes[name]
             inputs = [self.value(other) for other in node.inputs if self.flow.is_value(other)]
             self.found[source] = self.views.of(self.builder.foreign(f"{name}:{index}", f"{node.op} output {index}", *inputs))

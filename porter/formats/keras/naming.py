@@ -21,7 +21,7 @@ _SCALINGS = (
 
 
 @dataclass(frozen=True)
-class Layer:
+class Holder:
     """One layer that holds variables.
 
     Attributes:
@@ -39,7 +39,7 @@ def is_scaling(layer: str) -> bool:
     return re.sub(r"_\d+$", "", layer) in _SCALINGS
 
 
-def name_tensors(file: Hdf5, layers: Sequence[Layer]) -> dict[str, h5py.Dataset]:
+def name_tensors(file: Hdf5, layers: Sequence[Holder]) -> dict[str, h5py.Dataset]:
     """`layer/variable` to dataset. A recipe names a backbone's layers by their own names, so nesting is shown only where two layers
     share a name.
 

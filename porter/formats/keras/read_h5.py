@@ -25,7 +25,7 @@ from porter.formats.keras.hdf5 import (
     read_datasets,
     text_attribute,
 )
-from porter.formats.keras.naming import Layer, is_scaling, name_tensors
+from porter.formats.keras.naming import Holder, is_scaling, name_tensors
 
 _KERAS_1_VARIABLES = {"W": "kernel", "b": "bias", "running_mean": "moving_mean", "running_std": "moving_variance"}
 """Keras 1 names a variable `layer_W`. It passes its `running_std` to `K.batch_normalization` as the variance, and Keras 2 loads it
@@ -77,7 +77,7 @@ def read_h5(path: Path) -> Checkpoint:
     return replace(checkpoint, graph=read_graph(config, tensors, str(path), version))
 
 
-def _layers_of(file: Hdf5, group: h5py.Group, name: str, inside: Collection[str]) -> list[Layer]:
+def _layers_of(file: Hdf5, group: h5py.Group, name: str, inside: Collection[str]) -> list[Holder]:
     """The layers whose variables are in one group, which is a layer or a nested model.
 
     Weight names begin with the scopes that were open when the variable was made (`conv1`, `conv1_1` in a second TF 1 session,
@@ -98,11 +98,11 @@ def _layers_of(file: Hdf5, group: h5py.Group, name: str, inside: Collection[str]
             owners[above] = group_of(file, group, above)
         variables[variable] = dataset_of(file, owners[above], last)
     if len(scopes) == 1 and not inside:
-        return [Layer(name, name, variables) for variables in scopes.values()]
+        return [Holder(name, name, variables) for variables in scopes.values()]
     layers = []
     for scope, held in _renamed(scopes, inside).items():
         inner = scope[1:] if scope[:1] == (name,) else scope
-        layers.append(Layer(inner[-1] if inner else name, "/".join((name, *inner)), held))
+        layers.append(Holder(inner[-1] if inner else name, "/".join((name, *inner)), held))
     return layers
 
 

@@ -31,7 +31,7 @@ from porter.formats.keras.hdf5 import (
     text_attribute,
     walk,
 )
-from porter.formats.keras.naming import Layer, is_scaling, name_tensors
+from porter.formats.keras.naming import Holder, is_scaling, name_tensors
 from porter.formats.limits import most_bytes, read_json
 
 _CONFIG, _METADATA, _WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
@@ -104,7 +104,7 @@ def _read(file: Hdf5, format: str, described: Mapping[LayerPath, Described]) -> 
         levels = [step[-1] if counted else names.get(step, step[-1]) for step in _steps(layer.path)] or [layer.name or "model"]
         variables, is_guess = _variables(file, layer, described.get(layer.path))
         guessed += ["/".join(layer.path)] if is_guess else []
-        layers.append(Layer(levels[-1], "/".join(levels), variables))
+        layers.append(Holder(levels[-1], "/".join(levels), variables))
     if guessed:
         read = "read as beta, moving_mean, moving_variance (scale=False)"
         notes.append(f"batch norms with three variables, {read}: {len(guessed)}, such as {guessed[0]}")

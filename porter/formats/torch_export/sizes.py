@@ -34,8 +34,9 @@ def read_size(walk: Walk, node: AtenNode) -> Read:
     sizes = walk.found[source].sizes if source in walk.found else None
     if sizes is not None:
         return np.asarray(sizes[place])
-    operands = [walk.flow.integers(each) or [] for each in node.inputs]
-    return np.asarray(_computed(node, [number for (number,) in operands])) if node.op in _ON_OPEN else None
+    operands = [number for each in node.inputs for number in walk.flow.integers(each) or []]
+    known = node.op in _ON_OPEN and len(operands) == len(node.inputs)
+    return np.asarray(_computed(node, operands)) if known else None
 
 
 def whole_numbers(walk: Walk, node: AtenNode, name: str, source: Reference | None = None) -> list[int]:
