@@ -20,7 +20,7 @@ import onnxruntime
 import torch
 from torch.nn import functional as F
 
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph.pads import with_conventions
 from porter.padding import LOWEST, Convention, Rounding, Window, row
@@ -292,7 +292,7 @@ def mobilenet_values(padding: str) -> Mapping[str, Array]:
     graph = standin_graph(variant, zoo)
     padded = with_conventions(graph, dict.fromkeys(strided_sites(graph), convention))
     batch = make_batch((224, 224), IMAGES, 3, find_recipe(variant).zoo(zoo, variant).preprocess)
-    return OwnBuild(get_framework("torch"), padded, standin_tensors(variant, zoo)).run(batch, "float64")
+    return OwnBuild(get_destination("torch"), padded, standin_tensors(variant, zoo)).run(batch, "float64")
 
 
 def mobilenet_distance(padding: str) -> Distance:

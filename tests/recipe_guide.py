@@ -16,7 +16,7 @@ import yaml
 
 from porter.authoring.json_schema import SECTIONS, operation_words
 from porter.data.preprocess import Preprocess
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.frameworks.torch.code import model_source
 from porter.graph import Graph
 from porter.graph.ops.kinds import FLAG
@@ -109,7 +109,7 @@ def graph_of(name: str) -> Graph:
 
 def in_torch(graph: Graph) -> str:
     """The layers of model.py that are the graph's last node, otherwise what its `forward` says."""
-    text = model_source(make_plan(graph, (8, 8), get_framework("torch").CAPABILITIES))
+    text = model_source(make_plan(graph, (8, 8), get_destination("torch").CAPABILITIES))
     network = text[text.index("class Model(") : text.index("\ndef load")]
     layers = re.findall(r"self\.x(?:_pad)? = (.*?)(?:  # .*)?$", network, re.MULTILINE)
     return "<br>".join(f"`{code}`" for code in layers or re.findall(r"return (.*)", network)[-1:])
@@ -117,8 +117,8 @@ def in_torch(graph: Graph) -> str:
 
 def in_keras(graph: Graph) -> str:
     """The layers and the functions of keras.ops that are the graph's last node."""
-    tf = get_framework("tf")
-    model = tf.build(make_plan(graph, (8, 8), tf.CAPABILITIES), tensors_of(graph), {}, "float32", "cpu")
+    tf = get_destination("tf")
+    model = tf.ENGINE.build(make_plan(graph, (8, 8), tf.CAPABILITIES), tensors_of(graph), {}, "float32", "cpu")
     made = [_keras(found) for found in model.operations if found.name == "x" or found.name.startswith("x_")]
     return "<br>".join(f"`{code}`" for code in dict.fromkeys(made))
 

@@ -13,7 +13,7 @@ from porter.dtypes import Array
 from porter.errors import GraphError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import digest
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.graph import AvgPool, Conv, Graph, MaxPool, Node, shapes, site_of
 from porter.padding import Convention
@@ -64,7 +64,7 @@ def source_checkpoint(variant: str, zoo_name: str, classes: int = 1000, recipes:
     """The stand-in weights under the zoo's own names and in its framework's axis order."""
     recipe = find_recipe(variant, recipes)
     member = recipe.member(variant, zoo_name)
-    framework, graph = get_framework(member.zoo.framework), standin_graph(variant, zoo_name, classes, recipes)
+    framework, graph = get_destination(member.zoo.framework), standin_graph(variant, zoo_name, classes, recipes)
     layers = layer_names(member, graph)
     tensors: dict[str, Array] = {}
     for path, roles in standin_tensors(variant, zoo_name, classes, recipes).items():

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import porter
 from porter.data.preprocess import open_image, prepare
 from porter.errors import PorterError, UsageError
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.port import read_port, write_record
 from porter.verification.inputs import make_batch
 from porter.zoos.implementation import get_implementation
@@ -39,11 +39,11 @@ class Ported:
 
     def source(self, size: tuple[int, int], images: NDArray[np.float64]) -> NDArray[np.float64]:
         """keras.applications, built at this size: its pads depend on it."""
-        tf = get_framework("tf")
+        tf = get_destination("tf")
         checkpoint = source_checkpoint(self.variant, "keras")
         reference = get_implementation("keras").build(self.variant, 1000, size, checkpoint, "float64")
         head = "predictions" if "v2" in self.variant else "conv_preds"
-        return np.asarray(tf.run_reference(reference, images, {"logits": head})["logits"]).reshape(len(images), -1)
+        return np.asarray(tf.ENGINE.run_reference(reference, images, {"logits": head})["logits"]).reshape(len(images), -1)
 
 
 @pytest.fixture(scope="module", params=VARIANTS)

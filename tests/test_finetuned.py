@@ -12,7 +12,7 @@ import porter
 from porter.cli import printing
 from porter.conversion.convert import Conversion
 from porter.errors import MappingError
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from tests.finetuned_keras import KINDS, SIZE, WHOLE, FineTuned, make_finetuned
 from tests.finetuned_torch import MAKERS, VARIANT
 from tests.standin import smooth_images
@@ -47,7 +47,7 @@ def activated(logits: NDArray[np.float64], activation: str | None) -> NDArray[np
 
 def answers(made: Conversion, batch: NDArray[np.float32]) -> NDArray[np.float64]:
     record, output = made.port.record, made.port.graph.output
-    logits = get_framework(record.framework).run(made.port.build(), batch, [output])[output].astype(np.float64)
+    logits = get_destination(record.framework).ENGINE.run(made.port.build(), batch, [output])[output].astype(np.float64)
     return activated(logits, record.activation)
 
 
@@ -132,7 +132,8 @@ def test_inspect_knows_a_finetuned_keras_model(name: str, finetuned: Maker) -> N
 def logits(made: Conversion, batch: NDArray[np.float32]) -> NDArray[np.float64]:
     """A port's logits, computed in double precision from the weights as it stores them."""
     port, output = made.port, made.port.graph.output
-    return np.asarray(get_framework(port.record.framework).run(port.build("float64"), batch.astype(np.float64), [output])[output])
+    engine = port.destination.ENGINE
+    return np.asarray(engine.run(port.build("float64"), batch.astype(np.float64), [output])[output])
 
 
 CHECKED = ("two_layers", "timm")

@@ -16,7 +16,7 @@ from porter.evaluation.results import Evaluation
 from porter.evaluation.scoring import score
 from porter.files import WeightsFile, fetch
 from porter.fitting.wishes import Wishes
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.graph.plan import make_plan
 from porter.identify.doors import open_member
 from porter.padding import Convention
@@ -76,12 +76,12 @@ def sees_as_much_as_its_source(port: Path, weights: Path, cache: Path, right: in
 
 def padded_otherwise(opened: Opened, convention: Convention, cache: Path) -> int:
     """How many photos the weights get right with `convention` at every strided site."""
-    graph, torch = opened.graph, get_framework("torch")
+    graph, torch = opened.graph, get_destination("torch")
     for path in strided_sites(graph):
         graph = with_convention(graph, path, convention)
-    model = torch.build(make_plan(graph, (224, 224), torch.CAPABILITIES), opened.tensors, {}, "float32", "cpu")
+    model = torch.ENGINE.build(make_plan(graph, (224, 224), torch.CAPABILITIES), opened.tensors, {}, "float32", "cpu")
     assert opened.facts.preprocess is not None
-    classifier = torch.classifier(model, opened.facts.preprocess, "cpu", "fp32")
+    classifier = torch.ENGINE.classifier(model, opened.facts.preprocess, "cpu", "fp32")
     photos = open_photos(PHOTOS, classes=Classes(opened.facts.classes, opened.facts.label_map)).photos
     found = score(photos, opened.facts.preprocess, {"wrong": classifier}, Feed(workers=WORKERS, cache=cache))
     return int((found.models["wrong"].ranks == 0).sum())

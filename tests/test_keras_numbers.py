@@ -17,7 +17,7 @@ import porter
 from porter.errors import MappingError
 from porter.fitting.by_names import fit_by_names
 from porter.formats.reading import read_checkpoint
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.graph.plan import make_plan
 from porter.identify.doors import open_member
 from porter.recipe import Member, find_recipe
@@ -118,9 +118,10 @@ def test_the_reference_is_given_what_the_file_holds(file: Callable[[str], Path])
     assert named.keys() == counted.keys() and all(np.array_equal(named[name], counted[name]) for name in named)
     batch = make_batch(SIZE, 2, 3, ZOO.preprocess)
     wanted = reference.run(batch, "float64")["head/logits"]
-    torch, graph = get_framework("torch"), standin_graph("inception_v3", "keras")
-    model = torch.build(make_plan(graph, SIZE, torch.CAPABILITIES), standin_tensors("inception_v3", "keras"), {}, "float64", "cpu")
-    got = torch.run(model, batch, ["head/logits"])["head/logits"]
+    torch, graph = get_destination("torch"), standin_graph("inception_v3", "keras")
+    tensors = standin_tensors("inception_v3", "keras")
+    model = torch.ENGINE.build(make_plan(graph, SIZE, torch.CAPABILITIES), tensors, {}, "float64", "cpu")
+    got = torch.ENGINE.run(model, batch, ["head/logits"])["head/logits"]
     assert np.linalg.norm(got - wanted) <= 1e-10 * np.linalg.norm(wanted)
 
 

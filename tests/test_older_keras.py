@@ -10,7 +10,7 @@ import pytest
 import porter
 from porter.dtypes import Array
 from porter.errors import MappingError
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph.plan import make_plan
 from porter.recipe import expand, find_recipe, layer_names
@@ -22,10 +22,10 @@ from tests.weights_files import keras_arrays, write_h5
 
 def run_port(port: Any, batch: Array) -> Array:
     """Logits of a port's graph and tensors in float64."""
-    torch = get_framework("torch")
+    torch = get_destination("torch")
     plan = make_plan(port.graph, (batch.shape[2], batch.shape[3]), torch.CAPABILITIES)
-    model = torch.build(plan, port.tensors(), {}, "float64", "cpu")
-    return torch.run(model, batch, [port.graph.output])[port.graph.output]
+    model = torch.ENGINE.build(plan, port.tensors(), {}, "float64", "cpu")
+    return torch.ENGINE.run(model, batch, [port.graph.output])[port.graph.output]
 
 
 def close(found: Array, wanted: Array) -> bool:

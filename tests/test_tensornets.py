@@ -14,7 +14,7 @@ import porter
 from porter.dtypes import Array, Dtype
 from porter.formats.reading import read_checkpoint
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.run import run_reference
 from porter.graph import Graph
@@ -39,10 +39,10 @@ def test_the_table_has_every_variant_of_the_zoo() -> None:
 
 
 def logits(graph: Graph, variant: str, batch: Array) -> Array:
-    torch = get_framework("torch")
+    torch = get_destination("torch")
     plan = make_plan(graph, batch.shape[2:], torch.CAPABILITIES)
-    model = torch.build(plan, standin_tensors(variant, "tensornets"), {}, "float64", "cpu")
-    return torch.run(model, batch, [graph.output])[graph.output]
+    model = torch.ENGINE.build(plan, standin_tensors(variant, "tensornets"), {}, "float64", "cpu")
+    return torch.ENGINE.run(model, batch, [graph.output])[graph.output]
 
 
 EVERY_SIDE = Convention("explicit", (1, 1, 1, 1))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
 from porter.padding import LOWEST, Convention
@@ -53,7 +53,7 @@ def build_model() -> Any:
 
 
 def assign(model: Any, recipe: Recipe) -> None:
-    framework, zoo = get_framework("tf"), recipe.zoo("keras", VARIANT)
+    framework, zoo = get_destination("tf"), recipe.zoo("keras", VARIANT)
     graph = expand(Member(recipe, VARIANT, zoo), {"classes": CLASSES})
     names = layer_names(Member(recipe, VARIANT, zoo), graph)
     for path, roles in calibrated_tensors(graph, SIZE, seed=3, lowered=("stem/conv",)).items():
@@ -102,7 +102,7 @@ def test_the_pool_of_training(model: Any, recipes: Path, tmp_path: Path) -> None
         name: np.asarray(made(batch.transpose(0, 2, 3, 1))) for name, made in (("shipped", model), ("trained", repaired(model)))
     }
     for padding in ported:
-        found = get_framework("torch").run(porter.load(tmp_path / padding), batch, [graph.output])[graph.output]
+        found = get_destination("torch").ENGINE.run(porter.load(tmp_path / padding), batch, [graph.output])[graph.output]
         apart = {name: distance(values, found).rel_l2 for name, values in keras.items()}
         assert apart.pop(padding) <= 1e-5
         assert min(apart.values()) >= 1e-2

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import pytest
 
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.graph import BatchNorm, Graph
 from porter.graph.plan import make_plan
 from porter.padding import LOWEST, Convention
@@ -25,17 +25,17 @@ IN_CI = ("mixed5b/pool", "mixed6b/pool", "mixed7b/pool", "mixed7c/pool")
 
 @lru_cache(maxsize=1)  # all its values are large
 def right_function(variant: str, zoo: str) -> Remembered:
-    return Remembered(OwnBuild(get_framework("torch"), standin_graph(variant, zoo), standin_tensors(variant, zoo)))
+    return Remembered(OwnBuild(get_destination("torch"), standin_graph(variant, zoo), standin_tensors(variant, zoo)))
 
 
 def put_in(variant: str, zoo: str, change: Callable[[Graph], Graph], size: tuple[int, int]) -> Parity:
-    torch = get_framework("torch")
+    torch = get_destination("torch")
     right, tensors = standin_graph(variant, zoo), standin_tensors(variant, zoo)
     plan = make_plan(change(right), size, torch.CAPABILITIES)
-    model = torch.build(plan, tensors, {}, "float64", "cpu")
+    model = torch.ENGINE.build(plan, tensors, {}, "float64", "cpu")
     batch = make_batch(size, 2, 3, find_recipe(variant).zoo(zoo, variant).preprocess)
     paths = [node.path for node in right.nodes]
-    return compare(plan, right_function(variant, zoo), lambda b, d: torch.run(model, b, paths), {"float64": [batch]})[0]
+    return compare(plan, right_function(variant, zoo), lambda b, d: torch.ENGINE.run(model, b, paths), {"float64": [batch]})[0]
 
 
 # On an even map 'same' shifts every window; on an odd one it is only the fill that differs.

@@ -5,7 +5,7 @@ from functools import cache, lru_cache
 import pytest
 
 from porter.data.preprocess import Preprocess
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.graph import site_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention
@@ -56,18 +56,18 @@ def protocol(variant: str, zoo: str) -> Preprocess | None:
 
 @lru_cache(maxsize=1)
 def right_pads(variant: str, zoo: str) -> Remembered:
-    return Remembered(OwnBuild(get_framework("torch"), standin_graph(variant, zoo), standin_tensors(variant, zoo)))
+    return Remembered(OwnBuild(get_destination("torch"), standin_graph(variant, zoo), standin_tensors(variant, zoo)))
 
 
 def put_in(variant: str, zoo: str, path: str, convention: Convention) -> Parity:
     """The comparison at the sizes that a check takes."""
-    torch = get_framework("torch")
+    torch = get_destination("torch")
     right, tensors = standin_graph(variant, zoo), standin_tensors(variant, zoo)
     plan = make_plan(with_convention(right, path, convention), ANY, torch.CAPABILITIES)
-    model = torch.build(plan, tensors, {}, "float64", "cpu")
+    model = torch.ENGINE.build(plan, tensors, {}, "float64", "cpu")
     batches = [make_batch(size, 2, 3, protocol(variant, zoo)) for size in small_sizes(right, find_recipe(variant).native_size())]
     paths = [node.path for node in right.nodes]
-    return compare(plan, right_pads(variant, zoo), lambda b, d: torch.run(model, b, paths), {"float64": batches})[0]
+    return compare(plan, right_pads(variant, zoo), lambda b, d: torch.ENGINE.run(model, b, paths), {"float64": batches})[0]
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case[0]}-{case[1]}-{case[2]}-{case[3]}".replace("/", "."))

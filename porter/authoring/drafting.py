@@ -23,7 +23,7 @@ from porter.files import write_whole
 from porter.fitting.alignment import without_cells
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint
-from porter.frameworks import runner_of
+from porter.frameworks import engine_name
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import ChannelScale, Graph, Op, tensor_shapes
 from porter.graph.difference import site_differences
@@ -127,15 +127,14 @@ def new_recipe(
     checkpoint = read_checkpoint(given)
     if model is None and checkpoint.graph is None:
         return _from_weights(checkpoint, variant, zoo, path)
-    runner = runner_of(checkpoint)
-    if checkpoint.graph is None or runner is None:
+    if checkpoint.graph is None:
         raise no_graph(checkpoint, None)
     try:
         found, built = translation(replace(checkpoint, graph=without_cells(checkpoint.graph)), Wishes(size=size))
     except MappingError:  # a convolution reads one cell
         found, built = translation(checkpoint, Wishes(size=size))
     # Names of tensors that are in no framework's own form, as in ONNX, mostly come from torch.
-    framework = runner.NAME if runner.NAME in DEFAULT_ZOOS else "torch"
+    framework = engine if (engine := engine_name(checkpoint)) in DEFAULT_ZOOS else "torch"
     facts = Facts(variant, zoo, framework, built, classes_of(found.graph, built, found.activation), found.activation)
     names = {path: name.replace("/", get_dialect(framework).SEPARATOR) for path, name in found.names.items()}
     names |= _bare_names(found, checkpoint.graph, get_dialect(framework))

@@ -14,7 +14,7 @@ from porter.dtypes import DTYPES, Dtype
 from porter.errors import CheckFailed, MissingFramework, UsageError
 from porter.files import AnyPath, new_folder, path_of
 from porter.fitting.wishes import NONE, Wishes
-from porter.frameworks import Framework, get_framework
+from porter.frameworks import Destination, get_destination
 from porter.graph import BatchNorm
 from porter.graph.pads import pads_of
 from porter.graph.record import to_record
@@ -124,7 +124,7 @@ def convert(
     Raises:
         PorterError: the input is bad, or the port does not compute its source's function (CheckFailed).
     """
-    framework, stored_as, folder = get_framework(destination), parse_dtype(dtype), path_of(recipes)
+    framework, stored_as, folder = get_destination(destination), parse_dtype(dtype), path_of(recipes)
     size = None if input_size is None else parse_size(input_size)
     if fold_bn and stock:
         raise UsageError(
@@ -177,7 +177,7 @@ def convert(
 
 def write_trial(folder: Path, opened: Opened) -> Port:
     """Writes a plain port of a source to its own framework, for a comparison only."""
-    target = Target(get_framework(opened.framework.NAME), opened.sizes.built)
+    target = Target(get_destination(opened.framework), opened.sizes.built)
     write_record(folder, _record(opened, write_plain(folder, opened, target), target, NONE, None))
     return read_port(folder, held=False)
 
@@ -227,7 +227,7 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
     )
 
 
-def _versions(framework: Framework) -> dict[str, str]:
+def _versions(framework: Destination) -> dict[str, str]:
     found = {"porter": __version__}
     for name in ("numpy", framework.PACKAGE):
         try:

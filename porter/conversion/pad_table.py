@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.graph.pads import Pad, pads_of, with_conventions
 from porter.graph.plan import make_plan
 from porter.padding import REACHES_NOWHERE
@@ -39,7 +39,7 @@ def pads(subject: str, source: str | None, destination: str, input_size: str | N
     Raises:
         PaddingError: a site has no exact form in the destination at this size.
     """
-    capabilities = get_framework(destination).CAPABILITIES
+    capabilities = get_destination(destination).CAPABILITIES
     if source is None:
         from porter.fitting.wishes import Wishes
         from porter.identify.doors import expect_file, open_file  # a variant's table is made without numpy

@@ -14,7 +14,7 @@ import numpy as np
 from porter.dtypes import Array, Dtype, cast
 from porter.errors import UsageError
 from porter.fitting.naming import tensor_names
-from porter.frameworks import Framework, Tensors
+from porter.frameworks import Destination, Tensors
 from porter.frameworks.dialects import get_dialect
 from porter.graph import (
     AvgPool,
@@ -55,7 +55,7 @@ class Stock:
     absorbed: Mapping[str, str]
 
 
-def as_stock(member: Member, framework: Framework, graph: Graph, tensors: Tensors, classes: int, size: Size) -> Stock:
+def as_stock(member: Member, framework: Destination, graph: Graph, tensors: Tensors, classes: int, size: Size) -> Stock:
     """The source as the class that the destination's default zoo has for the variant.
 
     If the class lacks a bias before a norm, the bias goes into that norm's mean, in float64; a bias that the source lacks is 0.
@@ -78,7 +78,7 @@ def as_stock(member: Member, framework: Framework, graph: Graph, tensors: Tensor
     return Stock(builder, replace(graph, nodes=nodes), absorb_biases(tensors, absorbed), names, absorbed)
 
 
-def stock_arrays(framework: Framework, stock: Stock, tensors: Tensors, dtype: Dtype) -> tuple[dict[str, Array], dict[str, int]]:
+def stock_arrays(framework: Destination, stock: Stock, tensors: Tensors, dtype: Dtype) -> tuple[dict[str, Array], dict[str, int]]:
     """All tensors of the stock class by its names and in its axis order, and, by name, the number that it was filled with.
 
     Args:

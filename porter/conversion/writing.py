@@ -10,7 +10,7 @@ from pathlib import Path
 from porter.conversion.stock import as_stock, stock_arrays
 from porter.dtypes import Array, Dtype, cast
 from porter.errors import UsageError
-from porter.frameworks import Framework, Tensors
+from porter.frameworks import Destination, Tensors
 from porter.graph import Graph, tensor_shapes
 from porter.graph.folding import Folding, fold_norms
 from porter.graph.plan import Plan, make_plan
@@ -32,7 +32,7 @@ class Target:
         allow_overflow: values that `dtype` cannot hold become infinite.
     """
 
-    framework: Framework
+    framework: Destination
     size: Size
     dtype: Dtype = "float32"
     allow_overflow: bool = False
@@ -143,7 +143,7 @@ def facts_of(opened: Opened) -> dict[str, str]:
     return {f"porter.{name}": fact if isinstance(fact, str) else json.dumps(fact) for name, fact in stated.items()}
 
 
-def _default_layers(opened: Opened, framework: Framework, graph: Graph) -> dict[str, str]:
+def _default_layers(opened: Opened, framework: Destination, graph: Graph) -> dict[str, str]:
     """Layer names by path, for destinations whose layers carry names: the file's own without a recipe, otherwise those of the
     destination framework's default zoo.
     """

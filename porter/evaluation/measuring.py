@@ -119,7 +119,7 @@ def measure(
     device = process.device(options.device)
     # Weights as the port stores them, computed in float32 for every storage type.
     model = port.build("float32", device)
-    models: dict[str, Classifier] = {PORT: port.framework.classifier(model, protocol, device, options.precision)}
+    models: dict[str, Classifier] = {PORT: port.destination.ENGINE.classifier(model, protocol, device, options.precision)}
     seen, reference, warnings = None, "", tuple[str, ...]()
     if opened is not None:
         reference, models[SOURCE], warnings = source_classifier(port, opened, protocol, device)

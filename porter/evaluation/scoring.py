@@ -94,7 +94,7 @@ def score(
 
     Args:
         photos: all with labels, or all without; ranks are then the number of classes.
-        models: see porter.frameworks.Framework.classifier; the progress bar shows the first one's top-1.
+        models: see porter.frameworks.Engine.classifier; the progress bar shows the first one's top-1.
 
     Raises:
         UsageError, FileError: as porter.data.pipeline.batches.

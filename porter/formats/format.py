@@ -77,7 +77,7 @@ class Format:
         read: reads such a file; None if porter does not.
         advice: what to do with a file that porter does not read.
         framework: whose own format it is; None if several frameworks write it.
-        runner: the framework that runs the graph that such a file carries; None if it carries none that can be run.
+        engine: what runs the graph that such a file carries; None if it carries none that can be run.
         whole: a file of the same framework that carries its graph, as advice where one without it does not say enough.
     """
 
@@ -87,7 +87,7 @@ class Format:
     read: Reader | None = None
     advice: str | None = None
     framework: str | None = None
-    runner: str | None = None
+    engine: str | None = None
     whole: str | None = None
 
 

@@ -1,4 +1,4 @@
-"""The frameworks that porter reads, builds and runs. Only a framework's folder knows its quirks."""
+"""Engines run models, destinations write ports. Only a framework's folder knows its quirks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ Classifier: TypeAlias = "Callable[[NDArray[Any]], Callable[[], Array]]"
 (N * crops) x classes. So a GPU gets the next photos before anybody waits for the logits of the last ones."""
 
 
-class Runner(Protocol):
-    """What runs a file's own graph beside a port: module-level names of a framework's folder."""
+class Engine(Protocol):
+    """What runs models that porter did not write and gives the value of every node: a file's own graph, a zoo's implementation.
+    These are the module-level names of `engine.py` in a folder here; none imports the framework before it is called.
+    """
 
     NAME: str
 
@@ -40,8 +42,11 @@ class Runner(Protocol):
         """
 
     def run_reference(self, model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-        """As `run`, for a model of `build_file` or of a zoo's own implementation: `taps` is path to the source's layer name (for a
-        file's own graph, to FileNode.tap); layers that it lacks are left out."""
+        """Values by path of a model of `build_file` or of a zoo's own implementation, for a batch N×C×H×W; maps come back so too.
+
+        Args:
+            taps: path to the source's layer name (for a file's own graph, to FileNode.tap); layers that it lacks are left out.
+        """
 
     def disagreement(self, checkpoint: Checkpoint, batch: Array) -> str | None:
         """Where two implementations of the file's graph, both not porter's, disagree beyond rounding, in words; None where they
@@ -55,7 +60,7 @@ class Runner(Protocol):
         """A model as evaluations run it: pixels are scaled and normalised on `device`, bit for bit as porter.data does.
 
         Args:
-            model: from a framework's `build`, or with a `tap` (as in `run_reference`) from `build_file` or a zoo's implementation.
+            model: from PortEngine.build, or with a `tap` (as in `run_reference`) from `build_file` or a zoo's implementation.
                 It is moved to `device`.
             device: `cpu`, `cuda` or `cuda:N`.
             tap: the layer that gives the logits; None if the model's output does.
@@ -65,9 +70,29 @@ class Runner(Protocol):
         """
 
 
-class Framework(Runner, Protocol):
-    """What a destination needs: the module-level names of a framework's folder. None imports the framework before it is called."""
+class PortEngine(Engine, Protocol):
+    """An engine that also runs what porter builds: the plan of a port."""
 
+    def build(self, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str) -> Any:
+        """A model of the framework's own kind, in inference mode.
+
+        Args:
+            layers: as `Destination.write`.
+        """
+
+    def twin(self, model: Any, plan: Plan) -> Any | None:
+        """A model of `plan` that shares the weights of `model`. The plan's graph may differ only in its pads. None where the
+        framework cannot share weights.
+        """
+
+    def run(self, model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+        """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W in every framework."""
+
+
+class Destination(Protocol):
+    """What writes ports: the module-level names of `destination.py` in a framework's folder."""
+
+    NAME: str
     INPUT_LAYOUT: Literal["NCHW", "NHWC"]
     MODEL_FILE: str
     PACKAGE: str
@@ -75,6 +100,8 @@ class Framework(Runner, Protocol):
     CAPABILITIES: Capabilities
     NAMES_LAYERS: bool
     """Whether a model's layers have names, which a port takes from the default zoo."""
+    ENGINE: PortEngine
+    """What runs its ports."""
 
     def fillings(self, graph: Graph, tensors: Tensors) -> Mapping[str, int]:
         """Destination tensors that no source tensor gives, by the destination's names, with the number that fills them."""
@@ -95,48 +122,44 @@ class Framework(Runner, Protocol):
     def code_files(self, plan: Plan, layers: Mapping[str, str]) -> Mapping[str, bytes]:
         """The files of a port that are code, by name, as they would be written today."""
 
-    def build(self, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str) -> Any:
-        """A model of the framework's own kind, in inference mode."""
-
-    def twin(self, model: Any, plan: Plan) -> Any | None:
-        """A model of `plan` that shares the weights of `model`. The plan's graph may differ only in its pads. None where the
-        framework cannot share weights.
-        """
-
-    def run(self, model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
-        """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W in every framework."""
-
 
 if TYPE_CHECKING:
-    from porter.frameworks import onnx, tf, torch
+    from porter.frameworks.onnx import destination as onnx
+    from porter.frameworks.tf import destination as tf
+    from porter.frameworks.torch import destination as torch
 
-    _onnx: Framework = onnx
-    _tf: Framework = tf
-    _torch: Framework = torch
+    _destinations: tuple[Destination, ...] = (onnx, tf, torch)
 
-_FRAMEWORKS = {"tf": "porter.frameworks.tf", "torch": "porter.frameworks.torch", "onnx": "porter.frameworks.onnx"}
-FRAMEWORK_NAMES = tuple(_FRAMEWORKS)
+_ENGINES = {name: f"porter.frameworks.{name}.engine" for name in ("tf", "torch", "onnx")}
+NUMPY = "numpy"
+"""The engine of formats whose own framework is not run."""
+ENGINE_NAMES = tuple(_ENGINES)
+_DESTINATIONS = {name: f"porter.frameworks.{name}.destination" for name in ("tf", "torch", "onnx")}
+DESTINATION_NAMES = tuple(_DESTINATIONS)
 OTHER_NAMES = {"tensorflow": "tf", "keras": "tf", "pytorch": "torch"}
 """Other names that people use for the frameworks. Where a zoo is expected, `keras` is the zoo of that name."""
 
 
-def get_framework(name: str) -> Framework:
-    """The folder of a framework, by its name on the command line or one of OTHER_NAMES.
+def get_destination(name: str) -> Destination:
+    """A destination, by its name on the command line or one of OTHER_NAMES.
 
     Raises:
-        UsageError: there is no such framework.
+        UsageError: there is no such destination.
     """
-    module = _FRAMEWORKS.get(OTHER_NAMES.get(name, name))
+    module = _DESTINATIONS.get(OTHER_NAMES.get(name, name))
     if module is None:
-        raise UsageError(f"there is no framework '{name}'", next=f"frameworks are {', '.join(_FRAMEWORKS)}")
-    return cast(Framework, import_module(module))
+        raise UsageError(f"there is no framework '{name}'", next=f"frameworks are {', '.join(_DESTINATIONS)}")
+    return cast(Destination, import_module(module))
 
 
-def runner_of(checkpoint: Checkpoint) -> Runner | None:
-    """The framework that runs the graph of a file, by the file's format; None if it carries none, or none that can be run."""
+def get_engine(name: str) -> Engine:
+    """The engine of a name in ENGINE_NAMES."""
+    return cast(Engine, import_module(_ENGINES[name]))
+
+
+def engine_name(checkpoint: Checkpoint) -> str:
+    """The name of the engine that runs a file's own graph: the one of its format, otherwise porter's own."""
     from porter.formats.recognition import FORMATS
 
     format = FORMATS.get(checkpoint.format)
-    if checkpoint.graph is None or format is None or format.runner is None:
-        return None
-    return cast(Runner, import_module(_FRAMEWORKS[format.runner]))
+    return (format and format.engine) or NUMPY

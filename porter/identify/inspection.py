@@ -15,7 +15,7 @@ from porter.fitting.fit import OWN_GRAPH
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint, read_weights
 from porter.formats.recognition import FORMATS
-from porter.frameworks import FRAMEWORK_NAMES
+from porter.frameworks import DESTINATION_NAMES
 from porter.graph import head_of
 from porter.identify.doors import open_as, open_likeliest
 from porter.identify.matching import CLOSE, LIKELY, NO_RECIPE, Match, Ranked, rank
@@ -127,7 +127,7 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None) -> In
 
 
 def _of_port(port: Port) -> Inspection:
-    record, checkpoint = port.record, read_checkpoint(port.folder / port.framework.MODEL_FILE)
+    record, checkpoint = port.record, read_checkpoint(port.folder / port.destination.MODEL_FILE)
     options = ("--recipes", record.recipes) if record.recipes else ()
     return Inspection(
         replace(checkpoint, path=port.folder, format="port", dialect=record.framework),
@@ -160,7 +160,7 @@ def _by_itself(checkpoint: Checkpoint) -> Inspection:
         size=opened.built_size,
         head=opened.origin.fit.head if opened.origin else None,
         activation=opened.facts.activation,
-        commands=(_command((None, None), opened.framework.NAME, checkpoint.path) + (" --input-size any" if free else ""),),
+        commands=(_command((None, None), opened.framework, checkpoint.path) + (" --input-size any" if free else ""),),
     )
 
 
@@ -180,7 +180,7 @@ def _of_opened(
         activation=opened.facts.activation,
         differs=(*(note for note in opened.file.notes if note not in (*checkpoint.notes, OWN_GRAPH)), *opened.warnings),
         assumed=opened.facts.assumed,
-        commands=(_command(match.is_a, opened.framework.NAME, checkpoint.path, recipes_option(recipe, recipes)),),
+        commands=(_command(match.is_a, opened.framework, checkpoint.path, recipes_option(recipe, recipes)),),
     )
 
 
@@ -193,7 +193,7 @@ def _settled(checkpoint: Checkpoint, match: Match, error: PorterError, recipes: 
         except PorterError:
             continue
         options = ("--map", setting, *recipes_option(match.member.recipe, recipes))
-        found.append(_command(match.is_a, opened.framework.NAME, checkpoint.path, options))
+        found.append(_command(match.is_a, opened.framework, checkpoint.path, options))
     return tuple(found)
 
 
@@ -211,7 +211,7 @@ def _size(checkpoint: Checkpoint, match: Match) -> tuple[int, int] | None:
 
 def _command(is_a: tuple[str | None, str | None], framework: str, path: Path, options: Sequence[str] = ()) -> str:
     """The command that ports a file to another framework than its own; `is_a` names its variant and zoo, if a recipe fits."""
-    other, (variant, zoo) = next(name for name in FRAMEWORK_NAMES if name != framework), is_a
+    other, (variant, zoo) = next(name for name in DESTINATION_NAMES if name != framework), is_a
     words = ["porter", "convert", str(path), "--to", other]
     if variant is not None and zoo is not None:
         words = ["porter", "convert", variant, "--from", zoo, "--to", other, "--weights", str(path)]

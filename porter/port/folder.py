@@ -15,7 +15,7 @@ from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype
 from porter.errors import ChecksumError, FileError, GraphError, UsageError
 from porter.files import AnyPath, WeightsFile, digest, expect_plain, is_plain, recover_folder, write_whole
-from porter.frameworks import Framework, Tensors, get_framework
+from porter.frameworks import Destination, Tensors, get_destination
 from porter.graph import Graph, tensor_shapes
 from porter.graph.bounds import expect_bounded
 from porter.graph.pads import Pad
@@ -243,17 +243,18 @@ class Port:
     record: Record = field(repr=False)
     graph: Graph = field(repr=False)
     plan: Plan = field(repr=False)
-    framework: Framework = field(repr=False)
+    destination: Destination = field(repr=False)
 
     def tensors(self) -> dict[str, dict[str, Array]]:
         """The port's canonical tensors as stored (porter.graph.tensor_shapes)."""
-        return self.framework.read_port(self.folder, self.plan, self.record.layers)
+        return self.destination.read_port(self.folder, self.plan, self.record.layers)
 
     def build(self, dtype: Dtype | None = None, device: str = "cpu", tensors: Tensors | None = None) -> Any:
         """The model, built from port.json's graph (never from model.py), in `dtype` or the port's own type, with `tensors` or its
         own tensors.
         """
-        return self.framework.build(self.plan, tensors or self.tensors(), self.record.layers, dtype or self.record.dtype, device)
+        engine, record = self.destination.ENGINE, self.record
+        return engine.build(self.plan, tensors or self.tensors(), record.layers, dtype or record.dtype, device)
 
 
 def load(folder: AnyPath, device: str = "cpu") -> Any:
@@ -268,7 +269,7 @@ def port_at(path: Path) -> Port | None:
     if not (path.parent / RECORD).is_file():
         return None
     beside = read_port(path.parent, held=False)
-    return read_port(path.parent) if path.name in (RECORD, beside.framework.MODEL_FILE) else None
+    return read_port(path.parent) if path.name in (RECORD, beside.destination.MODEL_FILE) else None
 
 
 def read_port(folder: Path, *, held: bool = True) -> Port:
@@ -295,9 +296,9 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
         raise FileError(
             f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the top'}", where=str(path), next="convert again"
         ) from None
-    framework = get_framework(record.framework)
-    if framework.MODEL_FILE not in record.model:
-        raise FileError(f"'model' lacks {framework.MODEL_FILE}", where=str(path), next="convert again")
+    destination = get_destination(record.framework)
+    if destination.MODEL_FILE not in record.model:
+        raise FileError(f"'model' lacks {destination.MODEL_FILE}", where=str(path), next="convert again")
     if held:
         for name, sha256 in record.model.items():
             _hold(folder / name, sha256)
@@ -309,9 +310,9 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
     head = tensor_shapes(graph).get(graph.output, {}).get("kernel", (record.classes,))
     if record.output == "logits" and head[0] != record.classes:
         raise FileError(f"'classes' is {record.classes}, but the graph's head has {head[0]} rows", where=str(path))
-    plan = make_plan(graph, record.input.size or ANY, framework.CAPABILITIES)
+    plan = make_plan(graph, record.input.size or ANY, destination.CAPABILITIES)
     # A class of keras.applications takes only the size that it was built for, even if its pads are right at every size.
-    return Port(folder, record, graph, replace(plan, only_size=record.input.size), framework)
+    return Port(folder, record, graph, replace(plan, only_size=record.input.size), destination)
 
 
 def _hold(path: Path, sha256: str) -> None:

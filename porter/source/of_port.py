@@ -58,7 +58,7 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
         path, warnings = fetched.path, fetched.warnings
     beside = port_at(path)
     if beside is not None:
-        _expect_same(record, beside.record.model[beside.framework.MODEL_FILE], path)
+        _expect_same(record, beside.record.model[beside.destination.MODEL_FILE], path)
         return with_padding(open_port(beside, member), record.padding)
     checkpoint = read_weights(path, member is not None and needs_md5(member))
     _expect_same(record, checkpoint.sha256, path)

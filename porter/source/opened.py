@@ -9,7 +9,6 @@ from typing import Any
 from porter.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit
-from porter.frameworks import Runner
 from porter.graph import Graph
 from porter.padding.sizes import InputSizes
 from porter.port import Facts, SourceFile, TensorLists
@@ -29,7 +28,7 @@ class Opened:
     """A source: its graph and its tensors in canonical order.
 
     Attributes:
-        framework: runs the source.
+        framework: the zoo's or the port's, otherwise the engine that runs the file's graph.
         sizes: the size that the file states, otherwise the recipe's; of a port, its only size, otherwise its own native size.
         member: what it is; None for a file of a graph that no recipe has.
         assumed_size: one line if the recipe and not the source says what input size it was built for.
@@ -41,7 +40,7 @@ class Opened:
     tensors: Mapping[str, Mapping[str, Array]]
     facts: Facts
     sizes: InputSizes
-    framework: Runner
+    framework: str
     lists: TensorLists
     file: SourceFile
     member: Member | None = None

@@ -12,7 +12,6 @@ from porter.fitting.by_names import fit_by_names
 from porter.fitting.by_position import name_by_position
 from porter.fitting.fit import Fit, read_tensors
 from porter.fitting.wishes import NONE, Wishes
-from porter.frameworks import Runner, get_framework
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.padding.sizes import InputSizes
 from porter.port import Facts, Port, SourceFile, TensorLists
@@ -45,14 +44,14 @@ def open_port(port: Port, member: Member | None = None) -> Opened:
     used = {f"{path}:{role}": f"{path}:{role}" for path, roles in tensors.items() for role in roles}
     return Opened(
         member=member,
-        framework=get_framework(member.zoo.framework) if member else port.framework,
+        framework=member.zoo.framework if member else record.framework,
         graph=port.graph,
         facts=Facts(**{**record.facts, "source_classes": record.classes, "evaluated": ()}),
         sizes=record.input.sizes,
         tensors=tensors,
         lists=TensorLists(used=used, ignored={}, filled={}),
         file=SourceFile(
-            file=port.framework.MODEL_FILE, format="port", sha256=record.model[port.framework.MODEL_FILE], published=False
+            file=port.destination.MODEL_FILE, format="port", sha256=record.model[port.destination.MODEL_FILE], published=False
         ),
     )
 
@@ -77,7 +76,7 @@ def open_checkpoint(member: Member, checkpoint: Checkpoint, wishes: Wishes = NON
     checkpoint, placed = name_by_position(member, checkpoint)
     fit = _fit(member, checkpoint, wishes)
     recorded = publisher is not None or checkpoint.graph is not None
-    opened = of_fit(fit, checkpoint, get_framework(zoo.framework), recipe.native_size(), get_dialect(zoo.framework))
+    opened = of_fit(fit, checkpoint, zoo.framework, recipe.native_size(), get_dialect(zoo.framework))
     protocol, scaling = scaled(in_proportion(zoo.preprocess, opened.sizes.built, recipe.native_size()), fit.scaling)
     labels = zoo.labels if fit.own_head else None
     return replace(
@@ -104,7 +103,7 @@ def expect_no_options(wishes: Wishes, where: str, reason: str) -> None:
         raise UsageError(message, where=where, next="leave it out")
 
 
-def of_fit(fit: Fit, checkpoint: Checkpoint, framework: Runner, native: tuple[int, int], dialect: Dialect | None = None) -> Opened:
+def of_fit(fit: Fit, checkpoint: Checkpoint, framework: str, native: tuple[int, int], dialect: Dialect | None = None) -> Opened:
     """A file opened as it was fitted, without what only a recipe states.
 
     Args:

@@ -10,7 +10,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.to_graph import Translated, to_graph
 from porter.fitting.fit import OWN_GRAPH, Fit, some
 from porter.fitting.wishes import NONE, Wishes
-from porter.frameworks import runner_of
+from porter.frameworks import engine_name
 from porter.graph import Conv, Dense, Graph, shapes, tensor_shapes
 from porter.padding import ANY
 from porter.source.blocks import under_paths, with_blocks
@@ -32,10 +32,8 @@ def open_graph(checkpoint: Checkpoint, wishes: Wishes = NONE, names: Mapping[str
     """
     found, built = translation(checkpoint, wishes)
     found, names = with_blocks(found) if names is None else (under_paths(found, names), names)
-    framework = runner_of(checkpoint)
-    assert framework is not None, "a reader gives a graph only if a framework runs it"
     assert checkpoint.graph is not None
-    opened = of_fit(_fit(checkpoint, found, built), checkpoint, framework, built)
+    opened = of_fit(_fit(checkpoint, found, built), checkpoint, engine_name(checkpoint), built)
     return replace(opened, facts=opened.stating(names=dict(names), output_names=checkpoint.graph.output_names))
 
 

@@ -129,7 +129,7 @@ class Check:
             if dtype not in models:
                 models[dtype] = port.build(dtype, self.device, self.tensors)
             last = batch is batches[dtype][-1]  # models are large: each is released after its last batch
-            values = port.framework.run(models.pop(dtype) if last else models[dtype], batch.astype(np.dtype(dtype)), taps)
+            values = port.destination.ENGINE.run(models.pop(dtype) if last else models[dtype], batch.astype(np.dtype(dtype)), taps)
             output = port.graph.output
             return values if ending is None else {**values, output: ending(values[output])}
 

@@ -7,7 +7,7 @@ from typing import TypeAlias, TypeVar
 
 from porter.dtypes import Dtype
 from porter.errors import MissingFramework
-from porter.frameworks import get_framework, runner_of
+from porter.frameworks import DESTINATION_NAMES, engine_name, get_destination, get_engine
 from porter.source.opened import Opened
 from porter.verification.references import FileGraphSource, OwnBuild, Reference, rounded, rounded_tensors, zoo_reference
 
@@ -26,11 +26,10 @@ def references_of(opened: Opened, dtype: Dtype) -> Iterator[FileGraphSource | Re
     if opened.origin is None:
         return
     checkpoint, fit, member = rounded(opened.origin.checkpoint, dtype), opened.origin.fit, opened.member
-    runner = runner_of(checkpoint)
-    if runner is not None:
-        yield FileGraphSource(runner, checkpoint, fit)
+    if checkpoint.graph is not None:
+        yield FileGraphSource(get_engine(engine_name(checkpoint)), checkpoint, fit)
     if member is not None and fit.reference_names and member.zoo.reference is not None:
-        yield zoo_reference(get_framework(member.zoo.framework), member.zoo, member.variant, checkpoint, fit)
+        yield zoo_reference(get_engine(member.zoo.framework), member.zoo, member.variant, checkpoint, fit)
 
 
 def own_build(opened: Opened, dtype: Dtype) -> OwnBuild:
@@ -39,7 +38,7 @@ def own_build(opened: Opened, dtype: Dtype) -> OwnBuild:
     Raises:
         UsageError: porter builds no models of that framework.
     """
-    return OwnBuild(get_framework(opened.framework.NAME), opened.graph, rounded_tensors(opened.tensors, dtype))
+    return OwnBuild(get_destination(opened.framework), opened.graph, rounded_tensors(opened.tensors, dtype))
 
 
 def first_that_runs(forms: Iterable[Form], use: Callable[[Form], T]) -> tuple[T | None, tuple[str, ...]]:
@@ -65,15 +64,20 @@ def with_fallback(opened: Opened, destination: str, dtype: Dtype, use: Callable[
         dtype: the file's tensors are rounded to this type.
 
     Raises:
-        MissingFramework: neither of the first two can run, and porter's own build is the port itself.
+        MissingFramework: neither of the first two can run, and porter's own build is the port itself, or porter only reads the
+            source's format.
     """
     found, failures = first_that_runs(references_of(opened, dtype), use)
     if found is not None:
         return found, ()
     if opened.file.format == "port":
         failures = (OF_A_PORT, *failures)
-    if destination == opened.framework.NAME:
+    only = None
+    if destination == opened.framework:
         only = f"only porter's own build of the source in {destination} is left, and that is the port itself"
+    elif opened.framework not in DESTINATION_NAMES:
+        only = f"porter has no build of its own of a source in {opened.file.format}"
+    if only is not None:
         instead = "give another implementation to porter convert: --reference FILE.py:CALLABLE, or a file with its graph"
         raise MissingFramework("; ".join([*failures, only]), next=instead)
     return use(own_build(opened, dtype)), failures

@@ -21,7 +21,7 @@ from porter.filegraph.to_graph import to_graph
 from porter.files import digest
 from porter.formats.reading import read_weights
 from porter.formats.recognition import READABLE
-from porter.frameworks import runner_of
+from porter.frameworks import engine_name, get_engine
 from porter.frameworks.given import Shown, framework_of, given_models
 from porter.graph import Graph, Sigmoid, Softmax, shapes
 from porter.padding import ANY
@@ -197,9 +197,9 @@ def _names(opened: Opened) -> dict[str, tuple[str, ...]]:
 
 def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     checkpoint = read_weights(given.file, with_md5=False)
-    file, runner, where = checkpoint.graph, runner_of(checkpoint), str(given.file)
-    if file is None or runner is None:
-        carrying = ", ".join(format.what for format in READABLE if format.runner)
+    file, where = checkpoint.graph, str(given.file)
+    if file is None:
+        carrying = ", ".join(format.what for format in READABLE if format.engine)
         message = f"this {checkpoint.format} file carries no graph that can be run"
         raise UsageError(message, where=where, next=f"give code as FILE.py:CALLABLE, or a file with a graph: {carrying}")
     if file.channels != opened.graph.channels:
@@ -218,14 +218,14 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     pairs = pair(opened, found, file)
     asked = {path: tap for path, layer in pairs.layers.items() if (tap := file.by_name[layer].tap) is not None}
     asked |= {f"output {place}": str(taps[path]) for place, path in enumerate(found.graph.outputs)}
-    own = rounded(checkpoint, stored)
+    own, engine = rounded(checkpoint, stored), get_engine(engine_name(checkpoint))
 
     @cache
     def model(dtype: Dtype) -> Any:
-        return runner.build_file(own, dtype, ANY if file.resizable else file.size)
+        return engine.build_file(own, dtype, ANY if file.resizable else file.size)
 
     def shown(batch: Array, dtype: Dtype) -> Shown:
-        values = runner.run_reference(model(dtype), batch.astype(dtype), asked)
+        values = engine.run_reference(model(dtype), batch.astype(dtype), asked)
         return Shown(tuple(values.pop(f"output {place}") for place in range(len(found.graph.outputs))), values)
 
     record = GivenFile(file=given.file.name, sha256=checkpoint.sha256, maker=None)

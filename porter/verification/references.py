@@ -13,7 +13,7 @@ from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Dtype, is_floating, storage_type
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit, own_checkpoint
-from porter.frameworks import Classifier, Framework, Runner, Tensors
+from porter.frameworks import Classifier, Destination, Engine, Tensors
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Dense, Graph, Node, Relu6, channels_of
 from porter.graph.plan import Plan, make_plan
@@ -50,7 +50,7 @@ class Reference:
         behind: the file's dense layers after the implementation's features, with their tensors. They are computed in NumPy.
     """
 
-    framework: Framework
+    engine: Engine
     implementation: Implementation
     name: str
     variant: str
@@ -73,20 +73,20 @@ class Reference:
                 self._built.clear()
             model = self.implementation.build(self.variant, self.classes, (size[0], size[1]), self.checkpoint, dtype, self.options)
             self._built[key] = model
-        values = self.framework.run_reference(self._built[key], batch.astype(dtype), self.taps)
+        values = self.engine.run_reference(self._built[key], batch.astype(dtype), self.taps)
         return _followed(_without_row(values, self.without_background), self.behind)
 
     def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
         """Gives only the logits, those at `output`, in float32; no other values are fetched from the model."""
         model = self.implementation.build(self.variant, self.classes, size, self.checkpoint, "float32", self.options)
         shown = self.behind[0][0].inputs[0] if self.behind else output
-        whole = self.framework.classifier(model, protocol, device, "fp32", self.taps[shown])
+        whole = self.engine.classifier(model, protocol, device, "fp32", self.taps[shown])
         if self.behind:
             return _then(whole, lambda features: _followed({shown: features}, self.behind)[output])
         return _without_first(whole) if output == self.without_background else whole
 
 
-def zoo_reference(framework: Framework, zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Reference:
+def zoo_reference(engine: Engine, zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Reference:
     """The zoo's implementation with the tensors of `fit`. A file without a head gets a head that returns its features."""
     tensors, classes, taps = own_checkpoint(fit, checkpoint), fit.source_classes, dict(fit.reference_taps)
     if fit.stand_in is not None:
@@ -95,7 +95,7 @@ def zoo_reference(framework: Framework, zoo: Zoo, variant: str, checkpoint: Chec
     own = replace(checkpoint, tensors=tensors, graph=None, counted=False)
     name = str(zoo.reference)
     return Reference(
-        framework,
+        engine,
         get_implementation(name),
         name,
         variant,
@@ -110,9 +110,9 @@ def zoo_reference(framework: Framework, zoo: Zoo, variant: str, checkpoint: Chec
 
 @dataclass
 class FileGraphSource:
-    """The graph that the file itself carries, run by its framework with the file's tensors."""
+    """The graph that the file itself carries, run by its engine with the file's tensors."""
 
-    framework: Runner
+    engine: Engine
     checkpoint: Checkpoint
     fit: Fit
     name: str = "the file's own graph"
@@ -126,21 +126,21 @@ class FileGraphSource:
         graph = self.checkpoint.graph
         if dtype not in self._built:
             size = ANY if graph is None or graph.resizable else graph.size
-            self._built[dtype] = self.framework.build_file(self.checkpoint, dtype, size)
-        values = self.framework.run_reference(self._built[dtype], batch.astype(dtype), self.fit.taps)
+            self._built[dtype] = self.engine.build_file(self.checkpoint, dtype, size)
+        values = self.engine.run_reference(self._built[dtype], batch.astype(dtype), self.fit.taps)
         output = self.fit.graph.output
         if self.fit.output == "features" and output not in values:  # porter's own pool, after a file that ends in a map
             values[output] = values[self.fit.graph.by_path[output].inputs[0]].mean(axis=(2, 3))
         return _without_row(values, _dropped(self.fit))
 
     def disagreement(self, batch: Array) -> str | None:
-        """See porter.frameworks.Runner.disagreement."""
-        return self.framework.disagreement(self.checkpoint, batch)
+        """See porter.frameworks.Engine.disagreement."""
+        return self.engine.disagreement(self.checkpoint, batch)
 
     def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
         """As `Reference.classifier`."""
-        model = self.framework.build_file(self.checkpoint, "float32", size)
-        whole = self.framework.classifier(model, protocol, device, "fp32", self.fit.taps[output])
+        model = self.engine.build_file(self.checkpoint, "float32", size)
+        whole = self.engine.classifier(model, protocol, device, "fp32", self.fit.taps[output])
         return _without_first(whole) if output == _dropped(self.fit) else whole
 
 
@@ -201,7 +201,7 @@ def _without_row(values: dict[str, Array], path: str | None) -> dict[str, Array]
 class OwnBuild:
     """Porter's own build in the source's framework: it shows that two frameworks agree, not that the graph is right."""
 
-    framework: Framework
+    destination: Destination
     graph: Graph
     tensors: Tensors
     name: str = OWN_BUILD
@@ -214,17 +214,17 @@ class OwnBuild:
         rows, columns = batch.shape[2:]
         plan, model = self._built.get(dtype, (None, None))
         if plan is None or plan.only_size not in (None, (rows, columns)):
-            plan = make_plan(self.graph, (rows, columns), self.framework.CAPABILITIES)
-            model = self.framework.build(plan, self.tensors, {}, dtype, "cpu")
+            plan = make_plan(self.graph, (rows, columns), self.destination.CAPABILITIES)
+            model = self.destination.ENGINE.build(plan, self.tensors, {}, dtype, "cpu")
             self._built[dtype] = plan, model
         paths = [node.path for node in self.graph.nodes]
-        return self.framework.run(model, batch.astype(dtype), paths)
+        return self.destination.ENGINE.run(model, batch.astype(dtype), paths)
 
     def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
         """As `Reference.classifier`."""
-        plan = make_plan(self.graph, size, self.framework.CAPABILITIES)
-        model = self.framework.build(plan, self.tensors, {}, "float32", device)
-        return self.framework.classifier(model, protocol, device, "fp32")
+        plan = make_plan(self.graph, size, self.destination.CAPABILITIES)
+        model = self.destination.ENGINE.build(plan, self.tensors, {}, "float32", device)
+        return self.destination.ENGINE.classifier(model, protocol, device, "fp32")
 
 
 def rounded(checkpoint: Checkpoint, dtype: Dtype) -> Checkpoint:

@@ -70,7 +70,7 @@ def notes_on_code(port: Port) -> tuple[str, ...]:
     by = port.record.versions.get("porter", "of an unknown version")
     return tuple(
         f"{name} is not what this porter writes for the port, which porter {by} made: read the file before you run it"
-        for name, text in port.framework.code_files(port.plan, port.record.layers).items()
+        for name, text in port.destination.code_files(port.plan, port.record.layers).items()
         if sha256(text).hexdigest() != port.record.model.get(name)
     )
 
@@ -130,7 +130,7 @@ def check_against(
     cautions = _cautions(port, verdict)
     if verdict.proof.reference != OWN_BUILD:
         return verdict, cautions
-    build = f"porter's own build of the source in {opened.framework.NAME}"
+    build = f"porter's own build of the source in {opened.framework}"
     said = f"compared with {build}: the two frameworks agree, which does not prove the graph"
     return verdict, (*failures, said, *cautions)
 

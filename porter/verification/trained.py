@@ -58,9 +58,9 @@ def check_trained(check: Check, reference: Source, own: OwnBuild, shipped: Graph
     Raises:
         MissingFramework: the reference cannot be run here.
     """
-    framework, output = own.framework, shipped.output
+    destination, output = own.destination, shipped.output
     before, after = _Kept(reference, output), _Kept(replace(own, name=_name(own.graph, shipped)), output)
-    plan = make_plan(shipped, sizes.rounded[0], framework.CAPABILITIES)
+    plan = make_plan(shipped, sizes.rounded[0], destination.CAPABILITIES)
     proof = compare(plan, before, replace(own, graph=shipped).run, check.batches(sizes), check.tolerance)
     verdict = check.verdict(as_ported(after), sizes)
     wanted, got = (np.concatenate(list(side.logits.values())) for side in (before, after))

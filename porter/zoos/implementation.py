@@ -40,7 +40,7 @@ class Build(Protocol):
         """A zoo's own model of `variant`, for an input of `size` (rows, columns), giving logits, with the weights of `checkpoint`,
         loaded by its own names and in its own axis order. So porter's mapping is no part of the reference.
 
-        Its framework runs it (porter.frameworks.Framework.run_reference).
+        Its framework runs it (porter.frameworks.Engine.run_reference).
 
         Args:
             options: the recipe's options that differ from the zoo's own.
@@ -63,7 +63,7 @@ class WriteStock(Protocol):
     def __call__(
         self, folder: Path, plan: Plan, model: StockModel, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
     ) -> dict[str, str]:
-        """Writes a port's model files as the library's own class; as porter.frameworks.Framework.write.
+        """Writes a port's model files as the library's own class; as porter.frameworks.Destination.write.
 
         Args:
             arrays: all tensors of the class, by its names and in its axis order.

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 import porter
 from porter.conversion.stock import as_stock, stock_arrays
 from porter.errors import UsageError
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch.graph_module import to_tensor
 from porter.graph import Conv, tensor_shapes
@@ -152,7 +152,7 @@ def refusal(variant: str, zoo: str, framework: str, **options: Any) -> UsageErro
     recipe = find_recipe(variant)
     graph = expand(recipe.member(variant, zoo), {"classes": 10, **options})
     with pytest.raises(UsageError) as raised:
-        as_stock(recipe.member(variant, zoo), get_framework(framework), graph, {}, 10, (224, 224))
+        as_stock(recipe.member(variant, zoo), get_destination(framework), graph, {}, 10, (224, 224))
     return raised.value
 
 
@@ -179,14 +179,14 @@ def test_a_file_without_a_head_and_a_folded_class_are_refused(weights_file: Weig
     recipe = find_recipe(NARROW)
     graph = expand(recipe.member(NARROW, "torchvision"))
     with pytest.raises(UsageError, match="the file has none"):
-        as_stock(recipe.member(NARROW, "torchvision"), get_framework("torch"), graph, {}, 0, ANY)
+        as_stock(recipe.member(NARROW, "torchvision"), get_destination("torch"), graph, {}, 0, ANY)
     with pytest.raises(UsageError, match="none can be folded"):
         porter.convert(NARROW, "torchvision", "torch", weights=tmp_path / "absent", out=tmp_path / "port", stock=True, fold_bn=True)
 
 
 def test_a_bias_before_a_norm_goes_into_its_mean() -> None:
     """A ResNet with biases, as Keras has them, at torchvision's strides: its class has no place for them."""
-    recipe, framework = find_recipe("resnet18"), get_framework("torch")
+    recipe, framework = find_recipe("resnet18"), get_destination("torch")
     graph = expand(recipe.member("resnet18", "torchvision"), {"classes": 10, "biases": True})
     tensors = calibrated_tensors(graph, (64, 64), 2, bias=0.5)
     stock = as_stock(recipe.member("resnet18", "torchvision"), framework, graph, tensors, 10, ANY)
@@ -210,12 +210,14 @@ def test_a_bias_with_no_norm_after_it_is_refused() -> None:
     # The pool reads the convolution too, so that the norm does not stand for it.
     nodes = [replace(node, inputs=("stem/conv",)) if node.path == "stem/pool" else node for node in nodes]
     with pytest.raises(UsageError, match="reads stem/conv in the source, stem/relu in the stock class") as raised:
-        as_stock(recipe.member("resnet18", "torchvision"), get_framework("torch"), replace(graph, nodes=tuple(nodes)), {}, 10, ANY)
+        as_stock(
+            recipe.member("resnet18", "torchvision"), get_destination("torch"), replace(graph, nodes=tuple(nodes)), {}, 10, ANY
+        )
     assert "stem/conv a bias in the source, none in the stock class" in raised.value.message
 
 
 def test_biases_that_the_class_has_and_the_source_lacks_are_zeros_and_recorded() -> None:
-    recipe, framework = find_recipe("resnet50"), get_framework("tf")
+    recipe, framework = find_recipe("resnet50"), get_destination("tf")
     graph = expand(recipe.member("resnet50", "keras"), {"classes": 10, "biases": False})
     tensors = {
         path: {role: np.zeros(shape, np.float32) for role, shape in roles.items()} for path, roles in tensor_shapes(graph).items()
@@ -266,7 +268,7 @@ def test_an_absorbed_port_is_proved_and_its_norms_are_compared(tmp_path: Path, w
 
 def test_a_right_size_is_said(tmp_path: Path) -> None:
     """A source that pads by SAME is torchvision's function only on odd maps, and the class takes every size."""
-    recipe, framework = find_recipe("resnet18"), get_framework("torch")
+    recipe, framework = find_recipe("resnet18"), get_destination("torch")
     graph = expand(recipe.member("resnet18", "torchvision"), {"classes": 10})
     same = with_convention(graph, "stage2/unit1/conv1", Convention("same"))
     as_stock(recipe.member("resnet18", "torchvision"), framework, same, _zeros(same), 10, (225, 225))

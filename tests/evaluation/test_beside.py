@@ -63,8 +63,8 @@ def opened(references: list[Reference], zoo: str = "tf", shipped: Any = None) ->
 
     graph = SimpleNamespace(output=HEAD)
     own = Own(Stub(), graph, {})  # type: ignore[arg-type]
-    framework, file = SimpleNamespace(NAME=zoo), SimpleNamespace(format="keras-h5")
-    return SimpleNamespace(graph=graph, shipped=shipped, references=given, own=lambda dtype: own, framework=framework, file=file)
+    file = SimpleNamespace(format="keras-h5")
+    return SimpleNamespace(graph=graph, shipped=shipped, references=given, own=lambda dtype: own, framework=zoo, file=file)
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from porter.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, canonical
 from porter.filegraph.to_graph import Translated, to_graph
-from porter.frameworks import runner_of
+from porter.frameworks import engine_name, get_engine
 from porter.graph import tensor_shapes
 from tests.oracle import evaluate
 
@@ -35,11 +35,11 @@ def values_of(file: FileGraph, tensors: Mapping[str, Array], batch: Array) -> di
 
 def values_as_run(checkpoint: Checkpoint, batch: Array) -> dict[str, Array]:
     """As `values_of`, for a batch N×H×W×C. At every tap they are the values of the file's own graph as porter runs it."""
-    graph, runner, images = checkpoint.graph, runner_of(checkpoint), channels_first(batch)
-    assert graph is not None and runner is not None
+    graph, engine, images = checkpoint.graph, get_engine(engine_name(checkpoint)), channels_first(batch)
+    assert graph is not None
     values = values_of(graph, checkpoint.tensors, images)
     taps = {node.name: node.tap for node in graph.nodes if node.tap}
-    found = runner.run_reference(runner.build_file(checkpoint, "float64", batch.shape[1:3]), images, taps)
+    found = engine.run_reference(engine.build_file(checkpoint, "float64", batch.shape[1:3]), images, taps)
     assert found.keys() == taps.keys()
     for name, value in found.items():
         assert value.shape == values[name].shape and distance(values[name], value) <= 1e-12, name

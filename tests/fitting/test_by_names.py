@@ -14,7 +14,7 @@ from porter.fitting.by_names import fit_by_names
 from porter.fitting.fit import Fit, read_tensors
 from porter.fitting.grafting import POOL
 from porter.fitting.wishes import Wishes
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Dense, Relu, tensor_shapes
 from porter.recipe import Member, expand, find_recipe, layer_names
@@ -27,7 +27,7 @@ Tensors = Mapping[str, Array]
 def file(zoo_name: str, classes: int = 1000) -> dict[str, Array]:
     """All tensors of MobileNet v2 as a zoo names and lays them out, without values."""
     member = RECIPE.member("mobilenet_v2", zoo_name)
-    framework, graph = get_framework(member.zoo.framework), expand(member, {"classes": classes})
+    framework, graph = get_destination(member.zoo.framework), expand(member, {"classes": classes})
     layers = layer_names(member, graph)
     tensors = {}
     for path, roles in tensor_shapes(graph).items():

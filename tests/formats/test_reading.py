@@ -19,7 +19,7 @@ from porter.errors import FileError
 from porter.formats import unreadable
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import FORMATS, READABLE, recognise
-from porter.frameworks import FRAMEWORK_NAMES
+from porter.frameworks import DESTINATION_NAMES, ENGINE_NAMES
 
 KERNEL = np.ones((3, 3, 3, 2), np.float32)
 
@@ -191,7 +191,7 @@ def test_every_format_is_declared_once_and_says_what_reads_it_or_what_to_do(tmp_
     assert all((format.read is None) == (format not in READABLE) for format in FORMATS.values())
     assert all(format.advice is None for format in READABLE)
     for format in FORMATS.values():
-        assert format.framework in (None, *FRAMEWORK_NAMES) and format.runner in (None, *FRAMEWORK_NAMES)
+        assert format.framework in (None, *DESTINATION_NAMES) and format.engine in (None, *ENGINE_NAMES)
 
 
 def test_no_file(tmp_path: Path) -> None:

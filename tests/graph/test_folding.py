@@ -16,7 +16,7 @@ from porter.cli import printing
 from porter.conversion.convert import Conversion
 from porter.dtypes import Array
 from porter.errors import CheckFailed, MappingError
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.graph import INPUT, Add, BatchNorm, Conv, ConvTranspose, Dense, GlobalAvgPool, Graph, Node, Relu, folding, tensor_shapes
 from porter.graph.folding import absorb_biases, fold_norms, only_readers
 from porter.graph.plan import make_plan
@@ -73,9 +73,11 @@ def random_tensors(graph: Graph) -> dict[str, dict[str, Array]]:
 
 
 def values(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
-    torch = get_framework("torch")
-    model = torch.build(make_plan(graph, SIZE, torch.CAPABILITIES), tensors, {}, "float64", "cpu")
-    return torch.run(model, smooth_images(graph.channels, SIZE, 1, 2).astype(np.float64), [node.path for node in graph.nodes])
+    torch = get_destination("torch")
+    model = torch.ENGINE.build(make_plan(graph, SIZE, torch.CAPABILITIES), tensors, {}, "float64", "cpu")
+    return torch.ENGINE.run(
+        model, smooth_images(graph.channels, SIZE, 1, 2).astype(np.float64), [node.path for node in graph.nodes]
+    )
 
 
 @pytest.mark.parametrize(

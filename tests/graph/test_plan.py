@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from porter.errors import GraphError, PaddingError
-from porter.frameworks.tf import CAPABILITIES as KERAS
-from porter.frameworks.torch import CAPABILITIES as TORCH
+from porter.frameworks.tf.destination import CAPABILITIES as KERAS
+from porter.frameworks.torch.destination import CAPABILITIES as TORCH
 from porter.graph import INPUT, Add, Affine, Concat, Conv, GlobalAvgPool, Graph, MaxPool, Multiply, Node, Op, Relu, Upsample
 from porter.graph.plan import make_plan
 from porter.graph.record import from_record, to_record

@@ -14,7 +14,7 @@ import pytest
 import porter
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting import naming
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph, tensor_shapes
 from porter.identify import matching
@@ -37,7 +37,7 @@ def named(variant: str, zoo_name: str, generation: str | None) -> Checkpoint:
     """All tensors of a variant under a zoo's names, without values."""
     recipe = find_recipe(variant)
     member = recipe.member(variant, zoo_name)
-    framework, graph = get_framework(member.zoo.framework), expand(member)
+    framework, graph = get_destination(member.zoo.framework), expand(member)
     layers = layer_names(member, graph, generation)
     tensors = {}
     for path, roles in tensor_shapes(graph).items():

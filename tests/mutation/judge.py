@@ -14,7 +14,7 @@ import numpy as np
 
 from porter.dtypes import Array
 from porter.errors import PorterError
-from porter.frameworks import Tensors, get_framework
+from porter.frameworks import Tensors, get_destination
 from porter.graph import Graph, shapes
 from porter.graph.plan import make_plan
 from porter.padding import ANY
@@ -83,15 +83,15 @@ class Model:
         Raises:
             PorterError, RuntimeError, ValueError: a mutant does not run.
         """
-        torch, size = get_framework("torch"), (images.shape[2], images.shape[3])
+        torch, size = get_destination("torch"), (images.shape[2], images.shape[3])
         if ANY in self._built or size in self._built:
-            return torch.run(self._built.get(ANY, self._built.get(size)), images, paths)
+            return torch.ENGINE.run(self._built.get(ANY, self._built.get(size)), images, paths)
         try:
             plan, key = make_plan(self.graph, ANY, torch.CAPABILITIES), ANY
         except PorterError:
             plan, key = make_plan(self.graph, size, torch.CAPABILITIES), size
-        self._built[key] = torch.build(plan, self.tensors, {}, "float64", "cpu")
-        return torch.run(self._built[key], images, paths)
+        self._built[key] = torch.ENGINE.build(plan, self.tensors, {}, "float64", "cpu")
+        return torch.ENGINE.run(self._built[key], images, paths)
 
 
 @dataclass

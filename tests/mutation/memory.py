@@ -13,7 +13,7 @@ import numpy as np
 
 from porter.dtypes import Array, Dtype
 from porter.errors import PorterError
-from porter.frameworks import Framework, Tensors, get_framework
+from porter.frameworks import Tensors, get_destination
 from porter.frameworks.given import Shown as Models
 from porter.graph import Graph
 from porter.graph.plan import make_plan
@@ -48,12 +48,12 @@ def memory_port(graph: Graph, tensors: Tensors, size: Size, native: tuple[int, i
         native: the source's.
         facts: of its record.
     """
-    framework = get_framework(destination)
-    plan = make_plan(graph, size, framework.CAPABILITIES)
+    writer = get_destination(destination)
+    plan = make_plan(graph, size, writer.CAPABILITIES)
     shown = SimpleNamespace(channels=graph.channels, native_size=native, size=plan.only_size)
     stated = {"input": shown, "dtype": "float32", "framework": destination, "layers": {}, "preprocess": None, "absorbed": {}}
     record = Record.model_construct(**{**stated, "folded": None, "evaluated": (), **facts})
-    return MemoryPort(Path("memory"), record, graph, plan, framework, tensors)
+    return MemoryPort(Path("memory"), record, graph, plan, writer, tensors)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class MemorySource:
     reference: Remembered
     graph: Graph
     tensors: Tensors
-    framework: Framework
+    framework: str
     built_size: tuple[int, int] | None = None
     given: GivenReference | None = None
     shipped: None = None
@@ -93,8 +93,8 @@ def _references_of(source: MemorySource, dtype: Dtype) -> Iterator[Remembered]:
 
 def memory_source(graph: Graph, tensors: Tensors, paths: frozenset[str]) -> MemorySource:
     """A right function, computed by porter's own torch build, which shows the values at `paths`."""
-    torch = get_framework("torch")
-    return MemorySource(Remembered(Shown(OwnBuild(torch, graph, tensors), paths)), graph, tensors, torch)
+    torch = get_destination("torch")
+    return MemorySource(Remembered(Shown(OwnBuild(torch, graph, tensors), paths)), graph, tensors, torch.NAME)
 
 
 def given_source(source: MemorySource, native: tuple[int, int], misnamed: Mapping[str, str]) -> MemorySource:
@@ -103,7 +103,7 @@ def given_source(source: MemorySource, native: tuple[int, int], misnamed: Mappin
     Args:
         misnamed: by path, the node whose value the layer of that name gives.
     """
-    paths, own = source.graph.outputs, OwnBuild(get_framework("torch"), source.graph, source.tensors)
+    paths, own = source.graph.outputs, OwnBuild(get_destination("torch"), source.graph, source.tensors)
     remembered = Remembered(own)
 
     def shown(batch: Array, dtype: Dtype) -> Models:
@@ -144,5 +144,5 @@ def _asked(port: Port, opened: Any, dtypes: Sequence[Dtype]) -> tuple[Verdict, t
 def with_function(port: MemoryPort, graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> MemoryPort:
     """The port with another graph, planned as it is, and other tensors."""
     size = port.plan.only_size
-    plan = make_plan(graph, size or (None, None), port.framework.CAPABILITIES)
+    plan = make_plan(graph, size or (None, None), port.destination.CAPABILITIES)
     return replace(port, graph=graph, plan=replace(plan, only_size=size or plan.only_size), held=tensors)

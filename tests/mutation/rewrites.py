@@ -28,7 +28,7 @@ def rewrites(port: MemoryPort) -> Iterator[tuple[str, MemoryPort]]:
         if folded is not None and folded.folded:
             stored = {path: {role: _single(array) for role, array in roles.items()} for path, roles in folded.tensors.items()}
             facts: dict[str, Any] = {"preprocess": record.preprocess, "folded": dict(folded.folded)}
-            yield "folded norms", memory_port(folded.graph, stored, size, native, port.framework.NAME, **facts)
+            yield "folded norms", memory_port(folded.graph, stored, size, native, port.destination.NAME, **facts)
     known = right(graph, tensors, port.plan.only_size or native).known
     nodes, changed = list[Node](), {path: dict(roles) for path, roles in tensors.items()}
     for node in graph.nodes:

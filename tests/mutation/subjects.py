@@ -17,7 +17,7 @@ import porter
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array
 from porter.errors import PorterError, UsageError
-from porter.frameworks import Tensors, get_framework
+from porter.frameworks import Tensors, get_destination
 from porter.graph import (
     INPUT,
     Conv,
@@ -189,7 +189,7 @@ def _of_file(key: str, family: str, name: str, destination: str, seed: int, rng:
         held = made.tensors()
     record = made.record
     reference = next(references_of(opened, "float64" if record.computed else record.dtype))
-    port = MemoryPort(made.folder, record, made.graph, made.plan, made.framework, held)
+    port = MemoryPort(made.folder, record, made.graph, made.plan, made.destination, held)
     source = MemorySource(Remembered(reference), opened.graph, opened.tensors, opened.framework, opened.built_size)
     return Subject(key, port, source, stated_range(made.graph, record.preprocess), _judged_sizes(port, rng))
 
@@ -311,7 +311,7 @@ def random_sample(seed: int) -> Sample:
     # Of a few, because hypothesis begins with the smallest, and makes later ones alike.
     @seeded(seed)
     @settings(max_examples=3, database=None, phases=(Phase.generate,), deadline=None, suppress_health_check=list(HealthCheck))
-    @given(samples(get_framework("torch").CAPABILITIES, least=3, most=14))
+    @given(samples(get_destination("torch").CAPABILITIES, least=3, most=14))
     def collect(sample: Sample) -> None:
         found.append(sample)
 

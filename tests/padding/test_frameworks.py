@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from porter.errors import PaddingError
-from porter.frameworks import Framework, get_framework
+from porter.frameworks import Destination, get_destination
 from porter.graph import INPUT, AvgPool, Concat, Conv, GlobalAvgPool, Graph, MaxPool, Node, Relu, site_of, tensor_shapes
 from porter.graph.plan import make_plan
 from porter.padding import ANY, LOWEST, Average, Convention, Rounding, Rule, SiteKind, Size, Window, realise
@@ -262,7 +262,7 @@ def prove_builds(name: str, cases: list[Case], size: Size, batches: int) -> Coun
         size: that the plan is made for, or ANY.
         batches: input sizes to run each model at, when it is ANY.
     """
-    framework, counts = get_framework(name), Counter[str]()
+    framework, counts = get_destination(name), Counter[str]()
     beside: dict[int, list[Case]] = defaultdict(list)
     for case in cases:
         site = site_of(case.op)
@@ -299,7 +299,7 @@ def _common_sizes(cases: list[Case], batches: int, draw: random.Random) -> list[
     return list(zip(rows[:batches], draw.choices(columns, k=min(batches, len(rows))), strict=True))
 
 
-def _compare(framework: Framework, cases: list[Case], size: Size, sizes: list[Any]) -> int:
+def _compare(framework: Destination, cases: list[Case], size: Size, sizes: list[Any]) -> int:
     nodes = [Node("relu", Relu(), (INPUT,))]
     for index, case in enumerate(cases):
         nodes.append(Node(f"case{index}", case.op, ("relu" if case.nonnegative else INPUT,)))
@@ -315,11 +315,11 @@ def _compare(framework: Framework, cases: list[Case], size: Size, sizes: list[An
     plan = make_plan(graph, size, framework.CAPABILITIES)
     # onnxruntime runs what porter writes in single precision only.
     types = {"float64": TOLERANCE, **({"float32": 1e-5} if framework.NAME == "onnx" else {})}
-    models = {dtype: framework.build(plan, tensors, {}, dtype, "cpu") for dtype in types}
+    models = {dtype: framework.ENGINE.build(plan, tensors, {}, dtype, "cpu") for dtype in types}
     compared, paths = 0, [f"case{index}" for index in range(len(cases))]
     for (rows, columns), (dtype, tolerance) in product(sizes, types.items()):
         maps = MAPS[:, :rows, :columns]
-        values = framework.run(models[dtype], maps[None], paths)
+        values = framework.ENGINE.run(models[dtype], maps[None], paths)
         for path, case in zip(paths, cases, strict=True):
             wanted = _wanted(case, np.maximum(maps, 0) if case.nonnegative else maps, tensors.get(path, {}))
             said = (case, (rows, columns), str(plan.realisations[path]))

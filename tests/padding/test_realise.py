@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from porter.errors import PaddingError
-from porter.frameworks.onnx import CAPABILITIES as ONNX
-from porter.frameworks.tf import CAPABILITIES as KERAS
-from porter.frameworks.torch import CAPABILITIES as TORCH
+from porter.frameworks.onnx.destination import CAPABILITIES as ONNX
+from porter.frameworks.tf.destination import CAPABILITIES as KERAS
+from porter.frameworks.torch.destination import CAPABILITIES as TORCH
 from porter.padding import (
     LARGEST,
     LOWEST,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.numbering import first_names as keras_layers
 from porter.graph import AvgPool, BatchNorm, Conv, Graph, Identity, MaxPool, shapes, site_of, tensor_shapes
@@ -70,7 +70,7 @@ def keras_pads(layer: Any, window: Any) -> Pads:
 def assert_slims(variant: str) -> None:
     """Every variable of slim's own code is a tensor of the recipe's, and the other way round."""
     recipe, graph, names = read(variant, "slim")
-    tensorflow, framework = import_tensorflow(), get_framework("tf")
+    tensorflow, framework = import_tensorflow(), get_destination("tf")
     rows, columns = recipe.native_size()
     with tensorflow.Graph().as_default():
         images = tensorflow.compat.v1.placeholder(tensorflow.float32, [None, rows, columns, 3])
@@ -90,7 +90,7 @@ def assert_torchs(variant: str, zoo: str, model: Any, taps: dict[str, str], outs
         taps: by path, the modules whose outputs the zoo reads.
     """
     _, graph, names = read(variant, zoo)
-    framework, roles_of = get_framework("torch"), tensor_shapes(graph)
+    framework, roles_of = get_destination("torch"), tensor_shapes(graph)
     ours: dict[str, tuple[int, ...]] = {}
     for path, roles in roles_of.items():
         for role, spellings in get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], names[path].name).items():

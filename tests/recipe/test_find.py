@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from porter.errors import RecipeError, UsageError
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.recipe import all_recipes, declared_recipes, find_recipe, known_variants, recipes_folder
 from porter.recipe.find import recipe_folders
 from tests.recipe.recipes import VALID, line_of, write
@@ -192,7 +192,7 @@ def test_a_recipe_is_found_without_loading_the_others(tmp_path: Path) -> None:
 )
 def test_frameworks_have_other_names(name: str, zoo: str, framework: str) -> None:
     assert find_recipe("mobilenet_v2").zoo(name, "mobilenet_v2").name == zoo
-    assert framework == get_framework(name).NAME
+    assert framework == get_destination(name).NAME
 
 
 def broken_link(path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Affine, AvgPool, BatchNorm, Graph, tensor_shapes
 from porter.graph.plan import make_plan
@@ -54,9 +54,9 @@ def test_what_torchvision_does_to_its_input_is_a_node() -> None:
     with torch.device("meta"):
         stock = import_models().inception_v3(weights=None, init_weights=False, transform_input=True)
     wanted = stock._transform_input(torch.from_numpy(batch)).numpy()
-    framework, graph = get_framework("torch"), Graph((node,), 3, node.path)
-    model = framework.build(make_plan(graph, ANY, framework.CAPABILITIES), {}, {}, "float64", "cpu")
-    assert np.array_equal(framework.run(model, batch, [node.path])[node.path], wanted)
+    framework, graph = get_destination("torch"), Graph((node,), 3, node.path)
+    model = framework.ENGINE.build(make_plan(graph, ANY, framework.CAPABILITIES), {}, {}, "float64", "cpu")
+    assert np.array_equal(framework.ENGINE.run(model, batch, [node.path])[node.path], wanted)
 
 
 @pytest.mark.parametrize("zoo", ZOOS)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from porter.data.labels import Labels
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import BatchNorm, Conv, Graph, Node, is_depthwise, shapes, tensor_shapes
@@ -122,7 +122,7 @@ def test_every_tensor_is_timms(variant: str) -> None:
 
 def expect_module(model: Any, graph: Graph, layers: dict[str, LayerName]) -> None:
     """The module has the graph's tensors under the zoo's names, and its layers the same attributes."""
-    framework, shape_of = get_framework("torch"), tensor_shapes(graph)
+    framework, shape_of = get_destination("torch"), tensor_shapes(graph)
     ours: dict[str, tuple[int, ...]] = {}
     for path, roles in shape_of.items():
         for role, names in get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name).items():

@@ -11,7 +11,7 @@ from porter.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
@@ -111,7 +111,7 @@ def check_slim(variant: str) -> None:
     tensorflow = import_tensorflow()
     with tensorflow.Graph().as_default():
         network = construct(variant, tensorflow.compat.v1.placeholder(tensorflow.float32, [None, 224, 224, 3]), 1000)
-    framework, theirs = get_framework("tf"), dict(network.variables)
+    framework, theirs = get_destination("tf"), dict(network.variables)
     for path, roles in tensor_shapes(graph).items():
         names = get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name)
         for role, shape in roles.items():
@@ -162,7 +162,7 @@ def test_the_pads_that_caffes_weights_were_trained_with() -> None:
 
 def older_checkpoint(generation: str, variant: str = "resnet50") -> Checkpoint:
     _, graph, layers = read(variant, "keras", generation)
-    framework, tensors = get_framework("tf"), {}
+    framework, tensors = get_destination("tf"), {}
     for path, roles in tensor_shapes(graph).items():
         names = get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name)
         for role, shape in roles.items():

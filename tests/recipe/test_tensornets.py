@@ -13,7 +13,7 @@ from porter.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.padding import LOWEST, Convention
@@ -55,7 +55,7 @@ CASES = [pytest.param(variant, marks=() if variant in QUICK else pytest.mark.ful
 @pytest.mark.parametrize("variant", CASES)
 def test_every_variable_and_operation_is_tensornets(variant: str) -> None:
     recipe, graph, layers = read(variant, "tensornets")
-    framework, roles_of, tensorflow = get_framework("tf"), tensor_shapes(graph), import_tensorflow()
+    framework, roles_of, tensorflow = get_destination("tf"), tensor_shapes(graph), import_tensorflow()
     size = recipe.native_size()[0] + 1
     with tensorflow.Graph().as_default() as theirs:
         network = construct(variant, tensorflow.compat.v1.placeholder(tensorflow.float32, [None, size, size, 3]), 1000)
@@ -219,7 +219,7 @@ def checkpoint(variant: str, before: str = "", classes: int = 1000) -> Checkpoin
     recipe = find_recipe(variant)
     member = recipe.member(variant, "tensornets")
     graph = expand(member, {"classes": classes})
-    layers, framework, tensors = layer_names(member, graph), get_framework("tf"), {}
+    layers, framework, tensors = layer_names(member, graph), get_destination("tf"), {}
     for path, roles in tensor_shapes(graph).items():
         names = get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name)
         for role, shape in roles.items():

@@ -13,7 +13,7 @@ from PIL import Image
 from porter.data.photos import Failure
 from porter.evaluation.results import Accuracy, Agreement, Case, Differing, Evaluation, Judgement, Study, Trained
 from porter.files import digest
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, MaxPool, Node
 from porter.graph.pads import pads_of
 from porter.graph.plan import make_plan
@@ -55,7 +55,7 @@ def write_port(folder: Path, **changes: Any) -> Path:
     """A port for torch whose port.json has `changes`."""
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(b"nothing is read of it")
-    plan = make_plan(GRAPH, (224, 224), get_framework("torch").CAPABILITIES)
+    plan = make_plan(GRAPH, (224, 224), get_destination("torch").CAPABILITIES)
     record = {
         **{"format": 1, "architecture": "resnet_v2", "variant": "resnet50v2", "zoo": "keras", "framework": "torch"},
         "graph": to_record(GRAPH),

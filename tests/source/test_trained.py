@@ -14,7 +14,7 @@ from porter.conversion.pad_table import pads
 from porter.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_graph import fit_by_graph
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.graph import Conv
 from porter.graph.pads import with_conventions
 from porter.identify.doors import open_member
@@ -115,7 +115,7 @@ def test_the_check_proves_the_shipped_pads_first_and_then_the_port(made: Convers
 def test_the_difference_is_that_of_the_two_functions(made: Conversion, recipe: Recipe, weights: Path) -> None:
     opened = with_padding(open_member(recipe.member(VARIANT, ZOO), weights), "trained")
     assert opened.shipped is not None
-    taken, torch = stated_range(opened.graph, opened.facts.preprocess), get_framework("torch")
+    taken, torch = stated_range(opened.graph, opened.facts.preprocess), get_destination("torch")
     assert taken is not None
     fed = Check(made.port, ("float32", "float64"), fed=taken).batches(Sizes((SIZE,), (SIZE,)))
     batch = np.concatenate(list({image.tobytes(): image for images in fed.values() for image in images}.values()))
@@ -155,7 +155,7 @@ def test_verify_does_the_same_and_sees_shipped_pads_in_a_port_that_says_trained(
 def test_a_reference_that_computes_otherwise_fails_the_first_step(made: Conversion, recipe: Recipe, weights: Path) -> None:
     opened = with_padding(open_member(recipe.member(VARIANT, ZOO), weights), "trained")
     assert opened.shipped is not None
-    torch = get_framework("torch")
+    torch = get_destination("torch")
     other = OwnBuild(torch, with_conventions(opened.shipped, {OTHER: SAME}), opened.tensors, "another")
     own = OwnBuild(torch, opened.graph, opened.tensors)
     found = check_trained(

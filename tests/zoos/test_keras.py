@@ -9,8 +9,9 @@ import pytest
 from porter.dtypes import Array
 from porter.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.frameworks import get_framework, tf
+from porter.frameworks import get_engine
 from porter.frameworks.dialects import get_dialect
+from porter.frameworks.tf import destination as tf
 from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Conv
@@ -54,11 +55,11 @@ def test_reference_and_build_agree_in_float64_at_every_node(counted: bool, old: 
     reference = get_implementation("keras").build(
         "mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2(counted, old), counted), "float64"
     )
-    model = tf.build(make_plan(graph, SIZE, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
+    model = tf.ENGINE.build(make_plan(graph, SIZE, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
     batch = np.random.default_rng(4).normal(size=(2, 3, *SIZE))
     paths = [node.path for node in graph.nodes]
-    wanted = tf.run_reference(reference, batch, {path: path for path in paths})
-    found = tf.run(model, batch, paths)
+    wanted = tf.ENGINE.run_reference(reference, batch, {path: path for path in paths})
+    found = tf.ENGINE.run(model, batch, paths)
     assert list(wanted) == paths
     for path in paths:
         assert found[path].shape == wanted[path].shape
@@ -76,10 +77,12 @@ def test_a_wrong_pad_is_seen() -> None:
         for node in graph.nodes
     )
     reference = get_implementation("keras").build("mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float64")
-    model = tf.build(make_plan(replace(graph, nodes=wrong), SIZE, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
+    model = tf.ENGINE.build(
+        make_plan(replace(graph, nodes=wrong), SIZE, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu"
+    )
     batch = np.random.default_rng(4).normal(size=(2, 3, *SIZE))
-    wanted = tf.run_reference(reference, batch, {"predictions": "predictions"})["predictions"]
-    found = tf.run(model, batch, ["predictions"])["predictions"]
+    wanted = tf.ENGINE.run_reference(reference, batch, {"predictions": "predictions"})["predictions"]
+    found = tf.ENGINE.run(model, batch, ["predictions"])["predictions"]
     assert np.linalg.norm(found - wanted) > 1e-3 * np.linalg.norm(wanted)
 
 
@@ -92,7 +95,7 @@ RESIZABLE = [variant for variant in KERAS if variant != "inception_v3"]
 def test_layers_that_keras_numbers_have_the_names_of_a_first_model() -> None:
     for _ in range(2):
         reference = get_implementation("keras").build("mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float32")
-        found = tf.run_reference(
+        found = tf.ENGINE.run_reference(
             reference, np.zeros((1, 3, *SIZE)), {"pool": "global_average_pooling2d", "nothing": "no_such_layer"}
         )
         assert {path: value.shape for path, value in found.items()} == {"pool": (1, 1280)}
@@ -135,7 +138,7 @@ def test_a_reference_gives_at_another_size_what_one_built_for_it_gives(reference
         file = {f"{name}/{w.name}": rng.normal(size=w.shape) ** 2 for name, layer in names.items() for w in layer.weights}
         used, new = (
             Reference(
-                get_framework("tf"),
+                get_engine("tf"),
                 get_implementation(reference),
                 reference,
                 variant,
@@ -156,7 +159,7 @@ def test_logits_are_given_without_their_softmax() -> None:
     stock = import_keras().applications.MobileNet(alpha=0.25, weights=None, classes=3, input_shape=(32, 32, 3))
     reference = get_implementation("keras").build("mobilenet_v1_0.25", 3, (32, 32), _checkpoint(_random_file(stock)), "float64")
     batch = np.random.default_rng(4).normal(size=(1, 3, 32, 32))
-    found = tf.run_reference(reference, batch, {"head": "conv_preds", "output": "predictions", "pad": "conv_pad_2"})
+    found = tf.ENGINE.run_reference(reference, batch, {"head": "conv_preds", "output": "predictions", "pad": "conv_pad_2"})
     assert np.array_equal(found["head"][:, :, 0, 0], found["output"])
     assert abs(found["output"].sum() - 1) > 1e-3
     assert found["pad"].shape == (1, 16, 17, 17)

@@ -13,8 +13,8 @@ import pytest
 from porter.dtypes import Array
 from porter.errors import MappingError, MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.frameworks import torch as framework
 from porter.frameworks.dialects import get_dialect
+from porter.frameworks.torch import destination as framework
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.package import install
@@ -61,9 +61,9 @@ def source(request: pytest.FixtureRequest) -> Model:
 
 def test_every_tap_agrees_with_the_port_in_float64(source: Model) -> None:
     batch = smooth_images(3, (65, 63), 4, 3).astype(np.float64)
-    wanted = framework.run_reference(source.build(), batch, source.taps)
-    port = framework.build(make_plan(source.graph, SIZE, framework.CAPABILITIES), source.tensors, {}, "float64")
-    found = framework.run(port, batch, list(wanted))
+    wanted = framework.ENGINE.run_reference(source.build(), batch, source.taps)
+    port = framework.ENGINE.build(make_plan(source.graph, SIZE, framework.CAPABILITIES), source.tensors, {}, "float64")
+    found = framework.ENGINE.run(port, batch, list(wanted))
     assert set(wanted) >= {node.path for node in source.graph.nodes} - {"head/pool"}
     for path, value in wanted.items():
         assert np.linalg.norm(found[path].reshape(value.shape) - value) <= 1e-10 * np.linalg.norm(value), path
@@ -72,16 +72,16 @@ def test_every_tap_agrees_with_the_port_in_float64(source: Model) -> None:
 
 def test_a_wrong_pad_shows(source: Model) -> None:
     batch = smooth_images(3, (65, 63), 4, 3).astype(np.float64)
-    logits = framework.run_reference(source.build(), batch, {"head/logits": source.taps["head/logits"]})["head/logits"]
+    logits = framework.ENGINE.run_reference(source.build(), batch, {"head/logits": source.taps["head/logits"]})["head/logits"]
     same = with_convention(source.graph, "block1/depthwise/conv", Convention("same"))
-    port = framework.build(make_plan(same, (65, 63), framework.CAPABILITIES), source.tensors, {}, "float64")
-    found = framework.run(port, batch, ["head/logits"])["head/logits"]
+    port = framework.ENGINE.build(make_plan(same, (65, 63), framework.CAPABILITIES), source.tensors, {}, "float64")
+    found = framework.ENGINE.run(port, batch, ["head/logits"])["head/logits"]
     assert np.linalg.norm(found - logits) >= 1e-3 * np.linalg.norm(logits)
 
 
 def test_taps_are_taken_before_what_follows_in_place(source: Model) -> None:
     taps = {"norm": source.taps["stem/norm"], "none": "no.such"}
-    found = framework.run_reference(source.build(), smooth_images(3, SIZE, 4, 2), taps)
+    found = framework.ENGINE.run_reference(source.build(), smooth_images(3, SIZE, 4, 2), taps)
     assert set(found) == {"norm"}
     assert found["norm"].min() < 0, "the ReLU6 that follows works in place"
     assert found["norm"].dtype == np.float64

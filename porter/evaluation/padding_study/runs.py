@@ -19,7 +19,7 @@ from porter.evaluation.padding_study.cases import Setting, Trial
 from porter.evaluation.padding_study.numbers import UNSCORED, Ranks
 from porter.evaluation.padding_study.rounds import Outcome
 from porter.evaluation.scoring import Scored, score
-from porter.frameworks import Framework, get_framework
+from porter.frameworks import Destination, get_destination
 from porter.graph.plan import make_plan
 from porter.source.opened import Opened
 
@@ -27,10 +27,10 @@ MOST_BYTES = 4 << 30
 """The most bytes of weights in one pass, counted as if every model had its own; more trials need another pass."""
 
 
-def running_framework(own: str) -> Framework:
+def running_framework(own: str) -> Destination:
     """Torch, whose models share their weights if they differ only in pads; the source's `own` if torch is not installed."""
-    torch = get_framework("torch")
-    return torch if find_spec(torch.PACKAGE) else get_framework(own)
+    torch = get_destination("torch")
+    return torch if find_spec(torch.PACKAGE) else get_destination(own)
 
 
 class Seen:
@@ -67,7 +67,7 @@ class Bench:
 
     opened: Opened
     setting: Setting
-    framework: Framework
+    destination: Destination
     protocol: Preprocess
     photos: PhotoSet
     options: Options
@@ -95,7 +95,7 @@ class Bench:
                 seen[name].add(positions, values)
 
         models = {
-            trial.name: self.framework.classifier(self._model(trial), self.protocol, options.device, options.precision)
+            trial.name: self.destination.ENGINE.classifier(self._model(trial), self.protocol, options.device, options.precision)
             for trial in trials
         }
         scored = score(
@@ -106,11 +106,11 @@ class Bench:
         return [self._outcome(scored, trial.name, seen[trial.name]) for trial in trials]
 
     def _model(self, trial: Trial) -> Any:
-        plan = make_plan(self.setting.padded(trial), self.setting.size, self.framework.CAPABILITIES)
-        twin = None if self._built is None else self.framework.twin(self._built, plan)
+        plan = make_plan(self.setting.padded(trial), self.setting.size, self.destination.CAPABILITIES)
+        twin = None if self._built is None else self.destination.ENGINE.twin(self._built, plan)
         if twin is not None:
             return twin
-        self._built = self.framework.build(plan, self.opened.tensors, {}, "float32", self.options.device)
+        self._built = self.destination.ENGINE.build(plan, self.opened.tensors, {}, "float32", self.options.device)
         return self._built
 
     def _outcome(self, scored: Scored, name: str, seen: Seen) -> Outcome:

@@ -79,7 +79,7 @@ def study(
         labels=how.labels,
         limit=how.limit,
     )
-    framework = running_framework(opened.framework.NAME)
+    framework = running_framework(opened.framework)
     setting = Setting(opened.graph, (protocol.square, protocol.square), framework.CAPABILITIES)
     bench = Bench(opened, setting, framework, protocol, photos, how)
     assert opened.member is not None

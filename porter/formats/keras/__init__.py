@@ -30,7 +30,7 @@ FORMATS = (
         lambda content: _layout(content) == "keras-h5",
         reader("porter.formats.keras.read_h5", "read_h5"),
         framework="tf",
-        runner="tf",
+        engine="tf",
         whole=_WHOLE,
     ),
     Format(
@@ -47,7 +47,7 @@ FORMATS = (
         _is_archive,
         reader("porter.formats.keras.read_keras", "read_keras"),
         framework="tf",
-        runner="tf",
+        engine="tf",
         whole=_WHOLE,
     ),
 )

@@ -28,7 +28,7 @@ FORMATS = (
         _is_saved_model,
         reader("porter.formats.tf_graph.read", "read_saved_model"),
         framework="tf",
-        runner="tf",
+        engine="tf",
     ),
     Format(
         "frozen-graph",
@@ -36,6 +36,6 @@ FORMATS = (
         _is_frozen,
         reader("porter.formats.tf_graph.read", "read_frozen_graph"),
         framework="tf",
-        runner="tf",
+        engine="tf",
     ),
 )

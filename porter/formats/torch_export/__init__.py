@@ -20,6 +20,6 @@ FORMATS = (
         _is_export,
         reader("porter.formats.torch_export.read", "read_export"),
         framework="torch",
-        runner="torch",
+        engine="torch",
     ),
 )

@@ -40,7 +40,7 @@ class Disagreement:
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> str | None:
-    """See porter.frameworks.Runner.disagreement."""
+    """See porter.frameworks.Engine.disagreement."""
     found = first_disagreement(checkpoint, batch)
     return None if found is None else found.words
 

@@ -18,7 +18,7 @@ from porter.frameworks.onnx.running import OnnxModel
 def classifier(
     model: OnnxModel | OnnxRunner, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None
 ) -> Classifier:
-    """See porter.frameworks.Runner.classifier. ONNX models run on the CPU.
+    """See porter.frameworks.Engine.classifier. ONNX models run on the CPU.
 
     Raises:
         UsageError: the precision is another than fp32, or a file's own graph is given no tap.

@@ -30,7 +30,7 @@ _FLOAT, _DOUBLE = 1, 11
 
 
 def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> OnnxRunner:
-    """See porter.frameworks.Runner.build_file.
+    """See porter.frameworks.Engine.build_file.
 
     Raises:
         MissingFramework: onnx or onnxruntime is not installed, or does not run this model.
@@ -45,7 +45,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> OnnxRunner:
 
 
 def run_reference(model: OnnxRunner, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
-    """See porter.frameworks.Runner.run_reference."""
+    """See porter.frameworks.Engine.run_reference."""
     values = model(batch, tuple(dict.fromkeys(taps.values())))
     return {path: values[tap] for path, tap in taps.items()}
 

@@ -23,7 +23,7 @@ POOLS = {MaxPool: "MaxPooling2D", AvgPool: "AveragePooling2D"}
 """The Keras classes of pools."""
 
 
-def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str) -> Any:
+def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> Any:
     """A `keras.Model` from N×H×W×C to the graph's outputs, maps N×H×W×C too; several are a list. It has only built-in layers.
 
     With a `plan.only_size` its input has that size and Keras refuses any other; without it, rows and columns are free. Weights are

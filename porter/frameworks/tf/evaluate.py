@@ -19,7 +19,7 @@ from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_
 
 
 def classifier(model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
-    """See porter.frameworks.Framework.classifier. Frozen graphs and TF-slim's networks always run on the CPU.
+    """See porter.frameworks.Engine.classifier. Frozen graphs and TF-slim's networks always run on the CPU.
 
     Raises:
         UsageError: there is no such device, or the precision is bf16, in which porter runs no TensorFlow model.

@@ -18,7 +18,7 @@ from porter.frameworks.torch.running import tf32
 
 
 def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precision: Precision, tap: str | None) -> Classifier:
-    """See porter.frameworks.Framework.classifier. The model goes to `device` with its channels last.
+    """See porter.frameworks.Engine.classifier. The model goes to `device` with its channels last.
 
     bf16 means autocast: convolutions and products run in bfloat16, batch norms in float32, and the weights stay float32. Published
     mixed-precision figures are measured with it.

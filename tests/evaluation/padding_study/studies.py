@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from porter.data.preprocess import open_image, prepare
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph
 from porter.graph.pads import with_conventions
@@ -66,7 +66,8 @@ def fitted(recipes: Path, photos: Path, trained: Mapping[str, Convention]) -> Te
     tensors, (images, labels) = calibrated_tensors(graph, (SIDE, SIDE), SEED, lowered=("stem/conv",)), read_photos(recipe, photos)
     for node, role in (("stem/conv", "bias"), ("stem/norm", "mean")):  # what the pool sees is below zero, so that its fill shows
         tensors[node][role] -= 0.5
-    seen = get_framework("torch").run(build(recipes, tensors, trained), images, ["head/pool"])["head/pool"].astype(np.float64)
+    engine = get_destination("torch").ENGINE
+    seen = engine.run(build(recipes, tensors, trained), images, ["head/pool"])["head/pool"].astype(np.float64)
     wanted = 12 * np.eye(CLASSES)[labels]
     rows = np.hstack([seen, np.ones((len(seen), 1))])
     head = np.linalg.solve(rows.T @ rows + 1e-6 * np.eye(rows.shape[1]), rows.T @ wanted).astype(np.float32)
@@ -86,9 +87,9 @@ def write_weights(path: Path, recipes: Path, tensors: Tensors) -> Path:
 
 def build(recipes: Path, tensors: Tensors, trained: Mapping[str, Convention]) -> Any:
     """The model in torch, with `trained` at the sites that it names."""
-    torch, (_, graph) = get_framework("torch"), model(recipes)
+    torch, (_, graph) = get_destination("torch"), model(recipes)
     plan = make_plan(with_conventions(graph, trained), (SIDE, SIDE), torch.CAPABILITIES)
-    return torch.build(plan, tensors, {}, "float32", "cpu")
+    return torch.ENGINE.build(plan, tensors, {}, "float32", "cpu")
 
 
 def write_photos(folder: Path) -> Path:

@@ -21,7 +21,7 @@ from porter.evaluation.padding_study.cases import (
     strided_sites,
     symmetric,
 )
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.graph.pads import with_conventions
 from porter.padding import LOWEST, Convention
 from porter.recipe import expand, find_recipe, trained_conventions
@@ -31,7 +31,7 @@ SAME, ONE = Convention("same"), Convention("explicit", (1, 1, 1, 1))
 
 def setting(variant: str, zoo: str, size: int = 224) -> Setting:
     recipe = find_recipe(variant)
-    return Setting(expand(recipe.member(variant, zoo)), (size, size), get_framework("torch").CAPABILITIES)
+    return Setting(expand(recipe.member(variant, zoo)), (size, size), get_destination("torch").CAPABILITIES)
 
 
 def of_training(variant: str, zoo: str) -> Mapping[str, Convention]:

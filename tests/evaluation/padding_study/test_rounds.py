@@ -11,7 +11,7 @@ from porter.errors import PaddingError
 from porter.evaluation.padding_study.cases import Change, Setting, Trial, changed, site_at, strided_sites
 from porter.evaluation.padding_study.numbers import LEVEL, judge, mean
 from porter.evaluation.padding_study.rounds import Outcome, Rounds, helpful, run_rounds
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.padding import Convention
 from porter.recipe import expand, find_recipe
 
@@ -25,7 +25,7 @@ def setting() -> Setting:
     recipe = find_recipe(VARIANT)
     graph = expand(recipe.member(VARIANT, "torchvision"))
     assert strided_sites(graph) == SITES
-    return Setting(graph, (224, 224), get_framework("torch").CAPABILITIES)
+    return Setting(graph, (224, 224), get_destination("torch").CAPABILITIES)
 
 
 class Photos:
@@ -123,7 +123,7 @@ def test_an_interrupted_round_is_left_out(setting: Setting) -> None:
 def test_an_input_too_small_for_the_shipped_pads_is_refused() -> None:
     recipe = find_recipe("inception_v3")
     graph = expand(recipe.member("inception_v3", "torchvision"))
-    small = Setting(graph, (32, 32), get_framework("torch").CAPABILITIES)
+    small = Setting(graph, (32, 32), get_destination("torch").CAPABILITIES)
     photos = Photos(small, ())
     with pytest.raises(PaddingError, match=r"no \dx\d window fits"):
         run_rounds(small, {}, (), photos)

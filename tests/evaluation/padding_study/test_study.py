@@ -16,7 +16,7 @@ from porter.data.preprocess import open_image
 from porter.errors import FileError, PorterError, UsageError
 from porter.evaluation.padding_study import runs, study
 from porter.evaluation.results import Study
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.port import read_port
 from tests.evaluation.padding_study.studies import (
     ASYMMETRIC,
@@ -101,10 +101,10 @@ def test_ten_crops_are_averaged_and_their_centre_gives_the_single_crop_errors(pl
     assert figures(single) == figures(found)
     assert all(case.ten_crop_top5_error is None for case in single.cases)
     recipe, graph = model(place.recipes)
-    protocol, torch = recipe.zoo(ZOO, VARIANT).preprocess, get_framework("torch")
+    protocol, torch = recipe.zoo(ZOO, VARIANT).preprocess, get_destination("torch")
     built, missed = build(place.recipes, fitted(place.recipes, place.photos, ASYMMETRIC), {}), 0
     for path in place.photos.glob("*/*.png"):
-        logits = torch.run(built, prepare_ten(open_image(path), protocol), [graph.output])[graph.output].astype(np.float64)
+        logits = torch.ENGINE.run(built, prepare_ten(open_image(path), protocol), [graph.output])[graph.output].astype(np.float64)
         shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         missed += int(path.parent.name) not in np.argsort(-shares.mean(axis=0))[:5]
     assert found.cases[0].ten_crop_top5_error == 100 * missed / PHOTOS > 0
@@ -185,7 +185,7 @@ def test_without_torch_the_sources_framework_runs_the_cases(monkeypatch: pytest.
 def test_frameworks_agree_on_the_cases_whose_weights_are_shared_or_not(
     place: Place, found: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study, "running_framework", lambda own: get_framework("tf"))
+    monkeypatch.setattr(study, "running_framework", lambda own: get_destination("tf"))
     monkeypatch.setattr(runs, "MOST_BYTES", 60_000)  # two models to a pass
     assert figures(place.study()) == figures(found)
 

@@ -16,7 +16,7 @@ from porter.errors import FileError, GraphError, PaddingError
 from porter.filegraph.file_graph import Foreign
 from porter.formats.onnx.plain import PLAIN
 from porter.formats.reading import read_checkpoint
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.graph.plan import make_plan
 from tests.filegraph.values import translated
 
@@ -117,13 +117,14 @@ def test_every_operator_is_exact_or_refused_by_name(tmp_path: Path) -> None:
             found[f"refused: {checkpoint}"] += 1
             continue
         graph, tensors = translated(checkpoint.graph, checkpoint.tensors)
-        for framework in map(get_framework, ("torch", "tf")):
+        for framework in map(get_destination, ("torch", "tf")):
             try:
                 plan = make_plan(graph.graph, x.shape[2:], framework.CAPABILITIES)
             except (PaddingError, GraphError) as error:
                 found[f"refused by {framework.NAME}: {error.message}"] += 1
                 continue
-            value = framework.run(framework.build(plan, tensors, {}, "float32", "cpu"), x, [graph.graph.output])[graph.graph.output]
+            engine, output = framework.ENGINE, graph.graph.output
+            value = engine.run(engine.build(plan, tensors, {}, "float32", "cpu"), x, [output])[output]
             rounding = 1e-5 if (y != y.round(4)).any() else 1e-4  # some outputs are written with four digits
             assert value.size == y.size and np.allclose(value.reshape(y.shape), y, rtol=rounding, atol=rounding), (
                 name,

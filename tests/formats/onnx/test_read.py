@@ -16,7 +16,7 @@ from porter.errors import FileError, MappingError, PorterError, UsageError
 from porter.filegraph.file_graph import Foreign
 from porter.filegraph.to_graph import to_graph
 from porter.formats.reading import read_checkpoint
-from porter.frameworks.onnx import build_file, run_reference
+from porter.frameworks.onnx.engine import build_file, run_reference
 from porter.graph import Conv, Gelu, HardSigmoid, HardSwish, LayerNorm, Op, Swish
 from porter.padding import ANY, Convention, Window
 from tests.filegraph.values import values_of

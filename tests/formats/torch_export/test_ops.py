@@ -16,7 +16,7 @@ from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.formats.torch_export.constants import EVALUATORS
 from porter.formats.torch_export.ops import INNER, READERS
-from porter.frameworks.torch import build_file, run_reference
+from porter.frameworks.torch.engine import build_file, run_reference
 from porter.padding import ANY
 from tests.filegraph.values import values_of
 from tests.formats.torch_export.exports import export

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from porter.dtypes import Array
-from porter.frameworks import onnx as framework
+from porter.frameworks.onnx import destination as framework
 from porter.frameworks.onnx.sites import WINDOWED
 from porter.frameworks.onnx.spellings import PLAIN
 from porter.graph import INPUT, OPS, shapes
@@ -65,11 +65,11 @@ def test_every_op_in_onnxruntime_and_in_double_precision(tmp_path: Path, size: S
     plan, tensors = make_plan(graph, size, framework.CAPABILITIES), tensors_of(graph)
     assert plan.only_size == (None if size == ANY else SIZE)
     model = written(tmp_path, plan, tensors)
-    exact = framework.build(plan, tensors, {}, "float64")
+    exact = framework.ENGINE.build(plan, tensors, {}, "float64")
     for at in [SIZE] if plan.only_size else [SIZE, (10, 9)]:
         wanted = evaluate(graph, tensors, images(at))
         expect_near(run_file(tmp_path, plan, images(at)), wanted, ROUNDED, graph.outputs)
-        expect_near(framework.run(exact, images(at), [*wanted][1:]), wanted, EXACT, [*wanted][1:])
+        expect_near(framework.ENGINE.run(exact, images(at), [*wanted][1:]), wanted, EXACT, [*wanted][1:])
     known = shapes(graph, plan.only_size or ANY)
     for value in (*model.graph.value_info, *model.graph.output):
         stated = [dim.dim_value or None for dim in value.type.tensor_type.shape.dim][1:]
@@ -95,7 +95,7 @@ def check(sample: Sample) -> None:
     """A graph's outputs by onnxruntime, which merges what stands between them, and all values in double precision."""
     plan = make_plan(sample.graph, sample.size, framework.CAPABILITIES)
     values = dict(sample.values)
-    exact = framework.run(framework.build(plan, sample.tensors, {}, "float64"), sample.batch, [*values][1:])
+    exact = framework.ENGINE.run(framework.ENGINE.build(plan, sample.tensors, {}, "float64"), sample.batch, [*values][1:])
     expect_near(exact, values, EXACT, exact)
     with TemporaryDirectory() as name:
         written(Path(name), plan, sample.tensors)

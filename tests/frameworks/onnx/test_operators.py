@@ -17,8 +17,9 @@ from porter.filegraph.file_graph import Foreign
 from porter.formats.onnx.constants import EVALUATORS
 from porter.formats.onnx.ops import READERS
 from porter.formats.reading import read_checkpoint
-from porter.frameworks.onnx import build_file, double, run_reference
+from porter.frameworks.onnx import double
 from porter.frameworks.onnx.disagreement import distances, first_disagreement
+from porter.frameworks.onnx.engine import build_file, run_reference
 from porter.frameworks.onnx.file_reference import OnnxRunner
 from porter.frameworks.onnx.operators import own_operators
 from tests.filegraph.values import values_of

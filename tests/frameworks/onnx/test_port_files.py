@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from porter.errors import FileError, MappingError, MissingFramework, UsageError
-from porter.frameworks import get_framework, onnx as framework
-from porter.frameworks.onnx import port_files
+from porter.frameworks import get_destination
+from porter.frameworks.onnx import destination as framework, port_files
 from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, MaxPool, Node, PadMap
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, Convention, Window
@@ -92,7 +92,7 @@ def _made(folder: Path) -> Path:
 def test_half_precision(tmp_path: Path) -> None:
     model = written(tmp_path, PLAN, TENSORS, "float16")
     assert {tensor.data_type for tensor in model.graph.initializer} == {onnx.TensorProto.FLOAT16}
-    loaded = framework.build(PLAN, framework.read_port(tmp_path, PLAN, {}), {}, "float16")
+    loaded = framework.ENGINE.build(PLAN, framework.read_port(tmp_path, PLAN, {}), {}, "float16")
     found, wanted = loaded(BATCH), evaluate(NETWORK, TENSORS, BATCH)["logits"]
     assert found.dtype == np.float16 and difference(found.astype(np.float64), wanted) < 1e-2
 
@@ -104,22 +104,22 @@ def test_types_that_nothing_runs_are_refused(tmp_path: Path, dtype: Any) -> None
 
 
 def test_a_model_is_called_with_arrays() -> None:
-    loaded = framework.build(PLAN, TENSORS, {}, "float32")
+    loaded = framework.ENGINE.build(PLAN, TENSORS, {}, "float32")
     assert loaded(BATCH).shape == (2, 5) and loaded(BATCH[:1]).dtype == np.float32
     two = make_plan(Graph(NETWORK.nodes, 3, "stem", (), ("logits",)), (9, 8), framework.CAPABILITIES)
-    assert [value.shape for value in framework.build(two, TENSORS, {}, "float32")(BATCH)] == [(2, 4, 5, 4), (2, 5)]
+    assert [value.shape for value in framework.ENGINE.build(two, TENSORS, {}, "float32")(BATCH)] == [(2, 4, 5, 4), (2, 5)]
 
 
 def test_other_sizes_than_a_models_only_one_are_refused() -> None:
     plan = Plan(NETWORK, PLAN.realisations, (9, 8))
-    loaded = framework.build(plan, TENSORS, {}, "float32")
+    loaded = framework.ENGINE.build(plan, TENSORS, {}, "float32")
     for batch in (BATCH[..., :7], BATCH[:, :2], BATCH[0]):
         with pytest.raises(UsageError, match="the model takes a batch of 3x9x8, got"):
             loaded(batch)
     with pytest.raises(UsageError, match="no such node"):
-        framework.run(loaded, BATCH, ["head"])
+        framework.ENGINE.run(loaded, BATCH, ["head"])
     with pytest.raises(UsageError, match="on the CPU"):
-        framework.build(plan, TENSORS, {}, "float32", "cuda")
+        framework.ENGINE.build(plan, TENSORS, {}, "float32", "cuda")
 
 
 def test_files_that_are_not_the_ports_are_refused(tmp_path: Path) -> None:
@@ -135,16 +135,16 @@ def test_files_that_are_not_the_ports_are_refused(tmp_path: Path) -> None:
 
 def test_a_plan_of_another_framework_is_refused() -> None:
     strided = Graph((Node("conv", Conv(4, Window((3, 3), (2, 2), (2, 2)), Convention()), (INPUT,)),), 3, "conv")
-    plan = make_plan(strided, (9, 9), get_framework("tf").CAPABILITIES)
+    plan = make_plan(strided, (9, 9), get_destination("tf").CAPABILITIES)
     with pytest.raises(Exception, match="ONNX has no nodes for"):
-        framework.build(plan, tensors_of(strided), {}, "float32")
+        framework.ENGINE.build(plan, tensors_of(strided), {}, "float32")
 
 
 def test_writing_needs_onnx_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     framework.write(tmp_path, PLAN, TENSORS, {}, "float32", {})
     with pytest.raises(MissingFramework, match="onnxruntime is not installed"):
-        framework.build(PLAN, TENSORS, {}, "float32")(BATCH)
+        framework.ENGINE.build(PLAN, TENSORS, {}, "float32")(BATCH)
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(MissingFramework, match="onnx cannot be imported"):
         framework.write(tmp_path, PLAN, TENSORS, {}, "float32", {})
@@ -154,12 +154,12 @@ def test_writing_needs_onnx_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.filterwarnings("ignore")
 def test_a_torch_port_is_exported_without_that_fault(tmp_path: Path, dynamo: bool) -> None:
     """By torch's exporters, whose Pads state no axes: torch's module pads with negative zeros, which onnxruntime does not merge."""
-    torch, theirs = pytest.importorskip("torch"), get_framework("torch")
+    torch, theirs = pytest.importorskip("torch"), get_destination("torch")
     zeros = (Node("pool", MaxPool(THREE, ZEROS), (INPUT,)), Node("same", MaxPool(THREE, Convention("same", fill=0.0)), ("pool",)))
     graph = Graph(zeros, 3, "same", (), ("pool",))
     plan = make_plan(graph, ANY, theirs.CAPABILITIES)
     batch = (-1 - np.abs(np.tile(BATCH, 3))).astype(np.float32)
-    model, file = theirs.build(plan, {}, {}, "float32", "cpu"), tmp_path / "model.onnx"
+    model, file = theirs.ENGINE.build(plan, {}, {}, "float32", "cpu"), tmp_path / "model.onnx"
     torch.onnx.export(model, (torch.from_numpy(batch),), file, input_names=[INPUT], output_names=[*graph.outputs], dynamo=dynamo)
     assert [node.op_type for node in onnx.load(file).graph.node].count("Pad") == 2
     for found, wanted in zip(run_file(tmp_path, plan, batch).values(), model(torch.from_numpy(batch)), strict=True):

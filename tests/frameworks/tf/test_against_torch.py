@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from porter.dtypes import Array
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Size
@@ -14,9 +14,9 @@ from tests.frameworks.tf.models import mobilenet_v2, network, random_tensors
 
 
 def _values(framework_name: str, graph: Graph, size: Size, batch: Array) -> dict[str, Array]:
-    framework = get_framework(framework_name)
-    model = framework.build(make_plan(graph, size, framework.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
-    return framework.run(model, batch, [node.path for node in graph.nodes])
+    framework = get_destination(framework_name)
+    model = framework.ENGINE.build(make_plan(graph, size, framework.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
+    return framework.ENGINE.run(model, batch, [node.path for node in graph.nodes])
 
 
 @pytest.mark.parametrize(

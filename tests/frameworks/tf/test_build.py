@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from porter.errors import GraphError, MappingError, UsageError
-from porter.frameworks import tf
 from porter.frameworks.dialects import get_dialect
+from porter.frameworks.tf import destination as tf
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import INPUT, Conv, Graph, Node, Relu
 from porter.graph.plan import make_plan
@@ -24,11 +24,11 @@ def test_a_chain_too_deep_for_keras_is_refused() -> None:
     names = [INPUT, *(f"relu{number}" for number in range(100))]
     graph = Graph(tuple(Node(name, Relu(), (before,)) for before, name in itertools.pairwise(names)), 3, names[-1])
     plan, limit = make_plan(graph, (32, 32), tf.CAPABILITIES), sys.getrecursionlimit()
-    tf.build(plan, {}, {}, "float32", "cpu")
+    tf.ENGINE.build(plan, {}, {}, "float32", "cpu")
     try:
         sys.setrecursionlimit(len(inspect.stack()) + 95)
         with pytest.raises(GraphError, match="a chain of 100 layers is too deep"):
-            tf.build(plan, {}, {}, "float32", "cpu")
+            tf.ENGINE.build(plan, {}, {}, "float32", "cpu")
     finally:
         sys.setrecursionlimit(limit)
 
@@ -36,7 +36,7 @@ def test_a_chain_too_deep_for_keras_is_refused() -> None:
 def test_mobilenet_v2_has_the_layers_and_weights_of_keras_applications() -> None:
     graph = mobilenet_v2(0.35, 7)
     tensors = random_tensors(graph)
-    model = tf.build(make_plan(graph, (32, 32), tf.CAPABILITIES), tensors, {}, "float64", "cpu")
+    model = tf.ENGINE.build(make_plan(graph, (32, 32), tf.CAPABILITIES), tensors, {}, "float64", "cpu")
     stock = import_keras().applications.MobileNetV2(
         alpha=0.35, weights=None, input_shape=(32, 32, 3), classes=7, classifier_activation=None
     )
@@ -61,7 +61,7 @@ def test_every_dtype_runs_and_keeps_the_global_policy(dtype: str) -> None:
     before = (keras.config.dtype_policy(), keras.config.floatx(), keras.config.image_data_format())
     graph = every_op()
     plan, tensors = make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph)
-    model = tf.build(plan, tensors, {}, dtype, "cpu")  # type: ignore[arg-type]
+    model = tf.ENGINE.build(plan, tensors, {}, dtype, "cpu")  # type: ignore[arg-type]
     assert (keras.config.dtype_policy(), keras.config.floatx(), keras.config.image_data_format()) == before
     kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
     assert model.inputs[0].dtype == dtype
@@ -69,8 +69,8 @@ def test_every_dtype_runs_and_keeps_the_global_policy(dtype: str) -> None:
         assert layer.dtype_policy.name == dtype, layer.name
         assert all(weight.dtype == dtype for weight in layer.weights)
     batch = np.random.default_rng(2).normal(size=(2, 3, 13, 15))
-    logits = tf.run(model, batch, ["logits"])["logits"]
-    exact = tf.run(tf.build(plan, tensors, {}, "float64", "cpu"), batch, ["logits"])["logits"]
+    logits = tf.ENGINE.run(model, batch, ["logits"])["logits"]
+    exact = tf.ENGINE.run(tf.ENGINE.build(plan, tensors, {}, "float64", "cpu"), batch, ["logits"])["logits"]
     assert logits.dtype == kind
     roundings = 40 * float(ml_dtypes.finfo(kind).eps)
     assert np.linalg.norm(logits.astype(np.float64) - exact) <= roundings * np.linalg.norm(exact)
@@ -80,11 +80,11 @@ def test_the_axis_order_in_the_users_configuration_changes_nothing() -> None:
     keras, graph = import_keras(), every_op()
     plan, tensors = make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph)
     batch = np.random.default_rng(2).normal(size=(1, 3, 13, 15))
-    expected = tf.run(tf.build(plan, tensors, {}, "float64", "cpu"), batch, ["logits"])["logits"]
+    expected = tf.ENGINE.run(tf.ENGINE.build(plan, tensors, {}, "float64", "cpu"), batch, ["logits"])["logits"]
     before = keras.config.image_data_format()
     keras.config.set_image_data_format("channels_first")
     try:
-        found = tf.run(tf.build(plan, tensors, {}, "float64", "cpu"), batch, ["logits"])["logits"]
+        found = tf.ENGINE.run(tf.ENGINE.build(plan, tensors, {}, "float64", "cpu"), batch, ["logits"])["logits"]
     finally:
         keras.config.set_image_data_format(before)
     assert np.array_equal(found, expected)
@@ -93,7 +93,7 @@ def test_the_axis_order_in_the_users_configuration_changes_nothing() -> None:
 def test_layers_are_named_by_the_mapping_then_by_path() -> None:
     graph = every_op()
     plan = make_plan(graph, ANY, tf.CAPABILITIES)
-    model = tf.build(plan, random_tensors(graph), {"stem/conv": "conv1_conv", "stem/pool": "conv1_pool"}, "float32", "cpu")
+    model = tf.ENGINE.build(plan, random_tensors(graph), {"stem/conv": "conv1_conv", "stem/pool": "conv1_pool"}, "float32", "cpu")
     names = {operation.name for operation in model.operations}
     assert {
         "input",
@@ -105,7 +105,7 @@ def test_layers_are_named_by_the_mapping_then_by_path() -> None:
         "dilated_stride",
         "logits",
     } <= names
-    again = tf.build(plan, random_tensors(graph), {"stem/conv": "conv1_conv", "stem/pool": "conv1_pool"}, "float32", "cpu")
+    again = tf.ENGINE.build(plan, random_tensors(graph), {"stem/conv": "conv1_conv", "stem/pool": "conv1_pool"}, "float32", "cpu")
     assert [operation.name for operation in again.operations] == [operation.name for operation in model.operations]
 
 
@@ -113,13 +113,13 @@ def test_a_plan_for_one_size_refuses_others_and_a_plan_for_every_size_takes_them
     graph = every_op()
     tensors, batch = random_tensors(graph), np.zeros((1, 3, 14, 15))
     plan = make_plan(graph, ANY, tf.CAPABILITIES)
-    assert tf.build(plan, tensors, {}, "float32", "cpu").input_shape == (None, None, None, 3)
-    fixed = tf.build(dataclasses.replace(plan, only_size=(13, 15)), tensors, {}, "float32", "cpu")
+    assert tf.ENGINE.build(plan, tensors, {}, "float32", "cpu").input_shape == (None, None, None, 3)
+    fixed = tf.ENGINE.build(dataclasses.replace(plan, only_size=(13, 15)), tensors, {}, "float32", "cpu")
     assert fixed.input_shape == (None, 13, 15, 3)
     with pytest.raises(ValueError, match="incompatible"):
         fixed(batch.transpose(0, 2, 3, 1))
     with pytest.raises(UsageError, match=r"takes a batch of 3x13x15, got one of shape \(1, 3, 14, 15\)"):
-        tf.run(fixed, batch, ["logits"])
+        tf.ENGINE.run(fixed, batch, ["logits"])
 
 
 def test_tensors_and_graph_must_cover_each_other() -> None:
@@ -127,21 +127,21 @@ def test_tensors_and_graph_must_cover_each_other() -> None:
     plan, tensors = make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph)
     tensors["elsewhere"] = {"kernel": tensors["logits"].pop("kernel")}
     with pytest.raises(MappingError, match="missing logits:kernel; unexpected elsewhere:kernel"):
-        tf.build(plan, tensors, {}, "float32", "cpu")
+        tf.ENGINE.build(plan, tensors, {}, "float32", "cpu")
     tensors = random_tensors(graph)
     tensors["logits"]["bias"] = np.zeros(6)
     with pytest.raises(MappingError, match=r"logits:bias: expected shape \(5,\), got \(6,\)"):
-        tf.build(plan, tensors, {}, "float32", "cpu")
+        tf.ENGINE.build(plan, tensors, {}, "float32", "cpu")
 
 
 def test_weights_that_lead_nowhere_are_refused() -> None:
     conv = Conv(3, Window((1, 1)), SAME)
     graph = Graph((Node("used", conv, (INPUT,)), Node("stray", conv, ("used",))), 3, "used")
     with pytest.raises(GraphError, match="stray: its weights do not lead to the output"):
-        tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
+        tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
 
 
 def test_unknown_devices_are_refused() -> None:
     graph = every_op()
     with pytest.raises(UsageError, match="there is no device 'tpu'"):
-        tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "tpu")
+        tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "tpu")

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from porter.errors import MappingError
-from porter.frameworks import tf
-from porter.frameworks.tf import dialect
+from porter.frameworks.tf import destination as tf, dialect
 from porter.frameworks.tf.build import POOLS
 from porter.frameworks.tf.layers import LAYERS
 from porter.frameworks.tf.runtime import import_keras
@@ -28,8 +27,8 @@ LIMIT = 1e-12
 def check(sample: Sample) -> None:
     graph = sample.graph
     plan = make_plan(graph, sample.size, tf.CAPABILITIES)
-    model = tf.build(plan, sample.tensors, {}, "float64", "cpu")
-    found = tf.run(model, sample.batch, [node.path for node in graph.nodes])
+    model = tf.ENGINE.build(plan, sample.tensors, {}, "float64", "cpu")
+    found = tf.ENGINE.run(model, sample.batch, [node.path for node in graph.nodes])
     for path, value in found.items():
         assert difference(value, sample.values[path]) <= LIMIT, path
     with TemporaryDirectory() as name:
@@ -52,9 +51,9 @@ def test_the_tables_have_every_op() -> None:
 def test_every_op_in_a_model_that_takes_any_size() -> None:
     graph = every_op()
     tensors, batch = random_tensors(graph), np.random.default_rng(2).normal(size=(2, 3, 13, 16))
-    model = tf.build(make_plan(graph, ANY, tf.CAPABILITIES), tensors, {}, "float64", "cpu")
+    model = tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), tensors, {}, "float64", "cpu")
     wanted = evaluate(graph, tensors, batch)
-    for path, value in tf.run(model, batch, [node.path for node in graph.nodes]).items():
+    for path, value in tf.ENGINE.run(model, batch, [node.path for node in graph.nodes]).items():
         assert difference(value, wanted[path]) <= LIMIT, path
 
 

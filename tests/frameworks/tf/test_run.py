@@ -8,7 +8,7 @@ import pytest
 
 from porter.errors import UsageError
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks import tf
+from porter.frameworks.tf import destination as tf
 from porter.graph import INPUT, channels_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY
@@ -16,60 +16,60 @@ from tests.frameworks.tf.models import network, random_tensors
 
 QUIET = """
 import numpy as np
-from porter.frameworks import tf
+from porter.frameworks.tf import destination as tf
 from porter.graph.plan import make_plan
 from porter.padding import ANY
 from tests.frameworks.tf.models import network, random_tensors
 graph = network()
-model = tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
-print(tf.run(model, np.zeros((1, 3, 15, 15), np.float32), ["logits"])["logits"].shape)
+model = tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
+print(tf.ENGINE.run(model, np.zeros((1, 3, 15, 15), np.float32), ["logits"])["logits"].shape)
 """
 
 
 def test_taps_come_back_channels_first_whatever_their_order() -> None:
     graph = network()
-    model = tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
+    model = tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
     batch = np.random.default_rng(3).normal(size=(2, 3, 15, 17))
     paths = [node.path for node in reversed(graph.nodes)]
-    found = tf.run(model, batch, paths)
+    found = tf.ENGINE.run(model, batch, paths)
     channels = channels_of(graph)
     assert list(found) == paths
     for path, value in found.items():
         assert value.shape[:2] == (2, channels[path])
-        assert np.array_equal(tf.run(model, batch, [path])[path], value)
+        assert np.array_equal(tf.ENGINE.run(model, batch, [path])[path], value)
         assert not value.flags.writeable  # TensorFlow's own memory: a copy of all maps of a network is large
     assert found["stem/conv"].shape == (2, 8, 8, 9)
-    assert np.array_equal(tf.run(model, batch, [INPUT])[INPUT], batch)
-    assert tf.run(model, batch, []) == {}
+    assert np.array_equal(tf.ENGINE.run(model, batch, [INPUT])[INPUT], batch)
+    assert tf.ENGINE.run(model, batch, []) == {}
 
 
 def test_other_sizes_and_batches_need_no_second_model() -> None:
     graph = network()
-    model = tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
+    model = tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
     batch = np.random.default_rng(3).normal(size=(3, 3, 21, 18))
-    whole = tf.run(model, batch, ["logits"])["logits"]
-    single = tf.run(model, batch[1:2], ["logits"])["logits"]
+    whole = tf.ENGINE.run(model, batch, ["logits"])["logits"]
+    single = tf.ENGINE.run(model, batch[1:2], ["logits"])["logits"]
     assert np.abs(whole[1:2] - single).max() < 1e-13
 
 
 def test_what_does_not_fit_is_refused() -> None:
     graph = network()
-    model = tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
+    model = tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
     with pytest.raises(UsageError, match="the model has no node 'nothing'"):
-        tf.run(model, np.zeros((1, 3, 15, 15)), ["nothing"])
+        tf.ENGINE.run(model, np.zeros((1, 3, 15, 15)), ["nothing"])
     for shape in [(3, 15, 15), (1, 15, 15, 3), (1, 4, 15, 15)]:
         with pytest.raises(UsageError, match=r"takes a batch of 3x\?x\?"):
-            tf.run(model, np.zeros(shape), ["logits"])
+            tf.ENGINE.run(model, np.zeros(shape), ["logits"])
 
 
 def test_full_precision_is_asked_for_only_while_running() -> None:
     config = import_tensorflow().config.experimental
     graph = network()
-    model = tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
+    model = tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
     before = config.tensor_float_32_execution_enabled()
     config.enable_tensor_float_32_execution(True)
     try:
-        tf.run(model, np.zeros((1, 3, 15, 15)), ["logits"])
+        tf.ENGINE.run(model, np.zeros((1, 3, 15, 15)), ["logits"])
         assert config.tensor_float_32_execution_enabled()
     finally:
         config.enable_tensor_float_32_execution(before)

@@ -8,7 +8,7 @@ import pytest
 
 from porter.errors import MissingFramework, UsageError
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks import tf
+from porter.frameworks.tf import destination as tf
 from porter.frameworks.tf.runtime import import_keras, tensorflow_device
 from porter.graph.plan import make_plan
 from porter.package import install
@@ -35,7 +35,7 @@ def test_an_absent_package_is_named_with_the_way_to_get_it(absent: str, monkeypa
         import_keras()
     graph = network()
     with pytest.raises(MissingFramework):
-        tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
+        tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
 
 
 def test_another_backend_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

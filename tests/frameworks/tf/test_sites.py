@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from porter.errors import PaddingError
-from porter.frameworks import tf
+from porter.frameworks.tf import destination as tf
 from porter.graph import INPUT, AvgPool, Concat, Conv, GlobalAvgPool, Graph, MaxPool, Node
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, LOWEST, Capabilities, Convention, Window
@@ -65,11 +65,11 @@ def _beside(sites: dict[str, Conv | MaxPool | AvgPool]) -> Graph:
 def _differences(plan: Plan, size: tuple[int, int]) -> dict[str, float]:
     graph = plan.graph
     tensors = random_tensors(graph)
-    model = tf.build(plan, tensors, {}, "float64", "cpu")
+    model = tf.ENGINE.build(plan, tensors, {}, "float64", "cpu")
     # Mostly negative, so that a zero where -inf belongs is seen.
     batch = np.random.default_rng(1).normal(-1.0, 1.0, (2, CHANNELS, *size))
     paths = [node.path for node in graph.nodes if node.path in plan.realisations]
-    found = tf.run(model, batch, paths)
+    found = tf.ENGINE.run(model, batch, paths)
     differences = {}
     for path in paths:
         op = graph.by_path[path].op
@@ -111,4 +111,4 @@ def test_refuses_a_realisation_of_another_framework() -> None:
     )
     plan = make_plan(graph, ANY, torch_like)
     with pytest.raises(PaddingError, match="Keras has no layers for"):
-        tf.build(plan, random_tensors(graph), {}, "float32", "cpu")
+        tf.ENGINE.build(plan, random_tensors(graph), {}, "float32", "cpu")

@@ -11,7 +11,7 @@ import pytest
 
 from porter.dtypes import Dtype
 from porter.errors import MappingError
-from porter.frameworks import tf
+from porter.frameworks.tf import destination as tf
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import INPUT, Affine, GlobalMaxPool, Graph, Node
 from porter.graph.plan import make_plan
@@ -48,8 +48,8 @@ def test_in_another_process_plain_keras_computes_the_same_and_porter_writes_the_
     arguments = [str(tmp_path / name) for name in ("model.keras", "batch.npy", "logits.npy", "again")]
     subprocess.run([sys.executable, "-c", ELSEWHERE, *arguments, dtype], check=True, capture_output=True)
     assert (again / "model.keras").read_bytes() == (tmp_path / "model.keras").read_bytes()
-    model = tf.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), LAYERS, dtype, "cpu")
-    found, wanted = np.load(tmp_path / "logits.npy"), tf.run(model, batch, ["logits"])["logits"]
+    model = tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), LAYERS, dtype, "cpu")
+    found, wanted = np.load(tmp_path / "logits.npy"), tf.ENGINE.run(model, batch, ["logits"])["logits"]
     assert found.dtype == dtype
     assert np.array_equal(found, wanted)
 

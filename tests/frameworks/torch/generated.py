@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from porter.frameworks import torch as framework
+from porter.frameworks.torch import destination as framework
 from porter.frameworks.torch.code import model_source
 from porter.graph.plan import Plan
 
@@ -29,7 +29,7 @@ def expect_the_same_as_built(
     plan: Plan, tensors: Mapping[str, Mapping[str, np.ndarray]], x: np.ndarray
 ) -> tuple[torch.Tensor, ...]:
     """The outputs of a plan's model.py for a batch, after they were found to be the same bits as those of the built module."""
-    built: nn.Module = framework.build(plan, tensors, {}, "float64")
+    built: nn.Module = framework.ENGINE.build(plan, tensors, {}, "float64")
     model = model_of(model_source(plan))
     model.load_state_dict(built.state_dict())
     with torch.inference_mode():

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from porter.errors import GraphError, MappingError, UsageError
-from porter.frameworks import torch as framework
+from porter.frameworks.torch import destination as framework
 from porter.graph import INPUT, BatchNorm, Conv, Graph, Node, Relu, tensor_shapes
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention, Window
@@ -25,11 +25,11 @@ def calibrated(make):
 
 def built(make, size, dtype="float64"):
     """`make` gives the graph, which has stand-in weights."""
-    return framework.build(make_plan(make(), size, framework.CAPABILITIES), calibrated(make), {}, dtype, "cpu")
+    return framework.ENGINE.build(make_plan(make(), size, framework.CAPABILITIES), calibrated(make), {}, dtype, "cpu")
 
 
 def build(graph, tensors):
-    return framework.build(make_plan(graph, ANY, framework.CAPABILITIES), tensors, {}, "float64", "cpu")
+    return framework.ENGINE.build(make_plan(graph, ANY, framework.CAPABILITIES), tensors, {}, "float64", "cpu")
 
 
 def images(size, dtype=torch.float64):
@@ -101,12 +101,12 @@ def test_a_wrong_pad_shows():
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
 def test_run_gives_maps_at_taps_in_numpy(dtype):
     model = built(small_mobilenet, ANY, dtype)
-    found = framework.run(model, smooth_images(3, (33, 31), 2, 2), ["stem/conv", "block2/depthwise/norm", "head/logits"])
+    found = framework.ENGINE.run(model, smooth_images(3, (33, 31), 2, 2), ["stem/conv", "block2/depthwise/norm", "head/logits"])
     assert found["stem/conv"].shape == (2, 8, 17, 16)
     assert found["stem/conv"].min() < -0.01, "taken before the ReLU that follows"
     assert found["head/logits"].dtype == (np.float32 if dtype == "bfloat16" else np.dtype(dtype))
     with pytest.raises(UsageError, match="no such node"):
-        framework.run(model, smooth_images(3, (33, 31), 2, 2), ["stem/nothing"])
+        framework.ENGINE.run(model, smooth_images(3, (33, 31), 2, 2), ["stem/nothing"])
 
 
 def test_constants_are_no_weights_and_norms_on_features_have_the_usual_keys():
@@ -143,7 +143,7 @@ def by_hand(x, tensors):
 def test_constants_and_features_are_exact_in_float64():
     x, tensors = smooth_images(3, (33, 31), 5, 2), calibrated(fine_tuned)
     pixels, head = by_hand(x, tensors)
-    found = framework.run(built(fine_tuned, ANY), x, ["channels", "stem/shifted", "stem/pool", "head/pool", "head/logits"])
+    found = framework.ENGINE.run(built(fine_tuned, ANY), x, ["channels", "stem/shifted", "stem/pool", "head/pool", "head/logits"])
     np.testing.assert_allclose(found["channels"], pixels, rtol=0, atol=1e-14)
     assert found["stem/shifted"].min() < -0.5
     np.testing.assert_array_equal(found["stem/pool"].max(axis=(2, 3)), found["head/pool"])
@@ -170,7 +170,7 @@ def test_tensors_that_do_not_fit_are_refused():
     with pytest.raises(MappingError, match=r"expected a kernel of shape \(8, 3, 3, 3\), got \(8, 3, 3, 1\)"):
         build(graph, {**tensors, "stem/conv": {"kernel": tensors["stem/conv"]["kernel"][..., :1]}})
     with pytest.raises(UsageError, match="nowhere"):
-        framework.build(make_plan(graph, ANY, framework.CAPABILITIES), tensors, {}, "float32", "nowhere")
+        framework.ENGINE.build(make_plan(graph, ANY, framework.CAPABILITIES), tensors, {}, "float32", "nowhere")
 
 
 def test_a_node_above_others_and_a_name_that_torch_has_taken():

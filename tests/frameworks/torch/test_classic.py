@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from porter.errors import GraphError, UsageError
-from porter.frameworks import torch as framework
+from porter.frameworks.torch import destination as framework
 from porter.frameworks.torch.code import model_source
 from porter.graph import tensor_shapes
 from porter.graph.plan import make_plan
@@ -112,6 +112,6 @@ def test_a_flattened_map_fixes_the_size():
     plan, draw = make_plan(vgg(), (32, 32), framework.CAPABILITIES), np.random.default_rng(0)
     tensors = {p: {r: draw.uniform(0.1, 1, s) for r, s in roles.items()} for p, roles in tensor_shapes(vgg()).items()}
     with pytest.raises(UsageError, match="the layers of this model fit an input of 32x32 only, got 33x32"):
-        framework.build(plan, tensors, {}, "float32")(torch.zeros(1, 3, 33, 32))
+        framework.ENGINE.build(plan, tensors, {}, "float32")(torch.zeros(1, 3, 33, 32))
     with pytest.raises(ValueError, match=r"the layers fit 32x32 only, got \(33, 32\)"):
         model_of(model_source(plan))(torch.zeros(1, 3, 33, 32, dtype=torch.float64))

@@ -14,8 +14,8 @@ import torch
 from safetensors import SafetensorError
 
 from porter.errors import GraphError
-from porter.frameworks import torch as framework
 from porter.frameworks.dialects import get_dialect
+from porter.frameworks.torch import destination as framework
 from porter.frameworks.torch.code import model_source
 from porter.frameworks.torch.code.signatures import OWN_LAYERS
 from porter.graph import INPUT, Add, Affine, AvgPool, BatchNorm, Concat, Conv, Graph, MaxPool, Node, Relu, Scope, tensor_shapes
@@ -126,7 +126,7 @@ def loaded_from(folder):
 @pytest.mark.parametrize("size", [ANY, SIZE], ids=["any", "fixed"])
 def test_the_same_keys_and_the_same_bits_as_the_built_module(tmp_path, make, size):
     module, plan = written(tmp_path, make, size)
-    loaded, built = module.load(), framework.build(plan, tensors_of(make), {}, "float32")
+    loaded, built = module.load(), framework.ENGINE.build(plan, tensors_of(make), {}, "float32")
     assert set(loaded.state_dict()) == set(built.state_dict())
     assert not loaded.training
     for rows, columns in [SIZE] if plan.only_size else [SIZE, (32, 32), (47, 34)]:
@@ -155,7 +155,7 @@ def test_a_file_that_calls_the_modules_otherwise(tmp_path):
         for role, names in get_dialect("torch").tensor_names(graph, graph.by_path[path], layer).items()
     }
     stock_library("torch").write(tmp_path, plan, "mobilenet_v2", 10, arrays, layers, "float32")
-    found, built = loaded_from(tmp_path).load().state_dict(), framework.build(plan, tensors, {}, "float32").state_dict()
+    found, built = loaded_from(tmp_path).load().state_dict(), framework.ENGINE.build(plan, tensors, {}, "float32").state_dict()
     assert found.keys() == built.keys() and all(torch.equal(found[name], built[name]) for name in built)
     read = framework.read_port(tmp_path, plan, layers)
     assert all(np.array_equal(read[path][role], array) for path, roles in tensors.items() for role, array in roles.items())
@@ -220,7 +220,7 @@ def expect_the_same(graph):
 
 def test_a_model_loaded_in_float32_and_made_double_is_as_exact_as_one_built_in_float64(tmp_path):
     module, plan = written(tmp_path, fine_tuned)
-    exact = framework.build(plan, framework.read_port(tmp_path, plan, {}), {}, "float64")
+    exact = framework.ENGINE.build(plan, framework.read_port(tmp_path, plan, {}), {}, "float64")
     model = module.load().double()
     x = torch.from_numpy(smooth_images(3, SIZE, 3, 2)).double()
     with torch.inference_mode():
@@ -325,7 +325,7 @@ def test_the_recipes_give_few_lines(zoo, size):
 def test_stored_types_survive(tmp_path, dtype):
     module, plan = written(tmp_path, small_mobilenet, dtype=dtype)
     state = module.load().state_dict()
-    built = framework.build(plan, tensors_of(small_mobilenet), {}, dtype).state_dict()
+    built = framework.ENGINE.build(plan, tensors_of(small_mobilenet), {}, dtype).state_dict()
     back = framework.read_port(tmp_path, plan, {})
     for name, value in state.items():
         assert value.dtype == built[name].dtype

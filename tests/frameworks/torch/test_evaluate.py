@@ -8,10 +8,10 @@ from torch import nn
 from porter.data.pipeline import normalise
 from porter.data.preprocess import Preprocess
 from porter.errors import UsageError
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from tests.evaluation.protocols import PROTOCOLS, pixels_of
 
-FRAMEWORK = get_framework("torch")
+FRAMEWORK = get_destination("torch")
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 
 
@@ -38,7 +38,7 @@ class Shows(nn.Module):
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
 def test_pixels_are_scaled_as_porter_data_does_to_the_last_bit(protocol: Preprocess, crops: int, device: str) -> None:
     pixels = pixels_of(protocol, photos=3, crops=crops)
-    got = FRAMEWORK.classifier(Shows(), protocol, device, "fp32")(pixels)()
+    got = FRAMEWORK.ENGINE.classifier(Shows(), protocol, device, "fp32")(pixels)()
     wanted = normalise(pixels, protocol).reshape(3 * crops, -1)
     assert got.dtype == np.float32 and np.array_equal(got, wanted)
 
@@ -46,7 +46,7 @@ def test_pixels_are_scaled_as_porter_data_does_to_the_last_bit(protocol: Preproc
 @pytest.mark.parametrize(("precision", "allowed"), [("fp32", False), ("tf32", True)])
 def test_the_tf32_switch_is_set_and_put_back(precision: str, allowed: bool) -> None:
     model, before = Shows(), (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
-    FRAMEWORK.classifier(model, PROTOCOLS[0], "cpu", precision)(pixels_of(PROTOCOLS[0]))()
+    FRAMEWORK.ENGINE.classifier(model, PROTOCOLS[0], "cpu", precision)(pixels_of(PROTOCOLS[0]))()
     assert model.allowed == (allowed, allowed) and model.channels_last and model.inference
     assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
 
@@ -55,8 +55,8 @@ def test_bf16_rounds_products_and_gives_float32() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)).eval()
     pixels = pixels_of(PROTOCOLS[0], photos=2)
-    exact = FRAMEWORK.classifier(model, PROTOCOLS[0], "cpu", "fp32")(pixels)()
-    rounded = FRAMEWORK.classifier(model, PROTOCOLS[0], "cpu", "bf16")(pixels)()
+    exact = FRAMEWORK.ENGINE.classifier(model, PROTOCOLS[0], "cpu", "fp32")(pixels)()
+    rounded = FRAMEWORK.ENGINE.classifier(model, PROTOCOLS[0], "cpu", "bf16")(pixels)()
     assert rounded.dtype == np.float32 and model[0].weight.dtype == torch.float32
     assert 1e-5 < np.abs(rounded - exact).max() < 0.1
 
@@ -67,8 +67,8 @@ def test_a_tap_is_read_instead_of_the_output() -> None:
             return 2 * super().forward(x)
 
     pixels = pixels_of(PROTOCOLS[0])
-    whole = FRAMEWORK.classifier(Doubled(), PROTOCOLS[0], "cpu", "fp32")(pixels)()
-    assert np.array_equal(2 * FRAMEWORK.classifier(Doubled(), PROTOCOLS[0], "cpu", "fp32", "head")(pixels)(), whole)
+    whole = FRAMEWORK.ENGINE.classifier(Doubled(), PROTOCOLS[0], "cpu", "fp32")(pixels)()
+    assert np.array_equal(2 * FRAMEWORK.ENGINE.classifier(Doubled(), PROTOCOLS[0], "cpu", "fp32", "head")(pixels)(), whole)
 
 
 def test_a_batch_that_a_gpu_has_no_memory_for() -> None:
@@ -77,7 +77,7 @@ def test_a_batch_that_a_gpu_has_no_memory_for() -> None:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
     with pytest.raises(UsageError, match="30 images at once") as refused:
-        FRAMEWORK.classifier(Large(), PROTOCOLS[0], "cpu", "fp32")(pixels_of(PROTOCOLS[0], photos=3, crops=10))
+        FRAMEWORK.ENGINE.classifier(Large(), PROTOCOLS[0], "cpu", "fp32")(pixels_of(PROTOCOLS[0], photos=3, crops=10))
     assert refused.value.next == "use a smaller --batch-size"
 
 
@@ -86,4 +86,4 @@ def test_no_such_device() -> None:
         if device == "cuda:7" and torch.cuda.device_count() > 7:
             continue
         with pytest.raises(UsageError, match="cannot use the device"):
-            FRAMEWORK.classifier(nn.Linear(1, 1), PROTOCOLS[0], device, "fp32")
+            FRAMEWORK.ENGINE.classifier(nn.Linear(1, 1), PROTOCOLS[0], device, "fp32")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from porter.frameworks import torch as framework
+from porter.frameworks.torch import destination as framework
 from porter.frameworks.torch.code import model_source
 from porter.frameworks.torch.spellings import FUNCTIONS, PLAIN, WINDOWED, WITH_TENSORS
 from porter.frameworks.torch.state import canonical_tensors, state_arrays
@@ -24,7 +24,7 @@ GRAPH = every_op((*OF_MAPS, *FLATTENED))
 
 
 def built(graph, size=SIZE):
-    return framework.build(make_plan(graph, size, framework.CAPABILITIES), tensors_of(graph), {}, "float64")
+    return framework.ENGINE.build(make_plan(graph, size, framework.CAPABILITIES), tensors_of(graph), {}, "float64")
 
 
 def images(size=SIZE):
@@ -50,7 +50,7 @@ def test_tensors_have_the_names_of_torchs_own_modules():
 
 def test_several_outputs_are_a_tuple_in_the_graphs_order():
     model = built(GRAPH)
-    found, taps = model(torch.from_numpy(images())), framework.run(model, images(), GRAPH.outputs)
+    found, taps = model(torch.from_numpy(images())), framework.ENGINE.run(model, images(), GRAPH.outputs)
     assert len(found) == len(GRAPH.outputs) > 100
     assert all(np.array_equal(value.numpy(force=True), taps[path]) for value, path in zip(found, GRAPH.outputs, strict=True))
     assert built(replace(GRAPH, further=()))(torch.from_numpy(images())).dim() == 4
@@ -58,7 +58,7 @@ def test_several_outputs_are_a_tuple_in_the_graphs_order():
 
 def test_a_twin_shares_every_parameter():
     model = built(GRAPH)
-    twin = framework.twin(model, make_plan(GRAPH, SIZE, framework.CAPABILITIES))
+    twin = framework.ENGINE.twin(model, make_plan(GRAPH, SIZE, framework.CAPABILITIES))
     assert {id(value) for value in twin.parameters()} == {id(value) for value in model.parameters()}
     x = torch.from_numpy(images())
     assert all(torch.equal(value, other) for value, other in zip(twin(x), model(x), strict=True))
@@ -88,7 +88,7 @@ def test_exported_at_every_size_and_run_with_channels_last():
 def test_the_value_of_every_op():
     tensors = tensors_of(GRAPH)
     wanted = evaluate(GRAPH, tensors, images())
-    found = framework.run(built(GRAPH), images(), GRAPH.outputs)
+    found = framework.ENGINE.run(built(GRAPH), images(), GRAPH.outputs)
     for path in GRAPH.outputs:
         assert found[path].shape == wanted[path].shape, path
         assert np.linalg.norm(found[path] - wanted[path]) <= 1e-14 * np.linalg.norm(wanted[path]), GRAPH.by_path[path]
@@ -98,6 +98,6 @@ def test_the_value_of_every_op():
 def test_every_op_keeps_the_type_of_the_model(dtype):
     # On a CPU, torch's LocalResponseNorm takes no bfloat16.
     graph = every_op([op for op in OF_MAPS if dtype == "float32" or not isinstance(op, LocalResponseNorm)])
-    model = framework.build(make_plan(graph, SIZE, framework.CAPABILITIES), tensors_of(graph), {}, dtype)
+    model = framework.ENGINE.build(make_plan(graph, SIZE, framework.CAPABILITIES), tensors_of(graph), {}, dtype)
     found = model(torch.from_numpy(images()).to(getattr(torch, dtype)))
     assert {value.dtype for value in found} == {getattr(torch, dtype)}

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from porter.errors import PaddingError
-from porter.frameworks import torch as framework
+from porter.frameworks.torch import destination as framework
 from porter.frameworks.torch.layers import Affine, SamePad2d
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Relu, site_of
 from porter.graph.plan import Plan, make_plan
@@ -65,8 +65,8 @@ def test_every_realisation_against_a_window_loop(kind, asked):
                 kinds["refused"] += 1
                 continue
             kinds[plan.realisations["site"].kind] += 1
-            model = framework.build(plan, tensors, {}, "float64")
-            found = framework.run(model, x, ["site"])["site"]
+            model = framework.ENGINE.build(plan, tensors, {}, "float64")
+            found = framework.ENGINE.run(model, x, ["site"])["site"]
             wanted = run_site(site, x, tensors.get("site", {}).get("kernel"))
             assert found.shape == wanted.shape, (site, size, plan.realisations["site"])
             np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-13, err_msg=f"{site} {size} {plan}")
@@ -83,7 +83,9 @@ def test_a_zero_stands_for_minus_infinity_after_a_relu():
         plan = make_plan(graph, (8, 8), framework.CAPABILITIES)
         assert plan.realisations["pool"].front == Front("explicit", (0, 2, 2, 0), fill)
         wanted = run_site(site_of(pool), np.maximum(x, 0) if graph is after else x)
-        np.testing.assert_array_equal(framework.run(framework.build(plan, {}, {}, "float64"), x, ["pool"])["pool"], wanted)
+        np.testing.assert_array_equal(
+            framework.ENGINE.run(framework.ENGINE.build(plan, {}, {}, "float64"), x, ["pool"])["pool"], wanted
+        )
 
 
 @pytest.mark.parametrize("lower", [False, True])
@@ -115,7 +117,9 @@ def test_plans_of_other_frameworks_are_refused():
     subsampled = Realisation(Convention(), Front("explicit", (2, 2, 2, 2), 0.0), subsample=True)
     for realisation in (Realisation(Convention("same")), Realisation(Convention("explicit", (0, 1, 0, 1))), subsampled):
         with pytest.raises(PaddingError, match="conv: torch"):
-            framework.build(Plan(graph, {"conv": realisation}, None), {"conv": {"kernel": np.ones((2, 2, 3, 3))}}, {}, "float32")
+            framework.ENGINE.build(
+                Plan(graph, {"conv": realisation}, None), {"conv": {"kernel": np.ones((2, 2, 3, 3))}}, {}, "float32"
+            )
 
 
 SCALE, OFFSET = [1 / 0.229, -1 / 3, 1e-30], [-0.485 / 0.229, 0.1, 1 / 7]

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from porter.errors import MappingError
-from porter.frameworks import get_framework, torch as framework
+from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
+from porter.frameworks.torch import destination as framework
 from porter.graph import INPUT, BatchNorm, Conv, Dense, Graph, Node, Relu
 from porter.padding import Convention, Window, count_windows
 from tests.padding.windows import divisors
@@ -23,7 +24,7 @@ NORM = Node("a/norm", BatchNorm(1e-3, 0.1), (INPUT,))
 
 
 def test_the_facade_is_a_framework_that_imports_no_torch():
-    assert get_framework("torch") is framework
+    assert get_destination("torch") is framework
     assert framework.NAMES_LAYERS is False
     assert (
         get_dialect("torch").counted_layers(GRAPH, (), {})

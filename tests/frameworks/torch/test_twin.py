@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.graph import Affine, Graph, Node
 from porter.graph.pads import with_conventions
 from porter.graph.plan import make_plan
@@ -24,12 +24,12 @@ def scaled(graph: Graph) -> Graph:
 
 
 def test_a_twin_computes_its_own_plan_with_the_weights_of_the_other() -> None:
-    framework, graph = get_framework("torch"), scaled(resnet_v2())
+    framework, graph = get_destination("torch"), scaled(resnet_v2())
     tensors = calibrated_tensors(graph, SIZE, 1)
     plans = [make_plan(padded, SIZE, framework.CAPABILITIES) for padded in (graph, with_conventions(graph, OTHER))]
-    model, alone = (framework.build(plan, tensors, {}, "float32", "cpu") for plan in plans)
+    model, alone = (framework.ENGINE.build(plan, tensors, {}, "float32", "cpu") for plan in plans)
     model = model.to(memory_format=torch.channels_last)
-    twin = framework.twin(model, plans[1])
+    twin = framework.ENGINE.twin(model, plans[1])
     images = torch.from_numpy(smooth_images(3, SIZE, 5, 2))
     with torch.inference_mode():
         found, wanted, other = twin(images), alone(images), model(images)
@@ -40,5 +40,5 @@ def test_a_twin_computes_its_own_plan_with_the_weights_of_the_other() -> None:
 
 
 def test_keras_models_share_nothing() -> None:
-    framework, graph = get_framework("tf"), resnet_v2()
-    assert framework.twin(None, make_plan(graph, SIZE, framework.CAPABILITIES)) is None
+    framework, graph = get_destination("tf"), resnet_v2()
+    assert framework.ENGINE.twin(None, make_plan(graph, SIZE, framework.CAPABILITIES)) is None

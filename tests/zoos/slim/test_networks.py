@@ -17,7 +17,7 @@ import pytest
 from porter.errors import MappingError, MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.graph import BatchNorm, Conv, Graph, is_depthwise, tensor_shapes
 from porter.graph.plan import make_plan
@@ -36,7 +36,7 @@ VARIANTS = [*find_recipe("mobilenet_v1").variants, *find_recipe("mobilenet_v2").
 IN_CI = ("mobilenet_v1", "mobilenet_v2_1.4")
 """The widest of each network. Of the narrowest, tests/test_parity.py compares every node."""
 CLASSES = 1001
-tf = get_framework("tf")
+tf = get_destination("tf")
 
 
 def taps(variant: str) -> dict[str, str]:
@@ -46,8 +46,8 @@ def taps(variant: str) -> dict[str, str]:
 
 def own(variant: str, graph: Graph, size: tuple[int, int], batch: Any, dtype: Any = "float64") -> dict[str, Any]:
     tensors = standin_tensors(variant, "slim", CLASSES)
-    model = tf.build(make_plan(graph, size, tf.CAPABILITIES), tensors, {}, dtype, "cpu")
-    return tf.run(model, batch, [node.path for node in graph.nodes])
+    model = tf.ENGINE.build(make_plan(graph, size, tf.CAPABILITIES), tensors, {}, dtype, "cpu")
+    return tf.ENGINE.run(model, batch, [node.path for node in graph.nodes])
 
 
 def distance(found: Any, wanted: Any) -> float:
@@ -66,7 +66,7 @@ def test_every_node_of_the_recipe_is_slims(variant: str, size: tuple[int, int]) 
     batch = smooth_images(3, size, seed=1, count=2).astype(np.float64)
     graph = standin_graph(variant, "slim", CLASSES)
     reference = get_implementation("tf_slim").build(variant, CLASSES, size, slim_checkpoint(variant), "float64")
-    wanted = tf.run_reference(reference, batch, taps(variant))
+    wanted = tf.ENGINE.run_reference(reference, batch, taps(variant))
     found = own(variant, graph, size, batch)
     assert wanted.keys() == found.keys() == graph.by_path.keys()
     assert max(distance(found[path], wanted[path]) for path in wanted) <= 1e-10
@@ -81,7 +81,7 @@ def test_a_reference_in_single_precision() -> None:
     size, variant = (96, 96), SMALL[0]
     batch = smooth_images(3, size, seed=1, count=2)
     values = {
-        dtype: tf.run_reference(
+        dtype: tf.ENGINE.run_reference(
             get_implementation("tf_slim").build(variant, CLASSES, size, slim_checkpoint(variant), dtype), batch, taps(variant)
         )["head/logits"]
         for dtype in ("float32", "float64")
@@ -199,7 +199,7 @@ def test_the_graph_is_of_its_own() -> None:
     checkpoint = replace(slim_checkpoint(SMALL[0]), path=Path("model.ckpt"))
     models = [get_implementation("tf_slim").build(SMALL[0], CLASSES, (32, 32), checkpoint, "float32") for _ in range(2)]
     batch = smooth_images(3, (32, 32), seed=1, count=1)
-    first, second = (tf.run_reference(model, batch, {"logits": "Logits"})["logits"] for model in models)
+    first, second = (tf.ENGINE.run_reference(model, batch, {"logits": "Logits"})["logits"] for model in models)
     assert np.array_equal(first, second)
 
 
@@ -209,9 +209,9 @@ from pathlib import Path
 import numpy as np
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.reading import read_checkpoint
-from porter.frameworks import get_framework
+from porter.frameworks import get_destination
 from porter.zoos.implementation import get_implementation
-tf, runs = get_framework("tf"), []
+tf, runs = get_destination("tf"), []
 for zoo, variant, file in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):
     if zoo == "tensornets":
         runs.append((zoo, variant, 1000, "mobilenet25/logits", read_checkpoint(Path(file))))
@@ -220,7 +220,7 @@ for zoo, variant, file in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):
 assert "tensorflow" not in sys.modules
 for zoo, variant, classes, tap, checkpoint in runs:
     model = get_implementation(zoo).build(variant, classes, (32, 32), checkpoint, "float64")
-    tf.run_reference(model, np.zeros((1, 3, 32, 32)), {"logits": tap})
+    tf.ENGINE.run_reference(model, np.zeros((1, 3, 32, 32)), {"logits": tap})
 import tensorflow
 assert tensorflow.__version__ and not hasattr(tensorflow, "contrib")
 assert not {"tensornets", "tensorflow.python.keras.applications.imagenet_utils"} & sys.modules.keys()

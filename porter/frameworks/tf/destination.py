@@ -1,0 +1,32 @@
+"""TensorFlow's ports: Keras 3 models. See porter.frameworks.Destination."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from porter.dtypes import Array
+from porter.frameworks.tf import engine
+from porter.frameworks.tf.layout import CAPABILITIES as CAPABILITIES
+from porter.frameworks.tf.write import MODEL_FILE as MODEL_FILE, read_port as read_port, write as write
+from porter.graph import Graph
+from porter.graph.plan import Plan
+
+if TYPE_CHECKING:
+    from porter.frameworks import PortEngine
+
+NAME = "tf"
+INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
+PACKAGE = "keras"
+NAMES_LAYERS = True
+ENGINE: PortEngine = engine
+
+
+def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
+    """Empty: a model.keras needs none."""
+    return {}
+
+
+def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
+    """Empty: Keras's layers have only the tensors that the graph has."""
+    return {}

@@ -1,0 +1,58 @@
+"""PyTorch's ports: a state_dict, and a module that reads it. See porter.frameworks.Destination. Torch is imported only to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from porter.frameworks.torch import engine
+from porter.frameworks.torch.layout import CAPABILITIES as CAPABILITIES, WEIGHTS_FILE
+
+if TYPE_CHECKING:  # `porter pads` needs no numpy
+    from porter.dtypes import Array, Dtype
+    from porter.frameworks import PortEngine
+    from porter.graph import Graph
+    from porter.graph.plan import Plan
+
+NAME = "torch"
+INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NCHW"
+MODEL_FILE = WEIGHTS_FILE
+PACKAGE = "torch"
+NAMES_LAYERS = False
+ENGINE: PortEngine = engine
+
+
+def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:
+    """The entries of a state_dict that the source lacks, with their numbers; see porter.frameworks.torch.state."""
+    from porter.frameworks.torch import state
+
+    return state.fillings(graph, tensors)
+
+
+def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
+    """`model.py` as porter writes it today; see porter.frameworks.torch.port_files."""
+    from porter.frameworks.torch import port_files
+
+    return port_files.code_files(plan, layers)
+
+
+def write(
+    folder: Path,
+    plan: Plan,
+    tensors: Mapping[str, Mapping[str, Array]],
+    layers: Mapping[str, str],
+    dtype: Dtype,
+    about: Mapping[str, str],
+) -> dict[str, str]:
+    """Writes `model.safetensors` and `model.py`; see porter.frameworks.torch.port_files."""
+    from porter.frameworks.torch.port_files import write_port
+
+    return write_port(folder, plan, tensors, dtype)
+
+
+def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+    """The canonical tensors of a port that `write` or `write_stock` wrote."""
+    from porter.frameworks.torch.port_files import read_weights
+
+    return read_weights(folder, plan.graph, layers)

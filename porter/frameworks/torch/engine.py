@@ -1,0 +1,83 @@
+"""Runs torch modules. See porter.frameworks.PortEngine. Torch is imported only when something is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from porter.errors import MissingFramework
+from porter.formats.triton import load_triton
+from porter.package import expect_installed, install
+
+if TYPE_CHECKING:  # `porter pads` needs no numpy
+    from porter.data.preprocess import Preprocess
+    from porter.dtypes import Array, Dtype, Precision
+    from porter.filegraph.checkpoint import Checkpoint
+    from porter.frameworks import Classifier
+    from porter.graph.plan import Plan
+    from porter.padding import Size
+
+NAME = "torch"
+
+
+def build(
+    plan: Plan, tensors: Mapping[str, Mapping[str, Array]], layers: Mapping[str, str], dtype: Dtype, device: str = "cpu"
+) -> Any:
+    """The plan as a torch.nn.Module in eval mode; see porter.frameworks.torch.graph_module."""
+    _expect_torch()
+    from porter.frameworks.torch.graph_module import build_model
+
+    return build_model(plan, tensors, dtype, device)
+
+
+def twin(model: Any, plan: Plan) -> Any:
+    """A module of another plan of the same graph, with the parameters of `model`; see porter.frameworks.torch.graph_module."""
+    from porter.frameworks.torch.graph_module import twin_of
+
+    return twin_of(model, plan)
+
+
+def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+    """Values at `taps` for a batch N×C×H×W; see porter.frameworks.torch.running."""
+    from porter.frameworks.torch.running import run_model
+
+    return run_model(model, batch, taps)
+
+
+def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
+    """The program of a .pt2 as a module; see porter.frameworks.torch.exported.
+
+    Raises:
+        MissingFramework: the file has no such program, because what other torch files compute is Python code; or porter does not
+            run one of its ops.
+    """
+    if checkpoint.graph is None:
+        raise MissingFramework("this file carries no graph", where=str(checkpoint.path))
+    _expect_torch()
+    from porter.frameworks.torch.exported import build_exported
+
+    return build_exported(checkpoint, dtype)
+
+
+def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+    """As `run`, for a reference: `taps` is path to module name; modules that it lacks are left out."""
+    from porter.frameworks.torch.running import run_stock
+
+    return run_stock(model, batch, taps)
+
+
+def classifier(model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
+    """A module as evaluations run it; see porter.frameworks.torch.evaluate."""
+    from porter.frameworks.torch.evaluate import make_classifier
+
+    return make_classifier(model, protocol, device, precision, tap)
+
+
+def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
+    """None: torch is the only one that runs these files."""
+
+
+def _expect_torch() -> None:
+    """Before torch is imported to run something."""
+    expect_installed("torch", install("torch"))
+    load_triton()
