@@ -40,6 +40,11 @@ def room_of(module: str) -> str | None:
     return parts[1] if parts[0] == "porter" and len(parts) > 1 else None
 
 
+def file_of(module: str) -> Path:
+    path = ROOT / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
 def imported(path: Path) -> Iterator[str]:
     """Every module of porter that a file imports, wherever the import stands, and every one that it names in a string."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -47,10 +52,22 @@ def imported(path: Path) -> Iterator[str]:
             yield from (f"porter.{name.name}" for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
+            yield from (name for each in node.names if file_of(name := f"{node.module}.{each.name}").is_file())
         elif isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"porter(\.\w+)+", node.value):
             yield node.value
+
+
+def reached(module: str) -> set[str]:
+    """Every module of porter that a module imports, and those that they import."""
+    found, ahead = set[str](), [module]
+    while ahead:
+        file = file_of(ahead.pop())
+        new = {name for name in imported(file) if name.startswith("porter")} - found if file.is_file() else set()
+        found |= new
+        ahead += new
+    return found
 
 
 def test_the_package_has_these_rooms_and_no_others() -> None:

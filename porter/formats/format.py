@@ -78,6 +78,8 @@ class Format:
         advice: what to do with a file that porter does not read.
         framework: whose own format it is; None if several frameworks write it.
         engine: what runs the graph that such a file carries; None if it carries none that can be run.
+        rows: the module whose `program` says the file's operators to porter's own engine (porter.filegraph.kernels.program), if
+            that is what runs it. It reads the file's own attributes, and nothing of what the reader makes of them.
         whole: a file of the same framework that carries its graph, as advice where one without it does not say enough.
     """
 
@@ -88,6 +90,7 @@ class Format:
     advice: str | None = None
     framework: str | None = None
     engine: str | None = None
+    rows: str | None = None
     whole: str | None = None
 
 

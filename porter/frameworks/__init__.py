@@ -73,7 +73,7 @@ class Engine(Protocol):
 class PortEngine(Engine, Protocol):
     """An engine that also runs what porter builds: the plan of a port."""
 
-    def build(self, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str) -> Any:
+    def build(self, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> Any:
         """A model of the framework's own kind, in inference mode.
 
         Args:
@@ -130,7 +130,7 @@ if TYPE_CHECKING:
 
     _destinations: tuple[Destination, ...] = (onnx, tf, torch)
 
-_ENGINES = {name: f"porter.frameworks.{name}.engine" for name in ("tf", "torch", "onnx")}
+_ENGINES = {name: f"porter.frameworks.{name}.engine" for name in ("tf", "torch", "onnx", "numpy")}
 NUMPY = "numpy"
 """The engine of formats whose own framework is not run."""
 ENGINE_NAMES = tuple(_ENGINES)

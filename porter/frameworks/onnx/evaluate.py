@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from numpy.typing import NDArray
-
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array, Precision
 from porter.errors import UsageError
 from porter.frameworks import Classifier
+from porter.frameworks.images import classifier_of
 from porter.frameworks.onnx.file_reference import OnnxRunner
 from porter.frameworks.onnx.running import OnnxModel
 
@@ -23,8 +19,6 @@ def classifier(
     Raises:
         UsageError: the precision is another than fp32, or a file's own graph is given no tap.
     """
-    from porter.data.pipeline import normalise
-
     if precision != "fp32":
         raise UsageError("porter runs ONNX models in fp32", where="--precision", next="leave it out")
     if isinstance(model, OnnxRunner) and tap is None:
@@ -36,9 +30,4 @@ def classifier(
         found = model(batch)
         return found[0] if isinstance(found, tuple) else found
 
-    def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
-        images = normalise(pixels, protocol)
-        value = logits(images.reshape(-1, *images.shape[2:]))
-        return lambda: value.reshape(len(value), -1).astype("float32", copy=False)
-
-    return classify
+    return classifier_of(logits, protocol)

@@ -20,18 +20,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from porter.dtypes import Array
+from porter.filegraph.kernels import layouts, values, windows
+from porter.filegraph.kernels.layouts import Numbers
+from porter.filegraph.kernels.windows import Grid
 from porter.formats.onnx.arithmetic import hard_slope, selu_numbers
 from porter.formats.onnx.proto import import_onnx
 
-Numbers = NDArray[np.float64]
 Operator = Callable[..., Any]
 """An operator's first output, of its inputs in double precision (None where one is left out) and of its attributes by name. Those
 that a node lacks are the opset's defaults, or None."""
@@ -62,24 +64,14 @@ def _run(operator: Operator, *inputs: Any, **attributes: Any) -> tuple[Array]:
 # Over axes.
 
 
-def _from_axis(function: Callable[[Numbers], Numbers], x: Numbers, axis: int) -> Any:
+def _from_axis(function: Callable[[Numbers, int], Numbers], x: Numbers, axis: int) -> Any:
     """A function of each row of a matrix whose columns are all the axes from one on."""
     rows = math.prod(x.shape[: axis % x.ndim])
-    return function(x.reshape(rows, -1)).reshape(x.shape)
+    return function(x.reshape(rows, -1), 1).reshape(x.shape)
 
 
-def _log_softmax(x: Numbers) -> Any:
-    apart: Numbers = x - x.max(1, keepdims=True)
-    return apart - np.log(np.exp(apart).sum(1, keepdims=True))
-
-
-def _softmax(x: Numbers) -> Any:
-    powers: Numbers = np.exp(x - x.max(1, keepdims=True))
-    return powers / powers.sum(1, keepdims=True)
-
-
-def _hardmax(x: Numbers) -> Any:
-    return np.eye(x.shape[1])[x.argmax(1)]
+def _hardmax(x: Numbers, axis: int) -> Any:
+    return np.eye(x.shape[axis])[x.argmax(axis)]
 
 
 def _squeeze(x: Array, axes: Sequence[int] | None) -> Any:
@@ -87,171 +79,102 @@ def _squeeze(x: Array, axes: Sequence[int] | None) -> Any:
 
 
 def _batch_norm(x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers, epsilon: float, **stated: Any) -> Any:
-    over = (-1, *[1] * (x.ndim - 2))
-    scale = gamma / np.sqrt(variance + epsilon)
-    return (x - mean.reshape(over)) * scale.reshape(over) + beta.reshape(over)
+    return values.batch_norm(x, mean, variance, gamma, beta, epsilon)
 
 
 def _group_norm(x: Numbers, gamma: Numbers, beta: Numbers, epsilon: float, num_groups: int, **stated: Any) -> Any:
-    groups, over = x.reshape(len(x), num_groups, -1), (-1, *[1] * (x.ndim - 2))
-    apart = groups - groups.mean(2, keepdims=True)
-    normed = (apart / np.sqrt((apart**2).mean(2, keepdims=True) + epsilon)).reshape(x.shape)
-    scale, offset = (np.repeat(each, x.shape[1] // len(each)).reshape(over) for each in (gamma, beta))
-    return normed * scale + offset
-
-
-def _response_norm(x: Numbers, alpha: float, beta: float, bias: float, size: int) -> Any:
-    around = [(0, 0), ((size - 1) // 2, size // 2), *[(0, 0)] * (x.ndim - 2)]
-    squares = np.lib.stride_tricks.sliding_window_view(np.pad(x**2, around), size, 1).sum(-1)
-    return x / (bias + alpha / size * squares) ** beta
+    scale, offset = (np.repeat(each, x.shape[1] // len(each)) for each in (gamma, beta))
+    return values.group_norm(x, num_groups, scale, offset, epsilon)
 
 
 # Of each number.
 
 
-def _erf(x: Numbers) -> Any:
-    return np.vectorize(math.erf, otypes="d")(x)
-
-
 def _gelu(x: Numbers, approximate: str) -> Any:
-    if approximate == "tanh":
-        return x * (0.5 * np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)) + 0.5)
-    return x * (0.5 * _erf(x * math.sqrt(0.5)) + 0.5)
-
-
-def _sigmoid(x: Numbers) -> Any:
-    power = np.exp(-np.abs(x))  # a half and half a tanh would lose the digits of values close to 0
-    return np.where(x < 0, power, 1.0) / (1 + power)
+    return values.gelu(x, approximate == "tanh")
 
 
 def _hard_sigmoid(x: Numbers, alpha: float, beta: float) -> Any:
-    return np.clip(hard_slope(alpha) * x + beta, 0, 1)
-
-
-def _hard_swish(x: Numbers) -> Any:
-    return x * np.clip(x / 6 + 0.5, 0, 1)
+    return values.hard_sigmoid(x, hard_slope(alpha), beta)
 
 
 def _selu(x: Numbers, alpha: float, gamma: float) -> Any:
     alpha, gamma = selu_numbers(alpha, gamma)
-    return gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+    return gamma * values.elu(x, alpha)
 
 
 # Maps.
 
 
 def _pad(x: Array, pads: Any, value: Any = None, axes: Any = None, mode: str = "constant") -> Any:
-    """Before opset 11 amounts and number are attributes, later inputs. Pads below zero cut cells off before others are added."""
+    """Before opset 11 amounts and number are attributes, later inputs."""
     places = range(x.ndim) if axes is None else axes
-    firsts, lasts = np.zeros(x.ndim, int), np.zeros(x.ndim, int)
-    for place, first, last in zip(places, pads, pads[len(pads) // 2 :], strict=False):
-        firsts[place], lasts[place] = first, last
-    kept = tuple(slice(max(-a, 0), size - max(-b, 0)) for a, b, size in zip(firsts, lasts, x.shape, strict=True))
-    around = [(max(a, 0), max(b, 0)) for a, b in zip(firsts, lasts, strict=True)]
-    options = {"constant_values": np.asarray(0 if value is None else value).item()} if mode == "constant" else {}
-    padded: Array = np.pad(x[kept], around, mode=mode, **options)  # type: ignore[call-overload]
-    return padded
+    widths = {place: (first, last) for place, first, last in zip(places, pads, pads[len(pads) // 2 :], strict=False)}
+    fill = np.asarray(0 if value is None else value).item()
+    return layouts.pad(x, [widths.get(axis, (0, 0)) for axis in range(x.ndim)], mode, fill)
 
 
 def _max_pool(x: Numbers, **stated: Any) -> Any:
-    return _windows(x, stated, -np.inf).max((-2, -1))
+    return windows.max_pool(x, stated["kernel_shape"], _grid(x, stated["kernel_shape"], stated))
 
 
 def _average_pool(x: Numbers, count_include_pad: int = 0, **stated: Any) -> Any:
-    counted = _windows(np.ones((1, 1, *x.shape[2:])), stated, 0.0, 1.0 if count_include_pad else 0.0).sum((-2, -1))
-    return _windows(x, stated, 0.0).sum((-2, -1)) / counted
+    grid = _grid(x, stated["kernel_shape"], stated)
+    return windows.average_pool(x, stated["kernel_shape"], grid, "clipped_window" if count_include_pad else "real_cells")
 
 
-def _windows(x: Numbers, stated: dict[str, Any], beyond: float, pad: float | None = None) -> Any:
-    """The windows of a pool over N×C×H×W, as N×C×H'×W'×rows×columns. Cells of pads are `pad`, those that `ceil_mode` adds after
-    them `beyond`; without `pad` both are.
-    """
-    kernel = stated["kernel_shape"]
+def _grid(x: Numbers, kernel: Sequence[int], stated: Mapping[str, Any]) -> Grid:
     strides, dilations = stated.get("strides") or [1, 1], stated.get("dilations") or [1, 1]
-    around, after, steps = [(0, 0), (0, 0)], [(0, 0), (0, 0)], []
-    for axis, size in enumerate(x.shape[2:]):
-        extent, stride = (kernel[axis] - 1) * dilations[axis] + 1, strides[axis]
-        first, last = _pads(stated, axis, size, extent, stride)
-        left = size + first + last - extent
-        count = (-(-left // stride) if stated.get("ceil_mode") else left // stride) + 1
-        if (count - 1) * stride >= size + first:  # a last window that starts in the pads behind
-            count -= 1
-        around.append((first, last))
-        after.append((0, max(0, (count - 1) * stride + extent - size - first - last)))
-        steps.append((count, stride, extent))
-    padded = np.pad(np.pad(x, around, constant_values=beyond if pad is None else pad), after, constant_values=beyond)
-    (rows, down, high), (columns, across, wide) = steps
-    found = np.lib.stride_tricks.sliding_window_view(padded, (high, wide), (2, 3))
-    return found[:, :, ::down, ::across, :: dilations[0], :: dilations[1]][:, :, :rows, :columns]
-
-
-def _pads(stated: dict[str, Any], axis: int, size: int, extent: int, stride: int) -> Sequence[int]:
-    rule = stated.get("auto_pad") or "NOTSET"
-    if rule in ("SAME_UPPER", "SAME_LOWER"):
-        total = max(0, (-(-size // stride) - 1) * stride + extent - size)
-        less, more = total // 2, total - total // 2
-        return (less, more) if rule == "SAME_UPPER" else (more, less)
-    pads = stated.get("pads") if rule == "NOTSET" else None
-    return (pads[axis], pads[axis + 2]) if pads else (0, 0)
+    rule, pads = stated.get("auto_pad") or "NOTSET", [0, 0, 0, 0]
+    if rule.startswith("SAME"):
+        for axis, size in enumerate(x.shape[2:]):
+            extent = (kernel[axis] - 1) * dilations[axis] + 1
+            pads[2 * axis : 2 * axis + 2] = windows.same_pads(size, extent, strides[axis], rule == "SAME_LOWER")
+    elif rule == "NOTSET" and stated.get("pads"):
+        pads = [stated["pads"][place] for place in (0, 2, 1, 3)]
+    top, bottom, first, last = pads
+    grid = Grid((strides[0], strides[1]), (dilations[0], dilations[1]), (top, bottom, first, last))
+    return replace(grid, rounding="ceil") if stated.get("ceil_mode") else grid
 
 
 def _transposed(x: Numbers, kernel: Numbers, bias: Numbers | None = None, group: int = 1, **stated: Any) -> Array:
-    parts = zip(np.split(x, group, 1), np.split(kernel, group), strict=True)
-    found = np.concatenate([_spread(part, each, stated) for part, each in parts], 1)
-    return found if bias is None else found + bias[:, None, None]
-
-
-def _spread(x: Numbers, kernel: Numbers, stated: dict[str, Any]) -> Numbers:
-    """A transposed convolution of one group: every cell adds its value times the kernel, `strides` cells apart."""
     strides, dilations = stated.get("strides") or [1, 1], stated.get("dilations") or [1, 1]
-    more, wanted = stated.get("output_padding") or [0, 0], (stated.get("output_shape") or [])[-2:]
-    counts, spans, keeps = x.shape[2:], [], []
-    for axis, count in enumerate(counts):
+    more, wanted = list(stated.get("output_padding") or [0, 0]), (stated.get("output_shape") or [])[-2:]
+    rule, pads = stated.get("auto_pad") or "NOTSET", [0, 0, 0, 0]
+    for axis, count in enumerate(x.shape[2:]):
         whole = (count - 1) * strides[axis] + (kernel.shape[2 + axis] - 1) * dilations[axis] + 1 + more[axis]
-        rule, first, last = stated.get("auto_pad") or "NOTSET", 0, 0
         if wanted or rule.startswith("SAME"):
             total = whole - (wanted[axis] if wanted else count * strides[axis])
-            first, last = (total // 2, total - total // 2)[:: 1 if rule == "SAME_UPPER" else -1]
-            if total < 0:  # cells that no kernel reaches stand behind
-                first, last, whole = 0, 0, whole - total
+            more[axis] += max(0, -total)  # cells that no kernel reaches stand behind
+            less = max(0, total) // 2, max(0, total) - max(0, total) // 2
+            pads[2 * axis : 2 * axis + 2] = less if rule == "SAME_UPPER" else less[::-1]
         elif stated.get("pads") and rule == "NOTSET":
-            first, last = stated["pads"][axis], stated["pads"][axis + 2]
-        spans.append(whole)
-        keeps.append(slice(first, whole - last))
-    found = np.zeros((x.shape[0], kernel.shape[1], *spans))
-    for row, column in np.ndindex(*kernel.shape[2:]):
-        down, across = row * dilations[0], column * dilations[1]
-        places = found[
-            :, :, down : down + counts[0] * strides[0] : strides[0], across : across + counts[1] * strides[1] : strides[1]
-        ]
-        places[:, :, : counts[0], : counts[1]] += np.einsum("ncij,cf->nfij", x, kernel[:, :, row, column])
-    return found[:, :, keeps[0], keeps[1]]
+            pads[2 * axis : 2 * axis + 2] = stated["pads"][axis], stated["pads"][axis + 2]
+    grid = Grid((strides[0], strides[1]), (dilations[0], dilations[1]), (pads[0], pads[1], pads[2], pads[3]))
+    return windows.transposed(x, kernel, bias, grid, group, (more[0], more[1]))
 
 
 def _upsample(x: Array, given: Array | None = None, scales: Sequence[float] | None = None, mode: str = "nearest") -> Array:
-    """Upsample, and Resize before opset 11: the cell whose place is the whole part of a cell's own divided by the factor."""
+    """Upsample, and Resize before opset 11."""
     if mode != "nearest":
         raise NotImplementedError(f"a resize by {mode}")
-    for axis, scale in enumerate(np.asarray(scales if given is None else given).tolist()):
-        places = np.floor(np.arange(math.floor(x.shape[axis] * scale)) / scale).astype(int)
-        x = np.take(x, np.minimum(places, x.shape[axis] - 1), axis)
-    return x
+    return layouts.resize_nearest(x, np.asarray(scales if given is None else given).tolist())
 
 
 _NEVER, _SOFTMAX = 1 << 30, 13
 _OWN: Mapping[str, tuple[Operator, int]] = {
-    "Softmax": (partial(_from_axis, _softmax), _SOFTMAX),
-    "LogSoftmax": (partial(_from_axis, _log_softmax), _SOFTMAX),
+    "Softmax": (partial(_from_axis, values.softmax), _SOFTMAX),
+    "LogSoftmax": (partial(_from_axis, values.log_softmax), _SOFTMAX),
     "Hardmax": (partial(_from_axis, _hardmax), _SOFTMAX),
     "Squeeze": (_squeeze, 13),
     "BatchNormalization": (_batch_norm, 14),
     "GroupNormalization": (_group_norm, _NEVER),
-    "LRN": (_response_norm, _NEVER),
-    "Erf": (_erf, _NEVER),
+    "LRN": (values.response_norm, _NEVER),
+    "Erf": (values.erf, _NEVER),
     "Gelu": (_gelu, _NEVER),
-    "Sigmoid": (_sigmoid, _NEVER),
+    "Sigmoid": (values.sigmoid, _NEVER),
     "HardSigmoid": (_hard_sigmoid, _NEVER),
-    "HardSwish": (_hard_swish, _NEVER),
+    "HardSwish": (values.hard_swish, _NEVER),
     "Selu": (_selu, _NEVER),
     "Pad": (_pad, _NEVER),
     "MaxPool": (_max_pool, _NEVER),

@@ -13,6 +13,7 @@ from porter.dtypes import Array, Precision
 from porter.errors import UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import Classifier
+from porter.frameworks.images import classifier_of
 from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.run import tap_value, tf32
 from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_device
@@ -30,19 +31,8 @@ def classifier(model: Any, protocol: Preprocess, device: str, precision: Precisi
     if isinstance(model, GraphRunner):
         if tap is None:
             raise UsageError("a frozen graph gives only values that are named")
-        return _of_graph(model, protocol, tap)
+        return classifier_of(lambda images: model(images, (tap,))[tap], protocol)
     return _of_keras(model, protocol, name, precision, tap)
-
-
-def _of_graph(runner: GraphRunner, protocol: Preprocess, tap: str) -> Classifier:
-    from porter.data.pipeline import normalise
-
-    def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
-        images = normalise(pixels, protocol)
-        value = runner(images.reshape(-1, *images.shape[2:]), (tap,))[tap]
-        return lambda: value.reshape(len(value), -1)  # a head that is a convolution gives a map of one cell
-
-    return classify
 
 
 def _of_keras(model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None) -> Classifier:

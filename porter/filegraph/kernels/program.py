@@ -1,0 +1,43 @@
+"""A file's graph as porter's own engine runs it: what the file says, operator by operator, before anything is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from porter.filegraph.kernels.layouts import Numbers
+
+Row: TypeAlias = Callable[..., Numbers | tuple[Numbers, ...]]
+"""What an operator gives: called with the attributes of a step, then with its inputs (None for one that is left out)."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operator as the file says it.
+
+    Attributes:
+        inputs: names of values, or of the file's tensors, which come in the file's own axis order; empty for one that is left out.
+        outputs: names of the values that it gives. A name may be given again: what comes later reads the later value.
+    """
+
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What the rows of a format make of a file.
+
+    Attributes:
+        image: the name of the input.
+        rows: by the name of an operator.
+        channels_last: the file's maps are N×H×W×C.
+    """
+
+    image: str
+    steps: tuple[Step, ...]
+    rows: Mapping[str, Row]
+    channels_last: bool = False

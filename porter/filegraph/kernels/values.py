@@ -1,0 +1,120 @@
+"""Norms, products and activations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from porter.filegraph.kernels.layouts import Numbers
+
+
+def across(vector: Numbers, x: Numbers) -> Numbers:
+    """A number for each channel, in the shape in which it meets N×C×H×W or N×C."""
+    return vector.reshape(-1, *[1] * (x.ndim - 2))
+
+
+def dense(x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Numbers:
+    """N×F times a kernel O×F."""
+    found: Numbers = x @ kernel.T
+    return found if bias is None else found + bias
+
+
+def batch_norm(
+    x: Numbers, mean: Numbers, variance: Numbers, gamma: Numbers | None, beta: Numbers | None, epsilon: float
+) -> Numbers:
+    """With the stored statistics, of each channel."""
+    scale = 1 / np.sqrt(variance + epsilon) if gamma is None else gamma / np.sqrt(variance + epsilon)
+    found: Numbers = (x - across(mean, x)) * across(scale, x)
+    return found if beta is None else found + across(beta, x)
+
+
+def group_norm(x: Numbers, groups: int, gamma: Numbers, beta: Numbers, epsilon: float) -> Numbers:
+    """With the statistics of each image's groups of channels, scaled by a number for each channel."""
+    parts = x.reshape(len(x), groups, -1)
+    normed = standardised(parts, (2,), epsilon).reshape(x.shape)
+    return normed * across(gamma, x) + across(beta, x)
+
+
+def standardised(x: Numbers, axes: Sequence[int], epsilon: float) -> Numbers:
+    """With a mean of 0 and a variance of 1 over some axes."""
+    apart: Numbers = x - x.mean(tuple(axes), keepdims=True)
+    apart /= np.sqrt((apart**2).mean(tuple(axes), keepdims=True) + epsilon)
+    return apart
+
+
+def response_norm(x: Numbers, size: int, alpha: float, beta: float, bias: float) -> Numbers:
+    """Each number over a power of the squares of `size` channels around it; of an even number, one more is behind."""
+    around = [(0, 0), ((size - 1) // 2, size // 2), *[(0, 0)] * (x.ndim - 2)]
+    squares = np.lib.stride_tricks.sliding_window_view(np.pad(x**2, around), size, 1).sum(-1)
+    found: Numbers = x / (bias + alpha / size * squares) ** beta
+    return found
+
+
+def softmax(x: Numbers, axis: int) -> Numbers:
+    powers: Numbers = np.exp(x - x.max(axis, keepdims=True))
+    powers /= powers.sum(axis, keepdims=True)
+    return powers
+
+
+def log_softmax(x: Numbers, axis: int) -> Numbers:
+    apart: Numbers = x - x.max(axis, keepdims=True)
+    apart -= np.log(np.exp(apart).sum(axis, keepdims=True))
+    return apart
+
+
+def relu(x: Numbers, most: float = math.inf, slope: float | Numbers = 0.0) -> Numbers:
+    """At most `most`; below zero, `slope` times the number."""
+    found: Numbers = np.where(x < 0, slope * x, np.minimum(x, most)).astype(x.dtype, copy=False)
+    return found
+
+
+def elu(x: Numbers, alpha: float = 1.0) -> Numbers:
+    found: Numbers = np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+    return found
+
+
+def sigmoid(x: Numbers) -> Numbers:
+    power = np.exp(-np.abs(x))  # a half and half a tanh would lose the digits of values close to 0
+    found: Numbers = np.where(x < 0, power, 1) / (1 + power)
+    return found
+
+
+def hard_sigmoid(x: Numbers, slope: float, offset: float = 0.5) -> Numbers:
+    return np.clip(slope * x + offset, 0, 1)
+
+
+def swish(x: Numbers) -> Numbers:
+    return x * sigmoid(x)
+
+
+def hard_swish(x: Numbers) -> Numbers:
+    return x * np.clip(x / 6 + 0.5, 0, 1)
+
+
+def softplus(x: Numbers) -> Numbers:
+    found: Numbers = np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+    return found
+
+
+def mish(x: Numbers) -> Numbers:
+    found: Numbers = x * np.tanh(softplus(x))
+    return found
+
+
+def softsign(x: Numbers) -> Numbers:
+    found: Numbers = x / (1 + np.abs(x))
+    return found
+
+
+def erf(x: Numbers) -> Numbers:
+    found: Numbers = np.vectorize(math.erf, otypes=[x.dtype])(x)
+    return found
+
+
+def gelu(x: Numbers, tanh: bool = False) -> Numbers:
+    """By the error function, or approximated by a tanh."""
+    if tanh:
+        return x * (0.5 * np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)) + 0.5)
+    return x * (0.5 * erf(x * math.sqrt(0.5)) + 0.5)

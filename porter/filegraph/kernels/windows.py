@@ -1,0 +1,128 @@
+"""Convolutions and pools."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from porter.filegraph.kernels.layouts import Numbers, pad
+
+Sides = tuple[int, int]
+"""Rows and columns."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How windows stand on a map.
+
+    Attributes:
+        pads: cells at the top, the bottom, the left and the right.
+        rounding: the number of windows. `ceil` adds one where cells are left over, unless it would begin in the pads behind; `full`
+            adds it wherever it begins.
+    """
+
+    stride: Sides = (1, 1)
+    dilation: Sides = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    rounding: Literal["floor", "ceil", "full"] = "floor"
+
+    def cells(self, x: Numbers, kernel: Sides, pad_value: float = 0.0, beyond: float = 0.0) -> Iterator[Numbers]:
+        """For each cell of a kernel, by row, what all windows have there: N×C×rows×columns.
+
+        Args:
+            pad_value: of the cells of pads.
+            beyond: of the cells that a window reaches behind them.
+
+        Raises:
+            ValueError: no window fits.
+        """
+        counts, more = [], []
+        for axis, size in enumerate(x.shape[2:]):
+            before, after = self.pads[2 * axis : 2 * axis + 2]
+            extent, stride = (kernel[axis] - 1) * self.dilation[axis] + 1, self.stride[axis]
+            left = size + before + after - extent
+            count = (left // stride if self.rounding == "floor" else -(-left // stride)) + 1
+            if self.rounding == "ceil" and (count - 1) * stride >= size + before:
+                count -= 1
+            if count < 1:
+                raise ValueError("a window is larger than the map and its pads")
+            counts.append((count - 1) * stride + 1)
+            more.append((0, max(0, (count - 1) * stride - left)))
+        top, bottom, first, last = self.pads
+        padded = pad(pad(x, [(0, 0), (0, 0), (top, bottom), (first, last)], value=pad_value), [(0, 0), (0, 0), *more], value=beyond)
+        for row, column in np.ndindex(*kernel):
+            down, across = row * self.dilation[0], column * self.dilation[1]
+            yield padded[:, :, down : down + counts[0] : self.stride[0], across : across + counts[1] : self.stride[1]]
+
+
+def same_pads(size: int, extent: int, stride: int, lower: bool = False) -> Sides:
+    """Cells before and after an axis, for as many windows as strides begin in it; the odd one is behind, or before if `lower`."""
+    total = max(0, (-(-size // stride) - 1) * stride + extent - size)
+    less, more = total // 2, total - total // 2
+    return (more, less) if lower else (less, more)
+
+
+def conv(x: Numbers, kernel: Numbers, bias: Numbers | None = None, grid: Grid = Grid(), groups: int = 1) -> Numbers:
+    """A convolution with a kernel O×I×H×W, in which I are the channels of a group."""
+    filters, width, *sides = kernel.shape
+    weights, images, total = kernel.reshape(groups, filters // groups, width, -1), len(x), None
+    for place, cells in enumerate(grid.cells(x, (sides[0], sides[1]))):
+        part = weights[..., place] @ cells.reshape(images, groups, width, -1)
+        total, shape = part if total is None else total + part, (images, filters, *cells.shape[2:])
+    assert total is not None, "a kernel has a cell"
+    return _biased(total.reshape(shape), bias)
+
+
+def transposed(
+    x: Numbers, kernel: Numbers, bias: Numbers | None = None, grid: Grid = Grid(), groups: int = 1, more: Sides = (0, 0)
+) -> Numbers:
+    """A transposed convolution with a kernel I×O×H×W, in which O are the filters of a group: every cell adds its value times the
+    kernel, a stride apart. The grid's pads are cut off.
+
+    Args:
+        more: rows and columns that stand behind what the kernels reach.
+    """
+    (images, channels, *counts), (_, width, *sides) = x.shape, kernel.shape
+    spans = [
+        (n - 1) * grid.stride[axis] + (sides[axis] - 1) * grid.dilation[axis] + 1 + more[axis] for axis, n in enumerate(counts)
+    ]
+    total = np.zeros((images, groups * width, *spans), x.dtype)
+    parts, weights = x.reshape(images, groups, channels // groups, -1), kernel.reshape(groups, channels // groups, width, *sides)
+    for row, column in np.ndindex(*sides):
+        down, across = row * grid.dilation[0], column * grid.dilation[1]
+        places = (
+            slice(down, down + (counts[0] - 1) * grid.stride[0] + 1, grid.stride[0]),
+            slice(across, across + (counts[1] - 1) * grid.stride[1] + 1, grid.stride[1]),
+        )
+        part = weights[..., row, column].swapaxes(1, 2) @ parts
+        total[:, :, *places] += part.reshape(images, groups * width, *counts)
+    top, bottom, first, last = grid.pads
+    return _biased(total[:, :, top : spans[0] - bottom, first : spans[1] - last], bias)
+
+
+def _biased(x: Numbers, bias: Numbers | None) -> Numbers:
+    return x if bias is None else x + bias.reshape(-1, 1, 1)
+
+
+def max_pool(x: Numbers, kernel: Sides, grid: Grid = Grid(), fill: float = -math.inf) -> Numbers:
+    """The largest number of each window. `fill` stands in the pads."""
+    found = None
+    for cells in grid.cells(x, kernel, fill, -math.inf):
+        found = cells if found is None else np.maximum(found, cells)
+    assert found is not None, "a kernel has a cell"
+    return found
+
+
+def average_pool(
+    x: Numbers, kernel: Sides, grid: Grid = Grid(), divisor: Literal["real_cells", "clipped_window", "full_window"] = "real_cells"
+) -> Numbers:
+    """The sum of each window over the number of its cells: of those in the map, of those in the map and its pads, or of all."""
+    total = sum(grid.cells(x, kernel), np.zeros(1, x.dtype))
+    if divisor == "full_window":
+        return total / math.prod(kernel)
+    ones = np.ones((1, 1, *x.shape[2:]), x.dtype)
+    return total / sum(grid.cells(ones, kernel, float(divisor == "clipped_window")), np.zeros(1, x.dtype))

@@ -1,0 +1,118 @@
+"""Runs a file's own graph in numpy. See porter.frameworks.Engine.
+
+It is independent of how porter reads the file: the rows of the file's format (`Format.rows`) take operators and attributes as the
+file says them, and porter.filegraph.kernels computes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from porter.data.preprocess import Preprocess
+from porter.dtypes import Array, Dtype, Precision, is_floating
+from porter.errors import MissingFramework, UsageError, first_line
+from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.kernels.layouts import Numbers, first, last
+from porter.filegraph.kernels.program import Program, Step
+from porter.formats.recognition import FORMATS
+from porter.frameworks import Classifier
+from porter.frameworks.images import classifier_of
+from porter.padding import Size
+
+NAME = "numpy"
+
+
+@dataclass(frozen=True)
+class NumpyModel:
+    """A program with the file's tensors, in the file's axis order."""
+
+    program: Program
+    tensors: Mapping[str, Array]
+    dtype: Dtype
+
+    def __call__(self, batch: Array, names: tuple[str, ...]) -> dict[str, Array]:
+        """The values called `names`, those of them that the program has, for a batch N×C×H×W; maps come back so.
+
+        Raises:
+            MissingFramework: porter has no row for an operator that they need, or it does not take its inputs.
+        """
+        steps, channels_last, images = self._steps(names), self.program.channels_last, batch.astype(self.dtype)
+        ends = {name: place for place, step in enumerate(steps) for name in step.inputs}
+        known, found = {self.program.image: last(images) if channels_last else images}, dict[str, Array]()
+        for place, step in enumerate(steps):
+            values = self._run(step, known)
+            known |= dict(zip(step.outputs, values, strict=True))
+            found |= {name: known[name] for name in step.outputs if name in names}
+            for name in {*step.inputs, *step.outputs}:
+                if ends.get(name, 0) <= place:
+                    known.pop(name, None)
+        return {name: first(value) if channels_last else value for name, value in found.items()}
+
+    def _steps(self, names: tuple[str, ...]) -> list[Step]:
+        """The steps that the values called `names` need."""
+        needed, found = set(names), list[Step]()
+        for step in reversed(self.program.steps):
+            if needed.intersection(step.outputs):
+                needed.update(step.inputs)
+                found.insert(0, step)
+        return found
+
+    def _run(self, step: Step, known: Mapping[str, Numbers]) -> tuple[Numbers, ...]:
+        row = self.program.rows.get(step.op)
+        if row is None:
+            raise MissingFramework(f"porter's own engine has no operator '{step.op}'", where=step.outputs[0])
+        try:
+            with np.errstate(all="ignore"):
+                given = row(step.attributes, *(self._value(name, known) for name in step.inputs))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            raise MissingFramework(f"porter's own engine cannot run this '{step.op}': {reason}", where=step.outputs[0]) from None
+        return given if isinstance(given, tuple) else (given,)
+
+    def _value(self, name: str, known: Mapping[str, Numbers]) -> Any:
+        if not name or name in known:
+            return known[name] if name else None
+        tensor = self.tensors[name]
+        return tensor.astype(self.dtype, copy=False) if is_floating(tensor) else tensor
+
+
+def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> NumpyModel:
+    """See porter.frameworks.Engine.build_file.
+
+    Raises:
+        UsageError: it is not run in this type.
+    """
+    graph, rows = checkpoint.graph, FORMATS[checkpoint.format].rows
+    if graph is None or rows is None:
+        raise MissingFramework("this file carries no graph", where=str(checkpoint.path))
+    if dtype not in ("float32", "float64"):
+        raise UsageError(f"porter's own engine runs files in float32 and float64, not in {dtype}")
+    return NumpyModel(import_module(rows).program(graph.definition), checkpoint.tensors, dtype)
+
+
+def run_reference(model: NumpyModel, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+    """See porter.frameworks.Engine.run_reference."""
+    values = model(batch, tuple(dict.fromkeys(taps.values())))
+    return {path: values[tap] for path, tap in taps.items() if tap in values}
+
+
+def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
+    """None: nothing else runs these files."""
+
+
+def classifier(model: NumpyModel, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
+    """See porter.frameworks.Engine.classifier. It runs on the CPU.
+
+    Raises:
+        UsageError: the device or the precision is another one, or no tap is given.
+    """
+    if device != "cpu" or precision != "fp32" or tap is None:
+        raise UsageError(
+            "porter's own engine gives named values in fp32 on the CPU", where="--source", next="leave out --precision"
+        )
+    return classifier_of(lambda images: model(images, (tap,))[tap], protocol)
