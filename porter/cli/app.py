@@ -93,7 +93,6 @@ def convert(
     ] = False,
     check: Annotated[bool | None, typer.Option("--check/--no-check", help="compare port and source; default: if possible")] = None,
     reference: GivenReference = None,
-    trusted: Annotated[bool, typer.Option("--trusted", help="skip the isolation of readers written in C (none yet)")] = False,
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:
