@@ -210,6 +210,7 @@ PLACES: Mapping[type[Any], str] = {
 OTHER_PLACES = {
     "prefix": "`names`, `taps`",
     "branches": "`concat`",
+    "norm": "`conv`, `depthwise_conv`",
     **dict.fromkeys(("from", "when", "repeat", "first", "last"), "step"),
 }
 

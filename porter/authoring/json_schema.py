@@ -35,7 +35,7 @@ from porter.recipe.schema import (
     ZooDocument,
     ZooSection,
 )
-from porter.recipe.steps import ATTRIBUTES, REQUIRED, Attribute
+from porter.recipe.steps import ATTRIBUTES, NORM, NORMED, REQUIRED, Attribute
 from porter.recipe.transforms import TRANSFORMS
 from porter.recipe.unrolling import MAX_REPEAT
 from porter.recipe.zoos import NO_REFERENCE
@@ -130,7 +130,7 @@ SECTIONS: Mapping[type[Any], Mapping[str, Schema]] = {
         "zoos": _table_of(_ref(_name(ZooSection))),
     },
     InputSection: {},
-    BlockSection: {"parameters": _OPTIONS, "steps": _STEPS},
+    BlockSection: {"parameters": _OPTIONS, "inputs": _list_of({"type": "string"}), "steps": _STEPS},
     ZooSection: {
         **_GROUP,
         "padding": _PADDING,
@@ -253,7 +253,8 @@ def _operation(name: str) -> Schema:
     again = {key: {"$ref": f"{here}/{key}"} for key in known}
     ends = {end: {"description": KEYS[end], **_object(again)} for end in ("first", "last")}
     branches = {"branches": {"description": KEYS["branches"], **_list_of(_STEPS)}} if name == "concat" else {}
-    step = _object({name: _ref("path"), **attributes, **_COMMON, **ends, **branches})
+    norm = {NORM: {"description": KEYS[NORM], **_ref("path")}} if name in NORMED else {}
+    step = _object({name: _ref("path"), **attributes, **_COMMON, **ends, **branches, **norm})
     return {**step, "if": {"required": ["first", "last"]}, "else": {"required": needed}} if needed else step
 
 

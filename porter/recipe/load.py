@@ -111,7 +111,9 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
         input_size=sizes.size if isinstance(sizes.size, tuple) else (sizes.size, sizes.size),
         channels=sizes.channels,
         graph=graph,
-        blocks={name: Block(name, parameters[name], steps[name], ("blocks", name)) for name in sections},
+        blocks={
+            name: Block(name, parameters[name], section.inputs, steps[name], ("blocks", name)) for name, section in sections.items()
+        },
         zoos=zoos,
         roots={name: zoos.root(name) for name in zoos},
         source=replace(source, parts=(*source.parts, zoos)),

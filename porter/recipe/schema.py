@@ -65,9 +65,10 @@ class InputSection(Section):
 
 
 class BlockSection(Section):
-    """Steps with parameters; a parameter whose default is null must be given."""
+    """Steps with parameters; a parameter whose default is null must be given. `inputs` names several inputs."""
 
     parameters: Values = {}
+    inputs: Annotated[tuple[Word, ...], Field(min_length=1)] = ("input",)
     steps: Annotated[tuple[Any, ...], Field(min_length=1)]
 
 

@@ -88,6 +88,8 @@ OPERATIONS: Mapping[str, Mapping[str, Any]] = {
 """Every operation with the defaults of its attributes."""
 
 COMMON = ("when", "from", "repeat", "first", "last")
+NORM, NORMED = "norm", frozenset({"conv", "depthwise_conv"})
+"""The key with the path of the batch norm that follows, and the operations that have it."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +130,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Block:
-    """Steps used like an operation. `parameters` maps names to defaults; None means that it must be given."""
+    """Steps used like an operation. `parameters` maps names to defaults; None means that it must be given. `inputs` names what it
+    reads; the first is also `input`.
+    """
 
     name: str
     parameters: Mapping[str, Any]
+    inputs: tuple[str, ...]
     steps: tuple[Step, ...]
     location: Location
 
@@ -166,12 +171,24 @@ def parse_steps(source: Source, location: Location, listed: Any, blocks: Mapping
     """
     if not isinstance(listed, tuple) or not listed:
         raise RecipeError("expected a list of steps", where=source.where(location))
-    faults, steps = Faults(), []
+    faults, steps = Faults(), list[Step]()
     for index, values in enumerate(listed):
         with faults.kept():
-            steps.append(_step(source, (*location, index), values, blocks))
+            steps += _steps(source, (*location, index), values, blocks)
     faults.expect_none()
     return tuple(steps)
+
+
+def _steps(source: Source, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]) -> tuple[Step, ...]:
+    """A step as it is written; for a convolution with `norm`, the convolution and its batch norm."""
+    if not isinstance(values, dict) or NORM not in values or not NORMED & values.keys():
+        return (_step(source, location, values, blocks),)
+    step = _step(source, location, {key: value for key, value in values.items() if key != NORM}, blocks)
+    if step.repeat is not None:
+        where = source.where((*location, NORM), key=True)
+        raise RecipeError(f"a step that repeats has no '{NORM}'", where=where, next="make a block of the two, and repeat it")
+    condition = {"when": values["when"]} if "when" in values else {}
+    return step, _step(source, (*location, NORM), {"batch_norm": values[NORM], **condition}, blocks)
 
 
 def _step(source: Source, location: Location, values: Any, blocks: Mapping[str, Mapping[str, Any]]) -> Step:

@@ -40,12 +40,14 @@ class _Here:
     Attributes:
         prefix: of their paths.
         entry: what the first of them reads.
+        inputs: the paths of what the block around them reads, by the names that it gives them.
         variables: those in scope.
         depth: of the blocks around them.
     """
 
     prefix: str
     entry: str
+    inputs: Mapping[str, str]
     variables: Variables
     depth: int
 
@@ -83,7 +85,7 @@ class Unrolling:
 
     def graph(self) -> Graph:
         """The graph of the recipe's steps."""
-        output = self._run(self.recipe.graph, _Here("", INPUT, self.variables, 0))
+        output = self._run(self.recipe.graph, _Here("", INPUT, {}, self.variables, 0))
         return Graph(tuple(self.nodes.values()), self.recipe.channels, output, tuple(self.scopes))
 
     def _run(self, steps: Sequence[Step], here: _Here) -> str:
@@ -127,10 +129,8 @@ class Unrolling:
         arguments = self._arguments(step, here.variables, place)
         if step.kind in OPERATIONS:
             output = self._node(step, here, path, inputs, arguments, place)
-        elif len(inputs) == 1:
-            output = self._block(step, here, path, inputs[0], arguments, place)
         else:
-            raise RecipeError(f"a block takes one input, got {len(inputs)}", where=self.source.where((*step.location, "from")))
+            output = self._block(step, here, path, inputs, arguments, place)
         self.outputs[path] = output
         return output
 
@@ -178,11 +178,13 @@ class Unrolling:
     def _output_of(self, name: Value, here: _Here, location: Location) -> str:
         if name == INPUT:
             return here.entry
+        if name in here.inputs:
+            return here.inputs[str(name)]
         path = f"{here.prefix}{name}"
         if path in self.outputs:
             return self.outputs[path]
         local = [known.removeprefix(here.prefix) for known in self.outputs if known.startswith(here.prefix)]
-        message, advice = f"there is no earlier step '{name}' here", hint(str(name), [INPUT, *local], NODES)
+        message, advice = f"there is no earlier step '{name}' here", hint(str(name), [INPUT, *here.inputs, *local], NODES)
         if path in self.left_out:
             condition = self.source.where((*self.left_out[path], "when"))
             message = f"step '{name}' is left out here, because its condition does not hold: {condition}"
@@ -238,9 +240,15 @@ class Unrolling:
         self.locations[path] = step.location
         return path
 
-    def _block(self, step: Step, here: _Here, path: str, entry: str, arguments: Mapping[str, Argument], place: Variables) -> str:
+    def _block(
+        self, step: Step, here: _Here, path: str, inputs: tuple[str, ...], arguments: Mapping[str, Argument], place: Variables
+    ) -> str:
         block = self.recipe.blocks[step.kind]
-        variables = {**self.variables, **place, "channels": self.shapes[entry][0] or 0}
+        if len(inputs) != len(block.inputs):
+            message = f"'{block.name}' reads {', '.join(block.inputs)}, and is given {len(inputs)}"
+            raise RecipeError(message, where=self.source.where((*step.location, "from")), next="list them: from: [A, B]")
+        named = dict(zip(block.inputs, inputs, strict=True))
+        variables = {**self.variables, **place, "channels": self.shapes[inputs[0]][0] or 0}
         parameters = self._parameters(step, block, arguments, variables)
         for name in parameters:
             given = step.written(name, place) if name in arguments else (block.place(name), block.parameters[name])
@@ -248,7 +256,7 @@ class Unrolling:
                 self.origins[f"{path}/", name] = origin
         self.scopes.append(Scope(path, block.name, parameters))
         self.locations[path] = step.location
-        return self._run(block.steps, _Here(f"{path}/", entry, {**variables, **parameters}, here.depth + 1))
+        return self._run(block.steps, _Here(f"{path}/", inputs[0], named, {**variables, **parameters}, here.depth + 1))
 
     def _parameters(self, step: Step, block: Block, arguments: Mapping[str, Any], variables: Variables) -> dict[str, Any]:
         found: dict[str, Any] = {}

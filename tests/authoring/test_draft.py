@@ -98,8 +98,7 @@ blocks:
     parameters: {filters: null, stride: 1}
     steps:
       - {conv: conv0, filters: =4*filters, kernel: 1, stride: =stride, when: =channels != 4*filters}
-      - {conv: conv1, from: input, filters: =filters, kernel: 3, stride: =stride, pad: same}
-      - {batch_norm: bn1}
+      - {conv: conv1, from: input, filters: =filters, kernel: 3, stride: =stride, pad: same, norm: bn1}
       - {relu: relu1}
       - {conv: conv2, filters: =4*filters, kernel: 1}
       - {add: add, from: [='conv0' if channels != 4*filters else 'input', conv2]}
@@ -164,8 +163,7 @@ blocks:
   conv_block:
     parameters: {filters: null, kernel: null, stride: 1}
     steps:
-      - {conv: conv, filters: =filters, kernel: =kernel, stride: =stride, pad: ='valid' if kernel == 1 else 1}
-      - {batch_norm: bn/norm}
+      - {conv: conv, filters: =filters, kernel: =kernel, stride: =stride, pad: ='valid' if kernel == 1 else 1, norm: bn/norm}
       - {relu: bn/act}
   blocks:
     steps:

@@ -65,7 +65,7 @@ def test_the_schema_beside_the_recipes_is_what_the_command_prints(cli: Cli) -> N
 
 def test_everything_in_the_schema_is_explained() -> None:
     keys = {key for kind in SECTIONS for key in keys_of(kind)}
-    assert keys | {"prefix", "from", "when", "repeat", "first", "last", "branches"} == KEYS.keys()
+    assert keys | {"prefix", "from", "when", "repeat", "first", "last", "branches", "norm"} == KEYS.keys()
 
 
 def test_a_recipe_of_ones_own_is_accepted(tmp_path: Path) -> None:

@@ -33,6 +33,29 @@ zoos:
 """
 
 
+def test_a_convolution_with_its_norm_is_two_steps(tmp_path: Path) -> None:
+    steps = "  - {CONV, norm: norm1, when: =deep}\n  - {conv: conv2, filters: 2, norm: norm2}\n  - {add: sum, from: [conv2, norm2]}"
+    short = with_graph(steps.replace("CONV", "depthwise_conv: conv1, kernel: 3"))
+    norms = ("  - {batch_norm: norm1, when: =deep}", "  - {batch_norm: norm2}")
+    long = short.replace(", norm: norm1, when: =deep}", ", when: =deep}\n" + norms[0]).replace(", norm: norm2}", "}\n" + norms[1])
+    for deep, paths in ((True, ["conv1", "norm1"]), (False, [])):
+        graph = expanded(tmp_path, short, deep=deep)
+        assert graph == expanded(tmp_path, long, deep=deep)
+        assert [node.path for node in graph.nodes] == [*paths, "conv2", "norm2", "sum"]
+
+
+def test_a_block_reads_several_values(tmp_path: Path) -> None:
+    gated = """\
+  gated:
+    inputs: [map, gate]
+    steps:
+      - {sigmoid: open, from: gate}
+      - {multiply: out, from: [input, open]}"""
+    steps = "  - {conv: a, filters: 2}\n  - {conv: b, filters: 2, from: input}\n  - {gated: gated, from: [a, b]}"
+    graph = expanded(tmp_path, with_graph(steps, gated))
+    assert [(node.path, node.inputs) for node in graph.nodes[2:]] == [("gated/open", ("b",)), ("gated/out", ("a", "gated/open"))]
+
+
 def test_the_graph_of_a_recipe(tmp_path: Path) -> None:
     graph = expanded(tmp_path, VALID)
     assert [node.path for node in graph.nodes] == [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from porter.recipe.draft.operations import spelled, usual_padding
 from porter.recipe.draft.rows import with_rows
 from porter.recipe.draft.template import Line, Part, Template, Unlike, Use
 from porter.recipe.expressions import Value
-from porter.recipe.steps import OPERATIONS
+from porter.recipe.steps import NORM, NORMED, OPERATIONS
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,21 @@ def draft_steps(graph: Graph, options: Mapping[str, Value]) -> Drafted:
     drafting = _Drafting(graph, options)
     steps = Template([drafting.use("")]).steps
     parameters = {name: block.parameters for name, block in drafting.blocks.items()}
-    return Drafted(tuple(with_rows(steps, parameters)), drafting.blocks)
+    blocks = {name: replace(block, steps=_with_norms(block.steps)) for name, block in drafting.blocks.items()}
+    return Drafted(_with_norms(with_rows(steps, parameters)), blocks)
+
+
+def _with_norms(steps: Iterable[Line]) -> tuple[Line, ...]:
+    """Steps, with a convolution and the plain batch norm that follows it as one."""
+    found: list[Line] = []
+    for step in steps:
+        before = found[-1] if found else {}
+        condition = {"when": before["when"]} if "when" in before else {}
+        if NORMED & before.keys() and step == {"batch_norm": step.get("batch_norm"), **condition}:
+            found[-1] = {**{key: value for key, value in before.items() if key != "when"}, NORM: step["batch_norm"], **condition}
+        else:
+            found.append(step)
+    return tuple(found)
 
 
 def with_arguments(graph: Graph) -> Graph:

@@ -145,6 +145,12 @@ MISTAKES = {
     ),
     "two steps of one path": Mistake("{relu: stem/relu}", "{relu: ¶stem/norm}", "two steps have the path", "'when' conditions"),
     "a block inside itself": Mistake(UNIT, "¶{unit: again, filters: 8}", "'unit' is used inside itself: unit > unit", ""),
+    "an input too many for a block": Mistake(
+        "{unit: stage1/unit, ", "{unit: stage1/unit, from: ¶[stem/conv, stem/relu], ", "'unit' reads input, and is given 2", "from:"
+    ),
+    "a norm that repeats": Mistake(
+        "{relu: stem/relu}", "{conv: a, filters: 8, repeat: 2, ¶norm: b}", "a step that repeats has no 'norm'", "a block of the two"
+    ),
     # zoos
     "a pattern of names that matches nothing": Mistake("stem/norm: bn1", "¶stem/nrom: bn1", "matches no node", "'stem/norm'"),
     "a place of all names": Mistake(
