@@ -154,6 +154,11 @@ def test_names_tell_the_order_where_the_file_does_not() -> None:
     assert [layer.name for layer in by_name.layers] == [layer.name for layer in in_order.layers]
 
 
+def test_names_of_a_third_framework_are_not_taken_for_tensorflows() -> None:
+    with pytest.raises(UsageError, match="no recipe is drafted from the names of caffe"):
+        list_layers(checkpoint(residual(), "caffe", "caffe"))
+
+
 def test_a_flattened_map_fixes_the_input() -> None:
     assert chain(list_layers(checkpoint(plain()))).side == 4
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from porter.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 
 Kind = Literal["conv", "dense", "batch_norm", "layer_norm", "prelu"]
@@ -136,8 +137,12 @@ def list_layers(checkpoint: Checkpoint) -> Listed:
 
 
 def _framework(checkpoint: Checkpoint) -> Framework:
-    if checkpoint.dialect is not None:
-        return "torch" if checkpoint.dialect == "torch" else "tf"
+    for framework in _ROLES:
+        if checkpoint.dialect == framework:
+            return framework
+    if checkpoint.dialect is not None:  # its kernels may have other axes than those of both
+        next = "give --from-model a file that carries its graph"
+        raise UsageError(f"no recipe is drafted from the names of {checkpoint.dialect}", where=str(checkpoint.path), next=next)
     return "torch" if any(name.endswith((".weight", ".running_mean")) for name in checkpoint.tensors) else "tf"
 
 
