@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from porter.dtypes import Array
+from porter.errors import MissingFramework
 from porter.filegraph.file_graph import FileGraph
 from porter.files import Digests
 
@@ -39,6 +40,17 @@ class Checkpoint:
     files: tuple[Path, ...] = field(default=(), repr=False)
     scaling: tuple[str, ...] = ()
     digests: Digests = field(default_factory=dict, repr=False)
+
+    @property
+    def carried(self) -> FileGraph:
+        """Its graph, to be run.
+
+        Raises:
+            MissingFramework: it carries none.
+        """
+        if self.graph is None:
+            raise MissingFramework("this file carries no graph", where=str(self.path))
+        return self.graph
 
     @property
     def sha256(self) -> str:

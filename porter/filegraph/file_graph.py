@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from porter.dtypes import Array
-from porter.errors import MappingError
+from porter.errors import MappingError, MissingFramework
 from porter.graph import USUAL_MOMENTUM, BatchNorm, Op
 from porter.graph.walks import upstream
 from porter.padding import Size
@@ -104,6 +104,22 @@ class FileGraph:
     @cached_property
     def by_name(self) -> Mapping[str, FileNode]:
         return {node.name: node for node in self.nodes}
+
+    @property
+    def shown(self) -> list[str]:
+        """The taps of all nodes that are not foreign and do not follow a foreign node. Other nodes are never compared.
+
+        Raises:
+            MissingFramework: there are none.
+        """
+        foreign: set[str] = set()
+        for node in self.nodes:
+            if isinstance(node.op, Foreign) or not foreign.isdisjoint(node.inputs):
+                foreign.add(node.name)
+        taps = [node.tap for node in self.nodes if node.tap is not None and node.name not in foreign]
+        if not taps:
+            raise MissingFramework(f"the graph begins with layers that porter has no op for: {', '.join(sorted(foreign))[:200]}")
+        return taps
 
     def leading_to(self, names: Iterable[str]) -> set[str]:
         """Names of these nodes and of all nodes that they are computed from."""

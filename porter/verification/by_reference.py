@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from porter.dtypes import Array, Dtype
 from porter.errors import UsageError
 from porter.fitting.fit import some
 from porter.graph import BatchNorm, Graph
 from porter.verification.check import Check
-from porter.verification.computed import ported
+from porter.verification.computed import Shifted, ported
 from porter.verification.given import GivenReference
 from porter.verification.inputs import SMOOTH
 from porter.verification.parity import Parity, settle
@@ -59,7 +58,7 @@ def _proof(check: Check, reference: GivenReference, sizes: Sizes) -> GivenProof:
         if misnamed:
             shown = some([f"{path} ({apart:.1e})" for path, apart in misnamed.items()])
             notes += (f"layers of {reference.name} with these names give other values, and are not compared: {shown}",)
-            parity, source = parity.without(misnamed.keys()), _Without(source, frozenset(misnamed))
+            parity, source = parity.without(misnamed.keys()), Shifted(source, {}, misnamed.keys())
         found.insert(0, parity)
     if not found:
         found = list(replace(check, dtypes=("float32",)).against(source, sizes, reference.ending))
@@ -67,24 +66,6 @@ def _proof(check: Check, reference: GivenReference, sizes: Sizes) -> GivenProof:
     if apart is not None and all(parity.ok for parity in found):
         found = [replace(parity, ok=False, silent=apart) for parity in found]
     return GivenProof(reference.file, settle(found), notes, reference.apart, check.fed)
-
-
-@dataclass(frozen=True)
-class _Without:
-    """A source that does not show some nodes."""
-
-    source: Source
-    hidden: frozenset[str]
-
-    @property
-    def name(self) -> str:
-        return self.source.name
-
-    def takes(self, size: tuple[int, int]) -> bool:
-        return self.source.takes(size)
-
-    def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
-        return {path: value for path, value in self.source.run(batch, dtype).items() if path not in self.hidden}
 
 
 def _misnamed(parity: Parity, graph: Graph) -> dict[str, float]:

@@ -45,7 +45,7 @@ def unrounded_tensors(port: Port, graph: Graph, tensors: Tensors) -> dict[str, d
 
 @dataclass
 class Shifted:
-    """A source whose values have the paths of a port with folded norms or absorbed biases.
+    """A source whose values have the paths of a port with folded norms or absorbed biases, or that does not show some of them.
 
     Attributes:
         folded: path of each layer of the port that took in a norm, to the norm with the same values in the source.

@@ -87,12 +87,12 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> NumpyModel:
     Raises:
         UsageError: it is not run in this type.
     """
-    graph, rows = checkpoint.graph, FORMATS[checkpoint.format].rows
-    if graph is None or rows is None:
-        raise MissingFramework("this file carries no graph", where=str(checkpoint.path))
+    graph, format = checkpoint.carried, FORMATS.get(checkpoint.format)
+    if format is None or format.rows is None:
+        raise MissingFramework(f"porter's own engine has no rows for {checkpoint.format}", where=str(checkpoint.path))
     if dtype not in ("float32", "float64"):
         raise UsageError(f"porter's own engine runs files in float32 and float64, not in {dtype}")
-    return NumpyModel(import_module(rows).program(graph.definition), checkpoint.tensors, dtype)
+    return NumpyModel(import_module(format.rows).program(graph.definition), checkpoint.tensors, dtype)
 
 
 def run_reference(model: NumpyModel, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:

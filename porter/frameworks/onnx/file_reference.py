@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from porter.dtypes import Array, Dtype, is_floating
-from porter.errors import MissingFramework, UsageError
+from porter.errors import UsageError
 from porter.filegraph.batches import expect_batch
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
@@ -38,9 +38,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> OnnxRunner:
     """
     if dtype not in ("float32", "float64"):
         raise UsageError(f"porter runs ONNX models in float32 and float64, not in {dtype}")
-    graph = checkpoint.graph
-    if graph is None:
-        raise MissingFramework("this file carries no graph", where=str(checkpoint.path))
+    graph = checkpoint.carried
     return OnnxRunner(import_onnx().ModelProto.FromString(graph.definition), checkpoint.tensors, dtype, graph)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from porter.errors import MissingFramework
 from porter.formats.triton import load_triton
 from porter.package import expect_installed, install
 
@@ -51,8 +50,6 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         MissingFramework: the file has no such program, because what other torch files compute is Python code; or porter does not
             run one of its ops.
     """
-    if checkpoint.graph is None:
-        raise MissingFramework("this file carries no graph", where=str(checkpoint.path))
     _expect_torch()
     from porter.frameworks.torch.exported import build_exported
 

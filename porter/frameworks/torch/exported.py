@@ -15,7 +15,6 @@ from porter.dtypes import Dtype
 from porter.errors import MissingFramework, first_line
 from porter.filegraph.batches import expect_batch
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.file_graph import Foreign
 from porter.formats.torch_export.archive import FLOATS, TYPES, parsed
 from porter.formats.torch_export.constants import EVALUATORS
 from porter.formats.torch_export.nodes import UNKNOWN, AtenNode, Program, read_program
@@ -38,17 +37,9 @@ def build_exported(checkpoint: Checkpoint, dtype: Dtype) -> ExportedModule:
     Raises:
         MissingFramework: it needs an op that is not on the closed list, or that this torch lacks.
     """
-    graph = checkpoint.graph
-    assert graph is not None
+    graph = checkpoint.carried
     program = read_program(parsed(graph.definition, str(checkpoint.path)))
-    foreign: set[str] = set()
-    taps = []
-    for node in graph.nodes:
-        if isinstance(node.op, Foreign) or not foreign.isdisjoint(node.inputs):
-            foreign.add(node.name)
-        elif node.tap is not None:
-            taps.append(node.tap)
-    return ExportedModule(program, checkpoint, taps, getattr(torch, dtype))
+    return ExportedModule(program, checkpoint, graph.shown, getattr(torch, dtype))
 
 
 class ExportedModule(nn.Module):
