@@ -20,7 +20,7 @@ from porter.verification.references import Source
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict, first_telling
 
-_NUMBERS = 40_000
+_NUMBERS = 10_000
 """So many numbers an input size has in all its images at least, up to `_MOST_IMAGES`: two images of a few cells show little."""
 _MOST_IMAGES = 64
 _MANY_IMAGES = 12

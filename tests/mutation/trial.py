@@ -11,8 +11,7 @@ import numpy as np
 
 from porter.dtypes import Array
 from porter.errors import PorterError
-from porter.verification.check import Verdict
-from porter.verification.inputs import LADDER, InputRange
+from porter.verification.inputs import LADDER
 from tests.mutation.judge import MOVED, Judge
 from tests.mutation.memory import ask, with_function
 from tests.mutation.mistakes import Mutant, plant, right
@@ -60,7 +59,7 @@ def trials(subject: Subject, kinds: Sequence[str], count: int, index: int | None
         yield Outcome(subject.key, -2, f"right: {what}", "", "right" if fine else "right, refused", said, 0.0)
     graph, tensors = subject.port.graph, subject.port.held
     native = subject.port.plan.only_size or subject.port.record.input.native_size
-    judge = Judge(graph, tensors, subject.taken or _range(found), subject.sizes, subject.seed)
+    judge = Judge(graph, tensors, subject.taken or found.fed, subject.sizes, subject.seed)
     function = right(graph, tensors, native)
     for at in range(count) if index is None else (index,):
         rng = np.random.default_rng([subject.seed, at])
@@ -96,10 +95,6 @@ def _tells_nothing(subject: Subject, silent: str) -> bool:
         if not (whole.std(axis=0).max() <= 1e-6 * np.abs(whole).max() or np.unique(rounded).size <= 2):
             return False
     return True
-
-
-def _range(found: Verdict) -> InputRange:
-    return next(one for one in LADDER if one.words == found.inputs)
 
 
 def _moves_beyond(subject: Subject, mutant: Mutant, judge: Judge) -> bool:
