@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from porter.errors import UsageError
 from porter.fitting.fit import some
-from porter.graph import BatchNorm, Graph
+from porter.graph import INPUT, BatchNorm, Graph
 from porter.verification.check import Check
 from porter.verification.computed import Shifted, ported
+from porter.verification.evidence import LEAST, variation
 from porter.verification.given import GivenReference
 from porter.verification.inputs import SMOOTH
+from porter.verification.numbers import norms
 from porter.verification.parity import Parity, settle
 from porter.verification.references import Source
 from porter.verification.sizes import Sizes, check_sizes
@@ -18,10 +21,6 @@ from porter.verification.verdict import GivenProof, first_telling
 
 ROUNDED = 1e-6
 """Weights no further apart, in relative L2 distance, are the same numbers rounded to float32 in two ways (measured: 7e-8)."""
-
-_ANOTHER = 0.2
-"""Values at least so far apart, in relative L2 distance, are those of two layers: a norm's value is 0.4 to 1 from that of the ReLU
-behind it. Mistakes that outputs do not show are below: a ReLU for a ReLU6 that is hardly reached moves the next layer by 0.02."""
 
 
 def check_given(check: Check, native: tuple[int, int], reference: GivenReference) -> GivenProof:
@@ -42,8 +41,7 @@ def check_given(check: Check, native: tuple[int, int], reference: GivenReference
 def _proof(check: Check, reference: GivenReference, sizes: Sizes) -> GivenProof:
     """The comparison in one range of inputs, in the most exact type first.
 
-    Layers that are paired by their names only are no pairs if their values have little in common, while the outputs, which tell,
-    are equal.
+    Layers that are paired by their names only are not pairs where the reference's value is another layer's of the port.
     """
     found: list[Parity] = []
     source: Source = ported(check.port.record, reference)
@@ -54,27 +52,46 @@ def _proof(check: Check, reference: GivenReference, sizes: Sizes) -> GivenProof:
         if dtype == "float64" and rounding and not parity.ok:
             notes += (f"{reference.name} is compared in float32: {rounding}",)
             continue
-        misnamed = _misnamed(parity, graph) if reference.named and not found else {}
+        misnamed = _misnamed(replace(check, dtypes=(dtype,)), source, sizes, parity) if reference.named and not found else {}
         if misnamed:
-            shown = some([f"{path} ({apart:.1e})" for path, apart in misnamed.items()])
-            notes += (f"layers of {reference.name} with these names give other values, and are not compared: {shown}",)
-            parity, source = parity.without(misnamed.keys()), Shifted(source, {}, misnamed.keys())
+            shown = some([f"{path} ({apart:.1e} apart, equal to {other})" for path, (apart, other) in misnamed.items()])
+            notes += (f"layers of {reference.name} with these names are other layers of the port, and are not compared: {shown}",)
+            parity, source = parity.without(misnamed.keys()), Shifted(source, {}, misnamed)
         found.insert(0, parity)
     if not found:
         found = list(replace(check, dtypes=("float32",)).against(source, sizes, reference.ending))
+    if reference.named and _differs_inside_only(found[-1], graph):
+        notes += ("the outputs are equal: if this layer of the reference is not the port's, give it another name",)
     apart = _apart(reference, graph)
     if apart is not None and all(parity.ok for parity in found):
         found = [replace(parity, ok=False, silent=apart) for parity in found]
     return GivenProof(reference.file, settle(found), notes, reference.apart, check.fed)
 
 
-def _misnamed(parity: Parity, graph: Graph) -> dict[str, float]:
-    """Nodes whose values have little in common though all outputs, which tell, are equal: by path, the distance. Empty if any is
-    only a little off: that is a mistake which the outputs do not show on these inputs.
+def _differs_inside_only(parity: Parity, graph: Graph) -> bool:
+    wrong = {node.path for node in parity.nodes if not node.ok}
+    return bool(wrong) and parity.silent is None and wrong.isdisjoint(graph.outputs)
+
+
+def _misnamed(check: Check, source: Source, sizes: Sizes, parity: Parity) -> dict[str, tuple[float, str]]:
+    """Nodes that differ, where the reference's value of that name is the value of another node, or the input: by path, the distance
+    and the other's path. A value that the port has nowhere is a mistake, also where the outputs do not show it.
     """
-    wrong = {node.path: node.rel_l2 for node in parity.nodes if not node.ok}
-    told = parity.silent is None and not parity.top_changed and wrong.keys().isdisjoint(graph.outputs)
-    return wrong if told and min(wrong.values(), default=0.0) >= _ANOTHER else {}
+    wrong = {node.path: node for node in parity.nodes if not node.ok and node.path not in check.port.graph.outputs}
+    if not wrong:
+        return {}
+    batch = replace(check, rough=SMOOTH).batches(sizes)[parity.dtype][0]
+    theirs, ours = source.run(batch, parity.dtype), {INPUT: batch, **check.values(batch, parity.dtype)}
+
+    def equal(path: str, limit: float) -> Iterator[str]:
+        value = theirs[path]
+        for other, own in ours.items():
+            alike = other != path and own.size == value.size and variation(value.reshape(len(value), -1)) >= LEAST
+            if alike and norms(value, own.reshape(value.shape)).rel_l2 <= limit:
+                yield other
+
+    found = {path: next(equal(path, node.limit), None) for path, node in wrong.items()}
+    return {path: (wrong[path].rel_l2, other) for path, other in found.items() if other is not None}
 
 
 def _apart(reference: GivenReference, graph: Graph) -> str | None:

@@ -20,8 +20,9 @@ from porter.verification.references import Source
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict, first_telling
 
-_NUMBERS = 10_000
-"""So many numbers an input size has in all its images at least, up to `_MOST_IMAGES`: two images of a few cells show little."""
+_NUMBERS = 75_000
+"""So many numbers an input size has in all its images at least, up to `_MOST_IMAGES`, as two of 128x97 have, at which most networks
+are compared: two images of a few cells show little."""
 _MOST_IMAGES = 64
 _MANY_IMAGES = 12
 """Images of a size where most layers cannot be compared one by one."""
@@ -134,6 +135,11 @@ class Check:
             return values if ending is None else {**values, output: ending(values[output])}
 
         return compare(port.plan, source, run, batches, self.tolerance)
+
+    def values(self, batch: Array, dtype: Dtype) -> Mapping[str, Array]:
+        """Every node's value in the port, by path, for N x C x H x W."""
+        model = self.port.build(dtype, self.device, self.tensors)
+        return self.port.framework.run(model, batch.astype(np.dtype(dtype)), [node.path for node in self.port.graph.nodes])
 
     def prove(self, source: Source, sizes: Sizes) -> Verdict:
         """The comparison with a source, on inputs that tell if there are any."""

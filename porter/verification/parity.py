@@ -125,7 +125,10 @@ class Parity:
     def without(self, paths: Set[str]) -> Parity:
         """The comparison of the other nodes only. The outputs are never left out."""
         nodes = tuple(node for node in self.nodes if node.path not in paths)
-        bad = self.first_bad if self.first_bad and self.first_bad.path not in paths else None
+        wrong = next((node for node in nodes if not node.ok), None)
+        bad = self.first_bad
+        if bad is not None and bad.path in paths:
+            bad = FirstBad(wrong.path, wrong.rel_l2, None, None, None) if wrong else None
         uncompared = (*self.uncompared, *(node.path for node in self.nodes if node.path in paths))
         ok = self.silent is None and not self.top_changed and all(node.ok for node in nodes)
         return replace(self, nodes=nodes, first_bad=bad, uncompared=uncompared, ok=ok)

@@ -122,11 +122,15 @@ def doubled():
     return With(lambda x: (x, x))
 
 
-def with_another_layer_of_a_nodes_name():
+def with_another_layer_of_a_nodes_name(layer=nn.Identity):
     net = Net()
-    net.stem = nn.ModuleDict({"relu": nn.Hardtanh(0, 0.1)})
+    net.stem = nn.ModuleDict({"relu": layer()})
     net.register_forward_hook(lambda module, inputs, output: output + 0 * net.stem["relu"](inputs[0]).sum())
     return net
+
+
+def with_an_unknown_layer_of_a_nodes_name():
+    return with_another_layer_of_a_nodes_name(nn.Tanh)
 
 
 def renamed():
@@ -243,7 +247,7 @@ ACCEPTED = {
     "model.py:softmaxed": "the logarithms of the probabilities are compared",
     "model.py:single": "runs in float32 only",
     "model.py:single_inside": "runs in float32 only",
-    "model.py:with_another_layer_of_a_nodes_name": "with these names give other values, and are not compared: stem/relu (",
+    "model.py:with_another_layer_of_a_nodes_name": "names are other layers of the port, and are not compared: stem/relu (",
 }
 
 
@@ -304,6 +308,13 @@ def test_mistakes_are_told_as_the_users(reference: str, mine: Mine, monkeypatch:
     assert caught.value.status == 2
     for word in REFUSED[reference]:
         assert word in str(caught.value)
+
+
+def test_a_layer_that_the_port_has_nowhere_is_a_mistake_or_another_layers_name(mine: Mine) -> None:
+    verdict = mine.verdict("model.py:with_an_unknown_layer_of_a_nodes_name")
+    assert not verdict.ok
+    assert "stem/relu is the first node that differs" in verdict.failure()
+    assert "the outputs are equal: if this layer of the reference is not the port's, give it another name" in verdict.failure()
 
 
 def test_a_reference_needs_the_check(mine: Mine, cli: Cli) -> None:
