@@ -15,7 +15,7 @@ import numpy as np
 from porter.dtypes import Array
 from porter.errors import PorterError
 from porter.frameworks import Tensors, get_destination
-from porter.graph import Graph, shapes
+from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import ANY
 from porter.verification.inputs import NORMAL, InputRange, make_images
@@ -132,26 +132,15 @@ class Judge:
         """The distance of the first image on which a mutant is another function, or the largest of all, which is none."""
         worst, model = 0.0, Model(graph, tensors)
         for images, wanted, rounding in self.batches():
-            if not _fits(graph, self.graph, (images.shape[2], images.shape[3])):
-                return float("inf")
             try:
                 found = distances(wanted, model.run(images, self.graph.outputs))
-            except (RuntimeError, ValueError):  # torch's own: the mutant does not run
+            except (PorterError, RuntimeError, ValueError):  # the mutant does not run
                 return float("inf")
             beyond = found[found > np.maximum(MOVED, _ROUNDING * rounding)]
             if beyond.size:
                 return float(beyond.max())
             worst = max(worst, float(found[np.isfinite(found)].max(initial=0)))
         return worst
-
-
-def _fits(graph: Graph, right: Graph, size: tuple[int, int]) -> bool:
-    """Whether a mutant takes a size, and its outputs have the right shapes."""
-    try:
-        found, wanted = shapes(graph, size), shapes(right, size)
-    except PorterError:
-        return False
-    return all(found[path] == wanted[path] for path in right.outputs)
 
 
 def distances(wanted: Mapping[str, Array], got: Mapping[str, Array]) -> Array:
