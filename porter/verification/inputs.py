@@ -120,7 +120,7 @@ def make_images(size: tuple[int, int], count: int, channels: int, taken: InputRa
 def make_telling(size: tuple[int, int], count: int, channels: int, taken: InputRange, rough: Roughness = ROUGHNESS[0]) -> Images:
     """`count` images to compare models on: one like a photo, as `make_images` gives them, then others that reach what photos hardly
     do, such as the bound of a ReLU6 or a channel that is mostly dead: hard edges with noise, noise, one colour, a board, bright
-    points, darkness, one point.
+    points, darkness, one point, white.
 
     Args:
         rough: how rough every second image is. Where its share is below 1, the others are like photos.
@@ -137,6 +137,7 @@ def make_telling(size: tuple[int, int], count: int, channels: int, taken: InputR
         lambda soft, noise: noise**4,
         lambda soft, noise: 0.1 * soft,
         lambda soft, noise: np.where((cells == np.array(size).reshape(2, 1, 1) // 2).all(axis=0), 1.0, 0.0 * soft),
+        lambda soft, noise: 1 - 0.01 * soft,
     )
     kinds = kinds if rough.share == 1 else kinds[:2]
     images = taken.of(np.stack([kinds[at % len(kinds)](soft[at], noise[at]) for at in range(count)]))

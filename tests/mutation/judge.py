@@ -22,6 +22,8 @@ from porter.verification.inputs import NORMAL, InputRange, make_images
 
 MOVED = 1e-9
 """A mutant whose outputs are further away, in relative L2 distance, is another function."""
+_LEAST = 1e-6
+"""Of the largest output of a batch: where an output cancels to less, its rounding is measured against this."""
 _ROUNDING = 1e3
 """As many times the right port's own rounding is no rounding."""
 _BATCH = 6
@@ -155,6 +157,7 @@ def distances(wanted: Mapping[str, Array], got: Mapping[str, Array]) -> Array:
             alike = (one == two) | (np.isnan(one) & np.isnan(two))
             part = np.linalg.norm(np.where(both, one - two, 0), axis=1)
             whole = np.linalg.norm(np.where(both, one, 0), axis=1)
+            whole = np.maximum(whole, _LEAST * whole.max())
             found = np.where(part == 0, 0.0, part / whole)
             found[(~both & ~alike).any(axis=1)] = np.inf
         worst = found if worst is None else np.maximum(worst, found)
