@@ -139,7 +139,7 @@ class Check:
     def values(self, batch: Array, dtype: Dtype) -> Mapping[str, Array]:
         """Every node's value in the port, by path, for N x C x H x W."""
         model = self.port.build(dtype, self.device, self.tensors)
-        return self.port.framework.run(model, batch.astype(np.dtype(dtype)), [node.path for node in self.port.graph.nodes])
+        return self.port.destination.ENGINE.run(model, batch.astype(np.dtype(dtype)), [node.path for node in self.port.graph.nodes])
 
     def prove(self, source: Source, sizes: Sizes) -> Verdict:
         """The comparison with a source, on inputs that tell if there are any."""
