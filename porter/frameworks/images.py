@@ -1,14 +1,16 @@
-"""Models that are fed with arrays, as evaluations run them."""
+"""What engines share whose models are fed with arrays: batches that fit, fixed batches, and evaluations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from porter.data.preprocess import Preprocess
 from porter.dtypes import Array
+from porter.errors import UsageError
 from porter.frameworks import Classifier
 
 
@@ -26,3 +28,22 @@ def classifier_of(logits: Callable[[Array], Array], protocol: Preprocess) -> Cla
         return lambda: value.reshape(len(value), -1).astype("float32", copy=False)
 
     return classify
+
+
+def expect_fit(shape: tuple[int, ...], channels: int | None, rows: int | None, columns: int | None) -> None:
+    """Refuses a batch of another shape than N×C×H×W with these sizes, None where any will do.
+
+    Raises:
+        UsageError: it has another, or no image.
+    """
+    wanted = (channels, rows, columns)
+    if len(shape) != 4 or not shape[0] or any(size not in (None, given) for size, given in zip(wanted, shape[1:], strict=True)):
+        text = "x".join("?" if size is None else str(size) for size in wanted)
+        raise UsageError(f"the model takes a batch of {text}, got one of shape {shape}")
+
+
+def in_parts(images: Array, at_once: int | None) -> list[Array]:
+    """Images, as many at a time as a model takes that was made for so many; the last one is repeated where they do not suffice."""
+    count = at_once or len(images)
+    filled = np.concatenate([images, *[images[-1:]] * (-len(images) % count)])
+    return np.split(filled, len(filled) // count)

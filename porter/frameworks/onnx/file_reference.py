@@ -21,6 +21,7 @@ from porter.filegraph.file_graph import FileGraph
 from porter.formats.onnx.constants import FLOATS
 from porter.formats.onnx.proto import import_onnx
 from porter.formats.onnx.read import CHANNELS_LAST
+from porter.frameworks.images import in_parts
 from porter.frameworks.onnx.model import Model, replay_model, run_model
 from porter.frameworks.onnx.session import Session
 from porter.padding import Size
@@ -91,11 +92,10 @@ class OnnxRunner:
         """The images in the model's layout and number type, as many at a time as it takes."""
         images = batch.transpose(0, 2, 3, 1) if CHANNELS_LAST in self._stated else batch
         count = self.definition.graph.input[0].type.tensor_type.shape.dim[0].dim_value
-        count = count if count > 0 else len(images)  # Paddle writes -1 for a free batch
         if count > len(images) and self.file is not None:
             expect_batch(self.file, count, (batch.shape[2], batch.shape[3]))
-        images = np.concatenate([images, *[images[-1:]] * (-len(images) % count)])
-        return [np.ascontiguousarray(part, self.dtype) for part in np.split(images, len(images) // count)]
+        # Paddle writes -1 for a free batch.
+        return [np.ascontiguousarray(part, self.dtype) for part in in_parts(images, max(count, 0))]
 
     @cached_property
     def _stated(self) -> Mapping[str, str]:

@@ -13,6 +13,7 @@ import numpy as np
 from porter.dtypes import Array, Dtype, storage_type
 from porter.errors import UsageError
 from porter.frameworks import Tensors
+from porter.frameworks.images import expect_fit
 from porter.frameworks.onnx.model import Model, make_model, run_model
 from porter.frameworks.onnx.session import Session
 from porter.graph.plan import Plan
@@ -53,16 +54,10 @@ class OnnxModel:
         return {path: found[path] for path in paths}
 
     def _values(self, batch: Array, paths: tuple[str, ...]) -> list[Array]:
-        self._expect_fit(batch.shape)
+        expect_fit(batch.shape, self.plan.graph.channels, *(self.plan.only_size or (None, None)))
         if paths not in self._sessions:
             self._sessions[paths] = self._make(paths)
         return self._sessions[paths](np.ascontiguousarray(batch, storage_type(self.dtype)))
-
-    def _expect_fit(self, shape: tuple[int, ...]) -> None:
-        wanted = (self.plan.graph.channels, *(self.plan.only_size or (None, None)))
-        if len(shape) != 4 or any(size not in (None, given) for size, given in zip(wanted, shape[1:], strict=True)):
-            text = "x".join("?" if size is None else str(size) for size in wanted)
-            raise UsageError(f"the model takes a batch of {text}, got one of shape {shape}")
 
     def _make(self, paths: tuple[str, ...]) -> Session:
         """A session that gives the model's outputs, or values at `paths`."""

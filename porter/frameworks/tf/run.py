@@ -11,6 +11,7 @@ import numpy as np
 from porter.dtypes import Array
 from porter.errors import UsageError
 from porter.formats.tensorflow import import_tensorflow
+from porter.frameworks.images import expect_fit
 from porter.frameworks.tf.frozen.run import GraphRunner, channels_first
 from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_device
 
@@ -43,7 +44,8 @@ class Runner:
         if not names:
             return {}
         tensorflow = import_tensorflow()
-        self._expect_fit(batch.shape)
+        _, rows, columns, channels = self._model.inputs[0].shape
+        expect_fit(batch.shape, channels, *((None, None) if self._any_size else (rows, columns)))
         if names not in self._functions:
             self._functions[names] = self._function(names)
         # TensorFlow warns of retracing if several grouped convolutions are compiled, because Keras has one function for all.
@@ -55,7 +57,7 @@ class Runner:
 
     def _function(self, names: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
         tapped = import_keras().Model(self._model.inputs, {name: self.values[name] for name in names})
-        tapped.input_spec = None  # `_expect_fit` checks the size
+        tapped.input_spec = None  # `expect_fit` checks the size
 
         def call(batch: Any) -> dict[str, Any]:
             found: dict[str, Any] = tapped(batch, training=False)
@@ -63,13 +65,6 @@ class Runner:
 
         grouped = any(getattr(layer, "groups", 1) > 1 for layer in self._model.layers)
         return cast(Callable[[Any], dict[str, Any]], import_tensorflow().function(call)) if grouped else call
-
-    def _expect_fit(self, shape: tuple[int, ...]) -> None:
-        _, rows, columns, channels = self._model.inputs[0].shape
-        wanted = (None, channels, None, None) if self._any_size else (None, channels, rows, columns)
-        if len(shape) != 4 or any(w is not None and w != n for w, n in zip(wanted, shape, strict=True)):
-            text = "x".join("?" if n is None else str(n) for n in wanted[1:])
-            raise UsageError(f"the model takes a batch of {text}, got one of shape {shape}")
 
 
 def attach_runner(model: Any, values: Mapping[str, Any], device: str, any_size: bool = False) -> None:

@@ -11,6 +11,7 @@ from porter.dtypes import Array, Dtype
 from porter.errors import MissingFramework, UsageError, first_line
 from porter.formats.limits import most_bytes
 from porter.formats.tensorflow import import_tensorflow
+from porter.frameworks.images import expect_fit, in_parts
 from porter.frameworks.tf.frozen.definition import read_definition
 from porter.frameworks.tf.frozen.retype import in_dtype, read_constants
 
@@ -70,33 +71,23 @@ class GraphRunner:
             raise UsageError(f"the graph has no op '{unknown[0]}'")
         if not names:
             return {}
-        self._expect_fit(batch.shape)
+        at_once, rows, columns, channels = self._shape
+        expect_fit(batch.shape, channels, rows, columns)
         images = np.ascontiguousarray(batch.transpose(0, 2, 3, 1), dtype=self._dtype)
-        at_once = self._shape[0] or len(images)
-        runs = [self._run(images[start : start + at_once], at_once, names) for start in range(0, len(images), at_once)]
-        return {name: channels_first(np.concatenate([run.pop(name) for run in runs])) for name in names}
+        runs = [self._run(part, names) for part in in_parts(images, at_once)]
+        return {name: channels_first(np.concatenate([run.pop(name) for run in runs])[: len(images)]) for name in names}
 
-    def _run(self, images: Array, at_once: int, names: tuple[str, ...]) -> dict[str, Array]:
+    def _run(self, images: Array, names: tuple[str, ...]) -> dict[str, Array]:
         tensorflow = import_tensorflow()
-        missing = at_once - len(images)
-        if missing:
-            images = np.concatenate([images, np.zeros((missing, *images.shape[1:]), images.dtype)])
         try:
             fed = {f"{op}:0": array for op, array in (self._fed | {self._input: images}).items()}
-            found = self._session.run({name: f"{self.values[name]}:0" for name in names}, fed)
+            found: dict[str, Array] = self._session.run({name: f"{self.values[name]}:0" for name in names}, fed)
         except (tensorflow.errors.UnimplementedError, tensorflow.errors.NotFoundError) as error:
             raise MissingFramework(f"TensorFlow {tensorflow.__version__} cannot run this graph: {first_line(error)}") from None
         except tensorflow.errors.OpError as error:
             size = f"{images.shape[1]}x{images.shape[2]}"
             raise UsageError(f"the graph cannot be run on images of {size}: {first_line(error)}") from None
-        return {name: value[: at_once - missing] if missing else value for name, value in found.items()}
-
-    def _expect_fit(self, shape: tuple[int, ...]) -> None:
-        _, rows, columns, channels = self._shape
-        wanted = (None, channels, rows, columns)
-        if len(shape) != 4 or not shape[0] or any(w is not None and w != n for w, n in zip(wanted, shape, strict=True)):
-            text = "x".join("?" if n is None else str(n) for n in wanted[1:])
-            raise UsageError(f"the graph takes images of {text}, got a batch of shape {shape}")
+        return found
 
 
 def _placeholder(tensorflow: Any, graph: Any) -> tuple[str, tuple[int | None, ...]]:

@@ -283,8 +283,8 @@ def _no_input() -> None:
         (broken(_nothing, _no_input), MissingFramework, "one placeholder; this one has none"),
         (broken(_nothing, dtype=tf.int32), MissingFramework, "x: porter runs graphs whose input is of a floating type"),
         (broken(_nothing, shape=(None, 12)), MissingFramework, "x: porter feeds images N×H×W×C; this input has 2 dimensions"),
-        (broken(_nothing, shape=(None, 8, 7, 3)), UsageError, r"takes images of 3x8x7, got a batch of shape \(3, 3, 9, 7\)"),
-        (broken(_nothing, shape=(None, None, None, 1)), UsageError, r"takes images of 1x\?x\?"),
+        (broken(_nothing, shape=(None, 8, 7, 3)), UsageError, r"takes a batch of 3x8x7, got one of shape \(3, 3, 9, 7\)"),
+        (broken(_nothing, shape=(None, None, None, 1)), UsageError, r"takes a batch of 1x\?x\?"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
