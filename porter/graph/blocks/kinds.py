@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -22,6 +22,10 @@ LEAST_SHARE = 0.4
 T = TypeVar("T")
 Part = tuple[str, str]
 """A member's name and what it is."""
+
+
+class Unlike(Exception):
+    """The uses of a block differ too much to be written as one."""
 
 
 @dataclass
@@ -131,6 +135,20 @@ def merge(order: Iterable[T], into: list[T]) -> None:
         else:
             into.insert(place, part)
             place += 1
+
+
+def merged(orders: Sequence[Sequence[str]]) -> list[str]:
+    """One order that has each of `orders`.
+
+    Raises:
+        Unlike: there is none.
+    """
+    found = [*max(orders, key=lambda order: len(order))]
+    for order in orders:
+        merge(order, found)
+    if any([name for name in found if name in set(order)] != list(order) for order in orders):
+        raise Unlike
+    return found
 
 
 def _part(member: Leaf | Group) -> Part:

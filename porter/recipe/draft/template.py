@@ -9,7 +9,7 @@ from typing import Any
 
 from porter.graph import INPUT
 from porter.graph.blocks.arguments import Arguments, Value
-from porter.graph.blocks.kinds import merge
+from porter.graph.blocks.kinds import Unlike, merged
 from porter.recipe.expressions import FUNCTIONS
 from porter.recipe.model import RESERVED
 from porter.recipe.steps import COMMON, OPERATIONS
@@ -19,10 +19,6 @@ Line = dict[str, Any]
 _PLAIN = (1, True, False, "valid", "same")
 """Values that a reader expects where a use does not state a parameter."""
 _TAKEN = frozenset({*RESERVED, *FUNCTIONS, *COMMON, *OPERATIONS})
-
-
-class Unlike(Exception):
-    """The uses of a block differ too much to be written as one."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ class Template:
         self.uses = uses
         self.parts = [{part.name: part for part in use.parts} for use in uses]
         self.arguments = Arguments({"channels": {i: use.channels for i, use in enumerate(uses)}}, _literal, only_written=True)
-        order = _merged([[part.name for part in use.parts] for use in uses])
+        order = merged([[part.name for part in use.parts] for use in uses])
         # Steps that every use has name the parameters.
         values = {name: self._values(name) for name in sorted(order, key=lambda name: len(self._at(name)) < len(uses))}
         self.conditions: dict[str, str] = {}
@@ -176,14 +172,3 @@ def _literal(value: Value) -> str | None:
 
 def _word(path: str) -> str:
     return path.replace("/", "_").replace(".", "_").replace("-", "_")
-
-
-def _merged(orders: Sequence[Sequence[str]]) -> list[str]:
-    """One order that has each of `orders`."""
-    merged = [*max(orders, key=lambda order: len(order))]
-    for order in orders:
-        merge(order, merged)
-    for order in orders:
-        if [name for name in merged if name in set(order)] != list(order):
-            raise Unlike
-    return merged

@@ -17,12 +17,13 @@ from porter.frameworks.torch.code.loader import CHAIN_FUNCTION, fixed_size, load
 from porter.frameworks.torch.code.runs import SHORTEST, Run, whole_run
 from porter.frameworks.torch.code.signatures import NORMS, OWN_LAYERS, own_layers
 from porter.frameworks.torch.code.stages import Stages, write_stages
-from porter.frameworks.torch.code.template import ClassUse, NoTemplate, Template, signature, unify
+from porter.frameworks.torch.code.template import ClassUse, Template, signature, unify
 from porter.frameworks.torch.code.text import call, flat
 from porter.frameworks.torch.code.tree import Body, make_tree
 from porter.frameworks.torch.steps import make_steps
 from porter.graph import channels_of
 from porter.graph.blocks.arguments import Value, Vector
+from porter.graph.blocks.kinds import Unlike
 from porter.graph.plan import Plan
 
 # Names that the generated text uses itself.
@@ -146,7 +147,7 @@ class _Classes:
                 self._define(inner, (*outer, block))
         try:
             self._write(block, uses)
-        except NoTemplate:
+        except Unlike:
             alike: dict[object, list[Body]] = {}
             for use in uses:
                 alike.setdefault(signature(use, self.uses), []).append(use)

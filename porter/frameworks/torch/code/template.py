@@ -11,13 +11,9 @@ from dataclasses import dataclass, field, replace
 from porter.frameworks.torch.code.tree import ENTRY, Body, Part
 from porter.frameworks.torch.spellings import FUNCTIONS, Layer
 from porter.graph.blocks.arguments import Value
-from porter.graph.blocks.kinds import merge
+from porter.graph.blocks.kinds import Unlike, merged
 
 CHAIN = "chain"
-
-
-class NoTemplate(Exception):
-    """The uses differ too much to be one class."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,7 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses) -> Template:
     """One template for the uses `bodies` of a block.
 
     Raises:
-        NoTemplate: their parts have different orders, or inputs that no condition tells apart.
+        Unlike: their parts have different orders, or inputs that no condition tells apart.
     """
     order = _merged_order([[part.name for part in body.parts] for body in bodies.values()])
     by_name = {use: {part.name: part for part in body.parts} for use, body in bodies.items()}
@@ -121,19 +117,13 @@ def _kind(part: Part, classes: ClassUses) -> str:
 
 
 def _merged_order(orders: Sequence[Sequence[str]]) -> list[str]:
-    longest: Sequence[str] = max(orders, key=len)
-    merged = list(longest)
-    for order in orders:
-        merge(order, merged)
-    for inner in merged:
+    found = merged(orders)
+    for inner in found:
         # A container may not be a module in one use and none in another.
-        around = {outer for outer in merged if inner.startswith(f"{outer}.")}
+        around = {outer for outer in found if inner.startswith(f"{outer}.")}
         if any(around & set(order) != around or inner not in order for order in orders if around):
-            raise NoTemplate
-    for order in orders:
-        if [name for name in merged if name in set(order)] != list(order):
-            raise NoTemplate
-    return merged
+            raise Unlike
+    return found
 
 
 def _alternatives(parts: Mapping[int, Part], classes: ClassUses) -> tuple[Alternative, ...]:
@@ -141,7 +131,7 @@ def _alternatives(parts: Mapping[int, Part], classes: ClassUses) -> tuple[Altern
     for use, part in parts.items():
         kinds.setdefault(_kind(part, classes), []).append(use)
     if len(kinds) > 1 and not kinds.keys().isdisjoint(FUNCTIONS):
-        raise NoTemplate
+        raise Unlike
     return tuple(_alternative(kind, {use: parts[use] for use in uses}, classes) for kind, uses in kinds.items())
 
 
@@ -172,7 +162,7 @@ class _Flow:
     def add(self, name: str, here: Mapping[int, Part]) -> None:
         counts = {len(part.inputs) for part in here.values()}
         if len(counts) != 1:
-            raise NoTemplate
+            raise Unlike
         self.edges[name] = tuple(
             self.edge({use: part.inputs[number] for use, part in here.items()}) for number in range(counts.pop())
         )
@@ -186,7 +176,7 @@ class _Flow:
         if len(named) == 2:
             one, other = sorted(named, key=list(sources.values()).count)
             return Edge(one, other, {use: source == one for use, source in sources.items()})
-        raise NoTemplate
+        raise Unlike
 
     def _stands_for(self, name: str, sources: Mapping[int, str]) -> bool:
         edges, through = dict(self.edges), dict(self.through)
