@@ -55,12 +55,18 @@ def draft_names(names: Mapping[str, str], needed: Set[str], paths: Sequence[str]
 
 
 def _without_unneeded(table: list[_Rule], needed: Set[str], names: Mapping[str, str], paths: Sequence[str]) -> Sequence[_Rule]:
-    """The table without rules that no node in `needed` has, unless a node would have another name then."""
+    """The table without rules that name no node in `needed`, unless a node would have another name then."""
+    named: dict[_Rule, list[str]] = {}
+    for path in paths:
+        rule = next((rule for rule in table if match_path(rule.pattern, path) is not None), None)
+        if rule is not None:
+            named.setdefault(rule, []).append(path)
+    kept = table
     for rule in table:
-        rest = [other for other in table if other is not rule]
-        if needed.isdisjoint(rule.paths) and not _wrong(rest, names, paths):
-            table = rest
-    return table
+        own, rest = named.get(rule, []), [other for other in kept if other is not rule]
+        if needed.isdisjoint(own) and not _wrong(rest, names, own):
+            kept = rest
+    return table if _wrong(kept, names, paths) else kept
 
 
 def _left(rules: Sequence[_Rule], needed: Set[str], paths: Sequence[str]) -> list[str]:
