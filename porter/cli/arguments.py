@@ -8,14 +8,16 @@ from typing import Annotated
 import typer
 
 from porter.cli.terminal import write
+from porter.frameworks import DESTINATION_NAMES
 
+_DESTINATIONS = " or ".join((", ".join(DESTINATION_NAMES[:-1]), DESTINATION_NAMES[-1]))
 Variant = Annotated[str, typer.Argument(metavar="VARIANT", help="such as mobilenet_v2; see porter recipe list")]
 Subject = Annotated[str, typer.Argument(metavar="VARIANT|FILE", help="a variant, or a file that carries its own graph")]
 From = Annotated[str, typer.Option("--from", metavar="ZOO|FRAMEWORK", help="where the weights come from")]
 MaybeFrom = Annotated[
     str | None, typer.Option("--from", metavar="ZOO|FRAMEWORK", help="where a variant's weights come from; a file needs none")
 ]
-To = Annotated[str, typer.Option("--to", metavar="FRAMEWORK", help="the framework of the port: tf, torch or onnx")]
+To = Annotated[str, typer.Option("--to", metavar="FRAMEWORK", help=f"the framework of the port: {_DESTINATIONS}")]
 Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="a file to use instead of the zoo's published one")]
 InputSize = Annotated[
     str | None, typer.Option("--input-size", metavar="N|HxW|any", help="default: the file's own, otherwise the recipe's")

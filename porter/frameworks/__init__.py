@@ -124,18 +124,20 @@ class Destination(Protocol):
 
 
 if TYPE_CHECKING:
+    from porter.frameworks.numpy import engine as numpy
     from porter.frameworks.onnx import destination as onnx
     from porter.frameworks.tf import destination as tf
     from porter.frameworks.torch import destination as torch
 
     _destinations: tuple[Destination, ...] = (onnx, tf, torch)
+    _engine: Engine = numpy  # a destination's is compared where it names it
 
-_ENGINES = {name: f"porter.frameworks.{name}.engine" for name in ("tf", "torch", "onnx", "numpy")}
+DESTINATION_NAMES = ("tf", "torch", "onnx")
+"""Folders here with a destination.py, as `--to` names them."""
 NUMPY = "numpy"
 """The engine of formats whose own framework is not run."""
-ENGINE_NAMES = tuple(_ENGINES)
-_DESTINATIONS = {name: f"porter.frameworks.{name}.destination" for name in ("tf", "torch", "onnx")}
-DESTINATION_NAMES = tuple(_DESTINATIONS)
+ENGINE_NAMES = (*DESTINATION_NAMES, NUMPY)
+"""Folders here with an engine.py."""
 OTHER_NAMES = {"tensorflow": "tf", "keras": "tf", "pytorch": "torch"}
 """Other names that people use for the frameworks. Where a zoo is expected, `keras` is the zoo of that name."""
 
@@ -146,15 +148,15 @@ def get_destination(name: str) -> Destination:
     Raises:
         UsageError: there is no such destination.
     """
-    module = _DESTINATIONS.get(OTHER_NAMES.get(name, name))
-    if module is None:
-        raise UsageError(f"there is no framework '{name}'", next=f"frameworks are {', '.join(_DESTINATIONS)}")
-    return cast(Destination, import_module(module))
+    folder = OTHER_NAMES.get(name, name)
+    if folder not in DESTINATION_NAMES:
+        raise UsageError(f"there is no framework '{name}'", next=f"frameworks are {', '.join(DESTINATION_NAMES)}")
+    return cast(Destination, import_module(f"porter.frameworks.{folder}.destination"))
 
 
 def get_engine(name: str) -> Engine:
     """The engine of a name in ENGINE_NAMES."""
-    return cast(Engine, import_module(_ENGINES[name]))
+    return cast(Engine, import_module(f"porter.frameworks.{name}.engine"))
 
 
 def engine_name(checkpoint: Checkpoint) -> str:
