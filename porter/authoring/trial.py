@@ -70,12 +70,12 @@ def try_weights(recipe: Recipe, weights: Path) -> Trial:
         opened = open_checkpoint(matches[0].member, checkpoint)
     except MappingError as error:
         return Trial(error=error)
-    from porter.verification.check import CHECKED_DTYPES
+    from porter.verification.check import Check
     from porter.verification.reverify import check_against
 
     with TemporaryDirectory() as folder:
         try:
-            verdict, _ = check_against(write_trial(Path(folder), opened), opened, CHECKED_DTYPES)
+            verdict, _ = check_against(Check(write_trial(Path(folder), opened)), opened)
         except MissingFramework as error:
             return Trial(opened, skipped=str(error))
     if verdict.ok:

@@ -245,11 +245,11 @@ def _check(
     Raises:
         MissingFramework: a framework that it needs is not installed, and it is `required`, or a reference is `given`.
     """
-    from porter.verification.check import CHECKED_DTYPES
+    from porter.verification.check import Check
     from porter.verification.reverify import check_against
 
     try:
-        verdict, warnings = check_against(port, opened, CHECKED_DTYPES, given=given, size=size)
+        verdict, warnings = check_against(Check(port), opened, given, size)
     except MissingFramework as error:
         if required or given is not None:
             raise

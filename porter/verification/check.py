@@ -50,7 +50,7 @@ class Check:
     """
 
     port: Port
-    dtypes: tuple[Dtype, ...]
+    dtypes: tuple[Dtype, ...] = CHECKED_DTYPES
     tolerance: float | None = None
     device: str = "cpu"
     tensors: Tensors | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -51,8 +51,8 @@ def verify(
     """
     given = None if reference is None else parse_reference(str(reference))
     port = read_port(Path(folder))
-    dtypes: tuple[Dtype, ...] = ("float64",) if float64 else CHECKED_DTYPES
-    verdict, warnings = check_against(port, source_of(port, path_of(weights), path_of(recipes)), dtypes, tolerance, device, given)
+    check = Check(port, ("float64",) if float64 else CHECKED_DTYPES, tolerance, device)
+    verdict, warnings = check_against(check, source_of(port, path_of(weights), path_of(recipes)), given)
     return replace(verdict, notes=(*warnings, *_notes_on_reference(port.record, verdict), *notes_on_code(port)))
 
 
@@ -75,17 +75,9 @@ def notes_on_code(port: Port) -> tuple[str, ...]:
     )
 
 
-def check_against(
-    port: Port,
-    opened: Opened,
-    dtypes: Sequence[Dtype],
-    tolerance: float | None = None,
-    device: str = "cpu",
-    given: Given | None = None,
-    size: Size = ANY,
-) -> tuple[Verdict, tuple[str, ...]]:
-    """Compares a port with the file's own graph or the zoo's implementation, and with the reference that is `given`. If none can
-    run, the port is compared with porter's own build in the source's framework. If the port has training pads, this proves a
+def check_against(check: Check, opened: Opened, given: Given | None = None, size: Size = ANY) -> tuple[Verdict, tuple[str, ...]]:
+    """Compares a port with the file's own graph or the zoo's implementation, and with the reference that is `given`. If none
+    can run, the port is compared with porter's own build in the source's framework. If the port has training pads, this proves a
     build with the shipped pads, and the port is compared with that build with its pads replaced.
 
     Returns the verdict, and warnings about the limits of the proof.
@@ -98,17 +90,17 @@ def check_against(
         MissingFramework: no reference can run here, and porter's own build in the source's framework is the port itself; or what
             the reference that is given needs is not installed.
     """
-    record, (rows, columns) = port.record, size
+    port, (rows, columns) = check.port, size
+    record = port.record
     native = record.input.native_size if rows is None or columns is None else (rows, columns)
     # Computed numbers are compared with the source's numbers as they are, not with rounded ones.
     dtype: Dtype = "float64" if record.computed else record.dtype
-    tensors = unrounded_tensors(port, opened.graph, opened.tensors) if record.computed else None
-
-    check = Check(port, tuple(dtypes), tolerance, device, tensors)
+    if record.computed:
+        check = replace(check, tensors=unrounded_tensors(port, opened.graph, opened.tensors))
 
     def against(form: Form) -> Verdict:
         own = isinstance(form, OwnBuild)
-        sizes = check_sizes(port.plan, native, form, None if own else opened.built_size, dtypes)
+        sizes = check_sizes(port.plan, native, form, None if own else opened.built_size, check.dtypes)
         if sizes is None:
             raise MissingFramework(
                 f"{form.name} cannot be run at the port's size", next="convert with an --input-size that it takes"

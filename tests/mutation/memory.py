@@ -135,7 +135,7 @@ def ask(port: Port, source: MemorySource) -> tuple[Verdict | None, str]:
 def _asked(port: Port, opened: Any, dtypes: Sequence[Dtype]) -> tuple[Verdict, tuple[str, ...]]:
     if opened.given is None:
         with patch.object(fallback, "references_of", _references_of), patch.object(reverify, "references_of", _references_of):
-            return reverify.check_against(port, opened, dtypes)
+            return reverify.check_against(Check(port, tuple(dtypes)), opened)
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if port.record.computed else None
     proof = check_given(Check(port, tuple(dtypes), tensors=tensors), port.record.input.native_size, opened.given)
     return Verdict((), proof.fed, given=proof), proof.notes

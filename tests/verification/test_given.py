@@ -19,6 +19,7 @@ from porter.port import GivenFile, Port, read_port
 from porter.recipe import find_recipe
 from porter.source.of_port import source_of
 from porter.source.opened import Opened
+from porter.verification.check import Check
 from porter.verification.given import GivenReference, parse_reference
 from porter.verification.own_code import maker
 from porter.verification.reverify import check_against
@@ -189,7 +190,7 @@ class Mine:
 
     def verdict(self, reference: str) -> Verdict:
         given = parse_reference(str(self.folder / reference))
-        return check_against(self.port, self.opened, ("float32", "float64"), given=given)[0]
+        return check_against(Check(self.port), self.opened, given)[0]
 
 
 @pytest.fixture(scope="module")
@@ -359,7 +360,7 @@ def test_another_export_and_keras_code_prove_a_port(exported: Path, tmp_path: Pa
     opened = source_of(port, file, None)
 
     def verdict(reference: str) -> Verdict:
-        return check_against(port, opened, ("float32", "float64"), given=parse_reference(str(exported / reference)))[0]
+        return check_against(Check(port), opened, parse_reference(str(exported / reference)))[0]
 
     for reference, shown in SAME.items():
         found = verdict(reference)
