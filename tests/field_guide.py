@@ -26,8 +26,9 @@ from porter.graph.pads import with_conventions
 from porter.padding import LOWEST, Convention, Rounding, Window, row
 from porter.recipe import find_recipe
 from porter.verification.inputs import make_batch
-from porter.verification.numbers import Distance, distance
+from porter.verification.numbers import distance
 from porter.verification.references import OwnBuild
+from porter.verification.results import Distance
 from tests.support import standin_graph, standin_tensors, strided_sites
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "padding.md"

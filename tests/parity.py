@@ -13,8 +13,8 @@ from porter.source.opened import Opened
 from porter.verification.check import Check
 from porter.verification.fallback import references_of
 from porter.verification.given import Given, open_given
-from porter.verification.parity import Parity
 from porter.verification.references import Source
+from porter.verification.results import Parity
 from porter.verification.sizes import Sizes
 
 

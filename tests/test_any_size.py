@@ -163,7 +163,7 @@ def test_a_port_of_one_size_is_fed_its_protocol_in_proportion(weights_file: Weig
     shutil.copy(PHOTO, tmp_path / "val" / "n02124075")
     found = porter.evaluate(tmp_path / "160", tmp_path / "val", workers=0)
     assert found.fed == "160x160: resized to 182, cropped to 160" and "shorter side 182" in found.protocol
-    assert found.judgement.verdict == "not comparable" and "fed 160x160, published at 224x224" in found.judgement.why
+    assert found.verdict == "not comparable" and "fed 160x160, published at 224x224" in found.why
     record = read_port(tmp_path / "160").record
     assert record.evaluation is not None and record.evaluation["fed"] == found.fed and record.preprocess == protocol
     assert "the port accepts only 160x224" in made["160x224"].warnings[0]

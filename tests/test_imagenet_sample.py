@@ -64,13 +64,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sees_as_much_as_its_source(port: Path, weights: Path, cache: Path, right: int) -> Evaluation:
     found = porter.evaluate(port, PHOTOS, source=True, weights=weights, cache=cache, workers=WORKERS)
     assert found.source is not None and not found.failed
-    print(f"\n{found.accuracy.top1 * 5:.0f} of 500 right, the source {found.source.accuracy.top1 * 5:.0f}; ", end="")
-    print(f"top-5 {found.accuracy.top5:.1f}; largest difference of a logit {found.source.max_abs:.2e}")
+    print(f"\n{found.top1 * 5:.0f} of 500 right, the source {found.source.accuracy.top1 * 5:.0f}; ", end="")
+    print(f"top-5 {found.top5:.1f}; largest difference of a logit {found.source.max_abs:.2e}")
     assert found.source.agreeing == found.source.compared == 500 and not found.source.differing
     assert found.source.max_abs <= 1e-4
-    assert found.accuracy == found.source.accuracy
-    assert (found.accuracy.images, found.accuracy.top1) == (500, pytest.approx(100 * right / 500))
-    assert found.classes_present == 500 and found.judgement.verdict == "not comparable"
+    assert vars(found.source.accuracy).items() <= vars(found).items()
+    assert (found.images, found.top1) == (500, pytest.approx(100 * right / 500))
+    assert found.classes_present == 500 and found.verdict == "not comparable"
     return found
 
 

@@ -12,8 +12,9 @@ from porter.graph.plan import make_plan
 from porter.padding import LOWEST, Convention
 from porter.recipe import expand, find_recipe
 from porter.verification.inputs import make_batch
-from porter.verification.parity import Parity, compare
+from porter.verification.parity import compare
 from porter.verification.references import OwnBuild
+from porter.verification.results import Parity
 from tests.parity import Remembered
 from tests.support import standin_graph, standin_tensors, with_convention
 

@@ -31,7 +31,7 @@ def evaluation(found: Evaluation) -> list[str]:
         lines.append(f"             and {len(found.failed) - SHOWN:,} more (--json names all)")
     if not found.complete:
         lines.append("  INCOMPLETE interrupted: these are the figures so far, and the port's record is unchanged")
-    lines.append(f"  verdict    {found.judgement.verdict}: {found.judgement.why}")
+    lines.append(f"  verdict    {found.verdict}: {found.why}")
     if found.expected is not None:
         top1, tolerance = found.expected
         lines.append(f"  expected   top-1 {top1:g} within {tolerance:g}: {'met' if found.ok else 'MISSED'}")
@@ -41,11 +41,11 @@ def evaluation(found: Evaluation) -> list[str]:
 def _images(found: Evaluation) -> str:
     limited = " (--limit)" if found.limit else ""
     failed = f", of which {len(found.failed):,} failed and count as not recognised" if found.failed else ""
-    return f"{found.accuracy.images:,}{limited}{failed}"
+    return f"{found.images:,}{limited}{failed}"
 
 
 def _figures(found: Evaluation) -> list[str]:
-    rows = [("port", *_row(found.accuracy))]
+    rows = [("port", *_row(found))]
     if found.source is not None:
         rows.append(("source", *_row(found.source.accuracy)))
     if found.published is not None:

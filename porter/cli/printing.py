@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from porter.recipe import Recipe, Zoo
     from porter.recipe.declared import Declared
     from porter.reporting.write import Report
-    from porter.verification.parity import Parity
+    from porter.verification.results import Parity
     from porter.verification.verdict import Verdict
 
 SHOWN = 5
@@ -109,7 +109,7 @@ def _parity_line(parity: Parity) -> str:
     else:
         outcome = f"same function as {parity.reference}"
     sizes = ", ".join(f"{rows}x{columns}" for rows, columns in parity.sizes)
-    worst, equal = max(node.rel_l2 for node in parity.nodes), parity.logits.argmax_equal
+    worst, equal = parity.worst.rel_l2, parity.logits.argmax_equal
     nodes = f"{len(parity.nodes)} nodes" if parity.uncompared or len(parity.nodes) > 1 else "the output only"
     top = "" if equal is None else f", argmax {'equal' if equal else 'DIFFERS' if parity.top_changed else 'differs in a tie'}"
     return (

@@ -4,37 +4,71 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import asdict, dataclass
 from io import BytesIO
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field
 
 from porter.data.labels import class_label
 from porter.data.photos import Photo
 from porter.data.preprocess import open_image
 from porter.data.reading import read_bytes
 from porter.errors import FileError
-from porter.evaluation.comparison import PORT, SOURCE, Comparison, differing_positions, spread
+from porter.evaluation.comparison import PAIRED_PHOTOS, PAIRS_PER_PHOTO, PORT, SOURCE, Comparison, differing_positions, spread
 from porter.evaluation.scoring import Scored, Scores
 from porter.files import write_whole
 from porter.port import Port
 
 DETAILS = "evaluation.json"
+MAX_PAIRS = PAIRED_PHOTOS * PAIRS_PER_PHOTO
 PHOTOS = 12
 THUMBNAIL = 128
 """Pixels of the longer side."""
 
+Number = float | None
+
+
+@dataclass(frozen=True)
+class Guess:
+    """One of a photo's likeliest classes."""
+
+    index: int
+    name: str | None
+    probability: Number
+
+
+@dataclass(frozen=True)
+class SamplePhoto:
+    """A photo with the likeliest classes of both frameworks; `source` is None if it was not run.
+
+    `labels` are as in porter.data.photos.Photo, `thumbnail` is a JPEG in base64, or None where the photo cannot be read any more.
+    """
+
+    name: str
+    labels: tuple[int, ...]
+    thumbnail: str | None
+    source: Annotated[tuple[Guess, ...], Field(max_length=5)] | None
+    port: Annotated[tuple[Guess, ...], Field(max_length=5)]
+
+
+@dataclass(frozen=True)
+class Details:
+    """The content of evaluation.json. `pairs` are sampled logits of the source and of the port."""
+
+    pairs: Annotated[tuple[tuple[Number, Number], ...], Field(max_length=MAX_PAIRS)] | None = None
+    photos: Annotated[tuple[SamplePhoto, ...], Field(max_length=PHOTOS)] | None = None
+
 
 def write_details(port: Port, photos: tuple[Photo, ...], scored: Scored, seen: Comparison | None) -> None:
-    """Writes `evaluation.json` into the port's folder.
-
-    It holds `pairs`, [source, port] of sampled logits, and `photos`, at most twelve: name, labels (as in porter.data.photos.Photo),
-    `thumbnail`, a JPEG in base64 or null, and the five likeliest classes of `source` (null if it was not run) and `port`.
+    """Writes `evaluation.json` into the port's folder: Details.
 
     Raises:
         FileError: the folder cannot be written.
     """
-    pairs = [] if seen is None else [pair for position in sorted(seen.pairs) for pair in seen.pairs[position].tolist()]
-    shown = [_photo(port, photos[position], position, scored) for position in _chosen(scored)]
-    write_whole(port.folder / DETAILS, json.dumps({"pairs": pairs, "photos": shown}, indent=1, allow_nan=False) + "\n")
+    pairs = () if seen is None else tuple(pair for position in sorted(seen.pairs) for pair in seen.pairs[position].tolist())
+    shown = tuple(_photo(port, photos[position], position, scored) for position in _chosen(scored))
+    write_whole(port.folder / DETAILS, json.dumps(asdict(Details(pairs, shown)), indent=1, allow_nan=False) + "\n")
 
 
 def _chosen(scored: Scored) -> list[int]:
@@ -51,24 +85,19 @@ def _chosen(scored: Scored) -> list[int]:
     return chosen + spread(right, PHOTOS - len(chosen))
 
 
-def _photo(port: Port, photo: Photo, position: int, scored: Scored) -> dict[str, Any]:
+def _photo(port: Port, photo: Photo, position: int, scored: Scored) -> SamplePhoto:
     beside = scored.models.get(SOURCE)
-    return {
-        "name": photo.name,
-        "labels": list(photo.labels),
-        "thumbnail": _thumbnail(photo),
-        "source": None if beside is None else _top(port, beside, position),
-        "port": _top(port, scored.models[PORT], position),
-    }
+    source = None if beside is None else _top(port, beside, position)
+    return SamplePhoto(photo.name, photo.labels, _thumbnail(photo), source, _top(port, scored.models[PORT], position))
 
 
-def _top(port: Port, scores: Scores, position: int) -> list[dict[str, Any]]:
+def _top(port: Port, scores: Scores, position: int) -> tuple[Guess, ...]:
     found = []
     for row, share in zip(scores.top[position].tolist(), scores.shares[position].tolist(), strict=True):
         if row >= 0:
             label = class_label(row, port.record.label_map, port.record.background)
-            found.append({"index": row, "name": label.name if label else None, "probability": share})
-    return found
+            found.append(Guess(row, label.name if label else None, share))
+    return tuple(found)
 
 
 def _thumbnail(photo: Photo) -> str | None:

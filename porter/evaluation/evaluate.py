@@ -95,7 +95,7 @@ def evaluate(
         raise KeyboardInterrupt
     found = _evaluation(port, photos, protocol, options, measured, _member(record, path_of(recipes)))
     if expected is not None:
-        met = found.complete and abs(found.accuracy.top1 - expected[0]) <= expected[1] + 1e-9
+        met = found.complete and abs(found.top1 - expected[0]) <= expected[1] + 1e-9
         found = replace(found, expected=expected, ok=met)
     if process.leads and found.complete:
         found = _written(port, photos, measured, found)
@@ -144,8 +144,9 @@ def _evaluation(
             first = lost[min(lost)]
             warnings = (*warnings, f"the source failed on {len(lost):,} photos, such as {first.name}: {first.why}")
     return Evaluation(
+        **vars(accuracy),
+        **vars(judgement),
         photos=(str(photos.path), photos.layout),
-        accuracy=accuracy,
         failed=_failed(photos, scored),
         excluded=photos.excluded,
         classes_present=replace(photos, photos=tuple(compress(photos.photos, scored.reached))).classes,
@@ -156,7 +157,6 @@ def _evaluation(
         device=options.device,
         source=beside,
         published=asdict(published) if published else None,
-        judgement=judgement,
         expected=None,
         ok=True,
         complete=scored.complete,

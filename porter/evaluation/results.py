@@ -65,8 +65,8 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """A port over a data set.
+class Evaluation(Judgement, Accuracy):
+    """A port over a data set: its accuracy, how that is judged, and how it was measured.
 
     Attributes:
         photos: the data set's path, and its layout.
@@ -84,7 +84,6 @@ class Evaluation:
     """
 
     photos: tuple[str, str]
-    accuracy: Accuracy
     failed: tuple[Failure, ...] = field(repr=False)
     excluded: tuple[Failure, ...] = field(repr=False)
     classes_present: int
@@ -94,7 +93,6 @@ class Evaluation:
     device: str
     source: Agreement | None
     published: Mapping[str, Any] | None
-    judgement: Judgement
     expected: tuple[float, float] | None
     ok: bool
     complete: bool
@@ -107,7 +105,7 @@ class Evaluation:
 
     def record(self) -> dict[str, Any]:
         """As `porter eval --json` prints it."""
-        fields = self._flat()
+        fields = {"ok": self.ok, **asdict(self)}
         for kind in ("failed", "excluded"):
             fields[kind] = [{"file": photo["name"], "why": photo["why"]} for photo in fields[kind]]
         return fields
@@ -122,11 +120,7 @@ class Evaluation:
             source=self.source and replace(self.source, differing=self.source.differing[:NAMED]),
             unnamed={name: len(photos) - NAMED for name, photos in lists.items() if len(photos) > NAMED},
         )
-        return cut._flat()
-
-    def _flat(self) -> dict[str, Any]:
-        fields = asdict(self)
-        return {"ok": fields.pop("ok"), **fields.pop("accuracy"), **fields.pop("judgement"), **fields}
+        return {"ok": cut.ok, **asdict(cut)}
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,8 @@ class Record(Facts):
         reference: the user's own, if the port was compared with one.
         stock_class: the builder of the class whose names the model file has, called with `stock_arguments`; None for porter's own
             names.
-        evaluation: the last accuracy measured (porter.evaluation.results.Evaluation.record); None if none was.
+        parity: the comparison with the source (porter.verification.results.VerdictRecord); None if none was made.
+        evaluation: the last accuracy measured (porter.evaluation.results.Evaluation.summary); None if none was.
         study: the last padding study of these weights (porter.evaluation.results.Study.record); None if none was.
     """
 

@@ -26,7 +26,7 @@ from porter.reporting.plots.accuracy import Measured, plot_accuracy
 from porter.reporting.plots.logits import finite_pairs, largest_distance, plot_logits
 from porter.reporting.plots.nodes import plot_nodes, written
 from porter.reporting.plots.study import plot_study
-from porter.reporting.records import Contents, Number
+from porter.reporting.records import Contents
 from porter.reporting.words import conclude, facts, preprocessing, warn
 
 WIDE, NARROW = 700, 340
@@ -138,7 +138,7 @@ def _counted(reasons: Mapping[str, str]) -> dict[str, int]:
 
 
 def _rows(measured: Evaluation) -> list[Measured]:
-    rows = [Measured("port", measured.accuracy.top1, measured.accuracy.ci95)]
+    rows = [Measured("port", measured.top1, measured.ci95)]
     if measured.source is not None:
         rows.insert(0, Measured("source", measured.source.accuracy.top1, measured.source.accuracy.ci95))
     top1 = _published(measured).get("top1")
@@ -151,5 +151,5 @@ def _published(measured: Evaluation) -> dict[str, float]:
     return {name: float(value) for name, value in values.items() if isinstance(value, int | float) and 0 <= value <= 100}
 
 
-def _figure(value: Number, digits: int) -> str:
+def _figure(value: float | None, digits: int) -> str:
     return "–" if value is None or not isfinite(value) else f"{value:.{digits}f}"

@@ -9,8 +9,8 @@ from io import BytesIO
 from itertools import zip_longest
 
 from porter.data.labels import Label, class_label
+from porter.evaluation.details import Guess, SamplePhoto
 from porter.port import Record
-from porter.reporting.records import Guess, SamplePhoto
 
 MAX_THUMBNAIL_SIDE = 128
 MAX_THUMBNAIL_CHARACTERS = 1 << 17

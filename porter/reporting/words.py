@@ -12,7 +12,8 @@ from porter.graph.record import from_record
 from porter.port import OWN_BUILD, Record
 from porter.recipe.published import is_non_commercial
 from porter.reporting.plots.nodes import written
-from porter.reporting.records import Comparison, Contents
+from porter.reporting.records import Contents
+from porter.verification.results import VerdictRecord
 
 Standing = Literal["proved", "unproved", "differs"]
 
@@ -60,7 +61,7 @@ def conclude(contents: Contents) -> Conclusion:
     return Conclusion("proved", "Proved", f"{first}The port computes the same function as {functions}. {figures}")
 
 
-def _figures(found: Comparison) -> str:
+def _figures(found: VerdictRecord) -> str:
     sizes = " and ".join(f"{rows}×{columns}" for rows, columns in found.sizes)
     equal = found.logits.argmax_equal
     top = "" if equal is None else f", the largest logit {'the same in both' if equal else 'not the same in both'}"

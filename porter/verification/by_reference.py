@@ -14,8 +14,9 @@ from porter.verification.evidence import LEAST, variation
 from porter.verification.given import GivenReference
 from porter.verification.inputs import SMOOTH
 from porter.verification.numbers import norms
-from porter.verification.parity import Parity, settle
+from porter.verification.parity import settle
 from porter.verification.references import Source
+from porter.verification.results import Parity
 from porter.verification.sizes import Sizes, check_sizes
 from porter.verification.verdict import GivenProof, first_telling
 

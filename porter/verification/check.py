@@ -15,8 +15,9 @@ from porter.port import Port
 from porter.verification.evidence import NOT_FINITE, excitement
 from porter.verification.inputs import ROUGHNESS, SIGNED, SMOOTH, InputRange, Roughness, make_images, make_telling, ranges
 from porter.verification.numbers import norms
-from porter.verification.parity import Parity, compare
+from porter.verification.parity import compare
 from porter.verification.references import Source
+from porter.verification.results import Parity
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict, first_telling
 

@@ -9,29 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.dtypes import Array
+from porter.verification.results import Distance
 
 _Doubles = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Distance:
-    """The distance of a port's values from its source's.
-
-    Attributes:
-        max_abs: the largest absolute difference.
-        l1: the mean absolute difference.
-        rel_l2: the norm of the difference over the norm of the source's values.
-        snr_db: 20 log10 of the inverse of `rel_l2`; None if the values are equal.
-        psnr_db: as `snr_db`, but from the source's largest absolute value and the root mean square difference.
-        argmax_equal: whether every image has its largest logit at the same place; None for anything but N x C.
-    """
-
-    max_abs: float
-    l1: float
-    rel_l2: float
-    snr_db: float | None
-    psnr_db: float | None
-    argmax_equal: bool | None
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from porter.dtypes import Array, Dtype
 from porter.errors import CheckFailed, UsageError
 from porter.graph import Graph, site_of, tensor_shapes
 from porter.graph.plan import Plan
-from porter.port import OWN_BUILD
 from porter.verification.evidence import NOT_FINITE, Samples, silence, unexcited
 from porter.verification.memory import release, trim
-from porter.verification.numbers import Distance, Norms, distance, norms, top_margin
+from porter.verification.numbers import Norms, distance, norms, top_margin
 from porter.verification.references import Source
+from porter.verification.results import Distance, FirstBad, NodeDistance, Parity
 
 FLOAT64_LIMIT = 1e-10
 """Separates a wrong function from rounding: equal functions stay below 1e-13 here, the smallest wrong pad is above 1e-4."""
@@ -40,100 +40,6 @@ BAR_AFTER = 1.0
 Run = Callable[[Array, Dtype], Mapping[str, Array]]
 
 
-@dataclass(frozen=True)
-class NodeDistance:
-    """A compared node. `rel_l2` must not exceed `limit`; `rounding` is the source's distance from itself in float64."""
-
-    path: str
-    rel_l2: float
-    max_abs: float
-    limit: float
-    rounding: float = 0.0
-
-    @property
-    def ok(self) -> bool:
-        return self.rel_l2 <= self.limit
-
-
-@dataclass(frozen=True)
-class FirstBad:
-    """The first node, in the order of computation, at which the port differs from its source.
-
-    `site` is the padding site that it may come from, with its decision: the node itself or the nearest of `unseen`, if the window
-    is larger than 1x1. `shapes` are the source's and the port's, where they differ. `unseen` are the nodes between this one and the
-    nearest ones before it that the source shows, whose values are equal.
-    """
-
-    path: str
-    rel_l2: float
-    site: str | None
-    source: str | None
-    realised: str | None
-    shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-    unseen: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Parity:
-    """A comparison of a port with a reference in one number type.
-
-    Attributes:
-        ok: the values tell, and all are within their limits; or float64 proves the port, and what exceeds them is rounding.
-        reference: the name of the reference; OWN_BUILD counts as no proof.
-        dtype: in which both sides ran.
-        limit: for `logits.rel_l2`.
-        source_rounding: the distance of the source in this dtype from itself in float64, at the logits.
-        logits: the worst over `sizes`.
-        nodes: the worst of each compared node over `sizes`, in order of computation.
-        uncompared: nodes whose values the source does not show.
-        unexcited: compared nodes that have the same values for every input, which say nothing of what computes them.
-        silent: why the values prove nothing though they are equal, such as an output of the reference that is the same for every
-            input (porter.verification.evidence); None if they tell.
-        top_changed: an image has another top class, by more than rounding can explain.
-        rounds_from: the first node whose float32 error is above its limit, where float64 proves the port.
-    """
-
-    ok: bool
-    reference: str
-    dtype: Dtype
-    sizes: tuple[tuple[int, int], ...]
-    inputs: int
-    limit: float
-    source_rounding: float
-    logits: Distance
-    first_bad: FirstBad | None
-    nodes: tuple[NodeDistance, ...] = field(repr=False)
-    uncompared: tuple[str, ...] = field(repr=False)
-    unexcited: tuple[str, ...] = field(default=(), repr=False)
-    silent: str | None = None
-    top_changed: bool = False
-    rounds_from: str | None = None
-
-    @property
-    def proves(self) -> bool:
-        """Whether the reference is one that porter did not write, and the port is its function."""
-        return self.ok and self.reference != OWN_BUILD
-
-    @property
-    def rounds_only(self) -> bool:
-        """Whether what exceeds the limits can be rounding: every value is finite, no top class changes by more, and no value is
-        much further away than its limit.
-        """
-        near = all(node.rel_l2 <= _NO_ROUNDING * max(node.limit, OWN_ROUNDING * node.rounding) for node in self.nodes)
-        return near and not self.top_changed and NOT_FINITE not in (self.silent or "")
-
-    def without(self, paths: Set[str]) -> Parity:
-        """The comparison of the other nodes only. The outputs are never left out."""
-        nodes = tuple(node for node in self.nodes if node.path not in paths)
-        wrong = next((node for node in nodes if not node.ok), None)
-        bad = self.first_bad
-        if bad is not None and bad.path in paths:
-            bad = FirstBad(wrong.path, wrong.rel_l2, None, None, None) if wrong else None
-        uncompared = (*self.uncompared, *(node.path for node in self.nodes if node.path in paths))
-        ok = self.silent is None and not self.top_changed and all(node.ok for node in nodes)
-        return replace(self, nodes=nodes, first_bad=bad, uncompared=uncompared, ok=ok)
-
-
 def settle(parities: Sequence[Parity]) -> tuple[Parity, ...]:
     """The same comparisons, where float64 decides what the function is, and float32 says how it rounds: if the one in float64
     holds, what exceeds its limit in another type by rounding only is no fault.
@@ -142,10 +48,18 @@ def settle(parities: Sequence[Parity]) -> tuple[Parity, ...]:
         return tuple(parities)
     return tuple(
         replace(parity, ok=True, rounds_from=parity.first_bad.path if parity.first_bad else None)
-        if not parity.ok and parity.rounds_only
+        if not parity.ok and _rounds_only(parity)
         else parity
         for parity in parities
     )
+
+
+def _rounds_only(parity: Parity) -> bool:
+    """Whether what exceeds the limits can be rounding: every value is finite, no top class changes by more, and no value is much
+    further away than its limit.
+    """
+    near = all(node.rel_l2 <= _NO_ROUNDING * max(node.limit, OWN_ROUNDING * node.rounding) for node in parity.nodes)
+    return near and not parity.top_changed and NOT_FINITE not in (parity.silent or "")
 
 
 def compare(

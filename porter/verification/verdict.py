@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any, TypeVar
-
-import numpy as np
 
 from porter.port import GivenFile
 from porter.verification.inputs import InputRange
-from porter.verification.parity import Parity
+from porter.verification.results import DtypeRecord, GivenRecord, Parity, ShippedRecord, VerdictRecord
 
 Proof = TypeVar("Proof", "Verdict", "GivenProof")
 
@@ -30,10 +29,9 @@ class Shipped:
     argmax_differ: int
     images: int
 
-    def record(self) -> dict[str, Any]:
-        """As `porter verify --json` prints it."""
-        fields = {"rel_l2": self.rel_l2, "argmax_differ": self.argmax_differ, "images": self.images}
-        return {"reference": self.parities[-1].reference, **fields, "dtypes": _summaries(self.parities)}
+    def record(self) -> ShippedRecord:
+        reference, dtypes = self.parities[-1].reference, _summaries(self.parities)
+        return ShippedRecord(reference, self.rel_l2, self.argmax_differ, self.images, dtypes)
 
 
 @dataclass(frozen=True)
@@ -55,9 +53,8 @@ class GivenProof:
     def all(self) -> tuple[Parity, ...]:
         return self.parities
 
-    def record(self) -> dict[str, Any]:
-        """As `porter verify --json` prints it."""
-        return {"reference": self.parities[-1].reference, "dtypes": _summaries(self.parities), "notes": self.notes}
+    def record(self) -> GivenRecord:
+        return GivenRecord(self.parities[-1].reference, _summaries(self.parities), self.notes)
 
 
 @dataclass(frozen=True)
@@ -142,19 +139,18 @@ class Verdict:
         return f"{what} is not {whose}: {bad.path} is the first node that differs, {said}{notes}"
 
     def record(self) -> dict[str, Any]:
-        """As `porter verify --json` prints it: the proof, and every comparison's logits by number type."""
-        fields = asdict(self.proof)
-        own = {
-            "ok": self.ok,
-            "range": self.fed.words,
-            "disagreement": self.disagreement,
-            "dtypes": _summaries(self.parities or (self.given.parities if self.given else ())),
-            "shipped": self.shipped and self.shipped.record(),
-            "given": self.given and self.given.record(),
-            "rounding": self.rounding,
-            "notes": self.notes,
-        }
-        record: dict[str, Any] = _finite({**fields, **own})
+        """As `porter verify --json` prints it, and as port.json has it: porter.verification.results.VerdictRecord."""
+        made = VerdictRecord(
+            **{**vars(self.proof), "ok": self.ok},
+            range=self.fed.words,
+            disagreement=self.disagreement,
+            dtypes=_summaries(self.parities or (self.given.parities if self.given else ())),
+            shipped=self.shipped.record() if self.shipped else None,
+            given=self.given.record() if self.given else None,
+            rounding=self.rounding,
+            notes=self.notes,
+        )
+        record: dict[str, Any] = _finite(asdict(made))
         return record
 
 
@@ -169,16 +165,10 @@ def first_telling(proofs: Iterable[Proof]) -> Proof:
     return first
 
 
-def _summaries(parities: Sequence[Parity]) -> dict[str, dict[str, Any]]:
+def _summaries(parities: Sequence[Parity]) -> dict[str, DtypeRecord]:
     """What is recorded of the comparison in each number type."""
     return {
-        parity.dtype: {
-            "ok": parity.ok,
-            "rounds_from": parity.rounds_from,
-            "logits": asdict(parity.logits),
-            "limit": parity.limit,
-            "source_rounding": parity.source_rounding,
-        }
+        parity.dtype: DtypeRecord(parity.ok, parity.logits, parity.limit, parity.source_rounding, rounds_from=parity.rounds_from)
         for parity in parities
     }
 
@@ -189,4 +179,4 @@ def _finite(value: Any) -> Any:
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+    return None if isinstance(value, float) and not isfinite(value) else value

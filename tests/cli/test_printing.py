@@ -12,8 +12,7 @@ from porter.identify.inspection import Inspection
 from porter.identify.matching import Match
 from porter.recipe import find_member
 from porter.verification.inputs import SIGNED
-from porter.verification.numbers import Distance
-from porter.verification.parity import NodeDistance, Parity
+from porter.verification.results import Distance, NodeDistance, Parity
 from porter.verification.verdict import Verdict
 
 

@@ -18,8 +18,7 @@ from porter.cli.terminal import BROKEN_PIPE, INTERRUPTED, stems_from_interrupt
 from porter.errors import FileError
 from porter.evaluation.prediction import Prediction
 from porter.verification.inputs import SIGNED
-from porter.verification.numbers import Distance
-from porter.verification.parity import NodeDistance, Parity
+from porter.verification.results import Distance, NodeDistance, Parity
 from porter.verification.verdict import Verdict
 from tests.conftest import Cli, WeightsMaker, refused
 

@@ -15,11 +15,14 @@ from porter.cli.app import main
 from porter.cli.evaluation import evaluation
 from porter.data.photos import Failure
 from porter.errors import UsageError
-from porter.evaluation.results import Accuracy, Agreement, Differing, Evaluation, Judgement
+from porter.evaluation.results import Accuracy, Agreement, Differing, Evaluation
 
 FOUND = Evaluation(
     photos=("val", "class folders"),
-    accuracy=Accuracy(500, 82.8, 96.6, (79.25, 85.85)),
+    images=500,
+    top1=82.8,
+    top5=96.6,
+    ci95=(79.25, 85.85),
     failed=tuple(Failure(f"n01440764/{number}.JPEG", "a broken image") for number in range(7)),
     excluded=(Failure("x.JPEG", "no label in ReaL"),),
     classes_present=498,
@@ -29,7 +32,8 @@ FOUND = Evaluation(
     device="cpu",
     source=None,
     published={"top1": 71.878, "top5": 90.286, "size": 224, "source": "torchvision", "note": None},
-    judgement=Judgement("not comparable", "500 images"),
+    verdict="not comparable",
+    why="500 images",
     expected=None,
     ok=True,
     complete=True,
@@ -124,7 +128,7 @@ def test_what_was_expected_decides_the_status(ended: Ended, ok: bool) -> None:
 
 
 def test_the_verdict_does_not_decide_it(ended: Ended) -> None:
-    assert ended(replace(FOUND, judgement=Judgement("off by -9.00", "")))[0] == 0
+    assert ended(replace(FOUND, verdict="off by -9.00", why=""))[0] == 0
 
 
 def test_control_c_prints_what_was_measured(ended: Ended) -> None:

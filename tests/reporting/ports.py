@@ -11,7 +11,7 @@ from typing import Any
 from PIL import Image
 
 from porter.data.photos import Failure
-from porter.evaluation.results import Accuracy, Agreement, Case, Differing, Evaluation, Judgement, Study, Trained
+from porter.evaluation.results import Accuracy, Agreement, Case, Differing, Evaluation, Study, Trained
 from porter.files import digest
 from porter.frameworks import get_destination
 from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, MaxPool, Node
@@ -86,7 +86,7 @@ def evaluation(**changes: Any) -> Evaluation:
     differing = Differing("val/n01440764/a.JPEG", (0,), 0, 389)
     fields: dict[str, Any] = {
         "photos": ("sample/val", "class folders"),
-        "accuracy": accuracy,
+        **vars(accuracy),
         "failed": (Failure("val/broken.JPEG", "truncated"),),
         "excluded": (),
         "classes_present": 500,
@@ -96,7 +96,8 @@ def evaluation(**changes: Any) -> Evaluation:
         "device": "cpu",
         "source": Agreement("keras", accuracy, 499, 498, 2e-5, 1e-6, (differing,)),
         "published": {"top1": 71.878, "top5": 90.286, "size": 224, "source": "README", "note": None},
-        "judgement": Judgement("not comparable", "500 images"),
+        "verdict": "not comparable",
+        "why": "500 images",
         "expected": (72.0, 0.5),
         "ok": True,
         "complete": True,

@@ -11,14 +11,15 @@ from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given, strategies as st
+from pydantic import TypeAdapter
 
 from porter.evaluation.results import Case
 from porter.reporting.plots.accuracy import Measured, plot_accuracy
 from porter.reporting.plots.logits import plot_logits
 from porter.reporting.plots.nodes import plot_nodes
 from porter.reporting.plots.study import plot_study
-from porter.reporting.records import NodeError
 from porter.reporting.svg import Scale, drawing, element, fitted, round_ticks
+from porter.verification.results import NodeDistance
 from tests.reporting.ports import study
 
 WIDTHS = (340, 700)
@@ -40,8 +41,11 @@ def inside(text: str) -> ElementTree.Element:
     return root
 
 
-def nodes_of(*errors: tuple[float | None, float | None]) -> list[NodeError]:
-    return [NodeError(f"stage{index // 3}/conv{index}", error, error, limit) for index, (error, limit) in enumerate(errors)]
+def nodes_of(*errors: tuple[float | None, float | None]) -> list[NodeDistance]:
+    """As they are read from a record, whose numbers may be null."""
+    rows = [(f"stage{index // 3}/conv{index}", error, limit) for index, (error, limit) in enumerate(errors)]
+    fields = [{"path": path, "rel_l2": error, "max_abs": error, "limit": limit} for path, error, limit in rows]
+    return TypeAdapter(list[NodeDistance]).validate_python(fields)
 
 
 @given(st.lists(st.tuples(anything, anything), min_size=1, max_size=30), st.sampled_from(WIDTHS))

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,13 @@ import pytest
 import porter
 from porter.cli.app import main
 from porter.errors import ChecksumError, FileError, PorterError, UsageError
+from porter.evaluation.details import MAX_PAIRS
 from porter.evaluation.results import Evaluation
-from porter.reporting.records import MAX_PAIRS, read_contents
+from porter.port import GivenFile
+from porter.reporting.records import read_contents
+from porter.verification.inputs import SIGNED
+from porter.verification.results import Distance, FirstBad, NodeDistance, Parity
+from porter.verification.verdict import GivenProof, Shipped, Verdict
 from tests.reporting.ports import details, evaluation, full_port, write_port
 
 Cli = Callable[..., str]
@@ -109,6 +115,20 @@ def test_a_report_is_of_the_model_that_lies_there(tmp_path: Path) -> None:
 def test_an_evaluation_comes_back_from_its_record(tmp_path: Path) -> None:
     measured: Evaluation = evaluation()
     assert read_contents(full_port(tmp_path / "port", evaluation=measured.summary())).evaluation == measured
+
+
+def test_a_verdict_comes_back_from_its_record(tmp_path: Path) -> None:
+    logits = Distance(inf, 1e-14, inf, None, None, False)
+    first = FirstBad("b", inf, "b", "valid", "same", ((4, 4), (3, 3)), ("a",))
+    nodes = (NodeDistance("a", 1e-15, 1e-15, 1e-10), NodeDistance("b", inf, inf, 1e-10, inf))
+    parity = Parity(False, "keras", "float64", ((32, 32),), 4, 1e-10, 0.0, logits, first, nodes, ("c",), top_changed=True)
+    given = GivenProof(GivenFile(file="net.py", sha256="ab" * 32, maker="make"), (parity,), ("a note",), {}, SIGNED)
+    shipped = Shipped((parity,), 0.5, 1, 4)
+    verdict = Verdict((parity,), SIGNED, shipped, "a rounding", ("another",), given, "a disagreement")
+    read = read_contents(full_port(tmp_path / "port", parity=verdict.record())).comparison
+    assert read is not None and {**vars(parity), "range": SIGNED.words}.items() <= vars(read).items()
+    assert read.shipped == shipped.record() and read.given == given.record() and read.dtypes == read.given.dtypes
+    assert (read.worst, read.holds, read.disagreement, read.notes) == (nodes[1], False, "a disagreement", ("another",))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from math import isfinite
 
 from markupsafe import Markup
 
-from porter.reporting.records import Number
+from porter.evaluation.details import Number
 from porter.reporting.svg import Scale, dots, drawing, label, line, round_ticks
 
 SIDE, LEFT, RIGHT, TOP, BOTTOM = 340, 46, 12, 12, 44

@@ -8,8 +8,8 @@ from math import ceil, floor, isfinite, log10
 
 from markupsafe import Markup
 
-from porter.reporting.records import NodeError, Number
 from porter.reporting.svg import CHARACTER, Element, Scale, drawing, element, fitted, label, line
+from porter.verification.results import NodeDistance
 
 HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300, 46, 10, 34, 42
 BAND = 28
@@ -18,7 +18,7 @@ MAX_DECADES = 8
 """The most steps between the first labelled line and the last."""
 
 
-def plot_nodes(nodes: Sequence[NodeError], worst: NodeError, width: int) -> Markup:
+def plot_nodes(nodes: Sequence[NodeDistance], worst: NodeDistance, width: int) -> Markup:
     """Relative L2 distance of each node on a log scale, with the limit. The worst node is named, and nodes beyond the limit are
     crosses.
 
@@ -26,7 +26,7 @@ def plot_nodes(nodes: Sequence[NodeError], worst: NodeError, width: int) -> Mark
     """
     across = Scale(0, max(1, len(nodes) - 1), LEFT + 6, width - RIGHT - 6)
     values = [value for node in nodes for value in (node.rel_l2, node.limit) if _on_log(value)]
-    decades = [log10(value) for value in values if value is not None] or [-16.0, -10.0]
+    decades = [log10(value) for value in values] or [-16.0, -10.0]
     high = ceil(max(decades))
     low = min(floor(min(decades)), high - 1)
     bottom = HEIGHT - BOTTOM - (BAND if any(node.rel_l2 == 0 for node in nodes) else 0)
@@ -52,23 +52,23 @@ def plot_nodes(nodes: Sequence[NodeError], worst: NodeError, width: int) -> Mark
     return drawing(width, HEIGHT, "Relative L2 distance of each node from the source", description, *parts)
 
 
-def written(value: Number) -> str:
+def written(value: float) -> str:
     """As the command line prints distances."""
-    if value is None or not isfinite(value):
+    if not isfinite(value):
         return "not finite"
     return "0" if value == 0 else f"{value:.1e}"
 
 
-def _finite(value: Number) -> bool:
-    return value is not None and isfinite(value) and value >= 0
+def _finite(value: float) -> bool:
+    return isfinite(value) and value >= 0
 
 
-def _on_log(value: Number) -> bool:
-    return value is not None and isfinite(value) and value > 0
+def _on_log(value: float) -> bool:
+    return isfinite(value) and value > 0
 
 
-def _height(value: Number, down: Scale, top: float, bottom: float) -> float:
-    if value is None or not _finite(value):
+def _height(value: float, down: Scale, top: float, bottom: float) -> float:
+    if not _finite(value):
         return top - BAND / 2
     return bottom + BAND / 2 if value == 0 else down(log10(value))
 
@@ -86,7 +86,7 @@ def _special(y: float, text: str, width: int) -> Element:
     return element("g", line(LEFT, y, width - RIGHT, y, "grid dotted"), label(LEFT - 6, y + 4, text, "end"))
 
 
-def _groups(nodes: Sequence[NodeError], across: Scale, width: int) -> list[Element]:
+def _groups(nodes: Sequence[NodeDistance], across: Scale, width: int) -> list[Element]:
     """The graph's stages below the axis, by the first part of each path. Names that would touch the name before are left out."""
     parts: list[Element] = []
     index, free = 0, 0.0
@@ -104,9 +104,9 @@ def _groups(nodes: Sequence[NodeError], across: Scale, width: int) -> list[Eleme
     return [line(LEFT, HEIGHT - BOTTOM, width - RIGHT, HEIGHT - BOTTOM, "axis"), *parts]
 
 
-def _limit(nodes: Sequence[NodeError], across: Scale, down: Scale, width: int) -> list[Element]:
+def _limit(nodes: Sequence[NodeDistance], across: Scale, down: Scale, width: int) -> list[Element]:
     """The limit as a line of steps, because in float32 every node has its own."""
-    known = [(index, log10(node.limit)) for index, node in enumerate(nodes) if node.limit is not None and _on_log(node.limit)]
+    known = [(index, log10(node.limit)) for index, node in enumerate(nodes) if _on_log(node.limit)]
     if not known:
         return []
     steps = [f"M{LEFT} {down(known[0][1]):.2f}"]
@@ -118,14 +118,14 @@ def _limit(nodes: Sequence[NodeError], across: Scale, down: Scale, width: int) -
     return [path, label(width - RIGHT, down(known[-1][1]) - 6, text, "end", "label limit-label")]
 
 
-def _mark(node: NodeError, x: float, y: float) -> Element:
+def _mark(node: NodeDistance, x: float, y: float) -> Element:
     title = element("title", text=f"{node.path}: {written(node.rel_l2)}")
     if not node.ok:
         return element("path", title, d=f"M{x - 4:.2f} {y - 4:.2f}l8 8m0 -8l-8 8", class_="cross")
     return element("circle", title, cx=x, cy=y, r=2.4, class_="zero" if node.rel_l2 == 0 else "dot")
 
 
-def _named(worst: NodeError, x: float, y: float, width: int) -> list[Element]:
+def _named(worst: NodeDistance, x: float, y: float, width: int) -> list[Element]:
     text = f"{fitted(worst.path, width - LEFT - RIGHT - 90)} {written(worst.rel_l2)}"
     half = len(text) * CHARACTER / 2
     centre = min(max(x, LEFT + half), width - RIGHT - half)

@@ -1,0 +1,182 @@
+"""The results of comparisons, and their JSON: port.json has a `VerdictRecord`, and `porter verify --json` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from porter.dtypes import Dtype
+from porter.port import OWN_BUILD
+
+Amount = Annotated[float, BeforeValidator(lambda value: inf if value is None else value)]
+"""A number of which JSON has null where it is infinite or undefined, which is read as infinite."""
+
+
+@dataclass(frozen=True)
+class Distance:
+    """The distance of a port's values from its source's.
+
+    Attributes:
+        max_abs: the largest absolute difference.
+        l1: the mean absolute difference.
+        rel_l2: the norm of the difference over the norm of the source's values.
+        snr_db: 20 log10 of the inverse of `rel_l2`; None if the values are equal.
+        psnr_db: as `snr_db`, but from the source's largest absolute value and the root mean square difference.
+        argmax_equal: whether every image has its largest logit at the same place; None for anything but N x C.
+    """
+
+    max_abs: Amount
+    l1: Amount
+    rel_l2: Amount
+    snr_db: float | None
+    psnr_db: float | None
+    argmax_equal: bool | None
+
+
+@dataclass(frozen=True)
+class NodeDistance:
+    """A compared node. `rel_l2` must not exceed `limit`; `rounding` is the source's distance from itself in float64."""
+
+    path: str
+    rel_l2: Amount
+    max_abs: Amount
+    limit: Amount
+    rounding: Amount = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether its distance is finite and within its limit, which is finite too."""
+        return 0 <= self.rel_l2 <= self.limit < inf
+
+
+@dataclass(frozen=True)
+class FirstBad:
+    """The first node, in the order of computation, at which the port differs from its source.
+
+    `site` is the padding site that it may come from, with its decision: the node itself or the nearest of `unseen`, if the window
+    is larger than 1x1. `shapes` are the source's and the port's, where they differ. `unseen` are the nodes between this one and the
+    nearest ones before it that the source shows, whose values are equal.
+    """
+
+    path: str
+    rel_l2: Amount
+    site: str | None
+    source: str | None
+    realised: str | None
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    unseen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Parity:
+    """A comparison of a port with a reference in one number type.
+
+    Attributes:
+        ok: the values tell, and all are within their limits; or float64 proves the port, and what exceeds them is rounding.
+        reference: the name of the reference; OWN_BUILD counts as no proof.
+        dtype: in which both sides ran.
+        limit: for `logits.rel_l2`.
+        source_rounding: the distance of the source in this dtype from itself in float64, at the logits.
+        logits: the worst over `sizes`.
+        nodes: the worst of each compared node over `sizes`, in order of computation.
+        uncompared: nodes whose values the source does not show.
+        unexcited: compared nodes that have the same values for every input, which say nothing of what computes them.
+        silent: why the values prove nothing though they are equal, such as an output of the reference that is the same for every
+            input (porter.verification.evidence); None if they tell.
+        top_changed: an image has another top class, by more than rounding can explain.
+        rounds_from: the first node whose float32 error is above its limit, where float64 proves the port.
+    """
+
+    ok: bool
+    reference: str
+    dtype: Dtype
+    sizes: tuple[tuple[int, int], ...]
+    inputs: int
+    limit: Amount
+    source_rounding: Amount
+    logits: Distance
+    first_bad: FirstBad | None
+    nodes: Annotated[tuple[NodeDistance, ...], Field(min_length=1, max_length=20_000)] = field(repr=False)
+    uncompared: tuple[str, ...] = field(repr=False)
+    unexcited: tuple[str, ...] = field(default=(), repr=False)
+    silent: str | None = None
+    top_changed: bool = False
+    rounds_from: str | None = None
+
+    @property
+    def proves(self) -> bool:
+        """Whether the reference is one that porter did not write, and the port is its function."""
+        return self.ok and self.reference != OWN_BUILD
+
+    @property
+    def worst(self) -> NodeDistance:
+        """The node farthest from its source."""
+        return max(self.nodes, key=lambda node: node.rel_l2 if node.rel_l2 >= 0 else inf)
+
+    def without(self, paths: Set[str]) -> Parity:
+        """The comparison of the other nodes only. The outputs are never left out."""
+        nodes = tuple(node for node in self.nodes if node.path not in paths)
+        wrong = next((node for node in nodes if not node.ok), None)
+        bad = self.first_bad
+        if bad is not None and bad.path in paths:
+            bad = FirstBad(wrong.path, wrong.rel_l2, None, None, None) if wrong else None
+        uncompared = (*self.uncompared, *(node.path for node in self.nodes if node.path in paths))
+        ok = self.silent is None and not self.top_changed and all(node.ok for node in nodes)
+        return replace(self, nodes=nodes, first_bad=bad, uncompared=uncompared, ok=ok)
+
+
+@dataclass(frozen=True)
+class DtypeRecord:
+    """What is recorded of a comparison in each number type; see Parity."""
+
+    ok: bool
+    rounds_from: str | None = field(default=None, kw_only=True)
+    logits: Distance
+    limit: Amount
+    source_rounding: Amount
+
+
+@dataclass(frozen=True)
+class ShippedRecord:
+    """What is recorded of a proof of the shipped pads (porter.verification.verdict.Shipped)."""
+
+    reference: str
+    rel_l2: Amount
+    argmax_differ: int
+    images: int
+    dtypes: Mapping[str, DtypeRecord]
+
+
+@dataclass(frozen=True)
+class GivenRecord:
+    """What is recorded of a proof by the user's own reference (porter.verification.verdict.GivenProof)."""
+
+    reference: str
+    dtypes: Mapping[str, DtypeRecord]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class VerdictRecord(Parity):
+    """What is recorded of a porter.verification.verdict.Verdict: its proof, and every comparison's logits by number type.
+
+    `range` is the verdict's `fed`, in words. What older porters did not record has a default.
+    """
+
+    range: str = ""
+    disagreement: str | None = None
+    dtypes: Mapping[str, DtypeRecord] = field(kw_only=True)
+    shipped: ShippedRecord | None = None
+    given: GivenRecord | None = None
+    rounding: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether the figures, and not only the record's `ok`, say that the functions are equal."""
+        others = [result for part in (self.shipped, self.given) if part is not None for result in part.dtypes.values()]
+        return self.ok and all(found.ok for found in others) and not self.top_changed and all(node.ok for node in self.nodes)
