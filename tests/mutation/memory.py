@@ -18,6 +18,7 @@ from porter.frameworks.given import Shown as Models
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import Size
+from porter.padding.sizes import InputSizes
 from porter.port import GivenFile, Port, Record
 from porter.verification import fallback, reverify
 from porter.verification.by_reference import check_given
@@ -111,7 +112,7 @@ def given_source(source: MemorySource, native: tuple[int, int], misnamed: Mappin
         return Models(tuple(values[path] for path in paths), {path: values[other] for path, other in misnamed.items()})
 
     file = GivenFile(file="own.py", sha256="0" * 64, maker="make")
-    return replace(source, given=GivenReference("the given own.py:make", file, source.graph, native, shown))
+    return replace(source, given=GivenReference("the given own.py:make", file, source.graph, InputSizes(native), shown))
 
 
 def ask(port: Port, source: MemorySource) -> tuple[Verdict | None, str]:

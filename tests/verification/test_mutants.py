@@ -15,7 +15,7 @@ from tests.mutation.trial import Outcome, trials
 
 SUBJECTS = (
     "hand:net:calibrated:plain:all:torch:0",
-    "recipe:mobilenet_v1_0.25/keras:calibrated:plain:layers:torch:0",
+    "recipe:mobilenet_v1_0.25/keras:calibrated:plain:given:torch:0",
     "recipe:shufflenet_v2_x0_5/torchvision:calibrated:softmax:layers:torch:0",
 )
 EACH = 3
