@@ -15,7 +15,7 @@ from tests.mutation.trial import Outcome, trials
 
 SUBJECTS = (
     "hand:net:calibrated:plain:all:torch:0",
-    "recipe:mobilenet_v1_0.25/keras:calibrated:plain:given:torch:0",
+    "recipe:mobilenet_v1_0.25/keras:calibrated:plain:layers:torch:0",
     "recipe:shufflenet_v2_x0_5/torchvision:calibrated:softmax:layers:torch:0",
 )
 EACH = 3
@@ -39,3 +39,10 @@ def test_a_mistake_that_moves_an_output_is_refused(kind: str) -> None:
             break
     assert found and not [outcome for outcome in found if outcome.state == "escaped"]
     assert any(outcome.state == "killed" for outcome in found)
+
+
+def test_a_mistake_is_refused_by_a_given_reference_some_of_whose_names_are_wrong() -> None:
+    found = list(trials(made("recipe:mobilenet_v1_0.25/keras:calibrated:plain:given:torch:0"), ["sign of a number"], EACH))
+    right = [outcome for outcome in found if outcome.index < 0]
+    assert all(outcome.state == "right" and "are other layers of the port" in outcome.why for outcome in right)
+    assert [outcome.state for outcome in found if outcome not in right] == ["killed"] * EACH
