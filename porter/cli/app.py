@@ -220,9 +220,7 @@ def pads(
     to: To,
     source: MaybeFrom = None,
     input_size: InputSize = None,
-    all_sites: Annotated[
-        bool, typer.Option("--all", help="also the sites whose windows stay inside the input (--json has them)")
-    ] = False,
+    all_sites: Annotated[bool, typer.Option("--all", help="also the sites that need no padding (--json has them)")] = False,
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:

@@ -143,7 +143,7 @@ def verdict(found: Verdict, layers: bool) -> list[str]:
         lines += ["", *table(("node", "relative L2", "max abs", ""), rows)]
     lines += [f"note: {note}" for note in found.notes]
     if found.proof.uncompared:
-        lines.append(f"not compared, because the source does not show them: {', '.join(found.proof.uncompared)}")
+        lines.append(f"not compared, because the reference has no value for them: {', '.join(found.proof.uncompared)}")
     return lines
 
 
@@ -185,7 +185,7 @@ def inspection(found: Inspection, tensors: bool = False) -> list[str]:
     elif found.port is not None and found.port.variant is not None:
         lines += [f"  is         a port of {found.port.name}", f"  input      {size}"]
     elif found.commands:
-        lines.append(f"  is         a graph that no recipe has, which needs none; input {size}")
+        lines.append(f"  is         a graph that no recipe has; none is needed; input {size}")
     if found.classes is not None:
         lines.append(f"  classes    {_classes(found)}")
         lines.append(f"  head       {found.head or 'none'}" + (f", then {found.activation}" if found.activation else ""))
@@ -213,7 +213,7 @@ def pads(sites: Sequence[SitePads], all_sites: bool) -> list[str]:
         if site.trained is not None:
             rows.append(("  as trained", site.trained.source, site.trained.realised, site.trained.why))
     hidden = len(sites) - len(shown)
-    more = [f"{hidden} more, whose windows stay inside the input: --all shows them"] if hidden else []
+    more = [f"{hidden} more, without padding: --all shows them"] if hidden else []
     return [*table(("site", "source", "destination", "why"), rows), *more]
 
 

@@ -26,7 +26,7 @@ def protocol_of(port: Port, crops: Crops) -> Preprocess:
     """The protocol for a port's photos (`fitted`), which feeds squares.
 
     Raises:
-        UsageError: the port gives no logits, has no protocol, or takes only an input that is no square.
+        UsageError: the port gives no logits, has no protocol, or takes only an input that is not square.
     """
     record, where = port.record, str(port.folder)
     return fitted(expect_square(record, record.input.channels, crops, where), record.input, where)
@@ -45,7 +45,7 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
     """The protocol in proportion for a port of one size; the protocol itself for a port of any size.
 
     Raises:
-        UsageError: the port's only size is no square or too large for the protocol, or the protocol gives every photo another size.
+        UsageError: the port's only size is not square or too large for the protocol, or the protocol gives each photo another size.
     """
     if taken.size is None:
         return protocol

@@ -78,12 +78,12 @@ def warn(contents: Contents) -> list[str]:
     record, found = contents.record, contents.comparison
     said = []
     if found is not None and found.uncompared:
-        said.append(f"Not compared, because the source does not show them: {', '.join(found.uncompared)}.")
+        said.append(f"Not compared, because the reference has no value for them: {', '.join(found.uncompared)}.")
     if found is not None and found.given is not None:
         said += [f"{note[0].upper()}{note[1:]}." for note in found.given.notes if note]
     if found is not None:
         said += [
-            f"In {dtype} the port rounds more than it should, from {result.rounds_from} on: the logits at "
+            f"The {dtype} error is above its limit from {result.rounds_from} on: the logits at "
             f"{written(result.logits.rel_l2)}, and the source’s own rounding is {written(result.source_rounding)}."
             for dtype, result in found.dtypes.items()
             if result.rounds_from is not None

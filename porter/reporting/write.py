@@ -43,8 +43,8 @@ def report(folder: AnyPath, out: AnyPath | None = None) -> Report:
             report.
 
     Raises:
-        UsageError: there is no port, or `out` is a file that is no report. FileError: a record is damaged, or the report cannot be
-            written. ChecksumError: the model file is not the one that port.json describes.
+        UsageError: there is no port, or `out` is a file that is not a report. FileError: a record is damaged, or the report cannot
+            be written. ChecksumError: the model file is not the one that port.json describes.
     """
     folder = Path(folder)
     contents = read_contents(folder)
@@ -71,4 +71,6 @@ def _refuse(target: Path) -> None:
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror}", where=str(target), next="choose another --out") from None
     if not signed:
-        raise UsageError("the file is no report of porter's, so it is not replaced", where=str(target), next="choose another --out")
+        raise UsageError(
+            "the file is not one of porter's reports, so it is not replaced", where=str(target), next="choose another --out"
+        )

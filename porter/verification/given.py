@@ -214,7 +214,7 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     taps = {path: file.by_name[name].tap for path, name in found.names.items()}
     lacking = next((path for path in found.graph.outputs if taps[path] is None), None)
     if lacking is not None:
-        raise UsageError("the file's framework does not show this output", where=f"{where}: {lacking}")
+        raise UsageError("the file's framework gives no value for this output", where=f"{where}: {lacking}")
     pairs = pair(opened, found, file)
     asked = {path: tap for path, layer in pairs.layers.items() if (tap := file.by_name[layer].tap) is not None}
     asked |= {f"output {place}": str(taps[path]) for place, path in enumerate(found.graph.outputs)}

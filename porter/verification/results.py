@@ -83,7 +83,7 @@ class Parity:
         source_rounding: the distance of the source in this dtype from itself in float64, at the logits.
         logits: the worst over `sizes`.
         nodes: the worst of each compared node over `sizes`, in order of computation.
-        uncompared: nodes whose values the source does not show.
+        uncompared: nodes for which the reference has no value.
         unexcited: compared nodes that have the same values for every input, which say nothing of what computes them.
         silent: why the values prove nothing though they are equal, such as an output of the reference that is the same for every
             input (porter.verification.evidence); None if they tell.

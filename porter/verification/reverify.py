@@ -149,7 +149,7 @@ def _cautions(port: Port, verdict: Verdict) -> tuple[str, ...]:
         limits = f"limit {rounds.limit:.1e}, the source's own rounding {rounds.source_rounding:.1e}"
         figures = f"logits {rounds.logits.rel_l2:.1e} ({limits})"
         advice = "; norms that are folded round less: --fold-bn" if norms else ""
-        said.append(f"{rounds.dtype} rounds more than it should, from {rounds.rounds_from} on: {figures}{advice}")
+        said.append(f"the {rounds.dtype} error is above its limit from {rounds.rounds_from} on: {figures}{advice}")
     kernels = [path for path in proof.unexcited if "kernel" in tensor_shapes(port.graph).get(path, {})]
     if kernels:
         said.append(f"{some(kernels)} gave the same values for every input, so nothing is known of their weights")

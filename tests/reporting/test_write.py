@@ -69,7 +69,7 @@ def test_an_older_report_is_replaced_and_no_other_file(tmp_path: Path) -> None:
     assert porter.report(folder, target).path == target
     for path in (folder / "port.json", folder / "model.safetensors"):
         before = path.read_bytes()
-        with pytest.raises(UsageError, match="no report"):
+        with pytest.raises(UsageError, match="not one of porter's reports"):
             porter.report(folder, path)
         assert path.read_bytes() == before
     with pytest.raises(UsageError, match="folder"):

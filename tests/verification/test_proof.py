@@ -197,12 +197,12 @@ def test_a_port_that_rounds_more_than_it_should_is_written_and_that_is_said(
     for name, number in {"FLOAT32_LIMIT": 1e-12, "OWN_ROUNDING": 0.0, "_NO_ROUNDING": 1e9}.items():
         monkeypatch.setattr(parity, name, number)
     ran = cli("convert", file, "--to", "torch", "--out", "port")
-    assert ran.status == 0 and "float32 rounds more than it should, from " in ran.out, ran.err
+    assert ran.status == 0 and "the float32 error is above its limit from " in ran.out, ran.err
     record = read_port(tmp_path / "port").record
     assert record.proved and record.parity is not None and record.parity["dtypes"]["float32"]["rounds_from"] in ("c", "y")
-    assert "the port rounds more than it should, from " in Path(cli("report", "port").out.strip()).read_text()
+    assert "The float32 error is above its limit from " in Path(cli("report", "port").out.strip()).read_text()
     ran = cli("verify", "port", "--weights", file)
-    assert ran.status == 0 and "note: float32 rounds more than it should" in ran.out
+    assert ran.status == 0 and "note: the float32 error is above its limit" in ran.out
 
 
 def not_to_be_run(source: object, batch: Array) -> NoReturn:

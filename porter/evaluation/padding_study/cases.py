@@ -59,7 +59,7 @@ def site_at(graph: Graph, path: str) -> Site:
     """
     site = site_of(graph.by_path[path].op)
     if site is None:
-        raise GraphError("this is no padding site", where=path)
+        raise GraphError("this is not a padding site", where=path)
     return site
 
 

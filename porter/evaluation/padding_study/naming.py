@@ -24,7 +24,9 @@ def name_case(rounds: Rounds, judged: Judgement, measure: str) -> Trained:
     elif also:
         others = ", ".join(f"'{trial.name}'" for trial in kept if trial is not trials[judged.best])
         best = trials[judged.best].name
-        why = f"'{best}' has the least {measure}, but these photos do not separate it from {others}: p is not below {limit}"
+        why = (
+            f"'{best}' has the least {measure}, but on these photos it is not clearly better than {others}: p is not below {limit}"
+        )
     else:
         nearest = max(
             (p, trial.name) for position, (p, trial) in enumerate(zip(judged.p, trials, strict=True)) if position != judged.best

@@ -29,7 +29,7 @@ def parse_sites(settings: Iterable[str], graph: Graph) -> tuple[Change, ...]:
     -inf. Averages divide like the zoo's.
 
     Raises:
-        UsageError: a path is no padding site, or a value is no convention; with the nearest spelling.
+        UsageError: a path is not a padding site, or a value is not a convention; with the nearest spelling.
     """
     return tuple(change for setting in settings for change in _parse(setting, graph))
 
@@ -41,7 +41,7 @@ def _parse(setting: str, graph: Graph) -> Iterable[Change]:
     if not equals or len(setting) > LONGEST:
         raise UsageError("a site is written as PATH=CONVENTION,CONVENTION", where=where, next="such as stem/pool=same,1")
     if path not in sites:
-        what = "is no padding site" if path in graph.by_path else "is no node of this model"
+        what = "is not a padding site" if path in graph.by_path else "is not a node of this model"
         raise UsageError(f"'{path}' {what}", where=where, next=hint(path, sites, NODES))
     site = site_at(graph, path)
     try:
@@ -57,7 +57,7 @@ def _values(text: str) -> list[Any]:
     except (yaml.YAMLError, RecursionError):
         found = None
     if not isinstance(found, list) or not found:
-        raise RecipeError(f"'{text}' is no list of conventions", next="write them with commas between: same,1,[0,1,0,1]")
+        raise RecipeError(f"'{text}' is not a list of conventions", next="write them with commas between: same,1,[0,1,0,1]")
     return found
 
 

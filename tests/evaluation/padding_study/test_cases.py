@@ -56,7 +56,7 @@ def test_conventions_of_a_site() -> None:
     assert asymmetric(pool) == Convention("same", fill=LOWEST) and asymmetric(conv) == SAME
     assert symmetric(pool) == Convention("explicit", (1, 1, 1, 1), fill=LOWEST)
     assert symmetric(conv) == Convention("explicit", (3, 3, 3, 3))
-    with pytest.raises(GraphError, match="no padding site"):
+    with pytest.raises(GraphError, match="not a padding site"):
         site_at(graph, "head/norm")
 
 

@@ -35,7 +35,7 @@ def test_the_simplest_that_is_not_worse_is_named(best: int, kept: tuple[int, ...
     judged = Judgement(best, tuple(0.2 if position in kept else 1e-4 for position in range(4)), kept)
     found = name_case(ROUNDS, judged, "log-loss")
     assert (found.name, found.also, found.certain) == (name, also, not also)
-    unsure = "'both changed' has the least log-loss, but these photos do not separate it from"
+    unsure = "'both changed' has the least log-loss, but on these photos it is not clearly better than"
     assert found.why.startswith(unsure if also else "every other case has a larger log-loss: p is below 0.05 / 3, at most 1.0e-04")
     assert not name_case(replace(ROUNDS, complete=False), judged, "log-loss").certain
 

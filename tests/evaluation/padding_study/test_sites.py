@@ -53,8 +53,8 @@ def test_an_average_divides_as_the_zoos_does_unless_it_is_told() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("stem/cnv=same", "'stem/cnv' is no node of this model (did you mean 'stem/conv'?)"),
-        ("head/norm=same", "'head/norm' is no padding site"),
+        ("stem/cnv=same", "'stem/cnv' is not a node of this model (did you mean 'stem/conv'?)"),
+        ("head/norm=same", "'head/norm' is not a padding site"),
         ("stem/conv=sane", "did you mean 'same'?"),
         ("stem/conv=[1,2]", "[top, bottom, left, right], got (1, 2)"),
         ("stem/conv=-1", "a number of cells up to 1024"),
@@ -64,15 +64,15 @@ def test_an_average_divides_as_the_zoos_does_unless_it_is_told() -> None:
         ("stem/pool={fil: 0}", "a max_pool has no 'fil' (did you mean 'fill'?)"),
         ("stem/pool={average: real_cells}", "a max_pool has no 'average'"),
         ("stem/pool={pad: {pad: 1}}", "got {'pad': 1}"),
-        ("stem/conv=", "is no list of conventions"),
-        ("stem/conv=[1", "is no list of conventions"),
-        ("stem/conv=1]+[2", "is no list of conventions"),
-        ("stem/conv=!!python/object:os.system {}", "is no list of conventions"),
-        ("stem/conv=&a [1],*a", "is no list of conventions"),
-        ("stem/conv=" + "[" * 900, "is no list of conventions"),
+        ("stem/conv=", "is not a list of conventions"),
+        ("stem/conv=[1", "is not a list of conventions"),
+        ("stem/conv=1]+[2", "is not a list of conventions"),
+        ("stem/conv=!!python/object:os.system {}", "is not a list of conventions"),
+        ("stem/conv=&a [1],*a", "is not a list of conventions"),
+        ("stem/conv=" + "[" * 900, "is not a list of conventions"),
         ("stem/conv", "a site is written as PATH=CONVENTION"),
         ("stem/conv=" + "1," * 1000, "a site is written as PATH=CONVENTION"),
-        ("=same", "'' is no node"),
+        ("=same", "'' is not a node"),
     ],
 )
 def test_what_is_no_site_or_convention_is_refused(resnet: Graph, text: str, words: str) -> None:

@@ -149,8 +149,8 @@ def test_sites_asked_for_replace_the_second_round(place: Place) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"sites": ["stem/cnv=1"]}, ("is no node of this model", "did you mean 'stem/conv'?")),
-        ({"sites": ["stem/norm=1"]}, ("is no padding site",)),
+        ({"sites": ["stem/cnv=1"]}, ("is not a node of this model", "did you mean 'stem/conv'?")),
+        ({"sites": ["stem/norm=1"]}, ("is not a padding site",)),
         ({"crops": 5}, ("--crops: '5' is none of 1, 10",)),
         ({"batch_size": 0}, ("--batch-size: at least 1, got 0",)),
         ({"workers": -1}, ("--workers: at least 0, got -1",)),
