@@ -34,7 +34,7 @@ SIGNED = InputRange("-1 to 1", lambda unit: 2 * unit - 1)
 PIXELS = InputRange("0 to 255", lambda unit: _BRIGHTEST * unit)
 UNIT = InputRange("0 to 1", lambda unit: unit)
 NORMAL = InputRange("a mean of 0 and a deviation of 1", lambda unit: (unit - unit.mean()) / unit.std())
-LADDER = (SIGNED, PIXELS, UNIT, NORMAL)
+FALLBACKS = (SIGNED, PIXELS, UNIT, NORMAL)
 """What a network may take that says nothing of it, likeliest first."""
 
 
@@ -58,7 +58,7 @@ SMOOTH = ROUGHNESS[-1]
 
 
 def stated_range(graph: Graph, protocol: Preprocess | None) -> InputRange | None:
-    """The range that a network says it takes: its protocol's, otherwise the one of `LADDER` that the scaling at its beginning (a
+    """The range that a network says it takes: its protocol's, otherwise the one of `FALLBACKS` that the scaling at its beginning (a
     Rescaling, a Normalization) takes closest to a span of two, as from -1 to 1; None if it says nothing.
 
     Data of another kind, such as of 16 bits, is what that scaling brings to a mean of 0 and a deviation of 1.
@@ -87,7 +87,7 @@ def _scaling(graph: Graph) -> tuple[Images | None, Images]:
 
 
 def ranges(graph: Graph, protocol: Preprocess | None, excites: Callable[[InputRange], float]) -> Iterator[InputRange]:
-    """The ranges to compare on, until one tells: the stated one, then those of `LADDER`, first those that excite the network most.
+    """The ranges to compare on, until one tells: the stated one, then those of `FALLBACKS`, first those that excite the network most.
 
     Args:
         excites: how much of the network a range excites, from 0 to 1. It is asked only if no range is stated, or that one does
@@ -97,7 +97,7 @@ def ranges(graph: Graph, protocol: Preprocess | None, excites: Callable[[InputRa
     if stated is not None:
         yield stated
     # Differences of a hundredth are chance; then the likelier one is taken.
-    yield from sorted((one for one in LADDER if one is not stated), key=lambda one: -round(excites(one), 2))
+    yield from sorted((one for one in FALLBACKS if one is not stated), key=lambda one: -round(excites(one), 2))
 
 
 def make_images(size: tuple[int, int], count: int, channels: int, taken: InputRange, seed: int = 0) -> Images:

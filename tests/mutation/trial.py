@@ -11,7 +11,7 @@ import numpy as np
 
 from porter.dtypes import Array
 from porter.errors import PorterError
-from porter.verification.inputs import LADDER
+from porter.verification.inputs import FALLBACKS
 from tests.mutation.judge import MOVED, Judge
 from tests.mutation.memory import ask, with_function
 from tests.mutation.mistakes import Mutant, plant, right
@@ -87,7 +87,7 @@ def of_key(task: tuple[str, str, int, int | None]) -> list[Outcome]:
 def _tells_nothing(subject: Subject, silent: str) -> bool:
     """Whether the output that a proof says to tell nothing has the same values for all of the judge's images, or two only."""
     path = next((path for path in subject.port.graph.outputs if f"'s {path} " in silent), None)
-    for taken in (subject.taken,) if subject.taken else LADDER:
+    for taken in (subject.taken,) if subject.taken else FALLBACKS:
         judge, values = Judge(subject.port.graph, subject.port.held, taken, subject.sizes[:1], subject.seed), list[Array]()
         values = [outputs[path] for _, outputs, _ in judge.batches()] if path else []
         whole = np.concatenate(values)
@@ -99,7 +99,7 @@ def _tells_nothing(subject: Subject, silent: str) -> bool:
 
 def _moves_beyond(subject: Subject, mutant: Mutant, judge: Judge) -> bool:
     """Whether a mutant is another function in a range that the network may take, but that the proof did not: nothing states it."""
-    others = [] if subject.taken else [taken for taken in LADDER if taken is not judge.taken]
+    others = [] if subject.taken else [taken for taken in FALLBACKS if taken is not judge.taken]
     return any(replace(judge, taken=taken).moved(mutant.graph, mutant.tensors) > MOVED for taken in others)
 
 

@@ -165,8 +165,8 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Sifted:
-    """The result of `sift`.
+class Selection:
+    """The result of `select_trials`.
 
     Attributes:
         trials: the earlier trials in their order, then the new ones.
@@ -177,7 +177,7 @@ class Sifted:
     skipped: Mapping[str, str]
 
 
-def sift(setting: Setting, trials: Sequence[Trial], candidates: Iterable[Trial], twins: Twins) -> Sifted:
+def select_trials(setting: Setting, trials: Sequence[Trial], candidates: Iterable[Trial], twins: Twins) -> Selection:
     """Adds the candidates that compute something new. By `twins`, a candidate that computes the same as a trial gives it another
     name (`name`), is listed as skipped (`tell`), or is dropped (`drop`).
     """
@@ -194,4 +194,4 @@ def sift(setting: Setting, trials: Sequence[Trial], candidates: Iterable[Trial],
             kept[kept.index(twin)] = replace(twin, names=(*twin.names, *candidate.names))
         elif twins == "tell":
             skipped[candidate.name] = f"at this size it has the windows of '{twin.name}'"
-    return Sifted(tuple(kept), skipped)
+    return Selection(tuple(kept), skipped)

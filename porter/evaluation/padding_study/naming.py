@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from porter.evaluation.padding_study.cases import SHIPPED
-from porter.evaluation.padding_study.numbers import LEVEL, Judgement
+from porter.evaluation.padding_study.numbers import LEVEL, CaseRanking
 from porter.evaluation.padding_study.rounds import Rounds
 from porter.evaluation.results import Trained
 
 
-def name_case(rounds: Rounds, judged: Judgement, measure: str) -> Trained:
+def name_case(rounds: Rounds, judged: CaseRanking, measure: str) -> Trained:
     """Names the simplest case that may be as good as the best: the shipped pads are simpler than a rule for all sites, and a rule
     is simpler than changes of single sites; of equally simple cases, the one that was run first.
 
@@ -16,13 +16,15 @@ def name_case(rounds: Rounds, judged: Judgement, measure: str) -> Trained:
         judged: the trials of `rounds`, by `measure`.
     """
     trials = rounds.trials
-    kept = sorted((trials[position] for position in judged.kept), key=lambda trial: (trial.changes, SHIPPED not in trial.names))
-    name, *also = (trial.name for trial in kept)
+    plausible = sorted(
+        (trials[position] for position in judged.plausible), key=lambda trial: (trial.changes, SHIPPED not in trial.names)
+    )
+    name, *also = (trial.name for trial in plausible)
     limit = f"{LEVEL} / {len(trials) - 1}"
     if len(trials) == 1:
         why = "there is no other case to try"
     elif also:
-        others = ", ".join(f"'{trial.name}'" for trial in kept if trial is not trials[judged.best])
+        others = ", ".join(f"'{trial.name}'" for trial in plausible if trial is not trials[judged.best])
         best = trials[judged.best].name
         why = (
             f"'{best}' has the least {measure}, but on these photos it is not clearly better than {others}: p is not below {limit}"

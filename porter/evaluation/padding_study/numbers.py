@@ -29,31 +29,31 @@ def error(ranks: Ranks, top: int) -> float:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class CaseRanking:
     """The comparison of several cases by their losses.
 
     Attributes:
         best: the position of the case with the least mean; the first of equal ones.
         p: for each case, the probability that it looks at least so much worse than the best if it is truly no worse; 1 for the
             best.
-        kept: the positions of the best case and of those that are not significantly worse.
+        plausible: the positions of the best case and of those that are not significantly worse.
     """
 
     best: int
     p: tuple[float, ...]
-    kept: tuple[int, ...]
+    plausible: tuple[int, ...]
 
 
-def judge(cases: Sequence[Losses]) -> Judgement:
+def judge(cases: Sequence[Losses]) -> CaseRanking:
     """Compares every case with the best.
 
     A case is worse if p is below LEVEL divided by the number of the other cases (Bonferroni). So the truly best case is among
-    `kept` in 95 of 100 studies, whichever case looks best: another case would have to beat it at such a p. This holds for cases
+    `plausible` in 95 of 100 studies, whichever case looks best: another case would have to beat it at such a p. This holds for cases
     that were chosen without these photos, and for the last round, because it joins only significant changes (rounds.helpful).
     """
     best = best_of(cases)
     p = tuple(1.0 if position == best else no_worse(case, cases[best]) for position, case in enumerate(cases))
-    return Judgement(best, p, tuple(position for position in range(len(cases)) if p[position] >= level(len(cases))))
+    return CaseRanking(best, p, tuple(position for position in range(len(cases)) if p[position] >= level(len(cases))))
 
 
 def level(cases: int) -> float:

@@ -8,7 +8,7 @@ from math import inf
 
 from porter.errors import PaddingError
 from porter.evaluation.losses import Losses
-from porter.evaluation.padding_study.cases import Change, Setting, Trial, Twins, changed, first_round, sift, single_changes
+from porter.evaluation.padding_study.cases import Change, Setting, Trial, Twins, changed, first_round, select_trials, single_changes
 from porter.evaluation.padding_study.numbers import Ranks, best_of, level, mean, no_worse
 from porter.padding import Convention
 
@@ -87,11 +87,11 @@ def run_rounds(setting: Setting, trained: Mapping[str, Convention], asked: Seque
 
 
 def _tried(found: Rounds, setting: Setting, candidates: Iterable[Trial], twins: Twins, run: Run) -> Rounds:
-    sifted = sift(setting, found.trials, candidates, twins)
-    fresh = sifted.trials[len(found.trials) :]
+    selected = select_trials(setting, found.trials, candidates, twins)
+    fresh = selected.trials[len(found.trials) :]
     outcomes = run(fresh) if fresh else ()
-    skipped = {**found.skipped, **sifted.skipped}
-    return replace(found, trials=sifted.trials, outcomes=(*found.outcomes, *outcomes), skipped=skipped)
+    skipped = {**found.skipped, **selected.skipped}
+    return replace(found, trials=selected.trials, outcomes=(*found.outcomes, *outcomes), skipped=skipped)
 
 
 def helpful(found: Rounds, base: Trial, changes: Iterable[Change]) -> list[Change]:

@@ -15,7 +15,7 @@ from porter.evaluation.padding_study.cases import (
     changed,
     first_round,
     same_windows,
-    sift,
+    select_trials,
     single_changes,
     site_at,
     strided_sites,
@@ -40,7 +40,7 @@ def of_training(variant: str, zoo: str) -> Mapping[str, Convention]:
 
 
 def names(where: Setting, trained: Mapping[str, Convention] | None = None) -> list[str]:
-    return [trial.name for trial in sift(where, (), first_round(where.graph, trained or {}), "name").trials]
+    return [trial.name for trial in select_trials(where, (), first_round(where.graph, trained or {}), "name").trials]
 
 
 def test_strided_sites_are_windows_that_overlap_or_leap() -> None:
@@ -87,9 +87,9 @@ def test_pads_of_training_are_a_case() -> None:
 
 def test_each_site_has_what_it_is_not_and_no_case_comes_twice() -> None:
     where = setting("resnet50v2", "keras")
-    first = sift(where, (), first_round(where.graph, {}), "name").trials
+    first = select_trials(where, (), first_round(where.graph, {}), "name").trials
     changes = list(single_changes(where.graph, first[0]))
-    found = sift(where, first, [changed(first[0], [change]) for change in changes], "drop").trials[len(first) :]
+    found = select_trials(where, first, [changed(first[0], [change]) for change in changes], "drop").trials[len(first) :]
     assert [trial.name.removeprefix("as shipped, but ") for trial in found] == [
         "stem/conv same",
         "stem/pool same, -inf",
@@ -106,14 +106,14 @@ def test_pool_behind_a_relu_is_not_tried_with_both_fills() -> None:
     where = setting("resnet50", "keras")
     shipped = Trial(("as shipped",), {})
     pool = [changed(shipped, [change]) for change in single_changes(where.graph, shipped) if change.path == "stem/pool"]
-    assert len(pool) == 6 and len(sift(where, [shipped], pool, "drop").trials) == 2
+    assert len(pool) == 6 and len(select_trials(where, [shipped], pool, "drop").trials) == 2
 
 
 def test_maps_that_no_longer_fit_are_told() -> None:
     where = setting("resnet18", "torchvision")
     shipped = Trial(("as shipped",), {})
     narrow = changed(shipped, [Change("stage2/unit1/conv1", Convention())])
-    found = sift(where, [shipped], [narrow], "tell")
+    found = select_trials(where, [shipped], [narrow], "tell")
     assert found.trials == (shipped,)
     assert found.skipped == {narrow.name: "stage2/unit1/add: cannot add shapes 128x28x28, 128x27x27"}
 
@@ -122,9 +122,9 @@ def test_twins_lend_their_names_are_told_or_dropped() -> None:
     where = setting("mobilenet_v2", "torchvision")
     shipped = Trial(("as shipped",), {})
     twin = changed(shipped, [Change("stem/conv", ONE)])
-    assert sift(where, [shipped], [twin], "name").trials == (Trial(("as shipped", twin.name), {}),)
-    assert sift(where, [shipped], [twin], "tell").skipped == {twin.name: "at this size it has the windows of 'as shipped'"}
-    dropped = sift(where, [shipped], [twin], "drop")
+    assert select_trials(where, [shipped], [twin], "name").trials == (Trial(("as shipped", twin.name), {}),)
+    assert select_trials(where, [shipped], [twin], "tell").skipped == {twin.name: "at this size it has the windows of 'as shipped'"}
+    dropped = select_trials(where, [shipped], [twin], "drop")
     assert dropped.trials == (shipped,) and not dropped.skipped
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from porter.evaluation.padding_study.cases import Trial
 from porter.evaluation.padding_study.naming import disagreement, name_case
-from porter.evaluation.padding_study.numbers import Judgement
+from porter.evaluation.padding_study.numbers import CaseRanking
 from porter.evaluation.padding_study.rounds import Rounds
 from porter.evaluation.results import Trained
 
@@ -32,7 +32,7 @@ ROUNDS = Rounds(
     ],
 )
 def test_the_simplest_that_is_not_worse_is_named(best: int, kept: tuple[int, ...], name: str, also: tuple[str, ...]) -> None:
-    judged = Judgement(best, tuple(0.2 if position in kept else 1e-4 for position in range(4)), kept)
+    judged = CaseRanking(best, tuple(0.2 if position in kept else 1e-4 for position in range(4)), kept)
     found = name_case(ROUNDS, judged, "log-loss")
     assert (found.name, found.also, found.certain) == (name, also, not also)
     unsure = "'both changed' has the least log-loss, but on these photos it is not clearly better than"
@@ -41,7 +41,7 @@ def test_the_simplest_that_is_not_worse_is_named(best: int, kept: tuple[int, ...
 
 
 def test_a_single_case_is_all_there_is() -> None:
-    found = name_case(Rounds(ROUNDS.trials[1:2]), Judgement(0, (1.0,), (0,)), "entropy")
+    found = name_case(Rounds(ROUNDS.trials[1:2]), CaseRanking(0, (1.0,), (0,)), "entropy")
     assert found == Trained("as shipped = symmetric", True, (), "there is no other case to try")
 
 

@@ -51,17 +51,17 @@ def test_a_planted_difference_is_found_and_photos_are_paired() -> None:
     differences = little - best
     assert no_worse(little, best) == pytest.approx(t_tail(differences.mean() / (differences.std(ddof=1) / 20), 399))
     found = judge([much, best, little])
-    assert found.best == 1 and found.kept == (1,) and found.p[1] == 1 and found.p[0] < found.p[2] < LEVEL / 2
+    assert found.best == 1 and found.plausible == (1,) and found.p[1] == 1 and found.p[0] < found.p[2] < LEVEL / 2
     shuffled = np.random.default_rng(1).permutation(little)  # the same losses, no longer of the same photos
     assert no_worse(shuffled, best) > LEVEL
 
 
 def test_what_cannot_be_told_apart_stays() -> None:
     best, same, worse = planted(100, [0.0, 0.0, 0.4])
-    assert judge([worse, same, best]).kept == (1, 2)
+    assert judge([worse, same, best]).plausible == (1, 2)
     found = judge([best, best, worse])  # a tie: the first is best
-    assert (found.best, found.kept) == (0, (0, 1)) and found.p[1] == 1
-    assert judge([best]).kept == (0,) and judge([losses(1.0), losses(9.0)]).kept == (0, 1)
+    assert (found.best, found.plausible) == (0, (0, 1)) and found.p[1] == 1
+    assert judge([best]).plausible == (0,) and judge([losses(1.0), losses(9.0)]).plausible == (0, 1)
 
 
 def test_more_cases_ask_for_a_smaller_p() -> None:
@@ -69,8 +69,8 @@ def test_more_cases_ask_for_a_smaller_p() -> None:
     p = no_worse(case, best)
     enough = int(LEVEL / p)
     assert enough > 1 and p < LEVEL / enough
-    assert len(judge([best, *[case] * enough]).kept) == 1
-    assert len(judge([best, *[case] * (enough + 1)]).kept) == enough + 2
+    assert len(judge([best, *[case] * enough]).plausible) == 1
+    assert len(judge([best, *[case] * (enough + 1)]).plausible) == enough + 2
 
 
 def test_photos_that_could_not_be_read_are_left_out_and_logits_that_are_not_finite_are_infinitely_wrong() -> None:
@@ -79,9 +79,9 @@ def test_photos_that_could_not_be_read_are_left_out_and_logits_that_are_not_fini
     without = [np.delete(case, 3) for case in (worse, best)]
     assert judge([worse, best]) == judge(without) and mean(best) == without[1].mean()
     broken = np.full(50, np.inf)
-    assert judge([broken, best]).kept == (1,)
+    assert judge([broken, best]).plausible == (1,)
     assert best_of([broken, broken]) == 0 and mean(np.full(3, np.nan)) == np.inf
-    assert judge([broken, broken]).kept == (0, 1)
+    assert judge([broken, broken]).plausible == (0, 1)
     assert no_worse(best + 0.25, best) == pytest.approx(0, abs=1e-12)  # every photo is worse by as much
 
 
@@ -90,5 +90,5 @@ def test_the_best_case_is_lost_no_more_often_than_promised() -> None:
     random, studies, lost = np.random.default_rng(5), 600, 0
     for _ in range(studies):
         shared = random.exponential(1.5, 50)
-        lost += 0 not in judge([shared * random.lognormal(0, 0.3, 50) for _ in range(7)]).kept
+        lost += 0 not in judge([shared * random.lognormal(0, 0.3, 50) for _ in range(7)]).plausible
     assert 0 < lost <= studies * LEVEL

@@ -94,7 +94,7 @@ def test_the_last_round_drops_the_best_case_no_more_often_than_promised() -> Non
         losses = [np.zeros(200), *random.normal(size=(10, 200))]
         found = Rounds(trials, tuple(Outcome(np.zeros(200, np.int32), None, case, None) for case in losses))
         together = [losses[1 + changes.index(change)] for change in helpful(found, base, changes)]
-        lost += 0 not in judge([*losses, *([sum(together)] if len(together) > 1 else [])]).kept
+        lost += 0 not in judge([*losses, *([sum(together)] if len(together) > 1 else [])]).plausible
     assert 0 < lost <= studies * LEVEL
 
 
