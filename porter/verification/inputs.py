@@ -87,7 +87,7 @@ def _scaling(graph: Graph) -> tuple[Images | None, Images]:
 
 
 def ranges(graph: Graph, protocol: Preprocess | None, excites: Callable[[InputRange], float]) -> Iterator[InputRange]:
-    """The ranges to compare on, until one tells: the stated one, then those of `FALLBACKS`, first those that excite the network most.
+    """The ranges to compare on, until one tells: the stated one, then `FALLBACKS`, first those that excite the network most.
 
     Args:
         excites: how much of the network a range excites, from 0 to 1. It is asked only if no range is stated, or that one does
