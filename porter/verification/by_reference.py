@@ -53,7 +53,9 @@ def _proof(check: Check, reference: GivenReference, sizes: Sizes) -> GivenProof:
         if dtype == "float64" and rounding and not parity.ok:
             notes += (f"{reference.name} is compared in float32: {rounding}",)
             continue
-        misnamed = _misnamed(replace(check, dtypes=(dtype,)), source, sizes, parity) if reference.named and not found else {}
+        misnamed = {}
+        if reference.named and not found:
+            misnamed = _misnamed(replace(check, dtypes=(dtype,)), reference, source, sizes, parity)
         if misnamed:
             shown = some([f"{path} ({apart:.1e} apart, equal to {other})" for path, (apart, other) in misnamed.items()])
             notes += (f"layers of {reference.name} with these names are other layers of the port, and are not compared: {shown}",)
@@ -74,7 +76,9 @@ def _differs_inside_only(parity: Parity, graph: Graph) -> bool:
     return bool(wrong) and parity.silent is None and wrong.isdisjoint(graph.outputs)
 
 
-def _misnamed(check: Check, source: Source, sizes: Sizes, parity: Parity) -> dict[str, tuple[float, str]]:
+def _misnamed(
+    check: Check, reference: GivenReference, source: Source, sizes: Sizes, parity: Parity
+) -> dict[str, tuple[float, str]]:
     """Nodes that differ, where the reference's value of that name is the value of another node, or the input: by path, the distance
     and the other's path. A value that the port has nowhere is a mistake, also where the outputs do not show it.
     """
@@ -83,6 +87,9 @@ def _misnamed(check: Check, source: Source, sizes: Sizes, parity: Parity) -> dic
         return {}
     batch = replace(check, rough=SMOOTH).batches(sizes)[parity.dtype][0]
     theirs, ours = source.run(batch, parity.dtype), {INPUT: batch, **check.values(batch, parity.dtype)}
+    if folded := check.port.record.folded:  # a layer's value before its norm is in the reference only
+        shown = reference.run(batch, parity.dtype)
+        ours |= {f"{path} without its norm": shown[path] for path in folded if path in shown}
 
     def equal(path: str, limit: float) -> Iterator[str]:
         value = theirs[path]
