@@ -12,44 +12,44 @@ SHOWN = 5
 """Photos of each kind that are named."""
 
 
-def evaluation(found: Evaluation) -> list[str]:
-    path, layout = found.photos
+def evaluation(result: Evaluation) -> list[str]:
+    path, layout = result.photos
     lines = [
         f"{path} ({layout})",
-        f"  protocol   {found.protocol}",
-        f"  fed        {found.fed}",
-        f"  run        {found.precision} on {found.device}, {found.per_second:,.1f} images/s",
-        f"  images     {_images(found)}; {found.classes_present:,} classes present",
+        f"  protocol   {result.protocol}",
+        f"  fed        {result.fed}",
+        f"  run        {result.precision} on {result.device}, {result.per_second:,.1f} images/s",
+        f"  images     {_images(result)}; {result.classes_present:,} classes present",
     ]
-    if found.excluded:
-        lines.append(f"  left out   {len(found.excluded):,} that the labels leave out, such as {_named(found.excluded[:1])}")
-    lines += [f"  {line}" for line in _figures(found)]
-    if found.source is not None:
-        lines += [f"  {line}" for line in _agreement(found.source)]
-    lines += [f"  failed     {_named([photo])}" for photo in found.failed[:SHOWN]]
-    if len(found.failed) > SHOWN:
-        lines.append(f"             and {len(found.failed) - SHOWN:,} more (--json names all)")
-    if not found.complete:
+    if result.excluded:
+        lines.append(f"  left out   {len(result.excluded):,} that the labels leave out, such as {_named(result.excluded[:1])}")
+    lines += [f"  {line}" for line in _figures(result)]
+    if result.source is not None:
+        lines += [f"  {line}" for line in _agreement(result.source)]
+    lines += [f"  failed     {_named([photo])}" for photo in result.failed[:SHOWN]]
+    if len(result.failed) > SHOWN:
+        lines.append(f"             and {len(result.failed) - SHOWN:,} more (--json names all)")
+    if not result.complete:
         lines.append("  INCOMPLETE interrupted: these are the figures so far, and the port's record is unchanged")
-    lines.append(f"  verdict    {found.verdict}: {found.why}")
-    if found.expected is not None:
-        top1, tolerance = found.expected
-        lines.append(f"  expected   top-1 {top1:g} within {tolerance:g}: {'met' if found.ok else 'MISSED'}")
-    return [*lines, *(f"  warning    {warning}" for warning in found.warnings)]
+    lines.append(f"  verdict    {result.verdict}: {result.why}")
+    if result.expected is not None:
+        top1, tolerance = result.expected
+        lines.append(f"  expected   top-1 {top1:g} within {tolerance:g}: {'met' if result.ok else 'MISSED'}")
+    return [*lines, *(f"  warning    {warning}" for warning in result.warnings)]
 
 
-def _images(found: Evaluation) -> str:
-    limited = " (--limit)" if found.limit else ""
-    failed = f", of which {len(found.failed):,} failed and count as not recognised" if found.failed else ""
-    return f"{found.images:,}{limited}{failed}"
+def _images(result: Evaluation) -> str:
+    limited = " (--limit)" if result.limit else ""
+    failed = f", of which {len(result.failed):,} failed and count as not recognised" if result.failed else ""
+    return f"{result.images:,}{limited}{failed}"
 
 
-def _figures(found: Evaluation) -> list[str]:
-    rows = [("port", *_row(found))]
-    if found.source is not None:
-        rows.append(("source", *_row(found.source.accuracy)))
-    if found.published is not None:
-        rows.append(("published", f"{found.published['top1']:.3f}", f"{found.published['top5']:.3f}", ""))
+def _figures(result: Evaluation) -> list[str]:
+    rows = [("port", *_row(result))]
+    if result.source is not None:
+        rows.append(("source", *_row(result.source.accuracy)))
+    if result.published is not None:
+        rows.append(("published", f"{result.published['top1']:.3f}", f"{result.published['top5']:.3f}", ""))
     return table(("         ", "top-1", "top-5", "top-1 at 95 %"), rows)
 
 

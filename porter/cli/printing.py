@@ -118,12 +118,12 @@ def _parity_line(parity: Parity) -> str:
     )
 
 
-def _check_lines(found: Verdict) -> list[str]:
-    given = (*map(_parity_line, found.given.parities), *found.given.notes) if found.given else ()
-    lines = [*map(_parity_line, found.parities), *given, *([found.rounding] if found.rounding else [])]
-    if found.shipped is None:
+def _check_lines(result: Verdict) -> list[str]:
+    given = (*map(_parity_line, result.given.parities), *result.given.notes) if result.given else ()
+    lines = [*map(_parity_line, result.parities), *given, *([result.rounding] if result.rounding else [])]
+    if result.shipped is None:
         return lines
-    shipped, proved = found.shipped, [f"shipped pads, {_parity_line(parity)}" for parity in found.shipped.parities]
+    shipped, proved = result.shipped, [f"shipped pads, {_parity_line(parity)}" for parity in result.shipped.parities]
     effect = (
         f"training pads change the logits by {shipped.rel_l2:.1e} (relative L2) "
         f"and the argmax on {shipped.argmax_differ} of {shipped.images} images"
@@ -131,25 +131,25 @@ def _check_lines(found: Verdict) -> list[str]:
     return [*proved, *lines, effect]
 
 
-def verdict(found: Verdict, layers: bool) -> list[str]:
-    lines = _check_lines(found)
-    if not found.ok:
-        lines.append(found.failure())
+def verdict(result: Verdict, layers: bool) -> list[str]:
+    lines = _check_lines(result)
+    if not result.ok:
+        lines.append(result.failure())
     if layers:
         rows = [
             (node.path, f"{node.rel_l2:.1e}", f"{node.max_abs:.1e}", "" if node.ok else "<-- above the limit")
-            for node in found.proof.nodes
+            for node in result.proof.nodes
         ]
         lines += ["", *table(("node", "relative L2", "max abs", ""), rows)]
-    lines += [f"note: {note}" for note in found.notes]
-    if found.proof.uncompared:
-        lines.append(f"not compared, because the reference has no value for them: {', '.join(found.proof.uncompared)}")
+    lines += [f"note: {note}" for note in result.notes]
+    if result.proof.uncompared:
+        lines.append(f"not compared, because the reference has no value for them: {', '.join(result.proof.uncompared)}")
     return lines
 
 
-def predictions(found: Sequence[Prediction]) -> list[str]:
+def predictions(results: Sequence[Prediction]) -> list[str]:
     lines = []
-    for prediction in found:
+    for prediction in results:
         lines.append(f"{prediction.image}, fed {prediction.fed}")
         lines += [
             f"  {guess.probability:7.2%}  logit {guess.logit:8.4f}  {guess.name or f'class {guess.index}'}"
@@ -173,32 +173,32 @@ def new_recipe(drafted: NewRecipe) -> list[str]:
     return [*lines, f"  next     {drafted.command}"]
 
 
-def inspection(found: Inspection, tensors: bool = False) -> list[str]:
-    checkpoint, match = found.checkpoint, found.match
+def inspection(result: Inspection, tensors: bool = False) -> list[str]:
+    checkpoint, match = result.checkpoint, result.match
     content = "; ".join((f"{checkpoint.format}, {len(checkpoint.tensors)} tensors", *checkpoint.notes))
-    lines = [str(checkpoint.path), f"  format     {content}", f"  framework  {found.framework or 'any'}"]
-    size = "any size" if found.size is None else "{}x{}".format(*found.size)
+    lines = [str(checkpoint.path), f"  format     {content}", f"  framework  {result.framework or 'any'}"]
+    size = "any size" if result.size is None else "{}x{}".format(*result.size)
     if match is not None:
         lines.append(f"  is         {match.member.name} (fits {match.score:.1%})")
-        lines += [f"  also fits  {other.member.name} ({other.score:.1%})" for other in found.close[:SHOWN]]
+        lines += [f"  also fits  {other.member.name} ({other.score:.1%})" for other in result.close[:SHOWN]]
         lines.append(f"  input      {size}" + ("" if checkpoint.graph else ", as the recipe has it"))
-    elif found.port is not None and found.port.variant is not None:
-        lines += [f"  is         a port of {found.port.name}", f"  input      {size}"]
-    elif found.commands:
+    elif result.port is not None and result.port.variant is not None:
+        lines += [f"  is         a port of {result.port.name}", f"  input      {size}"]
+    elif result.commands:
         lines.append(f"  is         a graph that no recipe has; none is needed; input {size}")
-    if found.classes is not None:
-        lines.append(f"  classes    {_classes(found)}")
-        lines.append(f"  head       {found.head or 'none'}" + (f", then {found.activation}" if found.activation else ""))
-    lines += [f"  differs    {line}" for line in found.differs]
-    lines += [f"  assumed    {line}" for line in found.assumed]
-    if found.problem is not None:
-        lines.append(f"  problem    {found.problem}")
-    lines += [f"  left out   {fault}" for fault in found.left_out]
-    if match is not None and not found.commands:
+    if result.classes is not None:
+        lines.append(f"  classes    {_classes(result)}")
+        lines.append(f"  head       {result.head or 'none'}" + (f", then {result.activation}" if result.activation else ""))
+    lines += [f"  differs    {line}" for line in result.differs]
+    lines += [f"  assumed    {line}" for line in result.assumed]
+    if result.problem is not None:
+        lines.append(f"  problem    {result.problem}")
+    lines += [f"  left out   {fault}" for fault in result.left_out]
+    if match is not None and not result.commands:
         lines += [f"  missing    {name}, or it has another shape" for name in match.missing[:SHOWN]]
         lines += [f"  unexpected {name}" for name in match.unexpected[:SHOWN]]
-    if found.commands:
-        lines += ["to port it, one of:" if len(found.commands) > 1 else "to port it:", *(f"  {line}" for line in found.commands)]
+    if result.commands:
+        lines += ["to port it, one of:" if len(result.commands) > 1 else "to port it:", *(f"  {line}" for line in result.commands)]
     if not tensors:
         return lines
     listed = [(name, "x".join(map(str, array.shape)) or "scalar", str(array.dtype)) for name, array in checkpoint.tensors.items()]
@@ -221,30 +221,30 @@ def report(written: Report) -> list[str]:
     return [str(written.path), *(f"  not in it  {what}: {command}" for what, command in written.missing.items())]
 
 
-def recipe_record(found: Recipe | Declared) -> dict[str, Any]:
-    return {"architecture": found.architecture, "variants": list(found.variants), "zoos": list(found.zoos), "file": str(found.path)}
+def recipe_record(file: Recipe | Declared) -> dict[str, Any]:
+    return {"architecture": file.architecture, "variants": list(file.variants), "zoos": list(file.zoos), "file": str(file.path)}
 
 
-def recipe_list(found: Sequence[Declared], own: Path) -> list[str]:
+def recipe_list(recipes: Sequence[Declared], own: Path) -> list[str]:
     """`own` is the folder of porter's own recipes; the others show their files."""
-    files = ["" if recipe.path.parent == own else str(recipe.path) for recipe in found]
+    files = ["" if recipe.path.parent == own else str(recipe.path) for recipe in recipes]
     columns = {
-        "architecture": [recipe.architecture for recipe in found],
+        "architecture": [recipe.architecture for recipe in recipes],
         "file": files,
-        "variants": [", ".join(recipe.variants) for recipe in found],
-        "zoos": [", ".join(recipe.zoos) for recipe in found],
+        "variants": [", ".join(recipe.variants) for recipe in recipes],
+        "zoos": [", ".join(recipe.zoos) for recipe in recipes],
     }
     if not any(files):
         del columns["file"]
     return table(list(columns), list(zip(*columns.values(), strict=True)))
 
 
-def recipe_check(found: Checked, trial: Trial | None = None) -> list[str]:
+def recipe_check(result: Checked, trial: Trial | None = None) -> list[str]:
     """Errors and warnings, each with its place, and what was looked at; then what came of a file of weights."""
-    lines = [f"error: {error}" for error in found.errors] + [f"warning: {warning}" for warning in found.warnings]
-    counts = ((found.variants, "variant"), (found.zoos, "zoo"), (found.sites, "padding site"), (found.nodes, "node"))
+    lines = [f"error: {error}" for error in result.errors] + [f"warning: {warning}" for warning in result.warnings]
+    counts = ((result.variants, "variant"), (result.zoos, "zoo"), (result.sites, "padding site"), (result.nodes, "node"))
     checked = ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in counts if count)
-    lines += [f"checked: {checked} named"] if found.nodes else []
+    lines += [f"checked: {checked} named"] if result.nodes else []
     if trial is not None and trial.opened is not None and trial.opened.member is not None:
         lists = trial.opened.lists
         lines.append(f"weights: {trial.opened.member.name}; {'; '.join((f'{len(lists.used)} used', *_ignored(lists)))}")
@@ -252,14 +252,14 @@ def recipe_check(found: Checked, trial: Trial | None = None) -> list[str]:
     return [*lines, *([f"error: {trial.error}"] if trial is not None and trial.error is not None else [])]
 
 
-def recipe(found: Recipe, variant: str, graph: Graph) -> list[str]:
+def recipe(file: Recipe, variant: str, graph: Graph) -> list[str]:
     from porter.graph import shapes
 
-    known = shapes(graph, found.native_size())
+    known = shapes(graph, file.native_size())
     steps = [(node.path, node.op_name, _window(node), "x".join(map(str, known[node.path]))) for node in graph.nodes]
-    having = found.zoos_of(variant).values()
-    zoos = [(zoo.name, zoo.framework, *_published(zoo, variant), _written(found, variant, zoo)) for zoo in having]
-    lines = [f"{found.architecture} ({found.paper}), {found.path}", f"variants: {', '.join(found.variants)}", ""]
+    having = file.zoos_of(variant).values()
+    zoos = [(zoo.name, zoo.framework, *_published(zoo, variant), _written(file, variant, zoo)) for zoo in having]
+    lines = [f"{file.architecture} ({file.paper}), {file.path}", f"variants: {', '.join(file.variants)}", ""]
     return [
         *lines,
         *table(("zoo", "framework", "top-1", "top-5", "licence", "file", "written in"), zoos),
@@ -275,13 +275,13 @@ def _published(zoo: Zoo, variant: str) -> tuple[str, ...]:
     return (*accuracy, zoo.licence_of(variant) or "", file.name if file else "none")
 
 
-def _written(found: Recipe, variant: str, zoo: Zoo) -> str:
+def _written(file: Recipe, variant: str, zoo: Zoo) -> str:
     """The line of a variant's weights in the zoo's file, otherwise that of the zoo in the recipe."""
     here = ("zoos", zoo.name)
-    mark = found.source.mark((*here, "weights", variant), key=True) or found.source.mark(here, key=True)
+    mark = file.source.mark((*here, "weights", variant), key=True) or file.source.mark(here, key=True)
     if mark is None:
         return ""
-    folder, path = found.path.parent, mark.path
+    folder, path = file.path.parent, mark.path
     return f"{path.relative_to(folder) if path.is_relative_to(folder) else path}:{mark.line}"
 
 

@@ -10,44 +10,44 @@ SHOWN = 5
 """Failed photos that are named."""
 
 
-def study(found: Study) -> list[str]:
-    path, layout = found.photos
+def study(result: Study) -> list[str]:
+    path, layout = result.photos
     lines = [
-        f"{found.variant} from {found.zoo}: {found.weights}",
-        f"  photos    {found.images:,} of {path} ({layout}{', --limit' if found.limit else ''})",
-        f"  protocol  {found.protocol}",
-        f"  sites     {', '.join(found.sites) or 'none'}",
-        *(f"  failed    {photo.name}: {photo.why}" for photo in found.failed[:SHOWN]),
+        f"{result.variant} from {result.zoo}: {result.weights}",
+        f"  photos    {result.images:,} of {path} ({layout}{', --limit' if result.limit else ''})",
+        f"  protocol  {result.protocol}",
+        f"  sites     {', '.join(result.sites) or 'none'}",
+        *(f"  failed    {photo.name}: {photo.why}" for photo in result.failed[:SHOWN]),
     ]
-    if len(found.failed) > SHOWN:
-        lines.append(f"            and {len(found.failed) - SHOWN:,} more (--json names all)")
-    if found.unlabelled is not None:
-        lines.append(f"  classes   none ({found.unlabelled}), so the cases are judged by the entropy of the answers")
-    lines += ["", *_table(found), ""]
-    lines += [f"skipped: {name}: {why}" for name, why in found.skipped.items()]
-    if not found.complete:
+    if len(result.failed) > SHOWN:
+        lines.append(f"            and {len(result.failed) - SHOWN:,} more (--json names all)")
+    if result.unlabelled is not None:
+        lines.append(f"  classes   none ({result.unlabelled}), so the cases are judged by the entropy of the answers")
+    lines += ["", *_table(result), ""]
+    lines += [f"skipped: {name}: {why}" for name, why in result.skipped.items()]
+    if not result.complete:
         lines.append("INCOMPLETE: interrupted, so later cases are missing")
-    lines += _verdict("trained with", found.trained)
-    if found.by_entropy is not None:
-        lines += _verdict("by entropy", found.by_entropy)
-    return [*lines, *(f"  warning   {warning}" for warning in found.warnings)]
+    lines += _verdict("trained with", result.trained)
+    if result.by_entropy is not None:
+        lines += _verdict("by entropy", result.by_entropy)
+    return [*lines, *(f"  warning   {warning}" for warning in result.warnings)]
 
 
 def _verdict(what: str, trained: Trained) -> list[str]:
     return [f"{what}: {in_words(trained)} ({'certain' if trained.certain else 'not certain'})", f"  {trained.why}"]
 
 
-def _table(found: Study) -> list[str]:
+def _table(result: Study) -> list[str]:
     """Errors in percent, losses in nats; columns that no case fills are left out."""
     columns = {
-        "case": [case.name for case in found.cases],
-        "pads": [case.convention for case in found.cases],
-        "top-1 %": [_figure(case.top1_error, 3) for case in found.cases],
-        "top-5 %": [_figure(case.top5_error, 3) for case in found.cases],
-        "ten-crop top-5 %": [_figure(case.ten_crop_top5_error, 3) for case in found.cases],
-        "log-loss": [_figure(case.log_loss, 4) for case in found.cases],
-        "entropy": [_figure(case.entropy, 4) for case in found.cases],
-        "p": [f"{case.p:.1e}" if case.p < 1 else "" for case in found.cases],
+        "case": [case.name for case in result.cases],
+        "pads": [case.convention for case in result.cases],
+        "top-1 %": [_figure(case.top1_error, 3) for case in result.cases],
+        "top-5 %": [_figure(case.top5_error, 3) for case in result.cases],
+        "ten-crop top-5 %": [_figure(case.ten_crop_top5_error, 3) for case in result.cases],
+        "log-loss": [_figure(case.log_loss, 4) for case in result.cases],
+        "entropy": [_figure(case.entropy, 4) for case in result.cases],
+        "p": [f"{case.p:.1e}" if case.p < 1 else "" for case in result.cases],
     }
     filled = {name: cells for name, cells in columns.items() if any(cells)}
     return table(list(filled), [list(row) for row in zip(*filled.values(), strict=True)])

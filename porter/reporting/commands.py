@@ -44,37 +44,37 @@ def verify(record: Record, folder: str) -> str:
     return _line("verify", folder, *_weights(record), "--layers", *_reference(record), *_recipes(record))
 
 
-def evaluate(record: Record, folder: str, found: Evaluation | None) -> str:
+def evaluate(record: Record, folder: str, result: Evaluation | None) -> str:
     """`porter eval` as it was run; if it was not run, with the source beside the port."""
     beside, recipes = ("--source", *_weights(record)), _recipes(record)  # a recipe has the published figure, too
-    if found is None:
+    if result is None:
         return _line("eval", folder, *beside, *recipes, "--data", "PATH")
-    options = [*(beside if found.source is not None else ()), *recipes]
-    if found.crops != 1:
-        options += ["--crops", str(found.crops)]
-    if found.precision != "fp32":
-        options += ["--precision", found.precision]
-    if found.device != "cpu":
-        options += ["--device", found.device]
-    return _line("eval", folder, *options, *_photos(found))
+    options = [*(beside if result.source is not None else ()), *recipes]
+    if result.crops != 1:
+        options += ["--crops", str(result.crops)]
+    if result.precision != "fp32":
+        options += ["--precision", result.precision]
+    if result.device != "cpu":
+        options += ["--device", result.device]
+    return _line("eval", folder, *options, *_photos(result))
 
 
-def study(record: Record, folder: str, found: Study | None) -> str:
+def study(record: Record, folder: str, result: Study | None) -> str:
     """`porter study padding` as it was run; if it was not run, over photos at PATH."""
     assert record.variant is not None and record.zoo is not None
     options = ["--from", record.zoo, *_weights(record), *_settings(record), *_recipes(record), "--port", folder]
-    if found is None:
+    if result is None:
         return _line("study", "padding", record.variant, *options, "--data", "PATH")
-    if any(case.ten_crop_top5_error is not None for case in found.cases):
+    if any(case.ten_crop_top5_error is not None for case in result.cases):
         options += ["--crops", "10"]
-    return _line("study", "padding", record.variant, *options, *_photos(found))
+    return _line("study", "padding", record.variant, *options, *_photos(result))
 
 
-def _photos(found: Evaluation | Study) -> list[str]:
+def _photos(result: Evaluation | Study) -> list[str]:
     """The photos that were measured, and how many of them under which labels."""
-    limit = [] if found.limit is None else ["--limit", str(found.limit)]
-    labels = [] if found.labels is None else ["--labels", found.labels]
-    return [*limit, *labels, "--data", found.photos[0]]
+    limit = [] if result.limit is None else ["--limit", str(result.limit)]
+    labels = [] if result.labels is None else ["--labels", result.labels]
+    return [*limit, *labels, "--data", result.photos[0]]
 
 
 def reproduce(contents: Contents, folder: str) -> list[str]:

@@ -87,7 +87,7 @@ def _environment(record: Record) -> Environment:
 
 
 def _parts(contents: Contents) -> dict[str, Any]:
-    record, found, details, measured = contents.record, contents.comparison, contents.details, contents.evaluation
+    record, comparison, details, evaluation = contents.record, contents.comparison, contents.details, contents.evaluation
     pairs, name = details.pairs or (), contents.folder.resolve().name
     return {
         "record": record,
@@ -95,16 +95,16 @@ def _parts(contents: Contents) -> dict[str, Any]:
         "warnings": warn(contents),
         "facts": facts(record),
         "ignored": _counted(record.tensors.ignored),
-        "comparison": found,
-        "node_plots": found and _both(lambda width: plot_nodes(found.nodes, found.worst, width)),
+        "comparison": comparison,
+        "node_plots": comparison and _both(lambda width: plot_nodes(comparison.nodes, comparison.worst, width)),
         "pads": [pad for pad in record.pads if not _trivial(pad)],
         "trivial_pads": [pad.site for pad in record.pads if _trivial(pad)],
         "pairs": len(finite_pairs(pairs)),
         "largest_distance": largest_distance(pairs),
         "logit_plot": plot_logits(pairs) if pairs else None,
-        "evaluation": measured,
-        "published": measured and _published(measured),
-        "accuracy_plots": measured and _both(lambda width: plot_accuracy(_rows(measured), width)),
+        "evaluation": evaluation,
+        "published": evaluation and _published(evaluation),
+        "accuracy_plots": evaluation and _both(lambda width: plot_accuracy(_rows(evaluation), width)),
         "study": contents.study,
         "study_plots": contents.study and _both(partial(plot_study, contents.study)),
         "photos": [show(photo, record) for photo in details.photos or ()],
@@ -137,17 +137,17 @@ def _counted(reasons: Mapping[str, str]) -> dict[str, int]:
     return dict(Counter(reasons.values()))
 
 
-def _rows(measured: Evaluation) -> list[Measured]:
-    rows = [Measured("port", measured.top1, measured.ci95)]
-    if measured.source is not None:
-        rows.insert(0, Measured("source", measured.source.accuracy.top1, measured.source.accuracy.ci95))
-    top1 = _published(measured).get("top1")
+def _rows(evaluation: Evaluation) -> list[Measured]:
+    rows = [Measured("port", evaluation.top1, evaluation.ci95)]
+    if evaluation.source is not None:
+        rows.insert(0, Measured("source", evaluation.source.accuracy.top1, evaluation.source.accuracy.ci95))
+    top1 = _published(evaluation).get("top1")
     return rows if top1 is None else [*rows, Measured("published", top1, None)]
 
 
-def _published(measured: Evaluation) -> dict[str, float]:
+def _published(evaluation: Evaluation) -> dict[str, float]:
     """The published accuracies that are numbers, by `top1` and `top5`."""
-    values = {name: (measured.published or {}).get(name) for name in ("top1", "top5")}
+    values = {name: (evaluation.published or {}).get(name) for name in ("top1", "top5")}
     return {name: float(value) for name, value in values.items() if isinstance(value, int | float) and 0 <= value <= 100}
 
 

@@ -65,8 +65,8 @@ def logit_name(index: int, record: Record) -> str:
     return _name(index, class_label(index, record.label_map, record.background) if index >= 0 else None)
 
 
-def _name(index: int, found: Label | None) -> str:
-    return found.name if found else f"class {index}"
+def _name(index: int, label: Label | None) -> str:
+    return label.name if label else f"class {index}"
 
 
 def thumbnail(text: str | None) -> Thumbnail | None:

@@ -45,57 +45,57 @@ class Conclusion:
 
 def conclude(contents: Contents) -> Conclusion:
     """The verdict that follows from the comparison in port.json."""
-    record, found = contents.record, contents.comparison
-    if found is None:
+    record, verdict = contents.record, contents.comparison
+    if verdict is None:
         return Conclusion("unproved", "Not proved", f"Port and source were not compared ({record.check}).")
-    figures = _figures(found)
-    if not found.holds:
-        place = found.first_bad.path if found.first_bad else next((node.path for node in found.nodes if not node.ok), None)
+    figures = _figures(verdict)
+    if not verdict.holds:
+        place = verdict.first_bad.path if verdict.first_bad else next((node.path for node in verdict.nodes if not node.ok), None)
         first = "" if place is None else f" {place} is the first node that differs."
-        return Conclusion("differs", "Differs", f"The port does not compute the function of {found.reference}.{first} {figures}")
-    if found.reference == OWN_BUILD or not record.proved:
+        return Conclusion("differs", "Differs", f"The port does not compute the function of {verdict.reference}.{first} {figures}")
+    if verdict.reference == OWN_BUILD or not record.proved:
         return Conclusion("unproved", "Not proved", f"The port agrees only with porter’s own build of the source. {figures}")
-    first = f"The shipped pads were proved against {found.shipped.reference}. " if found.shipped else ""
-    also = found.given is not None and found.given.reference != found.reference
-    functions = f"{found.reference} and as {found.given.reference}" if found.given and also else found.reference
+    first = f"The shipped pads were proved against {verdict.shipped.reference}. " if verdict.shipped else ""
+    also = verdict.given is not None and verdict.given.reference != verdict.reference
+    functions = f"{verdict.reference} and as {verdict.given.reference}" if verdict.given and also else verdict.reference
     return Conclusion("proved", "Proved", f"{first}The port computes the same function as {functions}. {figures}")
 
 
-def _figures(found: VerdictRecord) -> str:
-    sizes = " and ".join(f"{rows}×{columns}" for rows, columns in found.sizes)
-    equal = found.logits.argmax_equal
+def _figures(verdict: VerdictRecord) -> str:
+    sizes = " and ".join(f"{rows}×{columns}" for rows, columns in verdict.sizes)
+    equal = verdict.logits.argmax_equal
     top = "" if equal is None else f", the largest logit {'the same in both' if equal else 'not the same in both'}"
-    worst = f"the worst {found.worst.path} at a relative L2 distance of {written(found.worst.rel_l2)}"
-    nodes = "all equal bit for bit" if found.worst.rel_l2 == 0 else worst
+    worst = f"the worst {verdict.worst.path} at a relative L2 distance of {written(verdict.worst.rel_l2)}"
+    nodes = "all equal bit for bit" if verdict.worst.rel_l2 == 0 else worst
     return (
-        f"Compared in {found.dtype} on {found.inputs} inputs of {sizes}: {len(found.nodes)} nodes, {nodes}; "
-        f"the logits at {written(found.logits.rel_l2)}{top}."
+        f"Compared in {verdict.dtype} on {verdict.inputs} inputs of {sizes}: {len(verdict.nodes)} nodes, {nodes}; "
+        f"the logits at {written(verdict.logits.rel_l2)}{top}."
     )
 
 
 def warn(contents: Contents) -> list[str]:
     """Sentences that a reader has to know before using the port."""
-    record, found = contents.record, contents.comparison
+    record, verdict = contents.record, contents.comparison
     said = []
-    if found is not None and found.uncompared:
-        said.append(f"Not compared, because the reference has no value for them: {', '.join(found.uncompared)}.")
-    if found is not None and found.given is not None:
-        said += [f"{note[0].upper()}{note[1:]}." for note in found.given.notes if note]
-    if found is not None:
+    if verdict is not None and verdict.uncompared:
+        said.append(f"Not compared, because the reference has no value for them: {', '.join(verdict.uncompared)}.")
+    if verdict is not None and verdict.given is not None:
+        said += [f"{note[0].upper()}{note[1:]}." for note in verdict.given.notes if note]
+    if verdict is not None:
         said += [
             f"The {dtype} error is above its limit from {result.rounds_from} on: the logits at "
             f"{written(result.logits.rel_l2)}, and the source’s own rounding is {written(result.source_rounding)}."
-            for dtype, result in found.dtypes.items()
+            for dtype, result in verdict.dtypes.items()
             if result.rounds_from is not None
         ]
-    if found is not None and record.rounding is not None:
+    if verdict is not None and record.rounding is not None:
         said.append(f"{record.rounding[0].upper()}{record.rounding[1:]}.")
     if record.input.size is not None:
         said.append("The pads are right only at an input of {}×{}; the port refuses other sizes.".format(*record.input.size))
     if record.padding == "trained":
         said.append("The pads are those that the weights were trained with, not those that the zoo ships.")
-    if found is not None and found.shipped is not None:
-        moved = found.shipped
+    if verdict is not None and verdict.shipped is not None:
+        moved = verdict.shipped
         said.append(
             f"The pads of training move the logits of {moved.reference} by {written(moved.rel_l2)} (relative L2), "
             f"and change the largest logit on {moved.argmax_differ} of {moved.images} inputs."
@@ -127,7 +127,7 @@ def facts(record: Record) -> list[Fact]:
     shape = f"N×{record.input.channels}×H×W" if record.input.layout == "NCHW" else f"N×H×W×{record.input.channels}"
     lists = record.tensors
     counted = {"used": lists.used, "ignored": lists.ignored, "filled with a constant": lists.filled}
-    found = [
+    entries = [
         *([Fact("Variant", f"{record.variant}, of {record.architecture}")] if record.variant else []),
         Fact("From", record.zoo or "the file’s own graph and names, without a recipe"),
         Fact("To", f"{record.framework}, stored as {record.dtype}"),
@@ -145,15 +145,15 @@ def facts(record: Record) -> list[Fact]:
     ]
     if record.reference is not None:
         what = "code of the user’s own, which was run" if record.reference.maker else "another file of the user’s"
-        found.append(Fact("Reference given", f"{record.reference.file}, {what}"))
-        found.append(Fact("Its sha256", record.reference.sha256, literal=True))
+        entries.append(Fact("Reference given", f"{record.reference.file}, {what}"))
+        entries.append(Fact("Its sha256", record.reference.sha256, literal=True))
     if record.folded is not None:
-        found.append(Fact("Batch norms", f"{len(record.folded)} folded into the layers before them"))
+        entries.append(Fact("Batch norms", f"{len(record.folded)} folded into the layers before them"))
     if record.stock_class is not None:
         arguments = ", ".join(f"{name}={value!r}" for name, value in record.stock_arguments.items())
         absorbed = f"; {len(record.absorbed)} biases absorbed into the means of the norms after them" if record.absorbed else ""
-        found.append(Fact("Stock class", f"{record.stock_class}({arguments}){absorbed}"))
-    return [*found, Fact("Versions", ", ".join(f"{name} {version}" for name, version in record.versions.items()))]
+        entries.append(Fact("Stock class", f"{record.stock_class}({arguments}){absorbed}"))
+    return [*entries, Fact("Versions", ", ".join(f"{name} {version}" for name, version in record.versions.items()))]
 
 
 def _output(record: Record) -> str:
