@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from porter.package import __version__ as __version__
+from porter.base.package import __version__ as __version__
 
 if TYPE_CHECKING:
     from porter.conversion.convert import convert as convert

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from porter.base.errors import RecipeError
 from porter.cli.app import main
-from porter.errors import RecipeError
 from porter.formats.triton import load_triton
 from porter.identify import matching
 from porter.recipe import known_variants, recipes_folder

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras
 from tests.standin import smooth_images

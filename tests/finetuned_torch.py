@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.zoos.implementation import get_implementation
 from tests.support import CALIBRATION_SIZE, source_checkpoint
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.graph import INPUT, AvgPool, Conv, ConvTranspose, Graph, LocalResponseNorm, MaxPool, Op
 from tests.padding.windows import divisors, lay
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from porter.dtypes import Array, Dtype
+from porter.base.dtypes import Array, Dtype
 from porter.identify.doors import open_member
 from porter.port import Port
 from porter.recipe import find_recipe

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from hypothesis import Phase, strategies as st
 
-from porter.dtypes import Array
-from porter.errors import GraphError, PaddingError
+from porter.base.dtypes import Array
+from porter.base.errors import GraphError, PaddingError
 from porter.graph import (
     INPUT,
     OPS,

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.frameworks.torch.graph_module import build_model
 from porter.frameworks.torch.layout import CAPABILITIES, module_name
 from porter.graph import INPUT, Affine, BatchNorm, Graph, tensor_shapes

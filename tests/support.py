@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from porter.dtypes import Array
-from porter.errors import GraphError
+from porter.base.dtypes import Array
+from porter.base.errors import GraphError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import digest
 from porter.frameworks import get_destination

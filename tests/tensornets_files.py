@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.frameworks.dialects import get_dialect
 from porter.recipe import find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 import porter
+from porter.base.errors import PorterError, UsageError
 from porter.data.preprocess import open_image, prepare
-from porter.errors import PorterError, UsageError
 from porter.frameworks import get_destination
 from porter.port import read_port, write_record
 from porter.verification.inputs import make_batch

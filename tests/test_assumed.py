@@ -13,8 +13,8 @@ import pytest
 from safetensors.numpy import save_file
 
 import porter
+from porter.base.errors import RecipeError, UsageError
 from porter.cli import printing
-from porter.errors import RecipeError, UsageError
 from porter.files import digest
 from porter.port import read_port
 from porter.recipe import find_recipe, load_recipe

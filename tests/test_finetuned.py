@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 import porter
+from porter.base.errors import MappingError
 from porter.cli import printing
 from porter.conversion.convert import Conversion
-from porter.errors import MappingError
 from porter.frameworks import get_destination
 from tests.finetuned_keras import KINDS, SIZE, WHOLE, FineTuned, make_finetuned
 from tests.finetuned_torch import MAKERS, VARIANT

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import porter
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
 from porter.recipe import find_recipe

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 from porter.fitting.by_names import fit_by_names
 from porter.formats.reading import read_checkpoint
 from porter.frameworks import get_destination

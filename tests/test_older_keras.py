@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import porter
-from porter.dtypes import Array
-from porter.errors import MappingError
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError
 from porter.frameworks import get_destination
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph.plan import make_plan

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import porter
-from porter.package import EXTRAS, install
+from porter.base.package import EXTRAS, install
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

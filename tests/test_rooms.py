@@ -7,9 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 ROOMS = (
-    "errors",
-    "package",
-    "dtypes",
+    "base",
     "files",
     "padding",
     "graph",

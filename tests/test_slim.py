@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 from porter.port import read_port
 from tests.slim_files import SMALL, SlimFile, slim_checkpoint, write_slim
 

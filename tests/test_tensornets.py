@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.dtypes import Array, Dtype
+from porter.base.dtypes import Array, Dtype
 from porter.formats.reading import read_checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_destination

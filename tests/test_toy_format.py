@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import porter
-from porter.errors import CheckFailed, FileError, MappingError, UsageError
+from porter.base.errors import CheckFailed, FileError, MappingError, UsageError
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.walk import Reader, always
 from porter.formats.reading import read_checkpoint

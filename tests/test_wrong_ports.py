@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.fit import read_tensors
 from porter.formats.reading import read_checkpoint

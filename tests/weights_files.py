@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph
 from porter.recipe import find_recipe, layer_names

@@ -15,7 +15,7 @@ from porter.authoring.draft.from_weights import draft_from_weights
 from porter.authoring.draft.layers import list_layers
 from porter.authoring.draft.names import MARK
 from porter.authoring.todo import to_do
-from porter.errors import GraphError, MappingError, RecipeError, UsageError
+from porter.base.errors import GraphError, MappingError, RecipeError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import Translated

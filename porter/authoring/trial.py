@@ -7,8 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from porter.base.errors import CheckFailed, MappingError, MissingFramework, PorterError
 from porter.conversion.convert import write_trial
-from porter.errors import CheckFailed, MappingError, MissingFramework, PorterError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import LISTED, some
 from porter.fitting.naming import tensor_names

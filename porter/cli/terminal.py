@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import typer
 from typer.exceptions import Abort, TyperException
 
-from porter.errors import FileError, PorterError, RecipeError, escaped
+from porter.base.errors import FileError, PorterError, RecipeError, escaped
 
 EX_SOFTWARE = 70
 """The exit status of a fault of porter's own (sysexits.h): neither a failed check nor bad input."""

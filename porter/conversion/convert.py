@@ -9,9 +9,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from porter.base.dtypes import DTYPES, Dtype
+from porter.base.errors import CheckFailed, MissingFramework, UsageError
+from porter.base.package import __version__
 from porter.conversion.writing import Target, Written, write_plain, write_stock
-from porter.dtypes import DTYPES, Dtype
-from porter.errors import CheckFailed, MissingFramework, UsageError
 from porter.files import AnyPath, new_folder, path_of
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import Destination, get_destination
@@ -19,7 +20,6 @@ from porter.graph import BatchNorm
 from porter.graph.pads import pads_of
 from porter.graph.record import to_record
 from porter.identify.doors import expect_file, open_file, open_member
-from porter.package import __version__
 from porter.padding import Size
 from porter.padding.sizes import parse_size
 from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, read_port, write_record
@@ -183,7 +183,7 @@ def write_trial(folder: Path, opened: Opened) -> Port:
 
 
 def parse_dtype(text: str) -> Dtype:
-    """One of porter.dtypes.DTYPES."""
+    """One of porter.base.dtypes.DTYPES."""
     for dtype in DTYPES:
         if dtype == text:
             return dtype

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from porter.dtypes import Array, Dtype, cast
-from porter.errors import UsageError
+from porter.base.dtypes import Array, Dtype, cast
+from porter.base.errors import UsageError
 from porter.fitting.naming import tensor_names
 from porter.frameworks import Destination, Tensors
 from porter.frameworks.dialects import get_dialect

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from porter.base.dtypes import Array, Dtype, cast
+from porter.base.errors import UsageError
+from porter.base.package import __version__
 from porter.conversion.stock import as_stock, stock_arrays
-from porter.dtypes import Array, Dtype, cast
-from porter.errors import UsageError
 from porter.frameworks import Destination, Tensors
 from porter.graph import Graph, tensor_shapes
 from porter.graph.folding import Folding, fold_norms
 from porter.graph.plan import Plan, make_plan
-from porter.package import __version__
 from porter.padding import ANY, Size
 from porter.recipe import expand, layer_names
 from porter.source.opened import Opened

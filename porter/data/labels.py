@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 from porter.files import expect_plain
 
 IMAGENET = "imagenet-1000"

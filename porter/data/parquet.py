@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from porter.errors import FileError, MissingFramework
-from porter.package import install
+from porter.base.errors import FileError, MissingFramework
+from porter.base.package import install
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile

@@ -19,7 +19,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, Literal, TypeAlias, get_args
 
-from porter.errors import FileError, RecipeError, UsageError
+from porter.base.errors import FileError, RecipeError, UsageError
 
 if TYPE_CHECKING:  # a recipe's preprocessing is read by commands that need neither numpy nor Pillow
     import numpy as np

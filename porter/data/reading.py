@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import stat
 
+from porter.base.errors import FileError
 from porter.data.parquet import read_cell
 from porter.data.photos import Bytes, Cell
-from porter.errors import FileError
 
 MAX_BYTES = 256 << 20
 """Of one photo; ImageNet's largest has 15 million."""

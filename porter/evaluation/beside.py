@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from porter.base.errors import MissingFramework, UsageError
 from porter.data.preprocess import Preprocess
-from porter.errors import MissingFramework, UsageError
 from porter.frameworks import Classifier
 from porter.port import Port
 from porter.source.opened import Opened

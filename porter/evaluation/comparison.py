@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from porter.base.dtypes import Array
 from porter.data.photos import Photo
-from porter.dtypes import Array
 from porter.evaluation.results import Accuracy, Agreement, Differing
 from porter.evaluation.scoring import Scored
 from porter.verification.numbers import distance

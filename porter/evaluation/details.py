@@ -10,11 +10,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from porter.base.errors import FileError
 from porter.data.labels import class_label
 from porter.data.photos import Photo
 from porter.data.preprocess import open_image
 from porter.data.reading import read_bytes
-from porter.errors import FileError
 from porter.evaluation.comparison import PAIRED_PHOTOS, PAIRS_PER_PHOTO, PORT, SOURCE, Comparison, differing_positions, spread
 from porter.evaluation.scoring import Scored, Scores
 from porter.files import write_whole

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from porter.errors import MissingFramework, PorterError, UsageError, first_line
-from porter.package import install
+from porter.base.errors import MissingFramework, PorterError, UsageError, first_line
+from porter.base.package import install
 
 T = TypeVar("T")
 

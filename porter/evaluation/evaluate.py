@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from porter.base.errors import FileError, UsageError
 from porter.data.layouts import open_photos
 from porter.data.layouts.classes import Classes
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
-from porter.errors import FileError, UsageError
 from porter.evaluation.comparison import PORT, SOURCE, agreement
 from porter.evaluation.details import write_details
 from porter.evaluation.distributed import joined, this_process

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, get_args
 
+from porter.base.dtypes import Precision
+from porter.base.errors import UsageError
 from porter.data.photos import Photo
 from porter.data.pipeline import Feed
 from porter.data.preprocess import Preprocess
-from porter.dtypes import Precision
-from porter.errors import UsageError
 from porter.evaluation import comparison, scoring
 from porter.evaluation.beside import source_classifier
 from porter.evaluation.comparison import PORT, SOURCE, Comparison

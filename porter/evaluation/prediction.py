@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.dtypes import Array
+from porter.base.errors import FileError, UsageError
 from porter.data.labels import class_label
 from porter.data.preprocess import Preprocess, open_image, prepare
-from porter.dtypes import Array
-from porter.errors import FileError, UsageError
 from porter.evaluation.protocol import GIVE_PROTOCOL, NO_PROTOCOL, fed, fitted
 from porter.evaluation.ranking import probabilities, top_classes
 from porter.files import AnyPath

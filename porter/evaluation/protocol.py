@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from porter.base.errors import RecipeError, UsageError
 from porter.data.preprocess import Preprocess
-from porter.errors import RecipeError, UsageError
 from porter.evaluation.results import Crops
 from porter.port import Facts, Input, Port, Record
 

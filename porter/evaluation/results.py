@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from porter.base.dtypes import Precision
 from porter.data.photos import Failure
-from porter.dtypes import Precision
 
 Crops = Literal[1, 10]
 NAMED = 100

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from porter.base.dtypes import Array
 from porter.data.photos import Failure, Photo
 from porter.data.preprocess import Preprocess
-from porter.dtypes import Array
 from porter.evaluation.progress import Progress
 from porter.evaluation.ranking import TOP, averaged, label_ranks, probabilities, top_classes
 from porter.frameworks import Classifier

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from porter.errors import MappingError, MissingFramework
+from porter.base.errors import MappingError, MissingFramework
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import to_graph
 from porter.graph import shapes

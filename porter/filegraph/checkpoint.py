@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from porter.dtypes import Array
-from porter.errors import MissingFramework
+from porter.base.dtypes import Array
+from porter.base.errors import MissingFramework
 from porter.filegraph.file_graph import FileGraph
 from porter.files import Digests
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from porter.dtypes import Array
-from porter.errors import MappingError, MissingFramework
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError, MissingFramework
 from porter.graph import USUAL_MOMENTUM, BatchNorm, Op
 from porter.graph.walks import upstream
 from porter.padding import Size

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from keyword import iskeyword
 
-from porter.errors import GraphError, MappingError
+from porter.base.errors import GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, Foreign, with_momentum
 from porter.filegraph.names import unused_name
 from porter.graph import INPUT, Graph, Identity, Node, Op, Sigmoid, Softmax, shapes

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Literal, NamedTuple
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 from porter.filegraph.builder import AXES, Builder, Value
 from porter.filegraph.file_graph import Foreign
 from porter.graph import AsMap, ChannelShuffle, DepthToSpace, Flatten, Identity, Op, Upsample

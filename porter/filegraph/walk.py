@@ -10,7 +10,7 @@ from typing import Generic
 
 import numpy as np
 
-from porter.errors import GraphError, PaddingError, first_line
+from porter.base.errors import GraphError, PaddingError, first_line
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, N, Numbers, Reference, Tensor
 from porter.filegraph.file_graph import Stored

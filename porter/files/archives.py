@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, cast
 
-from porter.errors import DownloadError, FileError
+from porter.base.errors import DownloadError, FileError
 from porter.files.download import MAX_BYTES, require_room
 from porter.files.zips import DAMAGED, open_zip
 

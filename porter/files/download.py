@@ -18,7 +18,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener, url2pathname
 
-from porter.errors import DownloadError, FileError
+from porter.base.errors import DownloadError, FileError
 
 MAX_BYTES = 4 << 30
 """All known published files of vision models are below 1 GiB."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from porter.errors import FileError, UsageError
+from porter.base.errors import FileError, UsageError
 from porter.files.locks import locked
 
 _AT_FDCWD = -100

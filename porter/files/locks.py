@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 
 
 @contextmanager

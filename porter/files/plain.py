@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 
 
 def is_plain(path: Path) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from porter.errors import ChecksumError, DownloadError, FileError, RecipeError
+from porter.base.errors import ChecksumError, DownloadError, FileError, RecipeError
 from porter.files.locks import locked
 
 _DIGESTS = {"sha256": "[0-9a-f]{64}", "sha256_prefix": "[0-9a-f]{8,63}", "md5": "[0-9a-f]{32}"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 
 NEW = ".porter-new"
 """Ends the name of a file while it is written, beside its place; the next run replaces one that a killed run left."""

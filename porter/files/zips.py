@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError)
 """Raised for an archive or a member of it that is cut short, damaged or encrypted."""

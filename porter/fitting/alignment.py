@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
-from porter.errors import GraphError, MappingError
+from porter.base.errors import GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
 from porter.filegraph.names import unused_name
 from porter.graph import (

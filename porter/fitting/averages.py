@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 from porter.fitting.fit import some
 
 _STATISTICS = ("mean", "variance")

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.fitting.alignment import Alignment, align, describe

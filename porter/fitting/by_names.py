@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.averages import prefer_averages
 from porter.fitting.dense_heads import parse_head, with_dense_head

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from porter.dtypes import Array
-from porter.errors import MappingError, MissingFramework
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError, MissingFramework
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import WeightsFile
 from porter.fitting.by_names import locate

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from itertools import count
 
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.fitting.grafting import path_word
 from porter.graph import Dense, Graph, Node, Relu, Relu6
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.fitting.alignment import Alignment

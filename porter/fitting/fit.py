@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from porter.dtypes import Array, is_floating
-from porter.errors import FileError, MappingError
+from porter.base.dtypes import Array, is_floating
+from porter.base.errors import FileError, MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import Stored, canonical
 from porter.frameworks.dialects import Dialect

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from keyword import iskeyword
 
-from porter.errors import GraphError, MappingError
+from porter.base.errors import GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, with_momentum
 from porter.graph import (
     INPUT,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from porter.dtypes import Array
-from porter.errors import MappingError
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.dense_heads import BETWEEN, DenseHead
 from porter.fitting.fit import some

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from porter.errors import MappingError, UsageError
+from porter.base.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, head_of, tensor_shapes

@@ -9,7 +9,7 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import DAMAGED
 

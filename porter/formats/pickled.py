@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, NamedTuple
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 
 _MOST_OPCODES = 1 << 20
 """A tensor takes some thirty; an opcode of one byte can take a hundred bytes of memory."""

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 
 _MOST_BYTES = (1 << 31) - 1
 """protobuf's own limit of a message."""

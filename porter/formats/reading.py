@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from porter.dtypes import is_floating
-from porter.errors import FileError
+from porter.base.dtypes import is_floating
+from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import digests
 from porter.formats.limits import most_bytes

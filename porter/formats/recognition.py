@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 from porter.formats import keras, npz, onnx, safetensors, tf_checkpoint, tf_graph, torch, torch_export, unreadable
 from porter.formats.format import Content, Format, look_at
 

@@ -10,9 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from porter.errors import MissingFramework
+from porter.base.errors import MissingFramework
+from porter.base.package import install
 from porter.formats.triton import load_triton
-from porter.package import install
 
 
 def import_tensorflow() -> Any:

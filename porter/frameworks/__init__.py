@@ -7,13 +7,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 
 if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that need no numpy
     from numpy.typing import NDArray
 
+    from porter.base.dtypes import Array, Dtype, Precision
     from porter.data.preprocess import Preprocess
-    from porter.dtypes import Array, Dtype, Precision
     from porter.filegraph.checkpoint import Checkpoint
     from porter.graph import Graph
     from porter.graph.plan import Plan

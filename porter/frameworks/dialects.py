@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from porter.graph import Graph, Node
 
 if TYPE_CHECKING:
-    from porter.dtypes import Array
+    from porter.base.dtypes import Array
 
 
 class Dialect(Protocol):

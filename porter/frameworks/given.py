@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
-    from porter.dtypes import Array, Dtype
+    from porter.base.dtypes import Array, Dtype
     from porter.filegraph.checkpoint import Checkpoint
 
 

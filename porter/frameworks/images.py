@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from porter.base.dtypes import Array
+from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
-from porter.dtypes import Array
-from porter.errors import UsageError
 from porter.frameworks import Classifier
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 from porter.graph.graph import Graph, shapes
 from porter.graph.ops import Shape, shape_text
 from porter.padding import Size

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.dtypes import Array
-from porter.errors import MappingError
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError
 from porter.graph import BatchNorm, Conv, ConvTranspose, Dense, Graph, Node
 
 _Linear = Conv | ConvTranspose | Dense

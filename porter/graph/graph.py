@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 from porter.graph.ops import Conv, GlobalAvgPool, GlobalMaxPool, Op, Relu, Shape, Tensors
 from porter.padding import Site, Size
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from porter.errors import GraphError, PaddingError
+from porter.base.errors import GraphError, PaddingError
 from porter.graph.graph import Graph, Node, nonnegative_paths, shapes, site_of
 from porter.graph.ops import Flatten, Merge, Op, Shape
 from porter.padding import ANY, Capabilities, Realisation, Size, realise

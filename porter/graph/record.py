@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from porter.errors import GraphError, PaddingError
+from porter.base.errors import GraphError, PaddingError
 from porter.graph.graph import Argument, Graph, Node, Scope, shapes
 from porter.graph.ops import OPS, Op
 from porter.graph.ops.kinds import COUNT, attributes, defaults, short

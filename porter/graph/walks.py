@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 
 Inputs = Callable[[str], Iterable[str]]
 """The names that a node reads."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from porter.errors import MappingError, PorterError, UsageError
+from porter.base.errors import MappingError, PorterError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.wishes import NONE, Wishes
 from porter.formats.reading import read_weights

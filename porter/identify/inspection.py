@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from porter.errors import MappingError, PorterError
+from porter.base.errors import MappingError, PorterError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import AnyPath, path_of
 from porter.fitting.fit import OWN_GRAPH

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from porter.errors import MappingError, RecipeError
+from porter.base.errors import MappingError, RecipeError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.alignment import Alignment, align
 from porter.fitting.by_names import Located, locate

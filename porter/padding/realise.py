@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Literal
 
-from porter.errors import PaddingError
+from porter.base.errors import PaddingError
 from porter.padding.windows import (
     LARGEST,
     LOWEST,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.padding import ANY, Size
 
 MAX_SIDE = 8192

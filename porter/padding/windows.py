@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from porter.errors import PaddingError
+from porter.base.errors import PaddingError
 
 Rule = Literal["valid", "same", "same_lower", "cntk", "explicit"]
 Rounding = Literal["floor", "ceil", "full"]

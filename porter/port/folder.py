@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import ChecksumError, FileError, GraphError, UsageError
 from porter.data.labels import LABEL_MAPS, MAX_BYTES, MAX_LABEL, Labels
 from porter.data.preprocess import Preprocess
-from porter.dtypes import Array, Dtype
-from porter.errors import ChecksumError, FileError, GraphError, UsageError
 from porter.files import AnyPath, WeightsFile, digest, expect_plain, is_plain, recover_folder, write_whole
 from porter.frameworks import Destination, Tensors, get_destination
 from porter.graph import Graph, tensor_shapes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.recipe.source import LOADER, Mark, mark_of, no_yaml, read_text
 
 

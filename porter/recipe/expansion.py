@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from porter.errors import GraphError, RecipeError, UsageError
+from porter.base.errors import GraphError, RecipeError, UsageError
 from porter.graph import Conv, Dense, Graph, channels_of, head_of, shapes, site_of
 from porter.padding import Convention
 from porter.recipe.expressions import UnknownVariable, Value

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.recipe.spelling import hint
 
 Value = int | float | bool | str | tuple["Value", ...] | None

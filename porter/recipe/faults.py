@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar, cast
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 
 P = ParamSpec("P")
 T = TypeVar("T")

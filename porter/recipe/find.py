@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from porter.errors import RecipeError, UsageError
+from porter.base.errors import RecipeError, UsageError
 from porter.recipe.declared import Declared, declared
 from porter.recipe.fingerprints import Fingerprint, shipped_fingerprints
 from porter.recipe.load import load_recipe, open_recipe, recipes_folder

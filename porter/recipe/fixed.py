@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # recipes are loaded by commands that need no numpy
-    from porter.dtypes import Array
+    from porter.base.dtypes import Array
 
 
 def is_group_sums(array: Array) -> bool:

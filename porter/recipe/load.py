@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.files import is_plain
 from porter.recipe.expressions import FUNCTIONS, is_expression
 from porter.recipe.faults import Faults

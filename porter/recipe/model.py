@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from porter.base.errors import UsageError
 from porter.data.labels import Labels
 from porter.data.preprocess import Preprocess
-from porter.errors import UsageError
 from porter.files import WeightsFile
 from porter.frameworks import OTHER_NAMES
 from porter.graph import USUAL_MOMENTUM

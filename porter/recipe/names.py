@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from porter.errors import RecipeError, UsageError
+from porter.base.errors import RecipeError, UsageError
 from porter.frameworks.dialects import get_dialect
 from porter.graph import INPUT, Graph, Node, head_of, tensor_shapes
 from porter.recipe.expansion import expand_steps, graphs_of_others

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.graph import OPS, Conv, Op
 from porter.graph.ops.kinds import COUNT, short
 from porter.padding import Convention, SiteKind, Window

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.recipe.expansion import options_of
 from porter.recipe.expressions import Value
 from porter.recipe.model import BUILT_SIZE, TRAINING_OPTIONS, Member, Recipe, Zoo

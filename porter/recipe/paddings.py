@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.padding import LOWEST, Average, Convention, Rounding, Rule, SiteKind
 from porter.recipe.expressions import Variables, evaluate
 from porter.recipe.faults import Faults

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.recipe.spelling import NODES, hint, nearest
 
 _TOKEN = re.compile(r"\*\*/|\*\*|\*|\{([^{}]*)\}")

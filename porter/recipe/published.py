@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from porter.base.errors import FileError, RecipeError
 from porter.data.labels import LABEL_MAPS, Labels, read_labels
 from porter.data.preprocess import Preprocess
-from porter.errors import FileError, RecipeError
 from porter.files import WeightsFile
 from porter.recipe.faults import Faults
 from porter.recipe.model import Published, Weights

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.recipe.faults import Faults
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint

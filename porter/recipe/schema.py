@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.recipe.faults import Faults
 from porter.recipe.refusals import refused
 from porter.recipe.source import Location, Source

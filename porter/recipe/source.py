@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import yaml
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 
 Location = tuple[str | int, ...]
 """Keys and indices from the top of the file to a value."""

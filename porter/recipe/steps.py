@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.graph import OPS
 from porter.graph.ops.kinds import COUNT, FLAG, PADS, Kind, attributes, defaults
 from porter.recipe.expressions import is_expression, parse, placeholders

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 
 if TYPE_CHECKING:  # recipes are loaded by commands that need no numpy
-    from porter.dtypes import Array
+    from porter.base.dtypes import Array
 
 
 @dataclass(frozen=True)

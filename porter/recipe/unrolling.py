@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from porter.errors import GraphError, RecipeError
+from porter.base.errors import GraphError, RecipeError
 from porter.graph import INPUT, Argument, Graph, Node, Scope, Shape
 from porter.graph.ops import LARGER, OPS
 from porter.padding import Convention, SiteKind

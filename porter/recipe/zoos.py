@@ -12,8 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from porter.base.errors import RecipeError
 from porter.data.preprocess import Preprocess
-from porter.errors import RecipeError
 from porter.recipe.faults import Faults
 from porter.recipe.fixed import FIXED
 from porter.recipe.model import BUILT_SIZE, STANDARD_OPTIONS, Generation, IgnoreRule, Override, Zoo

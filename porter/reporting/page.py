@@ -14,8 +14,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
-from porter.errors import UsageError
 from porter.evaluation.protocol import feeds, fitted
 from porter.evaluation.results import Evaluation
 from porter.graph.pads import Pad

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 from porter.evaluation.details import DETAILS, Details
 from porter.evaluation.results import Evaluation, Study
 from porter.files import expect_plain

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from porter.errors import FileError, UsageError
+from porter.base.errors import FileError, UsageError
 from porter.files import AnyPath, is_plain, write_whole
 from porter.reporting.page import missing, page, sections
 from porter.reporting.records import read_contents

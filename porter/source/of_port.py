@@ -6,7 +6,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from porter.errors import DownloadError, UsageError
+from porter.base.errors import DownloadError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_weights

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit
 from porter.graph import Graph

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from porter.errors import MappingError, UsageError
+from porter.base.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.by_position import name_by_position

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from porter.errors import MappingError, UsageError
+from porter.base.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.to_graph import Translated, to_graph
 from porter.fitting.fit import OWN_GRAPH, Fit, some

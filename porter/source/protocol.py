@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.errors import RecipeError
 from porter.data.preprocess import Preprocess
-from porter.errors import RecipeError
 from porter.graph import Affine
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.graph.pads import with_conventions
 from porter.padding import Convention
 from porter.port import Padding

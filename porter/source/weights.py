@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import Fetched, fetch, is_published
 from porter.recipe import Member, find_member

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.fitting.fit import some
 from porter.graph import INPUT, BatchNorm, Graph
 from porter.verification.check import Check

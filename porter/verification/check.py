@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array, Dtype
+from porter.base.dtypes import Array, Dtype
 from porter.frameworks import Tensors
 from porter.graph import site_of, tensor_shapes
 from porter.port import Port

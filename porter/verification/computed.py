@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from porter.dtypes import Array, Dtype, cast
-from porter.errors import CheckFailed
+from porter.base.dtypes import Array, Dtype, cast
+from porter.base.errors import CheckFailed
 from porter.frameworks import Tensors
 from porter.graph import Graph
 from porter.graph.folding import absorb_biases, fold_norms

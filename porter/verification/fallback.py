@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias, TypeVar
 
-from porter.dtypes import Dtype
-from porter.errors import MissingFramework
+from porter.base.dtypes import Dtype
+from porter.base.errors import MissingFramework
 from porter.frameworks import DESTINATION_NAMES, engine_name, get_destination, get_engine
 from porter.source.opened import Opened
 from porter.verification.references import FileGraphSource, OwnBuild, Reference, rounded, rounded_tensors, zoo_reference

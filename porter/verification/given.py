@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array, Dtype
-from porter.errors import MappingError, PorterError, UsageError
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import MappingError, PorterError, UsageError
 from porter.filegraph.to_graph import to_graph
 from porter.files import digest
 from porter.formats.reading import read_weights

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.verification.results import Distance
 
 _Doubles = NDArray[np.float64]

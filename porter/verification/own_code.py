@@ -11,10 +11,10 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
-from porter.errors import MissingFramework, PorterError, UsageError
+from porter.base.errors import MissingFramework, PorterError, UsageError
+from porter.base.package import install
 from porter.formats.triton import load_triton
 from porter.frameworks.given import framework_of
-from porter.package import install
 from porter.recipe.spelling import hint
 
 _EXTRAS = {"torch": install("torch"), "keras": install("tf"), "tensorflow": install("tf")}

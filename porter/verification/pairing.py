@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from porter.dtypes import Array
-from porter.errors import MappingError
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError
 from porter.filegraph.file_graph import FileGraph, Foreign, canonical
 from porter.filegraph.to_graph import Translated, to_graph
 from porter.fitting.alignment import align, without_cells

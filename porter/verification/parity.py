@@ -12,8 +12,8 @@ from itertools import groupby
 
 import numpy as np
 
-from porter.dtypes import Array, Dtype
-from porter.errors import CheckFailed, UsageError
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import CheckFailed, UsageError
 from porter.graph import Graph, site_of, tensor_shapes
 from porter.graph.plan import Plan
 from porter.verification.evidence import NOT_FINITE, Samples, silence, unexcited

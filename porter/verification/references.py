@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from porter.base.dtypes import Array, Dtype, is_floating, storage_type
 from porter.data.preprocess import Preprocess
-from porter.dtypes import Array, Dtype, is_floating, storage_type
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit, own_checkpoint
 from porter.frameworks import Classifier, Destination, Engine, Tensors

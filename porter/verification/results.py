@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from porter.dtypes import Dtype
+from porter.base.dtypes import Dtype
 from porter.port import OWN_BUILD
 
 Amount = Annotated[float, BeforeValidator(lambda value: inf if value is None else value)]

@@ -9,8 +9,8 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-from porter.dtypes import Array, Dtype
-from porter.errors import MissingFramework
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import MissingFramework
 from porter.files import AnyPath, path_of
 from porter.fitting.fit import some
 from porter.graph import BatchNorm, tensor_shapes

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from porter.dtypes import Array, Dtype
-from porter.errors import CheckFailed, GraphError
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import CheckFailed, GraphError
 from porter.graph import INPUT, Crop, ExtendMap, Graph, shapes, site_of
 from porter.graph.plan import Plan
 from porter.verification.references import Source

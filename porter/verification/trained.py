@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from porter.dtypes import Array, Dtype
+from porter.base.dtypes import Array, Dtype
 from porter.graph import Graph, site_of
 from porter.graph.plan import make_plan
 from porter.verification.check import Check

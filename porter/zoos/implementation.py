@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from porter.dtypes import Array, Dtype
-from porter.errors import UsageError
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph.plan import Plan
 from porter.padding import Size

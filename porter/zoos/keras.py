@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from porter.dtypes import Array, Dtype
-from porter.errors import MappingError, MissingFramework, UsageError
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import MappingError, MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover

@@ -9,7 +9,7 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
-from porter.errors import MissingFramework, UsageError
+from porter.base.errors import MissingFramework, UsageError
 from porter.frameworks.tf.runtime import import_keras
 from porter.zoos.implementation import Implementation
 from porter.zoos.keras import build_by

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from porter.errors import MissingFramework
+from porter.base.errors import MissingFramework
 from porter.zoos.implementation import Implementation
 from porter.zoos.tables import TIMM
 from porter.zoos.torchvision import build_by, import_models

@@ -10,12 +10,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from porter.dtypes import Array, Dtype
-from porter.errors import MappingError, MissingFramework, UsageError
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import MappingError, MissingFramework, UsageError
+from porter.base.package import expect_installed, install
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.triton import load_triton
 from porter.graph.plan import Plan
-from porter.package import expect_installed, install
 from porter.padding import Size
 from porter.zoos.implementation import OTHER_CODE, Build, Implementation, StockClass, StockLibrary, StockModel
 from porter.zoos.tables import TORCHVISION, Call

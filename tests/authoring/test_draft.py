@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from porter.authoring.draft.draft import Facts, draft_recipe
 from porter.authoring.draft.text import flow
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.graph import INPUT, Add, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Graph, Node, Op, Relu
 from porter.padding import Convention, Window
 from porter.recipe import Member, all_recipes, expand

@@ -12,7 +12,7 @@ from porter.authoring.draft.chain import chain
 from porter.authoring.draft.from_weights import draft_from_weights
 from porter.authoring.draft.layers import list_layers
 from porter.authoring.todo import to_do
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph import Dense, GlobalAvgPool, PadChannels, SliceChannels, tensor_shapes
 from porter.recipe import expand, load_recipe

@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import porter
-from porter.errors import ChecksumError
+from porter.base.errors import ChecksumError
 from porter.files.weights import Fetched
 from tests.conftest import Cli, WeightsMaker, refused
 from tests.recipe.recipes import copied
@@ -427,7 +427,7 @@ def test_without_a_reference_a_build_is_not_compared_with_itself(
 ) -> None:
     weights = weights_file("mobilenet_v2", "torchvision", ".pth")
     monkeypatch.setitem(sys.modules, "torchvision", None)
-    monkeypatch.setattr("porter.package.find_spec", lambda name: None if name == "torchvision" else object())
+    monkeypatch.setattr("porter.base.package.find_spec", lambda name: None if name == "torchvision" else object())
     arguments = ("convert", "mobilenet_v2", "--from", "torchvision", "--to", "torch", "--weights", weights, "--out", "p")
     ran = cli(*arguments, "--json")
     assert ran.status == 0 and json.loads(ran.out)["parity"] is None and json.loads(ran.out)["check"].startswith("skipped")

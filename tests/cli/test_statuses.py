@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import porter
+from porter.base.errors import FileError
 from porter.cli.terminal import BROKEN_PIPE, INTERRUPTED, stems_from_interrupt
-from porter.errors import FileError
 from porter.evaluation.prediction import Prediction
 from porter.verification.inputs import SIGNED
 from porter.verification.results import Distance, NodeDistance, Parity

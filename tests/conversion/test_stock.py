@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file
 
 import porter
+from porter.base.errors import UsageError
 from porter.conversion.stock import as_stock, stock_arrays
-from porter.errors import UsageError
 from porter.frameworks import get_destination
 from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch.graph_module import to_tensor

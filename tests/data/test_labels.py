@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from porter.base.errors import FileError
 from porter.data.labels import IMAGENET, Labels, class_label, imagenet_classes, read_labels
-from porter.errors import FileError
 
 
 def test_there_are_1000_classes_sorted_by_wnid() -> None:

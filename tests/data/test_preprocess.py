@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from porter.base.errors import FileError, RecipeError, UsageError
 from porter.data.preprocess import Preprocess, open_image, prepare
-from porter.errors import FileError, RecipeError, UsageError
 from tests import originals
 from tests.photo_files import png_of, prepare_ten
 

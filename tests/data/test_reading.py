@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from porter.base.errors import FileError
 from porter.data import reading
 from porter.data.photos import Bytes, Cell
 from porter.data.reading import read_bytes
-from porter.errors import FileError
 from tests.data.layouts.making import table
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.errors import MissingFramework, UsageError
+from porter.base.errors import MissingFramework, UsageError
 from porter.evaluation.beside import source_classifier
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph import Dense, Node, Relu

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import porter
+from porter.base.errors import UsageError
 from porter.cli.app import main
 from porter.cli.evaluation import evaluation
 from porter.data.photos import Failure
-from porter.errors import UsageError
 from porter.evaluation.results import Accuracy, Agreement, Differing, Evaluation
 
 FOUND = Evaluation(

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.evaluation.distributed import Process, joined, this_process
 
 CHECKOUT = Path(__file__).parents[2]
 PROGRAM = """
 import os, sys
-from porter.errors import PorterError, UsageError
+from porter.base.errors import PorterError, UsageError
 from porter.evaluation.distributed import joined, this_process
 
 process, what = this_process(), sys.argv[1]

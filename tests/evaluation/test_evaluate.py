@@ -16,8 +16,8 @@ import torch
 from PIL import Image
 
 import porter
+from porter.base.errors import FileError, UsageError
 from porter.data.labels import imagenet_classes
-from porter.errors import FileError, UsageError
 from porter.evaluation import details, scoring
 from porter.evaluation.results import NAMED, Evaluation
 from porter.files import new_folder

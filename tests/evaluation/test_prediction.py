@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import porter
-from porter.errors import FileError, UsageError
+from porter.base.errors import FileError, UsageError
 from tests.conftest import WeightsMaker
 
 PHOTO = Path(__file__).parents[2] / "scripts" / "photos" / "chelsea.png"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
-from porter.errors import UsageError
 from porter.evaluation.protocol import fed, feeds, in_words, protocol_of
 from porter.recipe import all_recipes
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 
 ROWS, COLUMNS, CHANNELS = 7, 6, 4
 Make = Callable[[Any, Any, Any], Any]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored, canonical
 from porter.filegraph.to_graph import to_graph

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint
 from porter.frameworks import Tensors, get_destination

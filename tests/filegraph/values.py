@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, canonical
 from porter.filegraph.to_graph import Translated, to_graph

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.errors import ChecksumError, DownloadError, FileError
+from porter.base.errors import ChecksumError, DownloadError, FileError
 from porter.files import WeightsFile, archives, digest, download, fetch
 from tests.files.support import CONTENT, OTHER, SHA256, left_over
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.errors import FileError, UsageError
+from porter.base.errors import FileError, UsageError
 from porter.files import folders, new_folder, recover_folder
 from porter.files.locks import locked
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.errors import ChecksumError, DownloadError, FileError, RecipeError
+from porter.base.errors import ChecksumError, DownloadError, FileError, RecipeError
 from porter.files import WeightsFile, cache_dir, digest, download, fetch
 from tests.files.support import CONTENT, MD5, OTHER, SHA256, left_over
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 from porter.files import new_folder, write_whole
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 from porter.files.archives import unpack
 from porter.files.zips import open_zip
 from porter.formats.reading import read_checkpoint

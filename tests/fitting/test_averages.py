@@ -2,7 +2,7 @@
 
 import pytest
 
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 from porter.fitting.averages import prefer_averages
 
 SUFFIX = "/ExponentialMovingAverage"

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.fitting.alignment import align

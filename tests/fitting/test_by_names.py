@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from porter.dtypes import Array
-from porter.errors import MappingError, UsageError
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.fit import Fit, read_tensors

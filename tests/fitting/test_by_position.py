@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import porter
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError, MissingFramework
 from porter.conversion.convert import Conversion
-from porter.dtypes import Array
-from porter.errors import MappingError, MissingFramework
 from porter.port import read_port
 from porter.zoos.slim import tensornets
 from tests.tensornets_files import needs_tensornets, save_pair, tensornets_tensors, write_tensornets

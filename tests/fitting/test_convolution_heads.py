@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import porter
+from porter.base.errors import MappingError
 from porter.conversion.convert import Conversion
-from porter.errors import MappingError
 from porter.zoos.torchvision import import_models
 from tests.standin import smooth_images
 

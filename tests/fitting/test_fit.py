@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from porter.dtypes import Array, Dtype, storage_type
-from porter.errors import FileError
+from porter.base.dtypes import Array, Dtype, storage_type
+from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit, read_tensors
 from porter.frameworks.dialects import get_dialect

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 from porter.files import digest
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise

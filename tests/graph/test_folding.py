@@ -12,10 +12,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import porter
+from porter.base.dtypes import Array
+from porter.base.errors import CheckFailed, MappingError
 from porter.cli import printing
 from porter.conversion.convert import Conversion
-from porter.dtypes import Array
-from porter.errors import CheckFailed, MappingError
 from porter.frameworks import get_destination
 from porter.graph import INPUT, Add, BatchNorm, Conv, ConvTranspose, Dense, GlobalAvgPool, Graph, Node, Relu, folding, tensor_shapes
 from porter.graph.folding import absorb_biases, fold_norms, only_readers

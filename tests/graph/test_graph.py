@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 from porter.graph import (
     INPUT,
     MOST_CONSTANTS,

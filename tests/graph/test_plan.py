@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from porter.errors import GraphError, PaddingError
+from porter.base.errors import GraphError, PaddingError
 from porter.frameworks.tf.destination import CAPABILITIES as KERAS
 from porter.frameworks.torch.destination import CAPABILITIES as TORCH
 from porter.graph import INPUT, Add, Affine, Concat, Conv, GlobalAvgPool, Graph, MaxPool, Multiply, Node, Op, Relu, Upsample

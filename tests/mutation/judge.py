@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array
-from porter.errors import PorterError
+from porter.base.dtypes import Array
+from porter.base.errors import PorterError
 from porter.frameworks import Tensors, get_destination
 from porter.graph import Graph
 from porter.graph.plan import make_plan

@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from porter.dtypes import Array, Dtype
-from porter.errors import PorterError
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import PorterError
 from porter.frameworks import Tensors, get_destination
 from porter.frameworks.given import Shown as Models
 from porter.graph import Graph

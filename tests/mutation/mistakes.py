@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from porter.dtypes import Array
-from porter.errors import PorterError
+from porter.base.dtypes import Array
+from porter.base.errors import PorterError
 from porter.frameworks import Tensors
 from porter.graph import Graph, Node, Shape, shapes, tensor_shapes
 

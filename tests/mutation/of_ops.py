@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.errors import PorterError
+from porter.base.errors import PorterError
 from porter.graph import (
     Add,
     Affine,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import ml_dtypes
 import numpy as np
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.graph import INPUT, Affine, BatchNorm, Dense, Flatten, Identity, Node
 from tests.mutation.mistakes import Change, Planter, Right
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.errors import PorterError
+from porter.base.errors import PorterError
 from porter.graph import Add, Clip, Conv, Dense, Maximum, Minimum, Multiply, Node, Relu6, site_of
 from porter.graph.folding import fold_norms
 from porter.padding import Convention, pad_amounts

@@ -14,9 +14,9 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed as seeded, settings
 
 import porter
+from porter.base.dtypes import Array
+from porter.base.errors import PorterError, UsageError
 from porter.data.preprocess import Preprocess
-from porter.dtypes import Array
-from porter.errors import PorterError, UsageError
 from porter.frameworks import Tensors, get_destination
 from porter.graph import (
     INPUT,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from porter.dtypes import Array
-from porter.errors import PorterError
+from porter.base.dtypes import Array
+from porter.base.errors import PorterError
 from porter.verification.inputs import FALLBACKS
 from tests.mutation.judge import MOVED, Judge
 from tests.mutation.memory import ask, with_function

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.errors import PaddingError
+from porter.base.errors import PaddingError
 from porter.frameworks import Destination, get_destination
 from porter.graph import INPUT, AvgPool, Concat, Conv, GlobalAvgPool, Graph, MaxPool, Node, Relu, site_of, tensor_shapes
 from porter.graph.plan import make_plan

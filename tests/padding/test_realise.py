@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.errors import PaddingError
+from porter.base.errors import PaddingError
 from porter.frameworks.onnx.destination import CAPABILITIES as ONNX
 from porter.frameworks.tf.destination import CAPABILITIES as KERAS
 from porter.frameworks.torch.destination import CAPABILITIES as TORCH

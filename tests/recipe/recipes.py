@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.graph import Graph
 from porter.recipe import Member, Recipe, expand, layer_names, load_recipe, recipes_folder
 

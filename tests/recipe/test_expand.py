@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from porter.authoring.check.check import check_recipe
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.graph import Affine, BatchNorm, Conv, GlobalMaxPool, Graph, Identity, MaxPool, Scope
 from porter.graph.record import from_record, to_record
 from porter.recipe import expand, layer_names, load_recipe

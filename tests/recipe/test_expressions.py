@@ -4,7 +4,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, strategies as st
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.recipe.expressions import evaluate, fill_in, placeholders, round8
 
 VARIABLES = {"alpha": 0.5, "depths": (3, 4, 6, 3), "width": 64, "stem": "deep", "first": True, "stride": 2}

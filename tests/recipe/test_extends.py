@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from porter.authoring.check.check import check_recipe
-from porter.errors import RecipeError, UsageError
+from porter.base.errors import RecipeError, UsageError
 from porter.recipe import Member, declared_recipes, expand, find_recipe, layer_names
 from tests.recipe.recipes import VALID, line_of, use, write
 

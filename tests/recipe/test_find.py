@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.errors import RecipeError, UsageError
+from porter.base.errors import RecipeError, UsageError
 from porter.frameworks import get_destination
 from porter.recipe import all_recipes, declared_recipes, find_recipe, known_variants, recipes_folder
 from porter.recipe.find import recipe_folders

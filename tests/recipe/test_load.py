@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from pydantic import TypeAdapter
 
+from porter.base.errors import RecipeError, UsageError
 from porter.data.labels import Labels
-from porter.errors import RecipeError, UsageError
 from porter.recipe import Member, expand, load_recipe, schema
 from tests.recipe.recipes import VALID, changed, line_of, mistake, use, write
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from porter.authoring.check.check import check_recipe
-from porter.errors import RecipeError, UsageError
+from porter.base.errors import RecipeError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.fit import read_tensors

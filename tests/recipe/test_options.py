@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.graph import BatchNorm
 from porter.recipe import Recipe, choose_options, expand, find_member, load_recipe, split_settings, with_options
 from porter.recipe.expressions import Value

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.padding import LOWEST, Convention
 from porter.recipe import expand, load_recipe
 from porter.recipe.paddings import default_convention

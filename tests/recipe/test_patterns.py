@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.recipe.patterns import match_path
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Conv, Graph, MaxPool, tensor_shapes
 from porter.padding import LOWEST, Convention

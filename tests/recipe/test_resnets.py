@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
 from porter.formats.tensorflow import import_tensorflow

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.recipe.source import MAX_BYTES, Part, assemble, read_source
 from tests.recipe.recipes import line_of, write
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 from porter.recipe.transforms import TRANSFORMS, apply_transforms, undo_transforms
 
 RNG = np.random.default_rng(0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.recipe import declared_recipes, find_recipe, load_recipe, recipes_folder, zoos
 from porter.recipe.load import open_recipe
 from porter.recipe.source import read_source

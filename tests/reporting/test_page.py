@@ -170,7 +170,7 @@ def test_photos_mark_where_the_frameworks_differ(whole: tuple[str, Page]) -> Non
 def test_a_record_of_another_form_is_refused_with_its_place(
     spoil: Callable[[dict[str, Any]], Any], counted: str, tmp_path: Path
 ) -> None:
-    from porter.errors import FileError
+    from porter.base.errors import FileError
 
     fields = evaluation().summary()
     spoil(fields)

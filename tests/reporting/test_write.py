@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import porter
+from porter.base.errors import ChecksumError, FileError, PorterError, UsageError
 from porter.cli.app import main
-from porter.errors import ChecksumError, FileError, PorterError, UsageError
 from porter.evaluation.details import MAX_PAIRS
 from porter.evaluation.results import Evaluation
 from porter.port import GivenFile

@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import porter
-from porter.errors import MappingError, RecipeError
+from porter.base.errors import MappingError, RecipeError
 from porter.fitting.wishes import Wishes
 from porter.identify.doors import NO_MAP, open_member
 from porter.recipe import find_recipe

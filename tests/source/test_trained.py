@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import porter
+from porter.base.errors import UsageError
 from porter.cli import printing
 from porter.conversion.convert import Conversion
 from porter.conversion.pad_table import pads
-from porter.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_graph import fit_by_graph
 from porter.frameworks import get_destination

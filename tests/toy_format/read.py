@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 from porter.filegraph.arithmetic import batch_norm
 from porter.filegraph.builder import Value
 from porter.filegraph.checkpoint import Checkpoint

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 import porter
-from porter.errors import PorterError
+from porter.base.errors import PorterError
 from porter.files import digest
 from porter.identify.doors import open_member
 from porter.padding.sizes import InputSizes

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from porter.dtypes import Array, Dtype
-from porter.errors import CheckFailed
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import CheckFailed
 from porter.graph import AvgPool, Conv, Graph, Node, Relu
 from porter.graph.plan import Plan, make_plan
 from porter.padding import Capabilities, Convention, Window

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import porter
-from porter.dtypes import Array, Dtype
-from porter.errors import CheckFailed, MissingFramework
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import CheckFailed, MissingFramework
 from porter.port import read_port
 from porter.source.of_port import source_of
 from porter.verification import parity

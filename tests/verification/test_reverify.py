@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import porter
-from porter.errors import GraphError, UsageError
+from porter.base.errors import GraphError, UsageError
 from porter.files import digest, download
 from tests.support import source_checkpoint
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from porter.dtypes import Array, Dtype
-from porter.errors import CheckFailed
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import CheckFailed
 from porter.graph import Add, Graph, MaxPool, Node, shapes, site_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY, LOWEST, Convention, Window

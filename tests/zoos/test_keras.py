@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from porter.dtypes import Array
-from porter.errors import MappingError, UsageError
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import get_engine
 from porter.frameworks.dialects import get_dialect

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from porter.errors import MissingFramework, UsageError
+from porter.base.errors import MissingFramework, UsageError
 from porter.zoos.keras_applications import construct
 
 

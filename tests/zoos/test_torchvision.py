@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.dtypes import Array
-from porter.errors import MappingError, MissingFramework, UsageError
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError, MissingFramework, UsageError
+from porter.base.package import install
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.torch import destination as framework
 from porter.graph import Graph
 from porter.graph.plan import make_plan
-from porter.package import install
 from porter.padding import Convention
 from porter.recipe import expand, find_recipe, layer_names, tap_names
 from porter.zoos import timm, torchvision as reference
@@ -109,7 +109,7 @@ def test_an_option_that_a_builder_lacks_has_a_next_step() -> None:
 
 @pytest.mark.parametrize(("package", "next"), [("torchvision", install("torch")), ("timm", "pip install timm")])
 def test_a_missing_library(monkeypatch: pytest.MonkeyPatch, package: str, next: str) -> None:
-    monkeypatch.setattr("porter.package.find_spec", lambda name: None if name == package else object())
+    monkeypatch.setattr("porter.base.package.find_spec", lambda name: None if name == package else object())
     with pytest.raises(MissingFramework, match=rf"{package} is not installed.*{re.escape(next)}"):
         get_implementation("timm").build("mobilenet_v2", 10, SIZE, Checkpoint(Path("w.pth"), "torch", "torch", {}), "float32")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from porter.authoring.check.suspicions import Expanded, suspicions
 from porter.authoring.check.uses import Use, uses_in_graph, uses_in_zoo
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.graph import site_of
 from porter.recipe.expansion import expand, expand_steps, expect_head
 from porter.recipe.expressions import UnknownVariable

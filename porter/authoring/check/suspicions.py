@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from porter.authoring.check.uses import Use, uses_in_graph, uses_in_zoo
 from porter.authoring.todo import TO_DO, to_do
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.graph import Graph, site_of
 from porter.recipe.find import taken_name
 from porter.recipe.model import STANDARD_OPTIONS, LayerName, NameRule, Recipe, Zoo

@@ -10,7 +10,7 @@ from typing import Any
 from porter.authoring.draft.heads import with_dense_head
 from porter.authoring.draft.names import MARK, draft_names
 from porter.authoring.draft.text import MODELINE, section
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.graph import BatchNorm, Graph, site_of, tensor_shapes
 from porter.graph.blocks.find import find_blocks
 from porter.recipe.draft.steps import draft_steps

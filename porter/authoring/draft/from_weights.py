@@ -11,7 +11,7 @@ from porter.authoring.draft.draft import Draft, Facts, draft_recipe
 from porter.authoring.draft.layers import Listed
 from porter.authoring.draft.text import scalar
 from porter.authoring.todo import TO_DO
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.fitting.fit import some
 from porter.graph import GlobalAvgPool
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 
 Kind = Literal["conv", "dense", "batch_norm", "layer_norm", "prelu"]

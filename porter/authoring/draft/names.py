@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from porter.errors import RecipeError
+from porter.base.errors import RecipeError
 from porter.recipe.expressions import fill_in
 from porter.recipe.patterns import MAX_IN_PART, match_path
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from porter.base.errors import FileError, UsageError, escaped
 from porter.data.layouts.classes import Classes, listed
 from porter.data.layouts.folders import class_folders, contents, flat_folder, flat_tar, list_photos
 from porter.data.layouts.label_files import devkit_beside, read_label_file, relabelled
@@ -19,7 +20,6 @@ from porter.data.layouts.parquet import parquet
 from porter.data.layouts.tars import is_tar, is_webdataset, members, unpacker, webdataset
 from porter.data.parquet import is_parquet
 from porter.data.photos import VALIDATION_IMAGES, Bytes, Candidate, Failure, Found, Photo, PhotoSet, is_photo, validation_number
-from porter.errors import FileError, UsageError, escaped
 
 __all__ = ["open_any_photos", "open_photos"]
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from porter.base.errors import FileError, UsageError
 from porter.data.labels import IMAGENET, Labels, imagenet_classes
-from porter.errors import FileError, UsageError
 
 _WNID = re.compile(r"(n\d{8})(?![0-9A-Za-z])")
 _LISTED = 5

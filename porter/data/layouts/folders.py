@@ -11,10 +11,10 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from porter.base.errors import FileError, escaped
 from porter.data.layouts.classes import Classes, folder_labels, wnid_label
 from porter.data.layouts.tars import Member
 from porter.data.photos import Bytes, Candidate, Failure, Found, is_photo
-from porter.errors import FileError, escaped
 
 _WITH_WNID = re.compile(r"ILSVRC2012_val_\d{8}_(n\d{8})\.")
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from porter.base.errors import FileError
 from porter.data.labels import imagenet_classes
 from porter.data.photos import VALIDATION_IMAGES, Failure, Found, validation_number
-from porter.errors import FileError
 from porter.files.archives import unpack
 
 _ARCHIVE = "ILSVRC2012_devkit_t12.tar.gz"

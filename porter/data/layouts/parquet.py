@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from porter.base.errors import escaped
 from porter.data.layouts.classes import Classes, named_labels, wnid_label
 from porter.data.parquet import Row, read_table
 from porter.data.photos import Candidate, Cell, Found
-from porter.errors import escaped
 
 
 def parquet(path: Path, files: Sequence[Path], classes: Classes) -> Found:

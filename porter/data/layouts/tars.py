@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple, cast
 
+from porter.base.errors import FileError, escaped
 from porter.data.layouts.classes import Classes, named_labels, wnid_label
 from porter.data.photos import Bytes, Candidate, Found, is_photo
-from porter.errors import FileError, escaped
 
 _MAGICS = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ\x00": "unxz", b"\x28\xb5\x2f\xfd": "unzstd", b"PK\x03\x04": "unzip"}
 _MAX_MEMBERS = 5_000_000

@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from porter.base.errors import UsageError
 from porter.data.photos import Failure, Photo
 from porter.data.pipeline.ahead import mapped_ahead, taken_ahead
 from porter.data.pipeline.chunks import Resized
 from porter.data.pipeline.store import Store, open_folder
 from porter.data.pipeline.workers import Workers
 from porter.data.preprocess import Preprocess, centre_crop, mirror_pair, normalise, ten_crops
-from porter.errors import UsageError
 
 __all__ = ["Batch", "Feed", "batches", "normalise"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from porter.base.errors import FileError
 from porter.data.photos import Bytes, Cell
 from porter.data.pipeline.chunks import Chunk, Resized, write_chunk
 from porter.data.preprocess import Preprocess, open_image, resized
 from porter.data.reading import read_bytes
-from porter.errors import FileError
 
 
 def make_chunk(places: Iterable[Bytes | Cell], geometry: Preprocess, path: Path) -> str | None:

@@ -14,11 +14,11 @@ from uuid import uuid4
 
 import PIL
 
+from porter.base.errors import FileError
 from porter.data.photos import Bytes, Cell, Photo
 from porter.data.pipeline.chunks import Chunk, DamagedChunk, Resized, read_chunk
 from porter.data.pipeline.workers import WorkerEnded, Workers
 from porter.data.preprocess import Preprocess
-from porter.errors import FileError
 
 _FORMAT = 1
 """Raise it with every change to what porter makes of the same photo."""

@@ -19,11 +19,11 @@ from queue import LifoQueue
 from subprocess import PIPE
 from typing import Any
 
+from porter.base.errors import FileError
 from porter.data.photos import Photo
 from porter.data.pipeline.making import make_chunk
 from porter.data.pipeline.worker import job
 from porter.data.preprocess import Preprocess
-from porter.errors import FileError
 
 _Process = subprocess.Popen[bytes]
 _MAIN = "from porter.data.pipeline.worker import main; main()"

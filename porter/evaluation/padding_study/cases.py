@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from porter.errors import GraphError, PaddingError
+from porter.base.errors import GraphError, PaddingError
 from porter.graph import Graph, shapes, site_of
 from porter.graph.difference import site_differences
 from porter.graph.pads import with_conventions

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from porter.errors import PaddingError
+from porter.base.errors import PaddingError
 from porter.evaluation.losses import Losses
 from porter.evaluation.padding_study.cases import Change, Setting, Trial, Twins, changed, first_round, select_trials, single_changes
 from porter.evaluation.padding_study.numbers import Ranks, best_of, level, mean, no_worse

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.dtypes import Array
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
-from porter.dtypes import Array
 from porter.evaluation.distributed import Process
 from porter.evaluation.losses import Losses, entropies, log_losses
 from porter.evaluation.measuring import Options, logits_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from porter.errors import RecipeError, UsageError
+from porter.base.errors import RecipeError, UsageError
 from porter.evaluation.padding_study.cases import Change, site_at
 from porter.graph import Graph, site_of
 from porter.padding import Convention, Site

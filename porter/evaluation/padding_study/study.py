@@ -7,10 +7,10 @@ from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 
+from porter.base.errors import FileError, UsageError
 from porter.data.layouts import open_any_photos
 from porter.data.layouts.classes import Classes
 from porter.data.preprocess import Preprocess
-from porter.errors import FileError, UsageError
 from porter.evaluation.measuring import Options, read_crops
 from porter.evaluation.padding_study.cases import Setting, Trial, site_at
 from porter.evaluation.padding_study.naming import disagreement, name_case

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 from porter.formats.limits import read_json
 
 LayerPath = tuple[str, ...]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from typing import Any
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 from porter.formats.keras.nodes import Inbound, Reference, parse_inbound, parse_references
 from porter.formats.keras.versions import MODELS, OPERATION, is_foreign, is_operation, modern
 from porter.formats.limits import read_json

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from porter.dtypes import Array
-from porter.errors import FileError
+from porter.base.dtypes import Array
+from porter.base.errors import FileError
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.walk import Image, NoOp, Read, begin, read_nodes

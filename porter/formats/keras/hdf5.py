@@ -15,8 +15,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from porter.dtypes import Array, storage_type
-from porter.errors import FileError
+from porter.base.dtypes import Array, storage_type
+from porter.base.errors import FileError
 from porter.formats.keras.chunks import oversized
 from porter.formats.limits import most_bytes
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.filegraph import walk
 from porter.filegraph.builder import LARGEST_FLOAT32, Builder, Value
 from porter.filegraph.dataflow import Reference

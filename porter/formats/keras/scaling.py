@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.graph import MOST_CONSTANTS
 
 Numbers = NDArray[np.float64]

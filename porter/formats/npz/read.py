@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array
-from porter.errors import FileError, first_line
+from porter.base.dtypes import Array
+from porter.base.errors import FileError, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import Members, open_zip
 from porter.formats.limits import most_bytes

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array
-from porter.errors import FileError, first_line
+from porter.base.dtypes import Array
+from porter.base.errors import FileError, first_line
 from porter.formats.pickled import read_opcodes
 
 _OPCODES = frozenset(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from porter.dtypes import Array
-from porter.errors import FileError
+from porter.base.dtypes import Array
+from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 
 _DTYPES = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 
 Version = Literal["tf-checkpoint-v1", "tf-checkpoint-v2"]
 TABLE_MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)

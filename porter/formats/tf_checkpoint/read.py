@@ -13,8 +13,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from porter.dtypes import Array
-from porter.errors import FileError, first_line
+from porter.base.dtypes import Array
+from porter.base.errors import FileError, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.limits import most_bytes
 from porter.formats.tensorflow import import_tensorflow

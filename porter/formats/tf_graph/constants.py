@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array, is_floating
-from porter.errors import first_line
+from porter.base.dtypes import Array, is_floating
+from porter.base.errors import first_line
 from porter.filegraph.dataflow import Evaluator, Numbers
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.nodes import GraphNode, Refuse

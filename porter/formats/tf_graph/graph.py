@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph

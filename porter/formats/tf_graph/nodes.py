@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.errors import FileError, GraphError
+from porter.base.errors import FileError, GraphError
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
 from porter.formats.limits import MOST_NODES

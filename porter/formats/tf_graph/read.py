@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from porter.dtypes import Array, is_floating
-from porter.errors import FileError
+from porter.base.dtypes import Array, is_floating
+from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Reference
 from porter.formats.limits import most_bytes

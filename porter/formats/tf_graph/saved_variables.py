@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from porter.dtypes import Array
-from porter.errors import FileError
+from porter.base.dtypes import Array
+from porter.base.errors import FileError
 from porter.formats.tf_checkpoint.names import Owner
 from porter.formats.tf_checkpoint.read import Bundle, open_bundle, owners_of
 from porter.formats.tf_graph.nodes import GraphNode

@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from porter.dtypes import Array, storage_type
-from porter.errors import FileError, MissingFramework
+from porter.base.dtypes import Array, storage_type
+from porter.base.errors import FileError, MissingFramework
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import open_zip
 from porter.formats.pickled import read_opcodes

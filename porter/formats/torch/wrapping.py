@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 
 AVERAGED = ("state_dict_ema", "model_ema", "ema_state_dict", "params_ema", "ema")
 """Keys of averaged weights: timm's (utils/checkpoint_saver.py), those of torchvision's references (classification/train.py), and

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array, storage_type
-from porter.errors import FileError
+from porter.base.dtypes import Array, storage_type
+from porter.base.errors import FileError
 from porter.files.zips import Members, open_zip
 from porter.formats.limits import most_bytes, read_json
 from porter.formats.torch_export import SAVE

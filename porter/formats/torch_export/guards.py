@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 from porter.graph import Graph, shapes
 
 Guard = Callable[[Sequence[int]], int]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
 from porter.formats.limits import MOST_NODES

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk

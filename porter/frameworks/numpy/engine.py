@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.dtypes import Array, Dtype, Precision, is_floating
+from porter.base.errors import MissingFramework, UsageError, first_line
 from porter.data.preprocess import Preprocess
-from porter.dtypes import Array, Dtype, Precision, is_floating
-from porter.errors import MissingFramework, UsageError, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.kernels.layouts import Numbers, first, last
 from porter.filegraph.kernels.program import Program, Step

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from porter.dtypes import Array, is_floating
+from porter.base.dtypes import Array, is_floating
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.onnx.file_reference import build_file
 from porter.padding import ANY

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array, is_floating
-from porter.errors import MissingFramework, first_line
+from porter.base.dtypes import Array, is_floating
+from porter.base.errors import MissingFramework, first_line
 from porter.frameworks.onnx.operators import own_operators
 from porter.frameworks.onnx.session import Session
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from porter.base.dtypes import Array, Precision
+from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
-from porter.dtypes import Array, Precision
-from porter.errors import UsageError
 from porter.frameworks import Classifier
 from porter.frameworks.images import classifier_of
 from porter.frameworks.onnx.file_reference import OnnxRunner

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array, Dtype, is_floating
-from porter.errors import UsageError
+from porter.base.dtypes import Array, Dtype, is_floating
+from porter.base.errors import UsageError
 from porter.filegraph.batches import expect_batch
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph

@@ -15,7 +15,7 @@ from porter.graph import INPUT, BatchNorm, ChannelScale, Graph, GroupNorm, Layer
 from porter.padding import ANY, Capabilities
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
-    from porter.dtypes import Array
+    from porter.base.dtypes import Array
 
 MODEL_FILE, DATA_FILE = "model.onnx", "model.onnx.data"
 """DATA_FILE holds the tensors of a model that is too large for one protobuf message."""

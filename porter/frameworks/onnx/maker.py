@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.filegraph.names import unused_name
 from porter.formats.onnx.proto import import_onnx
 from porter.graph import Shape

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array, Dtype, storage_type
-from porter.errors import MappingError
+from porter.base.dtypes import Array, Dtype, storage_type
+from porter.base.errors import MappingError
 from porter.formats.onnx.proto import import_onnx
 from porter.frameworks.onnx.double import make_reference, replay
 from porter.frameworks.onnx.layout import fillings, stored_shapes, tensor_names
@@ -101,7 +101,7 @@ def _stored(
             if array is None or array.shape != expected:
                 got = "there is none" if array is None else f"got {array.shape}"
                 raise MappingError(f"expected a {role} of shape {expected}, {got}", where=path)
-            with np.errstate(over="ignore"):  # porter.dtypes.cast decides on overflow, before this
+            with np.errstate(over="ignore"):  # porter.base.dtypes.cast decides on overflow, before this
                 found[name] = np.ascontiguousarray(array, None if kind == np.float64 else kind).reshape(shape)
     return found
 

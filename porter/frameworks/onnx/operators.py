@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.filegraph.kernels import layouts, values, windows
 from porter.filegraph.kernels.layouts import Numbers
 from porter.filegraph.kernels.windows import Grid

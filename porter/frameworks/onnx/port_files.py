@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from porter.dtypes import Array, Dtype
-from porter.errors import FileError, MappingError, UsageError
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import FileError, MappingError, UsageError
+from porter.base.package import __version__
 from porter.files import digest
 from porter.formats.onnx.proto import import_onnx, read_message
 from porter.frameworks import Tensors
@@ -14,7 +15,6 @@ from porter.frameworks.onnx.layout import DATA_FILE, MODEL_FILE, stored_shapes, 
 from porter.frameworks.onnx.model import Model, make_model, state_place
 from porter.graph import tensor_shapes
 from porter.graph.plan import Plan
-from porter.package import __version__
 
 MOST_BYTES = (1 << 31) - (1 << 24)
 """Of tensors in one file: a protobuf message has at most 2 GiB, and the graph takes a part of it."""

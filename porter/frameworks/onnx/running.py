@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from porter.dtypes import Array, Dtype, storage_type
-from porter.errors import UsageError
+from porter.base.dtypes import Array, Dtype, storage_type
+from porter.base.errors import UsageError
+from porter.base.package import expect_installed, install
 from porter.frameworks import Tensors
 from porter.frameworks.images import expect_fit
 from porter.frameworks.onnx.model import Model, make_model, run_model
 from porter.frameworks.onnx.session import Session
 from porter.graph.plan import Plan
-from porter.package import expect_installed, install
 
 
 @dataclass

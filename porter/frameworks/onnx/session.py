@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from porter.dtypes import Array
-from porter.errors import MissingFramework, first_line
-from porter.package import install
+from porter.base.dtypes import Array
+from porter.base.errors import MissingFramework, first_line
+from porter.base.package import install
 
 Session = Callable[[Array], list[Array]]
 """Gives a model's outputs for a batch."""

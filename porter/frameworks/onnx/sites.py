@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from porter.errors import PaddingError
+from porter.base.errors import PaddingError
 from porter.frameworks.onnx.maker import NodeMaker
 from porter.graph import AvgPool, Conv, MaxPool, Node
 from porter.padding import Front, Realisation, Window

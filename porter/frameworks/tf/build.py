@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from porter.dtypes import Array, Dtype
-from porter.errors import GraphError, MappingError
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import GraphError, MappingError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import Tensors
 from porter.frameworks.tf.layers import LAYERS

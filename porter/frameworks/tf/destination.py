@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.frameworks.tf import engine
 from porter.frameworks.tf.layout import CAPABILITIES as CAPABILITIES
 from porter.frameworks.tf.write import MODEL_FILE as MODEL_FILE, read_port as read_port, write as write

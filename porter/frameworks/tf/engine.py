@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.tf.build import build as build
 from porter.frameworks.tf.evaluate import classifier as classifier

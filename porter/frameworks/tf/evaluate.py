@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from porter.base.dtypes import Array, Precision
+from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
-from porter.dtypes import Array, Precision
-from porter.errors import UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import Classifier
 from porter.frameworks.images import classifier_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from porter.dtypes import Dtype
+from porter.base.dtypes import Dtype
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.layout import expect_cover

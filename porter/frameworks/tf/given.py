@@ -10,8 +10,8 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
-from porter.dtypes import Array, Dtype, is_floating, storage_type
-from porter.errors import first_line
+from porter.base.dtypes import Array, Dtype, is_floating, storage_type
+from porter.base.errors import first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras import FORMATS
 from porter.formats.tensorflow import import_tensorflow

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from porter.dtypes import Array, Dtype, cast, storage_type
-from porter.errors import MappingError, MissingFramework, first_line
+from porter.base.dtypes import Array, Dtype, cast, storage_type
+from porter.base.errors import MappingError, MissingFramework, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.walk import NoOp

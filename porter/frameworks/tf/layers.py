@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 from porter.formats.keras.activations import ACTIVATIONS
 from porter.frameworks.tf.maker import LayerMaker
 from porter.frameworks.tf.runtime import import_keras

@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from porter.dtypes import Array
-from porter.errors import MappingError
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError
 from porter.filegraph.names import unused_name
 from porter.graph import (
     BatchNorm,

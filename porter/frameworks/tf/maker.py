@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from porter.dtypes import Array, Dtype, cast
+from porter.base.dtypes import Array, Dtype, cast
 from porter.filegraph.names import unused_name
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from porter.dtypes import Array
-from porter.errors import UsageError
+from porter.base.dtypes import Array
+from porter.base.errors import UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.images import expect_fit
 from porter.frameworks.tf.frozen.run import GraphRunner, channels_first

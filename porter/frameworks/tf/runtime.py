@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Dtype
-from porter.errors import MissingFramework, UsageError
+from porter.base.dtypes import Dtype
+from porter.base.errors import MissingFramework, UsageError
+from porter.base.package import install
 from porter.formats.tensorflow import import_tensorflow
-from porter.package import install
 
 _DEVICES = {"cpu": "/CPU", "cuda": "/GPU"}
 

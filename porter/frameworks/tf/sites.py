@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from porter.errors import PaddingError
+from porter.base.errors import PaddingError
 from porter.frameworks.tf.layout import pad_name
 from porter.frameworks.tf.maker import LayerMaker
 from porter.graph import AvgPool, Conv, MaxPool

@@ -9,7 +9,7 @@ from shutil import copyfileobj
 from typing import Any
 from zipfile import ZipFile, ZipInfo
 
-from porter.dtypes import Array, Dtype
+from porter.base.dtypes import Array, Dtype
 from porter.files import digest
 from porter.frameworks import Tensors
 from porter.frameworks.tf.build import build

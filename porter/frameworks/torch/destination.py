@@ -10,7 +10,7 @@ from porter.frameworks.torch import engine
 from porter.frameworks.torch.layout import CAPABILITIES as CAPABILITIES, WEIGHTS_FILE
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
-    from porter.dtypes import Array, Dtype
+    from porter.base.dtypes import Array, Dtype
     from porter.frameworks import PortEngine
     from porter.graph import Graph
     from porter.graph.plan import Plan

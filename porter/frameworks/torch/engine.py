@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from porter.base.package import expect_installed, install
 from porter.formats.triton import load_triton
-from porter.package import expect_installed, install
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
+    from porter.base.dtypes import Array, Dtype, Precision
     from porter.data.preprocess import Preprocess
-    from porter.dtypes import Array, Dtype, Precision
     from porter.filegraph.checkpoint import Checkpoint
     from porter.frameworks import Classifier
     from porter.graph.plan import Plan

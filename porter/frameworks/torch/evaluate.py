@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from porter.base.dtypes import Array, Precision
+from porter.base.errors import UsageError, first_line
 from porter.data.preprocess import Preprocess
-from porter.dtypes import Array, Precision
-from porter.errors import UsageError, first_line
 from porter.frameworks import Classifier
 from porter.frameworks.torch.running import tf32
 

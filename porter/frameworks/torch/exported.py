@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from porter.dtypes import Dtype
-from porter.errors import MissingFramework, first_line
+from porter.base.dtypes import Dtype
+from porter.base.errors import MissingFramework, first_line
 from porter.filegraph.batches import expect_batch
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.torch_export.archive import FLOATS, TYPES, parsed

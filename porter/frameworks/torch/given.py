@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from porter.dtypes import Array, Dtype
-from porter.errors import MappingError
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.given import Shown
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from porter.dtypes import Array, Dtype, is_floating, storage_type
-from porter.errors import GraphError, UsageError, first_line
+from porter.base.dtypes import Array, Dtype, is_floating, storage_type
+from porter.base.errors import GraphError, UsageError, first_line
 from porter.frameworks.torch import layers
 from porter.frameworks.torch.layout import module_name
 from porter.frameworks.torch.spellings import GLOBAL_POOLS, REDUCTIONS, Layer
@@ -130,7 +130,7 @@ def twin_of(model: GraphModule, plan: Plan) -> GraphModule:
 def to_tensor(array: Array, dtype: Dtype | None = None) -> torch.Tensor:
     """A torch tensor with a copy of `array`, which may be ml_dtypes' bfloat16, in its own type or in `dtype`."""
     kind = array.dtype.newbyteorder("=") if dtype is None else storage_type(dtype)
-    with np.errstate(over="ignore"):  # porter.dtypes.cast decides on overflow, before this
+    with np.errstate(over="ignore"):  # porter.base.dtypes.cast decides on overflow, before this
         return as_tensor(array.astype(kind, order="C", copy=True))
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 from porter.graph import BatchNorm, ChannelScale, Conv, ConvTranspose, Dense, Graph, GroupNorm, LayerNorm, Node, Op, PRelu
 from porter.padding import Capabilities
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
-    from porter.dtypes import Array
+    from porter.base.dtypes import Array
 
 WEIGHTS_FILE = "model.safetensors"
 

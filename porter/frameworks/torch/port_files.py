@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
-from porter.dtypes import Array, Dtype, cast
-from porter.errors import FileError
+from porter.base.dtypes import Array, Dtype, cast
+from porter.base.errors import FileError
 from porter.formats.safetensors.tensors import read_safetensors, write_safetensors
 from porter.frameworks.torch.code import model_source
 from porter.frameworks.torch.layout import WEIGHTS_FILE, module_name

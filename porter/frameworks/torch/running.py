@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from porter.dtypes import Array
-from porter.errors import UsageError
+from porter.base.dtypes import Array
+from porter.base.errors import UsageError
 from porter.frameworks.torch.graph_module import to_tensor
 from porter.frameworks.torch.layout import module_name
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from porter.dtypes import Array
-from porter.errors import MappingError
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError
 from porter.frameworks.torch.layout import state_keys
 from porter.graph import Graph, channels_of, tensor_shapes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from porter.errors import PaddingError
+from porter.base.errors import PaddingError
 from porter.frameworks.torch.spellings import PLAIN, WINDOWED, Layer, constant_pad, pair
 from porter.graph import Node, Shape, shapes
 from porter.graph.plan import Plan

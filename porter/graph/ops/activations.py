@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 from porter.graph.ops.kinds import Flag, Number
 from porter.graph.ops.op import KeepsSign, NeverNegative, Op, Shape, Tensors
 

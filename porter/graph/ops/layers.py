@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 from porter.graph.ops.kinds import MOST_CONSTANTS, Constants, Count, Flag, Number, Share
 from porter.graph.ops.op import KeepsSign, Op, Shape, Tensors, bias, expect_map, expect_rank, shape_text
 

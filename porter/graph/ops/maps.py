@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 from porter.graph.ops.kinds import Amounts, Blocks, Count, Fill, Mode, Order, Whole
 from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, expect_map, expect_rank, shape_text
 from porter.padding import Pads

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 from porter.padding import Site
 
 LARGER = "give a larger input size"

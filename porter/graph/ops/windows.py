@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 from porter.graph.ops.kinds import Amounts, Axis, Count, Flag, Function, Geometry, Padding
 from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, Tensors, bias, expect_map, shape_text
 from porter.padding import LOWEST, Site, Window, output_size

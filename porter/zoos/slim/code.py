@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from porter.errors import MissingFramework
+from porter.base.errors import MissingFramework
 from porter.formats.tensorflow import import_tensorflow
 
 _MODELS = "mmdnn/conversion/examples/tensorflow/models"

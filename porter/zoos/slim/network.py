@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from porter.dtypes import Dtype
-from porter.errors import MappingError, MissingFramework
+from porter.base.dtypes import Dtype
+from porter.base.errors import MappingError, MissingFramework
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import op_name

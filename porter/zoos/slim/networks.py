@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.zoos.slim.code import import_mobilenet_v1, import_mobilenet_v2, import_net, import_slim
 from porter.zoos.slim.network import Network, graph_variables, implementation, old_variables
 from porter.zoos.tables import TF_SLIM

@@ -15,8 +15,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from types import ModuleType
 from typing import Any
 
-from porter.dtypes import Array
-from porter.errors import MissingFramework, UsageError
+from porter.base.dtypes import Array
+from porter.base.errors import MissingFramework, UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.zoos.slim.code import import_slim, modules_as, old_tensorflow, pip_line
 from porter.zoos.slim.network import Network, graph_variables, implementation, old_variables

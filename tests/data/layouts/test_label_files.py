@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from porter.base.errors import FileError
 from porter.data.layouts.label_files import read_label_file
-from porter.errors import FileError
 from tests.data.layouts.making import PHOTOS, label_of
 
 EXPECTED = tuple((label_of(number),) for number in range(1, PHOTOS + 1))

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from porter.base.errors import FileError, UsageError
 from porter.data.layouts import open_any_photos, open_photos
 from porter.data.layouts.classes import Classes
 from porter.data.photos import Failure
-from porter.errors import FileError, UsageError
 from tests.data.layouts.making import IMAGENET_CLASSES, PHOTOS, WNIDS, files, label_of, opened, table, val
 
 

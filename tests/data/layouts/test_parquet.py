@@ -8,14 +8,14 @@ import pytest
 from pyarrow import parquet
 
 import porter.data.parquet
+from porter.base.errors import FileError, MissingFramework
+from porter.base.package import install
 from porter.data.labels import Labels
 from porter.data.layouts import open_photos
 from porter.data.layouts.classes import Classes
 from porter.data.parquet import read_table
 from porter.data.photos import Cell, Failure
 from porter.data.reading import read_bytes
-from porter.errors import FileError, MissingFramework
-from porter.package import install
 from tests.data.layouts.making import WNIDS, label_of, opened, table, val
 
 NAMES = [f"{wnid}, whatever else" for wnid in WNIDS]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import porter.data.layouts.tars
+from porter.base.errors import FileError
 from porter.data.layouts.tars import members
-from porter.errors import FileError
 from tests.data.layouts.making import opened, tar, val
 
 

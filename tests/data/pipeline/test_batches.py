@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from porter.base.errors import UsageError
 from porter.data.photos import Bytes, Photo
 from porter.data.pipeline import CHUNK, Batch, Feed, batches, normalise, shared_chunks
 from porter.data.preprocess import Preprocess, open_image, prepare
-from porter.errors import UsageError
 from tests.photo_files import broken_photos, encoded, odd_photos, picture, prepare_ten, write_photos
 
 IMAGENET = {"divide": 255.0, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from porter.base.errors import FileError
 from porter.data.photos import Bytes, Photo
 from porter.data.pipeline import CHUNK, Batch, Feed, batches, making
 from porter.data.preprocess import Preprocess
-from porter.errors import FileError
 from tests.photo_files import encoded, picture, write_photos
 
 PIL = Preprocess("shorter_side", 40, "pil_bilinear", crop=32, divide=255.0, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))

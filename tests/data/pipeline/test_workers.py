@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from porter.base.errors import FileError
 from porter.data.photos import Failure
 from porter.data.pipeline import CHUNK, Feed, batches
 from porter.data.pipeline.workers import Workers
 from porter.data.preprocess import Preprocess
-from porter.errors import FileError
 from tests.photo_files import write_photos
 
 PIL = Preprocess("shorter_side", 40, "pil_bilinear", crop=32)

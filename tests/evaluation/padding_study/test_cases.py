@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 from porter.evaluation.padding_study.cases import (
     Change,
     Setting,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import pytest
 
-from porter.errors import PaddingError
+from porter.base.errors import PaddingError
 from porter.evaluation.padding_study.cases import Change, Setting, Trial, changed, site_at, strided_sites
 from porter.evaluation.padding_study.numbers import LEVEL, judge, mean
 from porter.evaluation.padding_study.rounds import Outcome, Rounds, helpful, run_rounds

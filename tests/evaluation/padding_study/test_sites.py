@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.evaluation.padding_study.sites import parse_sites
 from porter.graph import Graph
 from porter.padding import LOWEST, Convention

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import porter
+from porter.base.errors import FileError, PorterError, UsageError
 from porter.cli.app import main
 from porter.cli.study import study as printed
 from porter.data.preprocess import open_image
-from porter.errors import FileError, PorterError, UsageError
 from porter.evaluation.padding_study import runs, study
 from porter.evaluation.results import Study
 from porter.frameworks import get_destination

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras.graph import read_graph
 from tests.filegraph.keras_cases import CHANNELS, COLUMNS, ROWS, images

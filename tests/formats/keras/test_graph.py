@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.dtypes import Array
-from porter.errors import FileError
+from porter.base.dtypes import Array
+from porter.base.errors import FileError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.formats.keras.graph import read_graph
 from porter.formats.keras.layers import IDENTITY_AT_INFERENCE

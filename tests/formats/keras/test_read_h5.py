@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 import pytest
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from tests.frameworks.tf.small_models import expected, functional, sequential

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 from porter.formats.keras.config import snake_case
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from porter.dtypes import Array
-from porter.errors import FileError
+from porter.base.dtypes import Array
+from porter.base.errors import FileError
 from porter.formats.npz.unpickling import unpickle_arrays
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.dtypes import Array
-from porter.errors import FileError, GraphError, PaddingError
+from porter.base.dtypes import Array
+from porter.base.errors import FileError, GraphError, PaddingError
 from porter.filegraph.file_graph import Foreign
 from porter.formats.onnx.plain import PLAIN
 from porter.formats.reading import read_checkpoint

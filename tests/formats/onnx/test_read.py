@@ -12,7 +12,7 @@ import pytest
 
 import porter
 from porter.authoring.drafting import new_recipe
-from porter.errors import FileError, MappingError, PorterError, UsageError
+from porter.base.errors import FileError, MappingError, PorterError, UsageError
 from porter.filegraph.file_graph import Foreign
 from porter.filegraph.to_graph import to_graph
 from porter.formats.reading import read_checkpoint

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.formats.tf_checkpoint.names import Owner, model_names, training_state

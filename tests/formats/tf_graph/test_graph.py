@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.errors import FileError
+from porter.base.errors import FileError
 from porter.filegraph.file_graph import FileNode, Foreign, Stored
 from porter.formats.tf_graph.read import read_frozen_graph
 from porter.frameworks.tf.frozen.run import GraphRunner, channels_first

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.errors import FileError, PorterError
+from porter.base.errors import FileError, PorterError
 from porter.filegraph.file_graph import Foreign
 from porter.files.weights import WeightsFile, fetch
 from porter.formats.reading import read_checkpoint

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from tests.finetuned_torch import MAKERS, assert_tells_images_apart

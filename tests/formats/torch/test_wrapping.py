@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from porter.errors import FileError
+from porter.base.errors import FileError
 from porter.formats.torch.wrapping import AVERAGED, RAW, StateDict, listed, unwrap
 
 RAW_WEIGHTS = {"a.weight": 1.0, "n.running_mean": 2.0, "n.num_batches_tracked": 3.0}

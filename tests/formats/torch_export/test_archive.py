@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 import porter
-from porter.errors import FileError, MappingError, UsageError
+from porter.base.errors import FileError, MappingError, UsageError
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise

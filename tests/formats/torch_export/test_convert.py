@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import porter
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.formats.reading import read_checkpoint
 from porter.graph import BatchNorm
 from porter.padding import ANY

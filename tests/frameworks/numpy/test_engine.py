@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.errors import MissingFramework, UsageError
+from porter.base.errors import MissingFramework, UsageError
 from porter.filegraph.kernels.program import Program, Step
 from porter.formats.recognition import FORMATS
 from porter.frameworks.numpy import engine

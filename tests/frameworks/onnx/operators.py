@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.formats.onnx.plain import PLAIN
 from porter.formats.onnx.proto import OLDEST_OPSET
 

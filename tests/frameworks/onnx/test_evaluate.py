@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from porter.base.errors import UsageError
 from porter.data.pipeline import normalise
-from porter.errors import UsageError
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.onnx import destination as framework
 from porter.graph import INPUT, Graph, Identity, Node

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.frameworks.onnx import destination as framework
 from porter.frameworks.onnx.sites import WINDOWED
 from porter.frameworks.onnx.spellings import PLAIN

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.dtypes import Array
-from porter.errors import MissingFramework, PorterError
+from porter.base.dtypes import Array
+from porter.base.errors import MissingFramework, PorterError
 from porter.filegraph.file_graph import Foreign
 from porter.formats.onnx.constants import EVALUATORS
 from porter.formats.onnx.ops import READERS

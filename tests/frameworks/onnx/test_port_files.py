@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.errors import FileError, MappingError, MissingFramework, UsageError
+from porter.base.errors import FileError, MappingError, MissingFramework, UsageError
 from porter.frameworks import get_destination
 from porter.frameworks.onnx import destination as framework, port_files
 from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, MaxPool, Node, PadMap

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import porter
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint
 from porter.padding import ANY

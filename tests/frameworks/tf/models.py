@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.graph import (
     INPUT,
     Add,

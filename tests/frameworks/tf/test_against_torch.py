@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from porter.dtypes import Array
+from porter.base.dtypes import Array
 from porter.frameworks import get_destination
 from porter.graph import Graph
 from porter.graph.plan import make_plan

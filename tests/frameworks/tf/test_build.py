@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from porter.errors import GraphError, MappingError, UsageError
+from porter.base.errors import GraphError, MappingError, UsageError
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf import destination as tf
 from porter.frameworks.tf.runtime import import_keras

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from porter.base.errors import UsageError
 from porter.data.pipeline import normalise
 from porter.data.preprocess import Preprocess
-from porter.errors import UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_destination
 from porter.frameworks.tf.runtime import import_keras

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 from porter.frameworks.tf import destination as tf, dialect
 from porter.frameworks.tf.build import POOLS
 from porter.frameworks.tf.layers import LAYERS

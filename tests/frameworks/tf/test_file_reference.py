@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.errors import MappingError, MissingFramework
+from porter.base.errors import MappingError, MissingFramework
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileNode, Foreign
 from porter.formats.reading import read_checkpoint

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.dtypes import Array
-from porter.errors import MappingError, MissingFramework
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError, MissingFramework
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.formats.reading import read_checkpoint

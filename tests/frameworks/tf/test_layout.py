@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.layout import layer_names, pad_name
 from porter.graph import INPUT, Add, BatchNorm, Concat, Conv, Dense, GlobalAvgPool, Graph, Node, tensor_shapes

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from porter.errors import UsageError
+from porter.base.errors import UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf import destination as tf
 from porter.graph import INPUT, channels_of

@@ -6,19 +6,19 @@ import sys
 
 import pytest
 
-from porter.errors import MissingFramework, UsageError
+from porter.base.errors import MissingFramework, UsageError
+from porter.base.package import install
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf import destination as tf
 from porter.frameworks.tf.runtime import import_keras, tensorflow_device
 from porter.graph.plan import make_plan
-from porter.package import install
 from porter.padding import ANY
 from tests.frameworks.tf.models import network, random_tensors
 
 OTHER_BACKEND = """
 import os
 os.environ["KERAS_BACKEND"] = "torch"
-from porter.errors import MissingFramework
+from porter.base.errors import MissingFramework
 from porter.frameworks.tf.runtime import import_keras
 try:
     import_keras()

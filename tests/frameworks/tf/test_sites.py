@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from porter.errors import PaddingError
+from porter.base.errors import PaddingError
 from porter.frameworks.tf import destination as tf
 from porter.graph import INPUT, AvgPool, Concat, Conv, GlobalAvgPool, Graph, MaxPool, Node
 from porter.graph.plan import Plan, make_plan

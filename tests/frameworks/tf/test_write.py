@@ -9,8 +9,8 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 
-from porter.dtypes import Dtype
-from porter.errors import MappingError
+from porter.base.dtypes import Dtype
+from porter.base.errors import MappingError
 from porter.frameworks.tf import destination as tf
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import INPUT, Affine, GlobalMaxPool, Graph, Node

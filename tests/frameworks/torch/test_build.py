@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from porter.errors import GraphError, MappingError, UsageError
+from porter.base.errors import GraphError, MappingError, UsageError
 from porter.frameworks.torch import destination as framework
 from porter.graph import INPUT, BatchNorm, Conv, Graph, Node, Relu, tensor_shapes
 from porter.graph.plan import make_plan

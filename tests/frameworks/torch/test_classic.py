@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from porter.errors import GraphError, UsageError
+from porter.base.errors import GraphError, UsageError
 from porter.frameworks.torch import destination as framework
 from porter.frameworks.torch.code import model_source
 from porter.graph import tensor_shapes

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.torch import destination as framework
 from porter.frameworks.torch.code import model_source

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
+from porter.base.errors import UsageError
 from porter.data.pipeline import normalise
 from porter.data.preprocess import Preprocess
-from porter.errors import UsageError
 from porter.frameworks import get_destination
 from tests.evaluation.protocols import PROTOCOLS, pixels_of
 

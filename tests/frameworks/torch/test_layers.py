@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from porter.errors import PaddingError
+from porter.base.errors import PaddingError
 from porter.frameworks.torch import destination as framework
 from porter.frameworks.torch.layers import Affine, SamePad2d
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Relu, site_of

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from porter.errors import MappingError
+from porter.base.errors import MappingError
 from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.torch import destination as framework

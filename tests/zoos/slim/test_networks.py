@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.errors import MappingError, MissingFramework, UsageError
+from porter.base.errors import MappingError, MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_destination

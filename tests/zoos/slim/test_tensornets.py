@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.errors import MissingFramework, UsageError
+from porter.base.errors import MissingFramework, UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.zoos.slim import tensornets
 from porter.zoos.slim.network import _frozen_network, variables_of

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from importlib import import_module
 from typing import Any
 
-from porter.errors import FileError, GraphError, MissingFramework
+from porter.base.errors import FileError, GraphError, MissingFramework
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.ops import PLAIN
 from porter.graph.walks import upstream

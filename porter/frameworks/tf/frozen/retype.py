@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array, Dtype
-from porter.errors import FileError, MappingError, MissingFramework
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import FileError, MappingError, MissingFramework
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import op_name, output_index
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from porter.dtypes import Array, Dtype
-from porter.errors import MissingFramework, UsageError, first_line
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import MissingFramework, UsageError, first_line
 from porter.formats.limits import most_bytes
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.images import expect_fit, in_parts

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from keyword import iskeyword
 
-from porter.errors import GraphError
+from porter.base.errors import GraphError
 from porter.frameworks.torch.spellings import FUNCTIONS, GLOBAL_POOLS, MAP_OF_FEATURES, WITH_TENSORS, Layer
 from porter.frameworks.torch.steps import Step
 from porter.graph import INPUT, Graph, Scope

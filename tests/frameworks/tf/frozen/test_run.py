@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.errors import FileError, GraphError, MappingError, MissingFramework, PorterError, UsageError
+from porter.base.errors import FileError, GraphError, MappingError, MissingFramework, PorterError, UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import PURE_OPS
 from porter.frameworks.tf.frozen.run import GraphRunner

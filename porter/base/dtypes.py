@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.errors import PorterError
+from porter.base.errors import PorterError
 
 Array = NDArray[np.generic]
 Dtype = Literal["float32", "float16", "bfloat16", "float64"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from porter.errors import escaped
+from porter.base.errors import escaped
 
 ORDINARY = (
     "features.0.0.weight",

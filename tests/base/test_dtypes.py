@@ -2,7 +2,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from porter.dtypes import OverflowsError, cast
+from porter.base.dtypes import OverflowsError, cast
 
 
 def test_a_value_too_large_for_half_precision_is_refused_by_name() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Literal
 
-from porter.errors import MissingFramework
+from porter.base.errors import MissingFramework
 
 __version__ = "0.1.0"
 """pyproject.toml, the command line and the record of a port read it here."""
