@@ -26,7 +26,7 @@ _NUMBERS = 75_000
 are compared: two images of a few cells show little."""
 _MOST_IMAGES = 64
 _MANY_IMAGES = 12
-"""Images of a size where most layers cannot be compared one by one."""
+"""Images of a size where most layers cannot be compared one by one, or the outputs of fewer tell nothing."""
 _LEAST_WRONG = 1e-7
 """A distance above it in float64 is no rounding of any network."""
 _AMPLIFIED = 32.0
@@ -93,7 +93,8 @@ class Check:
         return np.array_split(images, count if enough <= least else 2)
 
     def against(self, source: Source, sizes: Sizes, ending: Callable[[Array], Array] | None = None) -> tuple[Parity, ...]:
-        """Compares the port with a source in each number type; on more images if the source shows little but its outputs, and on
+        """Compares the port with a source in each number type; on more images if the source shows little but its outputs, or is
+        saturated on all, and on
         images that are more like photos if on others the source is not finite, or multiplies its rounding beyond the limit.
 
         Args:
@@ -104,7 +105,9 @@ class Check:
             return replace(self, rough=ROUGHNESS[ROUGHNESS.index(self.rough) + 1]).against(source, sizes, ending)
         computing = {node.path for node in self.port.graph.nodes if site_of(node.op)} | tensor_shapes(self.port.graph).keys()
         hidden = computing & set(found[-1].uncompared)
-        if self.images >= _MANY_IMAGES or 2 * len(hidden) < len(computing) or not all(parity.ok for parity in found):
+        little = 2 * len(hidden) >= len(computing) and all(parity.ok for parity in found)
+        silent = found[-1].silent is not None and found[-1].first_bad is None
+        if self.images >= _MANY_IMAGES or not (little or silent):
             return found
         return replace(self, images=_MANY_IMAGES)._compared(source, sizes, ending)
 
