@@ -135,7 +135,7 @@ def make_telling(size: tuple[int, int], count: int, channels: int, taken: InputR
         lambda soft, noise: 0.9 * noise[:, :1, :1] + 0.1 * soft,
         lambda soft, noise: abs(board - noise[:, :1, :1] * soft),
         lambda soft, noise: noise**4,
-        lambda soft, noise: 0.1 * soft,
+        lambda soft, noise: noise * 0.001 ** noise[:1, :1, :1],
         lambda soft, noise: np.where((cells == np.array(size).reshape(2, 1, 1) // 2).all(axis=0), 1.0, 0.0 * soft),
         lambda soft, noise: 1 - 0.01 * soft,
     )
