@@ -175,7 +175,8 @@ def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Si
             found.append(f"{node.path}: epsilon {theirs.epsilon:g} where the recipe has {mine.epsilon:g}")
         if type(mine) is not type(theirs) and not isinstance(theirs, ChannelScale):
             found.append(f"{node.path}: {describe(theirs)} where the recipe has {describe(mine)}")
-        if isinstance(mine, Conv) and isinstance(theirs, Conv) and mine.bias != theirs.bias and node.path not in folded:
+        ours = mine if isinstance(mine, Conv | Dense) else None
+        if ours and isinstance(theirs, Conv | Dense) and ours.bias != theirs.bias and node.path not in folded:
             found.append(
                 f"{node.path}: {'a' if theirs.bias else 'no'} bias where the recipe has {'none' if theirs.bias else 'one'}"
             )

@@ -65,9 +65,10 @@ def missing(contents: Contents, folder: str) -> list[tuple[str, str]]:
         makers |= {
             "logits": ("The logits of source and port over photos", evaluate),
             "accuracy": ("The accuracy", evaluate),
-            "study": ("The padding study", commands.study(record, folder, None)),
             "photos": ("Sample photos with what both frameworks see", evaluate),
         }
+    if feeds(record) and record.variant is not None and record.zoo is not None:
+        makers["study"] = ("The padding study", commands.study(record, folder, None))
     there = sections(contents)
     return [maker for section, maker in makers.items() if not there[section]]
 

@@ -11,7 +11,7 @@ from typing import Any
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.names import unused_name
 from porter.formats.limits import MOST_NODES
-from porter.formats.tf_graph.nodes import GraphNode, Refuse
+from porter.formats.tf_graph.nodes import GraphNode, Refuse, is_place
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _MOST_DEPTH = 32
@@ -66,8 +66,12 @@ def _rewired(node: GraphNode, moved: Mapping[Reference, Reference]) -> GraphNode
 
 
 def follow(source: Reference, moved: Mapping[Reference, Reference]) -> Reference:
-    """The value that replaces another; a call's output may be another call's."""
-    while source in moved:
+    """The value that replaces another; a call's output may be another call's. In a damaged file one may replace itself: it stays,
+    and the graph is refused, because no node gives it.
+    """
+    for _ in moved:
+        if source not in moved:
+            break
         source = moved[source]
     return source
 
@@ -90,7 +94,7 @@ def _body(call: GraphNode, function: Any, taken: set[str], refuse: Refuse) -> _B
         name, *place = text.split(":")
         if not place and name in known:
             return known[name]
-        if name not in ops or len(place) != 2 or not place[1].isdigit():
+        if name not in ops or len(place) != 2 or not is_place(place[1]):
             raise refuse(f"function '{function.signature.name}' reads '{text}', which it lacks")
         return names[name], _outputs_before(ops[name], place[0]) + int(place[1])
 

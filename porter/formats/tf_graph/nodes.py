@@ -74,7 +74,12 @@ def parse_nodes(protos: Iterable[Any], refuse: Refuse) -> dict[str, GraphNode]:
 def parse_reference(text: str) -> Reference:
     """`conv` and `conv:0` are the first output of a node."""
     name, _, index = text.rpartition(":")
-    return (name, int(index)) if name and index.isdigit() else (text, 0)
+    return (name, int(index)) if name and is_place(index) else (text, 0)
+
+
+def is_place(text: str) -> bool:
+    """Whether a text is the place of one of a node's outputs: `int` refuses other digits than ASCII's, and very many."""
+    return text.isascii() and text.isdigit() and len(text) < 10
 
 
 def ordered(nodes: Mapping[str, GraphNode], ends: Collection[str], refuse: Refuse) -> dict[str, GraphNode]:

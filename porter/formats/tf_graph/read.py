@@ -26,6 +26,9 @@ from porter.formats.tf_graph.saved_variables import VARIABLE_OPS, read_variables
 
 _SERVING = "serving_default"
 
+_CHANGING = ("Assign", "ResourceScatter", "ResourceApply")
+"""How the names of ops begin that change a variable."""
+
 
 def read_frozen_graph(path: Path) -> Checkpoint:
     """A GraphDef whose weights are constants. It begins at its only placeholder of rank 4 and ends at the nodes that nothing reads.
@@ -88,7 +91,7 @@ def read_saved_model(path: Path) -> Checkpoint:
     if not ends:
         raise FileError("no output of the SavedModel depends on the image", where=str(path), next="export it again")
     needed = ordered(plain, ends, refuse)
-    _expect_repeatable(needed, path)
+    _expect_repeatable(plain, needed, path)
     variables = read_variables(meta, needed, stored)
     nodes = variables.renamed(needed)
     files = (file, *variables.files)
@@ -103,13 +106,24 @@ def _in_words(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
-def _expect_repeatable(nodes: Mapping[str, GraphNode], path: Path) -> None:
-    """Refuses a graph that draws random numbers: Keras 3's `export` keeps the augmentation of photos in the graph."""
-    drawing = next((node for node in nodes.values() if "Random" in node.op), None)
+def _expect_repeatable(nodes: Mapping[str, GraphNode], needed: Mapping[str, GraphNode], path: Path) -> None:
+    """Refuses a graph that draws random numbers, as Keras 3's `export` keeps the augmentation of photos in it, or that changes a
+    variable that it reads.
+
+    Args:
+        needed: those of the nodes that the outputs depend on.
+    """
+    drawing = next((node for node in needed.values() if "Random" in node.op), None)
     if drawing is not None:
         message = f"'{drawing.name}' draws random numbers ({drawing.op}): the model answers otherwise each time that it is run"
         instead = "save the Keras model as .keras, or call its augmentation layers with training=False and export it again"
         raise FileError(message, where=str(path), next=instead)
+    read = {node.inputs[0] for node in needed.values() if node.op == "ReadVariableOp" and node.inputs}
+    changes = (node for node in nodes.values() if node.op.startswith(_CHANGING) and node.inputs and node.inputs[0] in read)
+    changing = next(changes, None)
+    if changing is not None:
+        message = f"'{changing.name}' ({changing.op}) changes a variable that the model reads when it is run"
+        raise FileError(message, where=str(path), next="export a model that changes none of its variables")
 
 
 def _refusal(path: Path) -> Refuse:

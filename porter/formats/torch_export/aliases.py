@@ -11,7 +11,7 @@ _SAME = frozenset(
     {
         *("view", "_unsafe_view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "expand", "permute", "transpose", "t"),
         *("slice", "select", "narrow", "split", "split_with_sizes", "chunk", "unbind", "alias", "detach", "contiguous", "to"),
-        *("dropout", "feature_dropout", "alpha_dropout", "lift_fresh"),
+        *("expand_as", "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "lift_fresh"),
     }
 )
 """Ops whose values may be the memory of what they take."""
@@ -30,7 +30,7 @@ def changed_value(program: Program, known: Collection[str]) -> str | None:
         for source in node.inputs:
             if source in changed:
                 return f"'{node.name}' uses a value that '{changed[source].name}' ({changed[source].target}) has changed"
-        taken = _changed(node)
+        taken = changed_inputs(node)
         for source in taken:
             if memory[source] in program.stored:
                 return f"'{node.name}' ({node.target}) changes a tensor of the model"
@@ -44,7 +44,7 @@ def changed_value(program: Program, known: Collection[str]) -> str | None:
     return f"an output is changed by '{ends[0].name}' ({ends[0].target}) after it" if ends else None
 
 
-def _changed(node: AtenNode) -> tuple[Reference, ...]:
+def changed_inputs(node: AtenNode) -> tuple[Reference, ...]:
     """What a node may change: ops with `_` behind their names change their first input, ops of other libraries all."""
     library, _, rest = node.target.partition(".")
     name, _, overload = rest.rpartition(".")

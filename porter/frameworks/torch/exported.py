@@ -15,6 +15,7 @@ from porter.base.dtypes import Dtype
 from porter.base.errors import MissingFramework, first_line
 from porter.filegraph.batches import expect_batch
 from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.torch_export.aliases import changed_inputs
 from porter.formats.torch_export.archive import FLOATS, TYPES, parsed
 from porter.formats.torch_export.constants import EVALUATORS
 from porter.formats.torch_export.nodes import UNKNOWN, AtenNode, Program, read_program
@@ -56,8 +57,9 @@ class ExportedModule(nn.Module):
         self._file, self._dtype = checkpoint.graph, dtype
         for tap in taps:
             self.add_module(tap, nn.Identity())
+        # An op in place may change a value that no tap depends on through it, so it runs too.
         wanted = upstream(
-            [name for name in program.nodes if tap_of(name) in self._modules],
+            [name for name, node in program.nodes.items() if tap_of(name) in self._modules or _is_in_place(node)],
             lambda name: [source for source, _ in program.nodes[name].inputs],
         )
         self._nodes = [(node, _function(node)) for node in program.nodes.values() if node.name in wanted and node.target]
@@ -138,3 +140,7 @@ def _run(node: AtenNode, function: Callable[[Mapping[str, Any]], Any], arguments
 def _filled(part: torch.Tensor, size: int) -> torch.Tensor:
     """A part of `size` images, the last of which is repeated where it has fewer."""
     return torch.cat([part, part[-1:].expand(size - len(part), *part.shape[1:])]) if len(part) < size else part
+
+
+def _is_in_place(node: AtenNode) -> bool:
+    return node.target.startswith("aten.") and bool(changed_inputs(node))

@@ -13,6 +13,7 @@ from porter.base.errors import FileError, PorterError
 from porter.filegraph.file_graph import Foreign
 from porter.files.weights import WeightsFile, fetch
 from porter.formats.reading import read_checkpoint
+from porter.formats.tf_graph.functions import follow
 from porter.formats.tf_graph.read import read_frozen_graph
 from porter.frameworks.tf.frozen.run import channels_first
 from porter.graph import Affine, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Relu, Relu6, Softmax
@@ -131,6 +132,26 @@ def test_augmentation_in_an_exported_model_is_named(tmp_path: Path) -> None:
     keras.Sequential(layers).export(tmp_path / "saved", verbose=False)
     said = refused(tmp_path / "saved")
     assert "random_flip" in said and "StatelessRandom" in said and "save the Keras model as .keras" in said
+
+
+def test_a_model_that_changes_its_variables_is_named(tmp_path: Path) -> None:
+    tf = tensorflow()
+
+    class Changing(tf.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            self.kernel, self.scale = tf.Variable(tf.ones((3, 3, 3, 4))), tf.Variable(tf.ones(4))
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 8, 8, 3))])  # type: ignore[untyped-decorator]
+        def __call__(self, x: Any) -> Any:
+            self.scale.assign([3.0, 3.0, 3.0, 3.0])
+            return tf.reduce_mean(tf.nn.conv2d(x, self.kernel, 1, "SAME") * self.scale, (1, 2))
+
+    tf.saved_model.save(model := Changing(), str(tmp_path / "saved"), signatures=model.__call__)
+    assert "(AssignVariableOp) changes a variable that the model reads" in refused(tmp_path / "saved")
+
+
+def test_a_call_that_gives_its_own_value_ends() -> None:
+    assert follow(("call", 0), {("call", 0): ("call", 0)}) == ("call", 0)
 
 
 def network(x: Any) -> Any:

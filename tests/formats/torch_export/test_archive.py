@@ -365,6 +365,12 @@ def changes(conv: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return part + 1
 
 
+def changes_expanded(conv: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    value = conv(x)
+    value.expand_as(value).relu_()
+    return value + 1
+
+
 def summed(conv: nn.Module, x: torch.Tensor) -> torch.Tensor:
     value = x.cumsum(1).relu_() + x
     return conv(value)
@@ -378,6 +384,11 @@ def test_an_op_that_porter_lacks_is_named_where_it_may_share_memory(tmp_path: Pa
 UNREAD = {
     "a value changed after it is a part": (
         changes,
+        torch.randn(1, 3, 4, 4),
+        "uses a value that 'relu_' (aten.relu_.default) has changed",
+    ),
+    "a value changed through another of its size": (
+        changes_expanded,
         torch.randn(1, 3, 4, 4),
         "uses a value that 'relu_' (aten.relu_.default) has changed",
     ),
