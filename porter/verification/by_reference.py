@@ -24,8 +24,11 @@ ROUNDED = 1e-6
 """Weights no further apart, in relative L2 distance, are the same numbers rounded to float32 in two ways (measured: 7e-8)."""
 
 
-def check_given(check: Check, native: tuple[int, int], reference: GivenReference) -> GivenProof:
+def check_given(check: Check, native: tuple[int, int], reference: GivenReference, unfolded: Source) -> GivenProof:
     """The comparison with a reference; in float32 only if it does not run in float64, or its rounded numbers differ there.
+
+    Args:
+        unfolded: the source's graph with the norms that the port may have folded.
 
     Raises:
         UsageError: it does not run at the port's size.
@@ -36,10 +39,10 @@ def check_given(check: Check, native: tuple[int, int], reference: GivenReference
         size = "{}x{}".format(*check.port.plan.only_size or reference.sizes.built)
         raise UsageError(f"{reference.name} cannot be run at the port's size, {size}", next="give one that takes it")
     source = ported(check.port.record, reference)
-    return first_telling(_proof(fed, reference, sizes) for fed in check.fed_with(source, sizes))
+    return first_telling(_proof(fed, reference, unfolded, sizes) for fed in check.fed_with(source, sizes))
 
 
-def _proof(check: Check, reference: GivenReference, sizes: Sizes) -> GivenProof:
+def _proof(check: Check, reference: GivenReference, unfolded: Source, sizes: Sizes) -> GivenProof:
     """The comparison in one range of inputs, in the most exact type first.
 
     Layers that are paired by their names only are not pairs where the reference's value is another layer's of the port.
@@ -55,7 +58,7 @@ def _proof(check: Check, reference: GivenReference, sizes: Sizes) -> GivenProof:
             continue
         misnamed = {}
         if reference.named and not found:
-            misnamed = _misnamed(replace(check, dtypes=(dtype,)), reference, source, sizes, parity)
+            misnamed = _misnamed(replace(check, dtypes=(dtype,)), source, unfolded, sizes, parity)
         if misnamed:
             shown = some([f"{path} ({apart:.1e} apart, equal to {other})" for path, (apart, other) in misnamed.items()])
             notes += (f"layers of {reference.name} with these names are other layers of the port, and are not compared: {shown}",)
@@ -76,9 +79,7 @@ def _differs_inside_only(parity: Parity, graph: Graph) -> bool:
     return bool(wrong) and parity.silent is None and wrong.isdisjoint(graph.outputs)
 
 
-def _misnamed(
-    check: Check, reference: GivenReference, source: Source, sizes: Sizes, parity: Parity
-) -> dict[str, tuple[float, str]]:
+def _misnamed(check: Check, source: Source, unfolded: Source, sizes: Sizes, parity: Parity) -> dict[str, tuple[float, str]]:
     """Nodes that differ, where the reference's value of that name is the value of another node, or the input: by path, the distance
     and the other's path. A value that the port has nowhere is a mistake, also where the outputs do not show it.
     """
@@ -87,9 +88,9 @@ def _misnamed(
         return {}
     batch = replace(check, rough=SMOOTH).batches(sizes)[parity.dtype][0]
     theirs, ours = source.run(batch, parity.dtype), {INPUT: batch, **check.values(batch, parity.dtype)}
-    if folded := check.port.record.folded:  # a layer's value before its norm is in the reference only
-        shown = reference.run(batch, parity.dtype)
-        ours |= {f"{path} without its norm": shown[path] for path in folded if path in shown}
+    if folded := check.port.record.folded:  # the port has no value of a layer before its norm
+        whole = unfolded.run(batch, parity.dtype)
+        ours |= {f"{path} without its norm": whole[path] for path in folded}
 
     def equal(path: str, limit: float) -> Iterator[str]:
         value = theirs[path]

@@ -111,7 +111,8 @@ def check_against(check: Check, opened: Opened, given: Given | None = None, size
         return first_telling(check_trained(fed, form, build, shipped, as_ported, sizes) for fed in check.fed_with(form, sizes))
 
     if given is not None:
-        proof = check_given(check, native, open_given(given, opened, dtype))
+        unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
+        proof = check_given(check, native, open_given(given, opened, dtype), unfolded)
         found, failures = first_that_runs(references_of(opened, dtype), against)
         verdict = replace(found or Verdict((), proof.fed, rounding=record.rounding), given=proof)
         return verdict, (*(() if found else failures), *_cautions(port, verdict))

@@ -138,7 +138,8 @@ def _asked(port: Port, opened: Any, dtypes: Sequence[Dtype]) -> tuple[Verdict, t
         with patch.object(fallback, "references_of", _references_of), patch.object(reverify, "references_of", _references_of):
             return reverify.check_against(Check(port, tuple(dtypes)), opened)
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if port.record.computed else None
-    proof = check_given(Check(port, tuple(dtypes), tensors=tensors), port.record.input.native_size, opened.given)
+    unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
+    proof = check_given(Check(port, tuple(dtypes), tensors=tensors), port.record.input.native_size, opened.given, unfolded)
     return Verdict((), proof.fed, given=proof), proof.notes
 
 
