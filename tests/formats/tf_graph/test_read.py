@@ -14,6 +14,7 @@ from porter.filegraph.file_graph import Foreign
 from porter.files.weights import WeightsFile, fetch
 from porter.formats.reading import read_checkpoint
 from porter.formats.tf_graph.functions import follow
+from porter.formats.tf_graph.nodes import parse_reference
 from porter.formats.tf_graph.read import read_frozen_graph
 from porter.frameworks.tf.frozen.run import channels_first
 from porter.graph import Affine, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Relu, Relu6, Softmax
@@ -148,6 +149,11 @@ def test_a_model_that_changes_its_variables_is_named(tmp_path: Path) -> None:
 
     tf.saved_model.save(model := Changing(), str(tmp_path / "saved"), signatures=model.__call__)
     assert "(AssignVariableOp) changes a variable that the model reads" in refused(tmp_path / "saved")
+
+
+@pytest.mark.parametrize(("text", "source"), [("x:1", ("x", 1)), ("x:²", ("x:²", 0)), ("x:" + "9" * 5000, ("x:" + "9" * 5000, 0))])
+def test_an_output_is_a_short_number_in_ascii(text: str, source: tuple[str, int]) -> None:
+    assert parse_reference(text) == source
 
 
 def test_a_call_that_gives_its_own_value_ends() -> None:
