@@ -46,6 +46,12 @@ class Original(NamedTuple):
     tests: tuple[str, ...]
 
 
+_LOAD_IMG = "test_preprocess.py::test_pil_kernels_are_load_imgs_bit_for_bit"
+_INTERPOLATE = Original(
+    "`torch.nn.functional.interpolate` of floats with antialias=True, rounded",
+    "bit for bit but for sums in the middle between two levels, which torch adds up in an order of its own: one value in 60,000",
+    ("test_resampling.py::test_torch_resampling_is_interpolates_but_for_ties",),
+)
 _PIL = (
     "test_preprocess.py::test_pil_protocols_are_torchvisions_bit_for_bit",
     "test_preprocess.py::test_ten_crops_are_torchvisions",
@@ -72,6 +78,25 @@ ORIGINALS: Mapping[tuple[str, str], Original] = {
         "bit for bit",
         ("test_preprocess.py::test_inception_protocol_is_slims_bit_for_bit",),
     ),
+    **{
+        (f"pil_{kernel}", "squash"): Original("Keras's `load_img`", "bit for bit", (_LOAD_IMG,))
+        for kernel in ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
+    },
+    ("tf_bilinear", "squash"): Original(
+        "`image_dataset_from_directory` of PNGs, and `tf.image.resize`",
+        "bit for bit",
+        (
+            "test_preprocess.py::test_tf_bilinear_squashed_is_what_keras_trains_on",
+            "test_resampling.py::test_tf_bilinear_is_tf_image_resize_bit_for_bit",
+        ),
+    ),
+    ("tf_antialiased", "squash"): Original(
+        "`tf.image.resize` with antialias=True",
+        "bit for bit",
+        ("test_resampling.py::test_tf_bilinear_is_tf_image_resize_bit_for_bit",),
+    ),
+    ("torch_bilinear", "shorter_side"): _INTERPOLATE,
+    ("torch_bicubic", "shorter_side"): _INTERPOLATE,
 }
 
 

@@ -4,9 +4,14 @@ What makes a published accuracy reproducible is the resampling: which kernel, an
 pixel centres lie, and which way sizes and crops round. Each `interpolation` therefore names an implementation, roundings
 included, and is reproduced exactly:
 
-- `pil_bilinear`, `pil_bicubic`: torchvision's and timm's Resize and CenterCrop on PIL images (antialiased, on bytes).
+- `pil_bilinear`, `pil_bicubic`, ...: torchvision's and timm's Resize and CenterCrop on PIL images (antialiased, on bytes), and
+  Keras's load_img.
+- `torch_bilinear`, `torch_bicubic`: the same of torchvision on tensors, which are torch.nn.functional.interpolate with
+  antialias=True on floats, rounded to bytes.
 - `opencv_cubic`: cv2.INTER_CUBIC with the roundings of TensorNets' `load_img` and `crop`, the protocol of the Keras table
   (keras-applications#88).
+- `tf_bilinear`: tf.image.resize, image_dataset_from_directory and keras.layers.Resizing (no antialiasing, on floats);
+  `tf_antialiased` is tf.image.resize with antialias=True.
 - `tf1_bilinear`: tf.image.resize_bilinear of TensorFlow 1 with the roundings of slim's vgg_preprocessing and
   inception_preprocessing (no antialiasing, no half-pixel centres, on floats).
 """
@@ -20,6 +25,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, Literal, TypeAlias, get_args
 
 from porter.base.errors import FileError, RecipeError, UsageError
+from porter.data.interpolations import RESAMPLINGS, Interpolation, Resampling
 
 if TYPE_CHECKING:  # a recipe's preprocessing is read by commands that need neither numpy nor Pillow
     import numpy as np
@@ -28,8 +34,7 @@ if TYPE_CHECKING:  # a recipe's preprocessing is read by commands that need neit
 
     Pixels: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 
-Resize = Literal["shorter_side", "squash"]
-Interpolation = Literal["pil_bilinear", "pil_bicubic", "opencv_cubic", "tf1_bilinear"]
+Resize = Literal["shorter_side", "squash", "none"]
 Channels = Literal["rgb", "bgr"]
 Triple = tuple[float, float, float]
 
@@ -48,9 +53,10 @@ class Preprocess:
     """A preprocessing protocol: value = (pixel / divide - mean) / std, in float32.
 
     Attributes:
-        resize: `shorter_side` keeps the aspect ratio; `squash` gives size x size whatever the input's.
+        resize: `shorter_side` keeps the aspect ratio; `squash` gives size x size whatever the input's; `none` takes photos that
+            have size x size pixels already.
         size: of the shorter side, or of both.
-        interpolation: the implementation, its roundings included (see the module).
+        interpolation: the implementation, its roundings included (see the module); `none` where nothing is resized.
         central_fraction: share of height and width that is kept before resizing, or None for all.
         crop: side of the square kept from the centre after resizing, or None for all.
         channels: their order in the result.
@@ -76,6 +82,9 @@ class Preprocess:
         for name, kind in (("resize", Resize), ("interpolation", Interpolation), ("channels", Channels)):
             if getattr(self, name) not in get_args(kind):
                 raise RecipeError(f"'{name}' is one of {', '.join(get_args(kind))}, got '{getattr(self, name)}'", key=name)
+        if (self.resize == "none") != (self.interpolation == "none"):
+            message = f"'resize' and 'interpolation' are 'none' together, got '{self.resize}' and '{self.interpolation}'"
+            raise RecipeError(message, key="interpolation")
         if not 1 <= self.size <= 4096:
             raise RecipeError(f"'size' is from 1 to 4096, got {self.size}", key="size")
         if self.crop is not None and not 1 <= self.crop <= self.size:
@@ -94,7 +103,12 @@ class Preprocess:
         """The side of the square that a model is fed; None where the protocol keeps each photo's own shape."""
         if self.crop is not None:
             return self.crop
-        return self.size if self.resize == "squash" else None
+        return None if self.resize == "shorter_side" else self.size
+
+    @property
+    def resampling(self) -> Resampling:
+        """What is known of its interpolation."""
+        return RESAMPLINGS[self.interpolation]
 
     @property
     def square(self) -> int:
@@ -105,7 +119,7 @@ class Preprocess:
     def at(self, side: int) -> Preprocess:
         """This protocol in proportion for a model that is fed squares of `side`; itself where that is `fed_side`, or there is none.
 
-        The zoos round the size before the crop: torchvision (`pil_bilinear`) to the nearest, 342 for 299 as 256 for 224, TensorNets
+        The zoos round the size before the crop: torchvision (bilinear) to the nearest, 342 for 299 as 256 for 224, TensorNets
         (`side * 8 // 7`) and timm (`floor(side / crop_pct)`) down.
 
         Raises:
@@ -116,16 +130,17 @@ class Preprocess:
             return self
         if self.crop is None:
             return replace(self, size=side)
-        size = round(self.size * side / own) if self.interpolation == "pil_bilinear" else self.size * side // own
+        nearest = self.interpolation in ("pil_bilinear", "torch_bilinear")
+        size = round(self.size * side / own) if nearest else self.size * side // own
         return replace(self, size=size, crop=side)
 
     @property
     def geometry(self) -> Preprocess:
         """The part that decides what `resized` gives: the same for every crop, channel order and scaling of the result.
 
-        `tf1_bilinear` resizes what is already divided, so there `divide` is of this part.
+        Where pixels are divided before they are resized, `divide` is of this part.
         """
-        divide = self.divide if self.interpolation == "tf1_bilinear" else 1.0
+        divide = self.divide if self.resampling.divides_first else 1.0
         return Preprocess(self.resize, self.size, self.interpolation, self.central_fraction, divide=divide)
 
 
@@ -200,7 +215,7 @@ def prepare(image: Image, protocol: Preprocess) -> NDArray[np.float32]:
 
 
 def resized(image: Image, protocol: Preprocess) -> Pixels:
-    """Rows x columns x RGB before the crop: bytes as the resampling gives them; for `tf1_bilinear` floats, already divided.
+    """Rows x columns x RGB before the crop: bytes or floats, as the resampling gives them; already divided if it divides first.
 
     Only the `geometry` of the protocol matters.
 
@@ -208,20 +223,31 @@ def resized(image: Image, protocol: Preprocess) -> Pixels:
         FileError: as `prepare`.
     """
     import numpy as np
-    from PIL.Image import Resampling
+    from PIL import Image as pillow
 
-    from porter.data.resampling import opencv_cubic, tf1_bilinear
+    from porter.data import resampling
 
     image = image if image.mode == "RGB" else _to_rgb(image)
     if protocol.central_fraction is not None:
         image = image.crop(_central_box(*image.size, protocol.central_fraction))
     rows, columns = _target_size(image.height, image.width, protocol)
-    if protocol.interpolation == "tf1_bilinear":
-        # slim scales before it resizes, and tf.image.convert_image_dtype multiplies by the reciprocal.
-        return tf1_bilinear(np.asarray(image).astype(np.float32) * np.float32(1 / protocol.divide), rows, columns)
-    if protocol.interpolation == "opencv_cubic":
-        return opencv_cubic(np.asarray(image), rows, columns)
-    kernel = Resampling.BILINEAR if protocol.interpolation == "pil_bilinear" else Resampling.BICUBIC
+    pixels = np.asarray(image)
+    match protocol.interpolation:
+        case "none":
+            return pixels
+        case "opencv_cubic":
+            return resampling.opencv_cubic(pixels, rows, columns)
+        case "tf1_bilinear":  # slim scales before it resizes, and tf.image.convert_image_dtype multiplies by the reciprocal
+            return resampling.tf1_bilinear(pixels.astype(np.float32) * np.float32(1 / protocol.divide), rows, columns)
+        case "tf_bilinear":
+            return resampling.tf_bilinear(pixels, rows, columns)
+        case "tf_antialiased":
+            return resampling.tf_antialiased(pixels, rows, columns)
+        case "torch_bilinear":
+            return resampling.torch_bilinear(pixels, rows, columns)
+        case "torch_bicubic":
+            return resampling.torch_bicubic(pixels, rows, columns)
+    kernel = getattr(pillow.Resampling, protocol.interpolation.removeprefix("pil_").upper())
     return np.asarray(image.resize((columns, rows), kernel))
 
 
@@ -229,7 +255,7 @@ def centre_crop(pixels: Pixels, protocol: Preprocess) -> Pixels:
     """The crop that the protocol takes of resized pixels, as a view."""
     if protocol.crop is None:
         return pixels
-    top, left = _centre(pixels.shape[0], pixels.shape[1], protocol.crop, protocol.interpolation)
+    top, left = _centre(pixels.shape[0], pixels.shape[1], protocol)
     return _cut(pixels, top, left, protocol.crop)
 
 
@@ -252,12 +278,12 @@ def ten_crops(pixels: Pixels, protocol: Preprocess) -> list[Pixels]:
         raise UsageError("ten crops need a protocol that crops after resizing", next="use --crops 1")
     height, width = pixels.shape[:2]
     side, bottom, right = protocol.crop, height - protocol.crop, width - protocol.crop
-    starts = [_centre(height, width, side, protocol.interpolation), (0, 0), (0, right), (bottom, 0), (bottom, right)]
+    starts = [_centre(height, width, protocol), (0, 0), (0, right), (bottom, 0), (bottom, right)]
     mirrored = _mirrored(pixels)
-    pil = protocol.interpolation.startswith("pil")
+    mirrored_first = protocol.resampling.torchvision
     return [
         *(_cut(pixels, top, left, side) for top, left in starts),
-        *(_cut(mirrored, top, left if pil else right - left, side) for top, left in starts),
+        *(_cut(mirrored, top, left if mirrored_first else right - left, side) for top, left in starts),
     ]
 
 
@@ -274,7 +300,7 @@ def _mirrored(pixels: Pixels) -> Pixels:
 def normalise(pixels: NDArray[np.generic], protocol: Preprocess) -> NDArray[np.float32]:
     """(pixel / divide - mean) / std of any number of crops: ... x H x W x RGB in, ... x 3 x H x W in the protocol's order out.
 
-    Bytes are divided here; floats are those of `tf1_bilinear`, which `resized` has divided already.
+    They are divided here unless `resized` has divided them already.
     """
     import numpy as np
 
@@ -284,7 +310,7 @@ def normalise(pixels: NDArray[np.generic], protocol: Preprocess) -> NDArray[np.f
     for index in np.ndindex(pixels.shape[:-3]):  # crop by crop, which stays in the processor's cache
         values = result[index]
         values[...] = ordered[index].transpose(2, 0, 1)
-        if pixels.dtype == np.uint8:
+        if not protocol.resampling.divides_first:
             values /= np.float32(protocol.divide)
         values -= mean
         values /= std
@@ -307,22 +333,26 @@ def _target_size(height: int, width: int, protocol: Preprocess) -> tuple[int, in
     torchvision gives the longer side int(size * long / short), TensorNets long * size // short, which are equal; slim's
     vgg_preprocessing rounds long * (size / short) to even in float32.
     """
-    if protocol.resize == "squash":
-        return protocol.size, protocol.size
+    size = protocol.size
+    if protocol.resize == "none" and (height, width) != (size, size):
+        raise FileError(f"it has {width}x{height} pixels, and the protocol takes {size}x{size} and resizes nothing")
+    if protocol.resize != "shorter_side":
+        return size, size
     short, long = sorted((height, width))
     if protocol.interpolation == "tf1_bilinear":
         import numpy as np
 
-        longer = int(np.rint(np.float32(long) * (np.float32(protocol.size) / np.float32(short))))
+        longer = int(np.rint(np.float32(long) * (np.float32(size) / np.float32(short))))
     else:
-        longer = int(protocol.size * long / short)
-    if longer * protocol.size > _MAX_RESIZED_PIXELS:
-        raise FileError(f"an image of {width}x{height} pixels would be enlarged to {longer}x{protocol.size}", next="crop it")
-    return (longer, protocol.size) if height > width else (protocol.size, longer)
+        longer = int(size * long / short)
+    if longer * size > _MAX_RESIZED_PIXELS:
+        raise FileError(f"an image of {width}x{height} pixels would be enlarged to {longer}x{size}", next="crop it")
+    return (longer, size) if height > width else (size, longer)
 
 
-def _centre(height: int, width: int, side: int, interpolation: Interpolation) -> tuple[int, int]:
+def _centre(height: int, width: int, protocol: Preprocess) -> tuple[int, int]:
     """Top and left of the centre crop: torchvision's CenterCrop rounds half to even, TensorNets and slim round down."""
-    if interpolation.startswith("pil"):
+    side = protocol.square
+    if protocol.resampling.torchvision:
         return round((height - side) / 2), round((width - side) / 2)
     return (height - side) // 2, (width - side) // 2

@@ -1,11 +1,16 @@
-"""Two published resamplings that Pillow does not have: OpenCV's cubic on bytes and TensorFlow 1's bilinear on floats."""
+"""Resamplings that Pillow does not have: OpenCV's cubic, TensorFlow's bilinear ones and torch's antialiased ones."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 _COEFFICIENT_BITS = 11
+
+_Taps = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]
+_Weights = tuple[NDArray[np.intp], NDArray[np.float32]]
 
 
 def opencv_cubic(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
@@ -57,10 +62,22 @@ def tf1_bilinear(values: NDArray[np.float32], rows: int, columns: int) -> NDArra
     Cell i of the result lies at i * (size / target) of the source, so the picture shifts up and left by up to half a cell. There is
     no antialiasing. The order of operations is that of resize_bilinear_op.cc, in float32: across, then down.
     """
-    top, bottom, down = _linear_taps(values.shape[0], rows)
+    return _bilinear(values, _corner_taps(values.shape[0], rows), _corner_taps(values.shape[1], columns))
+
+
+def tf_bilinear(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.float32]:
+    """tf.image.resize of H x W x C bytes, which keras.layers.Resizing and image_dataset_from_directory call: half-pixel centres, no
+    antialiasing. The order of operations is `tf1_bilinear`'s.
+    """
+    values = pixels.astype(np.float32)
+    return _bilinear(values, _centre_taps(values.shape[0], rows), _centre_taps(values.shape[1], columns))
+
+
+def _bilinear(values: NDArray[np.float32], vertical: _Taps, horizontal: _Taps) -> NDArray[np.float32]:
+    top, bottom, down = vertical
     used, places = np.unique([top, bottom], return_inverse=True)
-    top, bottom = places.reshape(2, rows)
-    wide = _between(values if len(used) == len(values) else values[used], *_linear_taps(values.shape[1], columns), axis=1)
+    top, bottom = places.reshape(2, -1)
+    wide = _between(values if len(used) == len(values) else values[used], *horizontal, axis=1)
     return _between(wide, top, bottom, down, axis=0)
 
 
@@ -75,9 +92,107 @@ def _between(
     return result
 
 
-def _linear_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]:
+def _corner_taps(size: int, target: int) -> _Taps:
     """Per target cell, the source cell at or before it, the one after, and how far it lies between them."""
     position = np.arange(target, dtype=np.float32) * (np.float32(size) / np.float32(target))
     first = np.floor(position)
     before = first.astype(np.intp)
     return before, np.minimum(before + 1, size - 1), position - first
+
+
+def _centre_taps(size: int, target: int) -> _Taps:
+    """As `_corner_taps`, where the centres of cells and not their corners lie on each other (TensorFlow's HalfPixelScaler)."""
+    half = np.float32(0.5)
+    position = (np.arange(target, dtype=np.float32) + half) * (np.float32(size) / np.float32(target)) - half
+    first = np.floor(position)
+    after = np.minimum(np.ceil(position).astype(np.intp), size - 1)
+    return np.maximum(first.astype(np.intp), 0), after, position - first
+
+
+def tf_antialiased(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.float32]:
+    """tf.image.resize of H x W x C bytes with antialias=True, which is ScaleAndTranslate with a triangle: down, then across."""
+    down = _gathered(pixels.astype(np.float32), _tf_weights(pixels.shape[0], rows), axis=0)
+    return _gathered(down, _tf_weights(pixels.shape[1], columns), axis=1)
+
+
+def torch_bilinear(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
+    """torch.nn.functional.interpolate of H x W x C bytes as floats with antialias=True, rounded: across, then down.
+
+    torch adds up in an order that depends on the processor, so that one value in 30,000 is another by one level.
+    """
+    return _torch(pixels, rows, columns, _triangle, 1)
+
+
+def torch_bicubic(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
+    """As `torch_bilinear`, with Keys' cubic of a = -0.5, clipped to bytes."""
+    return _torch(pixels, rows, columns, _keys, 2)
+
+
+_Kernel = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+
+
+def _torch(pixels: NDArray[np.uint8], rows: int, columns: int, kernel: _Kernel, reach: int) -> NDArray[np.uint8]:
+    wide = _gathered(pixels.astype(np.float32), _torch_weights(pixels.shape[1], columns, kernel, reach), axis=1)
+    values = _gathered(wide, _torch_weights(pixels.shape[0], rows, kernel, reach), axis=0)
+    return np.rint(np.clip(values, 0, 255)).astype(np.uint8)
+
+
+def _gathered(values: NDArray[np.float32], weights: _Weights, axis: int) -> NDArray[np.float32]:
+    """Weighted sums of cells along an axis, the first cell first."""
+    cells, shares = weights
+    shape = [-1 if axis == number else 1 for number in range(3)]
+    total: NDArray[np.float32] = values.take(cells[0], axis)
+    total *= shares[0].reshape(shape)
+    part = np.empty_like(total)
+    for cell, share in zip(cells[1:], shares[1:], strict=True):
+        values.take(cell, axis, out=part, mode="clip")
+        part *= share.reshape(shape)
+        total += part
+    return total
+
+
+def _tf_weights(size: int, target: int) -> _Weights:
+    """Per target cell, source cells and their weights: two arrays taps x target (scale_and_translate_op.cc, ComputeSpansCore)."""
+    one, half = np.float32(1), np.float32(0.5)
+    ratio = one / (np.float32(target) / np.float32(size))
+    reach = max(ratio, one)
+    sample = (np.arange(target, dtype=np.float32) + half) * ratio
+    first = np.maximum(np.ceil(sample - reach - half).astype(np.intp), 0)
+    last = np.minimum(np.floor(sample + reach - half).astype(np.intp), size - 1)
+    cells = first + np.arange((last - first).max() + 1)[:, None]
+    weights = _triangle((cells.astype(np.float32) + half - sample) * (one / reach))
+    weights[cells > last] = 0
+    return np.minimum(cells, size - 1), weights * (one / _added(weights))
+
+
+def _torch_weights(size: int, target: int, kernel: _Kernel, reach: int) -> _Weights:
+    """As `_tf_weights`, in UpSampleKernel.cpp's `_compute_indices_weights_aa`."""
+    half, ratio = np.float32(0.5), np.float32(size) / np.float32(target)
+    stretch = max(ratio, np.float32(1))
+    support = np.float32(reach) * stretch
+    centre = ratio * (np.arange(target, dtype=np.float32) + half)
+    first = np.maximum((centre - support + half).astype(np.intp), 0)
+    end = np.minimum((centre + support + half).astype(np.intp), size)
+    cells = first + np.arange((end - first).max())[:, None]
+    weights = kernel((cells.astype(np.float32) - centre + half) * (np.float32(1) / stretch))
+    weights[cells >= end] = 0
+    return np.minimum(cells, size - 1), weights / _added(weights)
+
+
+def _added(weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The sum of each target cell's weights, the first one first: numpy's own sum has another order."""
+    total: NDArray[np.float32] = np.zeros_like(weights[0])
+    for share in weights:
+        total += share
+    return total
+
+
+def _triangle(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.maximum(np.float32(1) - np.abs(x), np.float32(0))
+
+
+def _keys(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    a, x = np.float32(-0.5), np.abs(x)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x < 1, near, np.where(x < 2, far, np.float32(0)))

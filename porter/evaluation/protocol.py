@@ -7,14 +7,6 @@ from porter.data.preprocess import Preprocess
 from porter.evaluation.results import Crops
 from porter.port import Facts, Input, Port, Record
 
-_IMPLEMENTATIONS = {
-    "pil_bilinear": "Pillow's bilinear",
-    "pil_bicubic": "Pillow's bicubic",
-    "opencv_cubic": "OpenCV's cubic",
-    "tf1_bilinear": "TensorFlow 1's bilinear",
-}
-
-
 NO_PROTOCOL = "nothing says how a photo becomes this model's input, and what its classes are called"
 GIVE_PROTOCOL = (
     "write a recipe with `protocol` and `labels` and convert with it (--recipes DIR), or prepare the input yourself and call "
@@ -75,7 +67,8 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
 def fed(protocol: Preprocess, rows: int, columns: int) -> str:
     """The input of a model in words, for predict and eval: `160x160: resized to 183, cropped to 160`."""
     steps = [] if protocol.central_fraction is None else [f"cut to the central {protocol.central_fraction:.1%}"]
-    steps.append(f"resized to {protocol.size}x{protocol.size}" if protocol.resize == "squash" else f"resized to {protocol.size}")
+    words = {"none": "as they are", "squash": f"resized to {protocol.size}x{protocol.size}"}
+    steps.append(words.get(protocol.resize, f"resized to {protocol.size}"))
     if protocol.crop is not None:
         steps.append(f"cropped to {protocol.crop}")
     return f"{rows}x{columns}: {', '.join(steps)}"
@@ -107,8 +100,9 @@ def expect_square(facts: Facts, channels: int, crops: Crops, where: str) -> Prep
 def in_words(protocol: Preprocess, crops: Crops) -> str:
     """A protocol in words, for reports."""
     parts = [] if protocol.central_fraction is None else [f"central {protocol.central_fraction:.1%}"]
-    resized = f"{protocol.size}x{protocol.size}" if protocol.resize == "squash" else f"shorter side {protocol.size}"
-    parts.append(f"{resized} by {_IMPLEMENTATIONS[protocol.interpolation]}")
+    square, kernel = f"{protocol.size}x{protocol.size}", protocol.resampling.name
+    words = {"none": f"{square} as they are", "squash": f"{square} by {kernel}"}
+    parts.append(words.get(protocol.resize, f"shorter side {protocol.size} by {kernel}"))
     if protocol.crop is not None:
         parts.append(f"centre {protocol.crop}" if crops == 1 else f"ten crops of {protocol.crop}")
     scaling = protocol.channels.upper() + ("" if protocol.divide == 1 else f" / {protocol.divide:g}")

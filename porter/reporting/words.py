@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,13 +15,6 @@ from porter.reporting.records import Contents
 from porter.verification.results import VerdictRecord
 
 Standing = Literal["proved", "unproved", "differs"]
-
-_KERNELS: Mapping[str, str] = {
-    "pil_bilinear": "Pillow’s antialiased bilinear kernel, on bytes",
-    "pil_bicubic": "Pillow’s antialiased bicubic kernel, on bytes",
-    "opencv_cubic": "OpenCV’s cubic kernel, not antialiased, on bytes",
-    "tf1_bilinear": "TensorFlow 1’s bilinear kernel, not antialiased and without half-pixel centres, on floats",
-}
 
 
 @dataclass(frozen=True)
@@ -175,12 +167,14 @@ def preprocessing(protocol: Preprocess) -> list[str]:
     steps = ["Decode to 8-bit RGB. The EXIF orientation is not applied."]
     if protocol.central_fraction is not None:
         steps.append(f"Keep the central {100 * protocol.central_fraction:g} % of height and width.")
-    target = (
-        f"Resize the shorter side to {protocol.size} pixels, keeping the aspect ratio"
-        if protocol.resize == "shorter_side"
-        else f"Resize to {protocol.size}×{protocol.size} pixels, ignoring the aspect ratio"
-    )
-    steps.append(f"{target}, with {_KERNELS[protocol.interpolation]}.")
+    square, kernel = f"{protocol.size}×{protocol.size}", protocol.resampling
+    whose = kernel.name.replace("'", "’")
+    resize = {
+        "none": f"Take photos of {square} pixels as they are.",
+        "squash": f"Resize to {square} pixels, ignoring the aspect ratio",
+        "shorter_side": f"Resize the shorter side to {protocol.size} pixels, keeping the aspect ratio",
+    }[protocol.resize]
+    steps.append(resize if protocol.resize == "none" else f"{resize}, with {whose} kernel: {kernel.how}.")
     if protocol.crop is not None:
         steps.append(f"Keep the {protocol.crop}×{protocol.crop} pixels at the centre.")
     if protocol.channels == "bgr":

@@ -4,12 +4,14 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from porter.base.errors import FileError, RecipeError, UsageError
+from porter.data.interpolations import RESAMPLINGS, Interpolation
 from porter.data.preprocess import Preprocess, open_image, prepare
 from tests import originals
 from tests.photo_files import png_of, prepare_ten
@@ -45,6 +47,40 @@ def test_pil_protocols_are_torchvisions_bit_for_bit(transforms: ModuleType, size
     )
     protocol = replace(TORCHVISION, interpolation=f"pil_{interpolation}", crop=55)
     np.testing.assert_array_equal(prepare(photo(*size), protocol), original(photo(*size)).numpy())
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kernel", ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"])
+def test_pil_kernels_are_load_imgs_bit_for_bit(size: tuple[int, int], kernel: str, tmp_path: Path) -> None:
+    keras = pytest.importorskip("keras")
+    photo(*size).save(tmp_path / "photo.png")
+    wanted = keras.utils.load_img(tmp_path / "photo.png", target_size=(48, 48), interpolation=kernel)
+    found = prepare(photo(*size), Preprocess("squash", 48, f"pil_{kernel}"))
+    np.testing.assert_array_equal(found, np.asarray(wanted, np.float32).transpose(2, 0, 1))
+
+
+def test_tf_bilinear_squashed_is_what_keras_trains_on(tmp_path: Path) -> None:
+    keras = pytest.importorskip("keras")
+    sizes = sorted(SIZES)
+    (tmp_path / "one").mkdir()
+    for number, size in enumerate(sizes):
+        photo(*size).save(tmp_path / "one" / f"{number}.png")
+    loaded = keras.utils.image_dataset_from_directory(tmp_path, image_size=(48, 48), shuffle=False, labels=None)
+    wanted = np.concatenate([np.asarray(batch) for batch in loaded]) / np.float32(127.5) - np.float32(1)
+    protocol = Preprocess("squash", 48, "tf_bilinear", divide=127.5, mean=(1, 1, 1))
+    for size, values in zip(sizes, wanted, strict=True):
+        np.testing.assert_array_equal(prepare(photo(*size), protocol), values.transpose(2, 0, 1))
+
+
+def test_photos_of_the_right_size_are_taken_as_they_are() -> None:
+    protocol = Preprocess("none", 64, "none", crop=56)
+    np.testing.assert_array_equal(prepare(photo(64, 64), protocol), np.asarray(photo(64, 64))[4:60, 4:60].transpose(2, 0, 1))
+    with pytest.raises(FileError, match="it has 120x90 pixels, and the protocol takes 64x64 and resizes nothing"):
+        prepare(photo(120, 90), protocol)
+
+
+def test_every_interpolation_has_its_words() -> None:
+    assert set(RESAMPLINGS) == set(get_args(Interpolation))
 
 
 def test_ten_crops_are_torchvisions(transforms: ModuleType) -> None:
@@ -118,9 +154,11 @@ def test_ten_crops_without_a_crop_are_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"resize": "longer_side"}, "'resize' is one of shorter_side, squash, got 'longer_side'"),
+        ({"resize": "longer_side"}, "'resize' is one of shorter_side, squash, none, got 'longer_side'"),
         ({"interpolation": "lanczos"}, "'interpolation' is one of"),
         ({"channels": "gbr"}, "'channels'"),
+        ({"resize": "none"}, "'resize' and 'interpolation' are 'none' together, got 'none' and 'pil_bilinear'"),
+        ({"interpolation": "none"}, "'resize' and 'interpolation' are 'none' together"),
         ({"size": 0}, "'size'"),
         ({"size": 1_000_000}, "'size'"),
         ({"crop": 65}, "'crop' is from 1 to the size 64, got 65"),

@@ -1,11 +1,12 @@
-"""The two resamplings against what they reproduce: TensorFlow, OpenCV where installed, otherwise its arithmetic cell by cell."""
+"""The resamplings against what they reproduce: TensorFlow, OpenCV where installed, otherwise its arithmetic cell by cell."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
-from porter.data.resampling import opencv_cubic, tf1_bilinear
+from porter.data.resampling import opencv_cubic, tf1_bilinear, tf_antialiased, tf_bilinear, torch_bicubic, torch_bilinear
 
 SIZES = [((37, 50), (25, 34)), ((50, 33), (38, 25)), ((12, 17), (29, 30)), ((7, 5), (3, 4)), ((16, 16), (16, 16)), ((1, 9), (3, 2))]
 
@@ -90,3 +91,26 @@ def test_tf1_bilinear_has_no_half_pixel_centres_and_no_antialiasing() -> None:
     ramp = np.arange(8, dtype=np.float32)[None, :, None].repeat(3, 2)
     assert tf1_bilinear(ramp, 1, 4)[0, :, 0].tolist() == [0, 2, 4, 6]
     assert tf1_bilinear(ramp, 1, 16)[0, :4, 0].tolist() == [0, 0.5, 1, 1.5]
+
+
+LARGER = [*SIZES, ((375, 500), (96, 96)), ((375, 500), (224, 224)), ((60, 50), (307, 256))]
+
+
+@pytest.mark.parametrize(("size", "target"), LARGER)
+@pytest.mark.parametrize(("ours", "antialias"), [(tf_bilinear, False), (tf_antialiased, True)])
+def test_tf_bilinear_is_tf_image_resize_bit_for_bit(ours: Any, antialias: bool, size: Any, target: Any) -> None:
+    tf = pytest.importorskip("tensorflow")
+    wanted = tf.image.resize(photo(*size), target, "bilinear", antialias=antialias).numpy()
+    np.testing.assert_array_equal(ours(photo(*size), *target), wanted)
+
+
+@pytest.mark.parametrize(("size", "target"), LARGER)
+@pytest.mark.parametrize(("ours", "mode"), [(torch_bilinear, "bilinear"), (torch_bicubic, "bicubic")])
+def test_torch_resampling_is_interpolates_but_for_ties(ours: Any, mode: str, size: Any, target: Any) -> None:
+    """torch adds up in an order of its own, which tells only where a sum lies in the middle between two levels."""
+    torch = pytest.importorskip("torch")
+    pixels = torch.from_numpy(photo(*size)).permute(2, 0, 1)[None].float()
+    values = torch.nn.functional.interpolate(pixels, target, mode=mode, antialias=True)[0].permute(1, 2, 0).clamp(0, 255).numpy()
+    apart = ours(photo(*size), *target) != np.rint(values)
+    assert (np.abs(values[apart] % 1 - 0.5) < 1e-4).all()
+    assert apart.mean() < 2e-3

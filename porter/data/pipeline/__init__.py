@@ -75,8 +75,8 @@ class Batch:
 
     Attributes:
         positions: of the photos that `pixels` holds, in the sequence that was given.
-        pixels: N x crops x H x W x RGB as resized and cropped, for `normalise` or what does the same on a device: bytes, or with
-            `tf1_bilinear` floats already divided by the protocol's `divide`.
+        pixels: N x crops x H x W x RGB as resized and cropped, for `normalise` or what does the same on a device: see
+            porter.data.preprocess.resized.
         failed: positions of the others, and why.
     """
 
@@ -95,8 +95,8 @@ def batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed) -> Genera
         UsageError: ten crops of a protocol that does not crop; a protocol whose results differ in size.
         FileError: while iterating: the cache cannot be written, or the system ends the workers whatever they decode.
     """
-    if protocol.crop is None and (feed.crops == 10 or protocol.resize != "squash"):
-        raise UsageError("the protocol takes no crop after resizing", next="use --crops 1" if protocol.resize == "squash" else None)
+    if protocol.crop is None and (feed.crops == 10 or protocol.fed_side is None):
+        raise UsageError("the protocol takes no crop after resizing", next="use --crops 1" if protocol.fed_side else None)
     chunks = shared_chunks(len(photos), feed.share)
     return _batches(photos, protocol, replace(feed, workers=min(feed.workers, len(chunks))), chunks)
 
@@ -137,7 +137,7 @@ def _groups(pairs: Iterable[tuple[int, Resized]], size: int) -> Iterator[list[tu
 def _batch(group: Sequence[tuple[int, Resized]], photos: Sequence[Photo], protocol: Preprocess, crops: int) -> Batch:
     good = [(position, photo) for position, photo in group if not isinstance(photo, str)]
     side = protocol.crop or protocol.size
-    kind = np.float32 if protocol.interpolation == "tf1_bilinear" else np.uint8
+    kind = np.float32 if protocol.resampling.floats else np.uint8
     pixels: NDArray[Any] = np.empty((len(good), crops, side, side, 3), kind)
     for places, (_, photo) in zip(pixels, good, strict=True):
         for place, view in zip(places, _CUTS[crops](photo, protocol), strict=True):

@@ -41,7 +41,7 @@ def _of_keras(model: Any, protocol: Preprocess, device: str, precision: Precisio
     compiled: dict[tuple[int, ...], Any] = {}
 
     def normalised(pixels: Any, divide: Any, mean: Any, std: Any) -> Any:
-        values = tensorflow.cast(pixels, "float32") / divide if pixels.dtype == tensorflow.uint8 else pixels
+        values = pixels if protocol.resampling.divides_first else tensorflow.cast(pixels, "float32") / divide
         return ((values if protocol.channels == "rgb" else values[..., ::-1]) - mean) / std
 
     def run(pixels: Any, divide: Any, mean: Any, std: Any) -> Any:

@@ -38,7 +38,7 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precisi
     def normalised(pixels: torch.Tensor) -> torch.Tensor:
         """N x crops x H x W x RGB as the model's input (N * crops) x 3 x H x W, its channels last in memory."""
         images = pixels.flatten(0, 1)
-        values = images if images.is_floating_point() else images.float() / divide
+        values = images.float() if protocol.resampling.divides_first else images.float() / divide
         ordered = values if protocol.channels == "rgb" else values.flip(-1)
         return ((ordered - mean) / std).permute(0, 3, 1, 2)
 

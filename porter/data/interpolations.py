@@ -1,0 +1,64 @@
+"""The resamplings that a protocol can name: whose implementation each one is, and what the code around it rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+Interpolation = Literal[
+    "pil_nearest",
+    "pil_box",
+    "pil_bilinear",
+    "pil_hamming",
+    "pil_bicubic",
+    "pil_lanczos",
+    "torch_bilinear",
+    "torch_bicubic",
+    "opencv_cubic",
+    "tf_bilinear",
+    "tf_antialiased",
+    "tf1_bilinear",
+    "none",
+]
+
+
+class Resampling(NamedTuple):
+    """What is known of a resampling.
+
+    Attributes:
+        name: whose it is.
+        how: what distinguishes it.
+        floats: whether it gives fractions; otherwise it gives bytes.
+        divides_first: whether pixels are divided before they are resized, and not after it.
+        torchvision: whether Resize and CenterCrop of torchvision stand around it, which round to the nearest, and to even ones
+            from the middle between two; what stands around the others rounds down.
+    """
+
+    name: str
+    how: str
+    floats: bool = False
+    divides_first: bool = False
+    torchvision: bool = False
+
+
+def _pil(kernel: str, how: str = "antialiased, on bytes") -> Resampling:
+    return Resampling(f"Pillow's {kernel}", how, torchvision=True)
+
+
+RESAMPLINGS: Mapping[Interpolation, Resampling] = {
+    "pil_nearest": _pil("nearest", "on bytes"),
+    "pil_box": _pil("box"),
+    "pil_bilinear": _pil("bilinear"),
+    "pil_hamming": _pil("Hamming"),
+    "pil_bicubic": _pil("bicubic"),
+    "pil_lanczos": _pil("Lanczos"),
+    "torch_bilinear": Resampling("torch's bilinear", "antialiased, on floats that are rounded to bytes", torchvision=True),
+    "torch_bicubic": Resampling("torch's bicubic", "antialiased, on floats that are rounded to bytes", torchvision=True),
+    "opencv_cubic": Resampling("OpenCV's cubic", "not antialiased, on bytes"),
+    "tf_bilinear": Resampling("TensorFlow's bilinear", "not antialiased, on floats", floats=True),
+    "tf_antialiased": Resampling("TensorFlow's antialiased bilinear", "on floats", floats=True),
+    "tf1_bilinear": Resampling(
+        "TensorFlow 1's bilinear", "not antialiased and without half-pixel centres, on floats", floats=True, divides_first=True
+    ),
+    "none": Resampling("nothing", "the pixels stay as they are", torchvision=True),
+}
