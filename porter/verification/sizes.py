@@ -6,6 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -35,7 +36,8 @@ class Sizes:
 
 
 def check_sizes(plan: Plan, native: Pair, source: Source, built: Pair | None, dtypes: Sequence[Dtype]) -> Sizes | None:
-    """The sizes for a port: the only size that it takes; otherwise `small_sizes` in float64 and the native size in other types.
+    """The sizes for a port: the only size that it takes; otherwise `small_sizes` in float64 and the native size in other types, and
+    in float64 as well if it is as small: a channel can be dead at every size near the one that the network is for.
 
     If float64 is not among `dtypes`, the other types are compared at the native size and at `small_sizes`. Only sizes that the
     source can run are used; if it can run none of them, the size that it was `built` for. None if there is no such size.
@@ -48,7 +50,8 @@ def check_sizes(plan: Plan, native: Pair, source: Source, built: Pair | None, dt
     if not source.takes(native):
         return None if built is None else Sizes((built,), (built,))
     _expect_every_size(plan.graph, native, source)
-    exact = tuple(size for size in small_sizes(plan.graph, native) if source.takes(size)) or (native,)
+    small = tuple(size for size in small_sizes(plan.graph, native) if source.takes(size))
+    exact = small if math.prod(native) > max(map(math.prod, small), default=math.inf) else tuple(dict.fromkeys((*small, native)))
     return Sizes(exact, (native,) if "float64" in dtypes else tuple(dict.fromkeys((native, *exact))))
 
 
@@ -113,9 +116,20 @@ def _grown(graph: Graph, axis: int, native: int) -> int:
 def _sides(graph: Graph, axis: int, native: int) -> list[int]:
     """The shortest side with the remainders of the native one, then sides with other ones: each time the side that adds most."""
     period, least = _strides(graph, axis), _least(graph, axis, native)
+    sites = {node.path: (node.inputs[0], site.window.stride[axis]) for node in graph.nodes if (site := site_of(node.op))}
+    strided = {path: (source, stride) for path, (source, stride) in sites.items() if stride > 1}
+
+    @cache
+    def maps_of(side: int) -> dict[str, int] | None:
+        return _maps(graph, axis, side)
+
+    def remainders(side: int) -> dict[str, int]:
+        """By path of each window with a stride, the remainder of its map's length after whole strides."""
+        maps = maps_of(side) or {}
+        return {path: maps[source] % stride for path, (source, stride) in strided.items() if source in maps}
 
     def suffices(side: int) -> bool:
-        maps = _maps(graph, axis, side)
+        maps = maps_of(side)
         return maps is not None and all(maps[path] >= length for path, length in least.items())
 
     alike = range(native % period or period, native + 1, period)
@@ -123,8 +137,8 @@ def _sides(graph: Graph, axis: int, native: int) -> list[int]:
     if first == len(alike):
         return []
     shortest = bisect_left(range(native), True, key=suffices)
-    met = {side: _remainders(graph, axis, side) for side in range(shortest, min(shortest + period, 2 * native)) if suffices(side)}
-    sides, once = [alike[first]], _remainders(graph, axis, alike[first])
+    met = {side: remainders(side) for side in range(shortest, min(shortest + period, 2 * native)) if suffices(side)}
+    sides, once = [alike[first]], remainders(alike[first])
 
     def added(side: int) -> int:
         return sum(met[side][path] != rest for path, rest in once.items())
@@ -133,13 +147,6 @@ def _sides(graph: Graph, axis: int, native: int) -> list[int]:
         sides.append(best)
         once = {path: rest for path, rest in once.items() if met[best][path] == rest}
     return sides
-
-
-def _remainders(graph: Graph, axis: int, side: int) -> dict[str, int]:
-    """By path of each window with a stride, the remainder of its map's length after whole strides."""
-    maps = _maps(graph, axis, side) or {}
-    sites = {node.path: (node.inputs[0], site.window.stride[axis]) for node in graph.nodes if (site := site_of(node.op))}
-    return {path: maps[source] % stride for path, (source, stride) in sites.items() if stride > 1 and source in maps}
 
 
 def _strides(graph: Graph, axis: int) -> int:
