@@ -1,12 +1,19 @@
-"""Releases memory between two large steps."""
+"""Memory between two large steps, and whether there is enough of it for one."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import math
+import os
 import sys
 
+from porter.base.errors import CheckFailed
+from porter.graph import Graph, shapes
+
 _MANY = 1 << 23
+_BYTES = 16
+"""Of each number of an image's values, which are held in float64 on both sides."""
 
 
 def trim() -> None:
@@ -24,3 +31,18 @@ def release(weights: int) -> None:
     if weights > _MANY:
         gc.collect()
     trim()
+
+
+def expect_memory(graph: Graph, size: tuple[int, int]) -> None:
+    """Expects that this machine can hold what a comparison at a size (rows, columns) holds: a process that asks for more is killed.
+
+    Raises:
+        CheckFailed: it has less memory.
+    """
+    if not hasattr(os, "sysconf"):  # Windows, which refuses memory that it does not have
+        return
+    values = sum(math.prod(side or 1 for side in shape) for shape in shapes(graph, size).values())
+    needed, held = (count / 2**30 for count in (values * _BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
+    if needed > held:
+        message = f"comparing at {size[0]}x{size[1]} takes {needed:.0f} GiB of memory, and this machine has {held:.0f}"
+        raise CheckFailed(message, next="convert for a smaller --input-size; or write the port unproved: --no-check")

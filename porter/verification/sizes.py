@@ -14,6 +14,7 @@ from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed, GraphError
 from porter.graph import INPUT, Crop, ExtendMap, Graph, shapes, site_of
 from porter.graph.plan import Plan
+from porter.verification.memory import expect_memory
 from porter.verification.references import Source
 
 Pair = tuple[int, int]
@@ -43,8 +44,10 @@ def check_sizes(plan: Plan, native: Pair, source: Source, built: Pair | None, dt
     source can run are used; if it can run none of them, the size that it was `built` for. None if there is no such size.
 
     Raises:
-        CheckFailed: the port's graph does not take a size that the source takes: a wrong pad can make it so.
+        CheckFailed: the port's graph does not take a size that the source takes: a wrong pad can make it so. Or the machine has
+            not enough memory for the comparison.
     """
+    expect_memory(plan.graph, plan.only_size or native)
     if plan.only_size is not None:
         return Sizes((plan.only_size,), (plan.only_size,)) if source.takes(plan.only_size) else None
     if not source.takes(native):
