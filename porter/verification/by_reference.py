@@ -47,31 +47,31 @@ def _proof(check: Check, reference: GivenReference, unfolded: Source, sizes: Siz
 
     Layers that are paired by their names only are not pairs where the reference's value is another layer's of the port.
     """
-    found: list[Parity] = []
+    parities: list[Parity] = []
     source: Source = ported(check.port.record, reference)
     notes, rounding, graph = reference.notes, _rounding(reference), check.port.graph
     for dtype in sorted(check.dtypes, reverse=True):  # float64 first: it decides what the function is
-        rough = SMOOTH if found else check.rough  # what does not decide is measured on photos
+        rough = SMOOTH if parities else check.rough  # what does not decide is measured on photos
         (parity,) = replace(check, dtypes=(dtype,), rough=rough).against(source, sizes, reference.ending)
         if dtype == "float64" and rounding and not parity.ok:
             notes += (f"{reference.name} is compared in float32: {rounding}",)
             continue
         misnamed = {}
-        if reference.named and not found:
+        if reference.named and not parities:
             misnamed = _misnamed(replace(check, dtypes=(dtype,)), source, unfolded, sizes, parity)
         if misnamed:
             shown = some([f"{path} ({apart:.1e} apart, equal to {other})" for path, (apart, other) in misnamed.items()])
             notes += (f"layers of {reference.name} with these names are other layers of the port, and are not compared: {shown}",)
             parity, source = parity.without(misnamed.keys()), Shifted(source, {}, misnamed)
-        found.insert(0, parity)
-    if not found:
-        found = list(replace(check, dtypes=("float32",)).against(source, sizes, reference.ending))
-    if reference.named and _differs_inside_only(found[-1], graph):
+        parities.insert(0, parity)
+    if not parities:
+        parities = list(replace(check, dtypes=("float32",)).against(source, sizes, reference.ending))
+    if reference.named and _differs_inside_only(parities[-1], graph):
         notes += ("the outputs are equal: if this layer of the reference is not the port's, give it another name",)
     apart = _apart(reference, graph)
-    if apart is not None and all(parity.ok for parity in found):
-        found = [replace(parity, ok=False, silent=apart) for parity in found]
-    return GivenProof(reference.file, settle(found), notes, reference.apart, check.fed)
+    if apart is not None and all(parity.ok for parity in parities):
+        parities = [replace(parity, ok=False, silent=apart) for parity in parities]
+    return GivenProof(reference.file, settle(parities), notes, reference.apart, check.fed)
 
 
 def _differs_inside_only(parity: Parity, graph: Graph) -> bool:
@@ -99,8 +99,8 @@ def _misnamed(check: Check, source: Source, unfolded: Source, sizes: Sizes, pari
             if alike and norms(value, own.reshape(value.shape)).rel_l2 <= limit:
                 yield other
 
-    found = {path: next(equal(path, node.limit), None) for path, node in wrong.items()}
-    return {path: (wrong[path].rel_l2, other) for path, other in found.items() if other is not None}
+    names = {path: next(equal(path, node.limit), None) for path, node in wrong.items()}
+    return {path: (wrong[path].rel_l2, other) for path, other in names.items() if other is not None}
 
 
 def _apart(reference: GivenReference, graph: Graph) -> str | None:

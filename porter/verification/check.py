@@ -79,11 +79,11 @@ class Check:
 
         The limit in float32 is for several images together: for one image with few logits, rounding exceeds it by chance.
         """
-        found: dict[Dtype, list[Array]] = {}
+        batches: dict[Dtype, list[Array]] = {}
         for dtype in self.dtypes:
             decides = dtype == "float64" or "float64" not in self.dtypes
-            found[dtype] = [batch for size in sizes.of(dtype) for batch in self._batches(size, decides)]
-        return found
+            batches[dtype] = [batch for size in sizes.of(dtype) for batch in self._batches(size, decides)]
+        return batches
 
     def _batches(self, size: tuple[int, int], decides: bool) -> list[Array]:
         channels, least = self.port.record.input.channels, self.images if decides else 2
@@ -100,20 +100,20 @@ class Check:
         Args:
             ending: applied to the port's logits, where the source shows what comes after them.
         """
-        found = self._compared(source, sizes, ending)
-        if self.rough != SMOOTH and (NOT_FINITE in (found[-1].silent or "") or self._is_chaotic(found, source, sizes)):
+        parities = self._compared(source, sizes, ending)
+        if self.rough != SMOOTH and (NOT_FINITE in (parities[-1].silent or "") or self._is_chaotic(parities, source, sizes)):
             return replace(self, rough=ROUGHNESS[ROUGHNESS.index(self.rough) + 1]).against(source, sizes, ending)
         computing = {node.path for node in self.port.graph.nodes if site_of(node.op)} | tensor_shapes(self.port.graph).keys()
-        hidden = computing & set(found[-1].uncompared)
-        little = 2 * len(hidden) >= len(computing) and all(parity.ok for parity in found)
-        silent = found[-1].silent is not None and found[-1].first_bad is None
+        hidden = computing & set(parities[-1].uncompared)
+        little = 2 * len(hidden) >= len(computing) and all(parity.ok for parity in parities)
+        silent = parities[-1].silent is not None and parities[-1].first_bad is None
         if self.images >= _MANY_IMAGES or not (little or silent):
-            return found
+            return parities
         return replace(self, images=_MANY_IMAGES)._compared(source, sizes, ending)
 
-    def _is_chaotic(self, found: Sequence[Parity], source: Source, sizes: Sizes) -> bool:
+    def _is_chaotic(self, parities: Sequence[Parity], source: Source, sizes: Sizes) -> bool:
         """Whether the source's values in float64 move about as far as the port's are away if its inputs move by one rounding."""
-        bad = next((parity.first_bad for parity in found if parity.dtype == "float64"), None)
+        bad = next((parity.first_bad for parity in parities if parity.dtype == "float64"), None)
         if bad is None or bad.rel_l2 > _LEAST_WRONG:
             return False
 

@@ -18,7 +18,7 @@ from porter.frameworks import Tensors
 from porter.graph import Graph
 from porter.graph.folding import absorb_biases, fold_norms
 from porter.port import Port, Record
-from porter.verification.references import Source
+from porter.verification.references import Source, Wrapped
 
 
 def unrounded_tensors(port: Port, graph: Graph, tensors: Tensors) -> dict[str, dict[str, Array]]:
@@ -30,21 +30,21 @@ def unrounded_tensors(port: Port, graph: Graph, tensors: Tensors) -> dict[str, d
     record = port.record
     exact = tensors if record.folded is None else fold_norms(graph, tensors).tensors
     exact = absorb_biases(exact, record.absorbed)
-    found: dict[str, dict[str, Array]] = {}
+    unrounded: dict[str, dict[str, Array]] = {}
     for path, roles in port.tensors().items():
         # A tensor that is only in the port fills a place of the destination: there is nothing to compute.
-        found[path] = {role: exact.get(path, {}).get(role, stored) for role, stored in roles.items()}
+        unrounded[path] = {role: exact.get(path, {}).get(role, stored) for role, stored in roles.items()}
         for role, stored in roles.items():
-            wanted = cast(found[path][role], record.dtype, f"{path}:{role}", allow_overflow=True)
+            wanted = cast(unrounded[path][role], record.dtype, f"{path}:{role}", allow_overflow=True)
             if not np.array_equal(wanted, stored, equal_nan=stored.dtype.kind == "f"):
                 raise CheckFailed(
                     f"this is not the source's value, computed and rounded once to {record.dtype}", where=f"{path}:{role}"
                 )
-    return found
+    return unrounded
 
 
 @dataclass
-class Shifted:
+class Shifted(Wrapped):
     """A source whose values have the paths of a port with folded norms or absorbed biases, or that does not show some of them.
 
     Attributes:
@@ -52,16 +52,8 @@ class Shifted:
         hidden: layers whose values differ from the source's, because the norm after them took in their bias.
     """
 
-    source: Source
     folded: Mapping[str, str]
     hidden: Collection[str]
-
-    @property
-    def name(self) -> str:
-        return self.source.name
-
-    def takes(self, size: tuple[int, int]) -> bool:
-        return self.source.takes(size)
 
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         values = self.source.run(batch, dtype)

@@ -59,9 +59,9 @@ def excitement(values: Mapping[str, Array]) -> float:
         values: by path, for one image.
     """
     with np.errstate(all="ignore"):
-        found = [_excited(value) for value in values.values() if value.ndim == 4 and value[0, 0].size > 1]
-        found = found or [_excited(value.reshape(1, 1, -1)) for value in values.values()]
-    return float(np.mean(found)) if found else 0.0
+        excited = [_excited(value) for value in values.values() if value.ndim == 4 and value[0, 0].size > 1]
+        excited = excited or [_excited(value.reshape(1, 1, -1)) for value in values.values()]
+    return float(np.mean(excited)) if excited else 0.0
 
 
 def _excited(value: Array) -> float:

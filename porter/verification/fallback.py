@@ -67,9 +67,9 @@ def with_fallback(opened: Opened, destination: str, dtype: Dtype, use: Callable[
         MissingFramework: neither of the first two can run, and porter's own build is the port itself, or porter only reads the
             source's format.
     """
-    found, failures = first_that_runs(references_of(opened, dtype), use)
-    if found is not None:
-        return found, ()
+    result, failures = first_that_runs(references_of(opened, dtype), use)
+    if result is not None:
+        return result, ()
     if opened.file.format == "port":
         failures = (OF_A_PORT, *failures)
     only = None

@@ -167,9 +167,9 @@ def _of_code(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
 
     @cache
     def model(dtype: Dtype) -> Any:
-        found, weights = framework.prepare(made, image, opened.origin.checkpoint if opened.origin else None, stored, dtype)
+        runner, weights = framework.prepare(made, image, opened.origin.checkpoint if opened.origin else None, stored, dtype)
         notes[f"{given.name} ran {weights}"] = None
-        return found
+        return runner
 
     def shown(batch: Array, dtype: Dtype) -> Shown:
         with running(given.file):
@@ -192,7 +192,7 @@ def _names(opened: Opened) -> dict[str, tuple[str, ...]]:
             for path, tap in taps.items():
                 if path in names:
                     names[path].append(tap)
-    return {path: tuple(dict.fromkeys(found)) for path, found in names.items()}
+    return {path: tuple(dict.fromkeys(alike)) for path, alike in names.items()}
 
 
 def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
@@ -208,16 +208,16 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     built = file.built_size or opened.sizes.built
     try:
         sized = replace(file, size=built)
-        found = to_graph(sized, keep_activation=isinstance(last, Softmax | Sigmoid))
+        reference = to_graph(sized, keep_activation=isinstance(last, Softmax | Sigmoid))
     except MappingError as error:
         raise MappingError(error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next) from None
-    taps = {path: file.by_name[name].tap for path, name in found.names.items()}
-    lacking = next((path for path in found.graph.outputs if taps[path] is None), None)
+    taps = {path: file.by_name[name].tap for path, name in reference.names.items()}
+    lacking = next((path for path in reference.graph.outputs if taps[path] is None), None)
     if lacking is not None:
         raise UsageError("the file's framework gives no value for this output", where=f"{where}: {lacking}")
-    pairs = pair(opened, found, file)
+    pairs = pair(opened, reference, file)
     asked = {path: tap for path, layer in pairs.layers.items() if (tap := file.by_name[layer].tap) is not None}
-    asked |= {f"output {place}": str(taps[path]) for place, path in enumerate(found.graph.outputs)}
+    asked |= {f"output {place}": str(taps[path]) for place, path in enumerate(reference.graph.outputs)}
     own, engine = rounded(checkpoint, stored), get_engine(engine_name(checkpoint))
 
     @cache
@@ -226,7 +226,7 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
 
     def shown(batch: Array, dtype: Dtype) -> Shown:
         values = engine.run_reference(model(dtype), batch.astype(dtype), asked)
-        return Shown(tuple(values.pop(f"output {place}") for place in range(len(found.graph.outputs))), values)
+        return Shown(tuple(values.pop(f"output {place}") for place in range(len(reference.graph.outputs))), values)
 
     record = GivenFile(file=given.file.name, sha256=checkpoint.sha256, maker=None)
     sizes = InputSizes(built, None if file.resizable else file.built_size)
@@ -278,12 +278,12 @@ def _ending(given: Given, opened: Opened, outputs: Sequence[Array]) -> tuple[End
 def log_softmax(logits: Array) -> Array:
     """The logarithms of the probabilities that N x C logits give."""
     below = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
-    found: Array = np.maximum(below - np.log(np.exp(below).sum(axis=-1, keepdims=True)), _LEAST)
-    return found
+    logarithms: Array = np.maximum(below - np.log(np.exp(below).sum(axis=-1, keepdims=True)), _LEAST)
+    return logarithms
 
 
 def sigmoid(logits: Array) -> Array:
     """The probabilities that logits give one by one."""
     with np.errstate(over="ignore"):
-        found: Array = 1 / (1 + np.exp(-logits.astype(np.float64)))
-    return found
+        probabilities: Array = 1 / (1 + np.exp(-logits.astype(np.float64)))
+    return probabilities

@@ -47,10 +47,10 @@ def distance(source: Array, port: Array) -> Distance:
 
     Non-finite values count as infinitely far apart unless both sides hold the same ones.
     """
-    found, scores = _difference(source, port), source.ndim == 2
-    if found is None:
+    arrays, scores = _difference(source, port), source.ndim == 2
+    if arrays is None:
         return Distance(np.inf, np.inf, np.inf, None, None, False if scores else None)
-    wanted, got, difference = found
+    wanted, got, difference = arrays
     measured = _norms(wanted, difference)
     return Distance(
         max_abs=measured.max_abs,
@@ -75,8 +75,8 @@ def top_margin(source: Array, port: Array) -> float:
 
 def norms(source: Array, port: Array) -> Norms:
     """The part of `distance` that can be summed, in a third of its time."""
-    found = _difference(source, port)
-    return Norms(math.inf, 0.0, math.inf) if found is None else _norms(found[0], found[2])
+    arrays = _difference(source, port)
+    return Norms(math.inf, 0.0, math.inf) if arrays is None else _norms(arrays[0], arrays[2])
 
 
 def _difference(source: Array, port: Array) -> tuple[_Doubles, _Doubles, _Doubles] | None:

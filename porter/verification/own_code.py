@@ -72,14 +72,14 @@ def maker(file: Path, name: str) -> Callable[[], Any]:
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
     try:
-        found = attrgetter(name)(module)
+        target = attrgetter(name)(module)
     except AttributeError:
         made = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise UsageError(f"the code has no '{name}'", where=str(file), next=hint(name, made)) from None
-    if framework_of(found) is not None:
+    if framework_of(target) is not None:
         next = f"write a function that makes it: def build(): return {name}"
         raise UsageError(f"'{name}' is a model, and --reference takes what makes one", where=str(file), next=next)
-    if not callable(found):
+    if not callable(target):
         raise UsageError(f"'{name}' cannot be called", where=str(file), next="name a class or a function that gives the model")
-    make: Callable[[], Any] = found
+    make: Callable[[], Any] = target
     return make

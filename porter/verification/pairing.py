@@ -33,9 +33,9 @@ class Pairs:
     named: bool = False
 
 
-def pair(opened: Opened, found: Translated, file: FileGraph) -> Pairs:
-    """The pairs of a source and a reference file, whose graph is `found` in porter's form."""
-    size, end = opened.sizes.built, found.names[found.graph.output]
+def pair(opened: Opened, translated: Translated, file: FileGraph) -> Pairs:
+    """The pairs of a source and a reference file, whose graph is `translated` in porter's form."""
+    size, end = opened.sizes.built, translated.names[translated.graph.output]
     with suppress(MappingError):
         return _aligned(opened.graph, file, end, size)
     if opened.origin is not None and opened.origin.checkpoint.graph is not None:
@@ -53,7 +53,7 @@ def pair(opened: Opened, found: Translated, file: FileGraph) -> Pairs:
             pairs = _aligned(other.graph, own, str(fit.head), size)
             layers = {layer: other.names[path] for path, layer in pairs.layers.items()}
             return Pairs({nodes[name]: layer for name, layer in layers.items() if name in nodes}, pairs.rounded)
-    return Pairs(_by_names(opened, found), named=True)
+    return Pairs(_by_names(opened, translated), named=True)
 
 
 def _aligned(graph: Graph, file: FileGraph, end: str, size: tuple[int, int]) -> Pairs:
@@ -92,7 +92,7 @@ def weight_distances(opened: Opened, file: FileGraph, tensors: Mapping[str, Arra
         tensors: of the file, by name.
         layers: by path, the file's layer.
     """
-    found: dict[str, float] = {}
+    distances: dict[str, float] = {}
     for path, layer in layers.items():
         for role, stored in file.by_name[layer].tensors.items():
             own = opened.tensors.get(path, {}).get(role)
@@ -101,14 +101,14 @@ def weight_distances(opened: Opened, file: FileGraph, tensors: Mapping[str, Arra
                 wanted, got = own.astype(np.float64).ravel(), theirs.astype(np.float64).ravel()
                 if difference := float(np.linalg.norm(wanted - got)):
                     whole = float(np.linalg.norm(wanted))
-                    found[path] = max(found.get(path, 0.0), difference / whole if whole else np.inf)
-    return found
+                    distances[path] = max(distances.get(path, 0.0), difference / whole if whole else np.inf)
+    return distances
 
 
-def _by_names(opened: Opened, found: Translated) -> dict[str, str]:
+def _by_names(opened: Opened, translated: Translated) -> dict[str, str]:
     """Layers that have the names of nodes, and are of their kinds."""
-    others = found.graph.by_path
+    others = translated.graph.by_path
     own = {node.path: opened.facts.names.get(node.path, node.path) for node in opened.graph.nodes}
     alike = {path: name for path, name in own.items() if name in others}
     kinds = {path: type(node.op) for path, node in opened.graph.by_path.items()}
-    return {path: found.names[name] for path, name in alike.items() if type(others[name].op) is kinds[path]}
+    return {path: translated.names[name] for path, name in alike.items() if type(others[name].op) is kinds[path]}

@@ -143,8 +143,8 @@ class _Sums:
                 self.outputs[path].append((reference, value))
 
 
-def _add(sums: dict[str, Norms], path: str, found: Norms) -> None:
-    sums[path] = sums[path] + found if path in sums else found
+def _add(sums: dict[str, Norms], path: str, more: Norms) -> None:
+    sums[path] = sums[path] + more if path in sums else more
 
 
 @dataclass
@@ -163,10 +163,10 @@ class _Worst:
     def add(self, graph: Graph, sums: _Sums, dtype: Dtype, tolerance: float | None) -> None:
         self.shapes |= sums.shapes
         varying = {path: samples.variation for path, samples in sums.samples.items()}
-        self.variations = {path: max(found, self.variations.get(path, 0.0)) for path, found in varying.items()}
-        for path, found in sums.nodes.items():
+        self.variations = {path: max(variation, self.variations.get(path, 0.0)) for path, variation in varying.items()}
+        for path, summed in sums.nodes.items():
             rounding = sums.own[path].rel_l2 if path in sums.own else 0.0
-            node = NodeDistance(path, found.rel_l2, found.max_abs, _limit(dtype, rounding, tolerance), rounding)
+            node = NodeDistance(path, summed.rel_l2, summed.max_abs, _limit(dtype, rounding, tolerance), rounding)
             self.nodes[path] = max(self.nodes.get(path, node), node, key=lambda row: row.rel_l2 / row.limit)
             if path in sums.outputs:
                 wanted, got = (np.concatenate(side) for side in zip(*sums.outputs[path], strict=True))
@@ -223,8 +223,8 @@ def _blame(plan: Plan, bad: NodeDistance, seen: _Worst) -> FirstBad:
     unseen = _unseen(plan.graph, bad.path, seen.nodes.keys())
     windows = {path: site for path in (bad.path, *unseen) if (site := site_of(plan.graph.by_path[path].op))}
     sites = {path: site for path, site in windows.items() if site.window.kernel != (1, 1)}
-    found, path = FirstBad(bad.path, bad.rel_l2, None, None, None, seen.shapes.get(bad.path), unseen), next(iter(sites), None)
-    return found if path is None else replace(found, site=path, source=str(sites[path]), realised=str(plan.realisations[path]))
+    blamed, path = FirstBad(bad.path, bad.rel_l2, None, None, None, seen.shapes.get(bad.path), unseen), next(iter(sites), None)
+    return blamed if path is None else replace(blamed, site=path, source=str(sites[path]), realised=str(plan.realisations[path]))
 
 
 def _unseen(graph: Graph, bad: str, shown: Set[str]) -> tuple[str, ...]:

@@ -39,6 +39,20 @@ class Source(Protocol):
 
 
 @dataclass
+class Wrapped:
+    """A source that stands around another one."""
+
+    source: Source
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    def takes(self, size: tuple[int, int]) -> bool:
+        return self.source.takes(size)
+
+
+@dataclass
 class Reference:
     """The zoo's own implementation, which porter did not write, with the file's tensors under its own names.
 
@@ -160,8 +174,8 @@ def _without_first(whole: Classifier) -> Classifier:
 
 def _then(whole: Classifier, change: Callable[[Array], Array]) -> Classifier:
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
-        found = whole(pixels)
-        return lambda: change(found())
+        pending = whole(pixels)
+        return lambda: change(pending())
 
     return classify
 

@@ -179,4 +179,4 @@ class VerdictRecord(Parity):
     def holds(self) -> bool:
         """Whether the figures, and not only the record's `ok`, say that the functions are equal."""
         others = [result for part in (self.shipped, self.given) if part is not None for result in part.dtypes.values()]
-        return self.ok and all(found.ok for found in others) and not self.top_changed and all(node.ok for node in self.nodes)
+        return self.ok and all(parity.ok for parity in others) and not self.top_changed and all(node.ok for node in self.nodes)

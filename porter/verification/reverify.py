@@ -113,9 +113,9 @@ def check_against(check: Check, opened: Opened, given: Given | None = None, size
     if given is not None:
         unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
         proof = check_given(check, native, open_given(given, opened, dtype), unfolded)
-        found, failures = first_that_runs(references_of(opened, dtype), against)
-        verdict = replace(found or Verdict((), proof.fed, rounding=record.rounding), given=proof)
-        return verdict, (*(() if found else failures), *_cautions(port, verdict))
+        without_given, failures = first_that_runs(references_of(opened, dtype), against)
+        verdict = replace(without_given or Verdict((), proof.fed, rounding=record.rounding), given=proof)
+        return verdict, (*(() if without_given else failures), *_cautions(port, verdict))
     verdict, failures = with_fallback(opened, record.framework, dtype, against)
     if not verdict.ok and verdict.proof.silent is None:
         image = make_images(verdict.proof.sizes[0], 1, record.input.channels, verdict.fed)

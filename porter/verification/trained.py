@@ -18,7 +18,7 @@ from porter.graph.plan import make_plan
 from porter.verification.check import Check
 from porter.verification.numbers import distance
 from porter.verification.parity import compare
-from porter.verification.references import OwnBuild, Source
+from porter.verification.references import OwnBuild, Source, Wrapped
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Shipped, Verdict
 
@@ -26,19 +26,11 @@ AsPorted = Callable[[Source], Source]
 
 
 @dataclass
-class _Kept:
+class _Kept(Wrapped):
     """A source, and its logits in float64 by batch: N x C."""
 
-    source: Source
     output: str
     logits: dict[tuple[tuple[int, ...], bytes], Array] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return self.source.name
-
-    def takes(self, size: tuple[int, int]) -> bool:
-        return self.source.takes(size)
 
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         values = self.source.run(batch, dtype)

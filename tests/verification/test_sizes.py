@@ -104,7 +104,7 @@ def test_float64_has_the_native_size_where_that_is_small(native: tuple[int, int]
 
 def test_a_size_that_no_memory_holds_is_refused_before_an_image_is_made() -> None:
     plan = make_plan(graph_of((Window((3, 3), (2, 2)), Convention.stated((1, 1, 1, 1), fill=LOWEST))), ANY, NATIVE)
-    with pytest.raises(CheckFailed, match="comparing at 1048576x1048576 takes .* GiB of memory"):
+    with pytest.raises(CheckFailed, match=r"comparing at 1048576x1048576 takes .* GiB of memory"):
         check_sizes(plan, (1 << 20, 1 << 20), Anything(), None, ("float64",))
 
 
