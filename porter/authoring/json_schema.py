@@ -101,7 +101,7 @@ def _object(properties: Mapping[str, Schema], **more: Any) -> Schema:
 
 
 _STEPS, _OPTIONS, _NAMES, _PADDING = _list_of(_ref("step")), _table_of(_ref("value")), _ref("names"), _table_of(_ref("padding"))
-_PROTOCOL = _either({"type": "string"}, _ref(_name(Preprocess)))
+_PROTOCOL = _either({"type": "string"}, {"type": "null"}, _ref(_name(Preprocess)))
 _LABELS = _either(_one_of(LABEL_MAPS), {"type": "string", "pattern": rf"^\w[\w.+-]*\{LABEL_FILE}$"})
 _FACTS: Mapping[str, Schema] = {
     "framework": _one_of(tuple(REFERENCES)),

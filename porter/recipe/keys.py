@@ -35,7 +35,7 @@ KEYS: Mapping[str, str] = {
     "taps": "by pattern, names of outputs that can be read although no tensor has the name",
     "ignore": "by pattern of a tensor's name, the tensors that stay unused, and why",
     "protocols": "preprocessing by name",
-    "protocol": "the preprocessing with which the accuracy was measured: one of `protocols`, or in place",
+    "protocol": "the preprocessing with which the accuracy was measured: one of `protocols`, or in place; null for none",
     "address": "what a `file` begins with that is no address itself",
     "source": "where the accuracy is published",
     "note": "what must be known about the accuracy",

@@ -100,7 +100,7 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
     faults.expect_none()
     every = tuple(nested((*graph, *(step for listed in steps.values() for step in listed))))
     _check_defaults(source, every, {**STANDARD_OPTIONS, **document.options})
-    zoos = Zoos(source, document, recipes_folder())
+    zoos = Zoos(source, document, sizes.channels, recipes_folder())
     return Recipe(
         architecture=document.architecture,
         paper=document.paper,

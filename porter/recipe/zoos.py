@@ -55,9 +55,10 @@ class Zoos(Mapping[str, Zoo]):
         RecipeError: when a zoo is asked for, with the place of what is wrong.
     """
 
-    def __init__(self, source: Source, document: Document, shipped: Path) -> None:
+    def __init__(self, source: Source, document: Document, channels: int, shipped: Path) -> None:
         self._source = source
         self._document = document
+        self._channels = channels
         self._shipped = shipped
         self._said: dict[str, Source] = {}
         self._read: dict[str, Zoo] = {}
@@ -91,7 +92,21 @@ class Zoos(Mapping[str, Zoo]):
         if parent is None and not own.framework:
             where, next = self._source.where((ZOOS, name), key=True), f"write it here, or in {ZOOS}/{name}.yaml"
             raise RecipeError("the key 'framework' is missing", where=where, next=next)
+        self._expect_photos(own)
         return self._proved(own if parent is None else _inherit(own, parent))
+
+    def _expect_photos(self, zoo: Zoo) -> None:
+        """Refuses a protocol where the input has other channels than a photo."""
+        used = {("protocol",): zoo.preprocess} | {
+            ("weights", name, "protocol"): row.preprocess for name, row in zoo.weights.items()
+        }
+        for place, protocol in used.items():
+            if protocol is not None and self._channels != 3:
+                raise RecipeError(
+                    f"a protocol prepares photos, which have 3 channels, and the recipe's input has {self._channels}",
+                    where=self._said[zoo.name].where((ZOOS, zoo.name, *place)),
+                    next=f"leave it out, or write 'protocol: null' for zoo '{zoo.name}' in the recipe",
+                )
 
     def _parent(self, name: str, extended: str, heirs: tuple[str, ...]) -> Zoo:
         where = self._source.where((ZOOS, name, "extends"))

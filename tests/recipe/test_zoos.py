@@ -106,6 +106,22 @@ def test_a_mistake_is_found_in_the_file_where_it_is_written(tmp_path: Path, part
     assert line_of(caught.value) == f"{file}:{text[: text.index(new.strip())].count(chr(10)) + 1}"
 
 
+@pytest.mark.parametrize("protocol", ["small", "whole"])
+def test_a_protocol_needs_an_input_of_three_channels(tmp_path: Path, protocol: str) -> None:
+    lines = [line for line in GROUP.splitlines() if "protocol: " not in line or f"protocol: {protocol}" in line]
+    path = split(tmp_path, group="\n".join(lines).replace("top1: 50, top5: 80}", "top1: 50, top5: 80, size: 32}"))
+    path.write_text(path.read_text().replace("channels: 3", "channels: 1"))
+    with pytest.raises(RecipeError, match="photos, which have 3 channels, and the recipe's input has 1") as caught:
+        load_recipe(path)
+    file = tmp_path / "zoos" / "home.yaml"
+    text = file.read_text()
+    assert line_of(caught.value) == f"{file}:{text[: text.index(f'protocol: {protocol}')].count(chr(10)) + 1}"
+    assert caught.value.next == "leave it out, or write 'protocol: null' for zoo 'home' in the recipe"
+    if protocol == "small":
+        path.write_text(path.read_text().replace("  home:\n", "  home:\n    protocol: null\n"))
+        assert load_recipe(path).zoos["home"].preprocess is None
+
+
 def test_a_zoo_is_read_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = split(tmp_path, f"{SECTION}  broken: {{}}\n")
     write(tmp_path / "zoos", "zoo: [", "broken.yaml")
