@@ -15,6 +15,7 @@ from porter.base.errors import ChecksumError, FileError, GraphError, UsageError
 from porter.data.labels import LABEL_MAPS, MAX_BYTES, MAX_LABEL, Labels
 from porter.data.preprocess import Preprocess
 from porter.files import AnyPath, WeightsFile, digest, expect_plain, is_plain, recover_folder, write_whole
+from porter.formats.limits import read_json
 from porter.frameworks import Destination, Tensors, get_destination
 from porter.graph import Graph, tensor_shapes
 from porter.graph.bounds import expect_bounded
@@ -264,13 +265,23 @@ def load(folder: AnyPath, device: str = "cpu") -> Any:
 
 
 def port_at(path: Path) -> Port | None:
-    """The port whose folder, record or model file is `path`; None for any other path."""
+    """The port whose folder, record or model file is `path`; None for any other path. A port.json beside a file that it does not
+    list has nothing to do with the file, and may be anybody's.
+    """
     if (path / RECORD).is_file():
         return read_port(path)
-    if not (path.parent / RECORD).is_file():
-        return None
-    beside = read_port(path.parent, held=False)
-    return read_port(path.parent) if path.name in (RECORD, beside.destination.MODEL_FILE) else None
+    record = path.parent / RECORD
+    return read_port(path.parent) if is_plain(record) and path.name in (RECORD, *_model_files(record)) else None
+
+
+def _model_files(record: Path) -> tuple[str, ...]:
+    """The names of a model's files that a port.json lists, which is not validated; none if it is not like one of porter's."""
+    try:
+        stated = read_json(record.read_bytes() if record.stat().st_size <= MAX_RECORD_BYTES else "")
+    except (OSError, ValueError, RecursionError):
+        return ()
+    model = stated.get("model") if isinstance(stated, dict) else None
+    return tuple(model) if isinstance(model, dict) else ()
 
 
 def read_port(folder: Path, *, held: bool = True) -> Port:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -362,6 +363,15 @@ def test_overwriting_never_takes_what_porter_did_not_write(cli: Cli, tmp_path: P
 def test_only_a_ports_own_files_stand_for_the_port(cli: Cli, torch_file: Path) -> None:
     cli(*CONVERT_TF, torch_file)
     refused(cli(*CONVERT_TF, "p/absent.h5", "--overwrite"), "absent.h5")
+
+
+def test_a_port_json_that_lists_another_file_is_not_that_files(cli: Cli, tmp_path: Path, torch_file: Path) -> None:
+    shutil.copy(torch_file, "model.h5")
+    for record in (b"{}", b"no JSON", b"[1]", b'{"model": ["a"]}', b'{"model": {"other.h5": "0"}}', b"[" * 10**5):
+        (tmp_path / "port.json").write_bytes(record)
+        assert "mobilenet_v2_0.35 from keras" in cli("inspect", "model.h5").out
+    cli(*CONVERT_TF, "model.h5")
+    assert "a port of mobilenet_v2_0.35" in cli("inspect", "p/model.safetensors").out
 
 
 def test_weights_that_are_not_finite_prove_nothing(cli: Cli, tmp_path: Path, state: dict[str, np.ndarray]) -> None:
