@@ -71,6 +71,10 @@ def test_what_the_file_does_not_say_is_said(case: Case, weights_file: WeightsMak
     if said:
         again = porter.convert(case.variant, case.zoo, "torch", weights=tmp_path / "port", out=tmp_path / "again", check=False)
         assert again.port.record.assumed == said
+        with pytest.raises(UsageError, match="a port has the layers that it was made with"):
+            porter.convert(
+                case.variant, case.zoo, "torch", weights=tmp_path / "port", mapped=["a=stem/conv"], out=tmp_path / "third"
+            )
 
 
 @pytest.mark.parametrize(

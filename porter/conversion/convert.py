@@ -158,9 +158,7 @@ def convert(
         if size is None:
             opened = replace(opened, facts=opened.stating(assumed=(*opened.facts.assumed, *opened.assumed_size)))
         size = size or opened.sizes.built
-        if not opened.sizes.takes(size):
-            message = "the file holds for {}x{} only: numbers in it were computed from that size".format(*opened.sizes.built)
-            raise UsageError(message, where="--input-size", next="leave it out, or export the model with open sizes")
+        opened.sizes.expect(size)
         target = Target(framework, size, stored_as, allow_overflow)
         written = write_stock(building, opened, target) if stock else write_plain(building, opened, target, fold_bn)
         record = _record(opened, written, target, wishes, folder)

@@ -37,7 +37,7 @@ def pads(subject: str, source: str | None, destination: str, input_size: str | N
     """The table of padding sites of a port of the variant `subject`, without weights; without a source, of the file `subject`.
 
     Raises:
-        PaddingError: a site has no exact form in the destination at this size.
+        PaddingError: a site has no exact form in the destination at this size. UsageError: the file holds for another size only.
     """
     capabilities = get_destination(destination).CAPABILITIES
     if source is None:
@@ -46,7 +46,9 @@ def pads(subject: str, source: str | None, destination: str, input_size: str | N
 
         stated = None if input_size is None else parse_size(input_size)
         opened = open_file(expect_file(subject, recipes), Wishes(size=stated), recipes)
-        return tuple(SitePads(pad, None) for pad in pads_of(make_plan(opened.graph, stated or opened.sizes.built, capabilities)))
+        size = stated or opened.sizes.built
+        opened.sizes.expect(size)
+        return tuple(SitePads(pad, None) for pad in pads_of(make_plan(opened.graph, size, capabilities)))
     member = find_member(subject, source, recipes)
     graph = expand(member)
     size = member.recipe.native_size() if input_size is None else parse_size(input_size)

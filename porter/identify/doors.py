@@ -17,7 +17,7 @@ from porter.port import port_at
 from porter.recipe import Member, declared_recipes, recipes_option
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
-from porter.source.opening import expect_no_options, open_checkpoint, open_port
+from porter.source.opening import expect_as_made, open_checkpoint, open_port
 from porter.source.own_graph import open_graph
 from porter.source.weights import fetch_published, needs_md5, publisher_of
 
@@ -38,14 +38,18 @@ def open_member(member: Member, path: Path | None, wishes: Wishes = NONE) -> Ope
         path, warnings = fetched.path, fetched.warnings
     port = port_at(path)
     if port is not None:
-        expect_no_options(wishes, str(port.folder), "a port's graph is in its port.json")
+        expect_as_made(port, wishes)
         opened = open_port(port, member)
     else:
         opened = _advised(member, read_weights(path, needs_md5(member)), wishes)
-    if wishes.background and not opened.facts.background:
-        known = f"no background row is known in the {opened.facts.source_classes} classes of {path.name}"
-        warnings += (f"--keep-background: {known}",)
-    return replace(opened, warnings=(*warnings, *opened.warnings))
+    return replace(opened, warnings=(*warnings, *_no_background(opened, path, wishes), *opened.warnings))
+
+
+def _no_background(opened: Opened, path: Path, wishes: Wishes) -> tuple[str, ...]:
+    """A warning if a background row is wished that nobody knows of."""
+    if not wishes.background or opened.facts.background:
+        return ()
+    return (f"--keep-background: no background row is known in the {opened.facts.source_classes} classes of {path.name}",)
 
 
 def _advised(member: Member, checkpoint: Checkpoint, wishes: Wishes) -> Opened:
@@ -100,8 +104,15 @@ def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None) ->
     """
     port = port_at(path)
     if port is not None:
-        return open_port(port, member_of(port.record, recipes))
-    checkpoint = read_weights(path)
+        expect_as_made(port, wishes)
+        opened = open_port(port, member_of(port.record, recipes))
+    else:
+        opened = _open_graph(read_weights(path), wishes, recipes)
+    return replace(opened, warnings=(*opened.warnings, *_no_background(opened, path, wishes)))
+
+
+def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
+    """A file by its own graph: as a variant that has it, otherwise under the file's names."""
     if checkpoint.graph is None:
         raise no_graph(checkpoint, recipes)
     if wishes.keep_activation:

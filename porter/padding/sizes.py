@@ -25,6 +25,16 @@ class InputSizes:
     def takes(self, size: Size) -> bool:
         return self.only in (None, size)
 
+    def expect(self, size: Size) -> None:
+        """Refuses a size at which the model is not right.
+
+        Raises:
+            UsageError: there is only one, and `size` is another.
+        """
+        if not self.takes(size):
+            message = "the file holds for {}x{} only: numbers in it were computed from that size".format(*self.built)
+            raise UsageError(message, where="--input-size", next="leave it out, or export the model with open sizes")
+
 
 def parse_size(text: str) -> Size:
     """`224`, `225x201` (rows x columns) or `any`."""

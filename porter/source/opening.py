@@ -96,6 +96,25 @@ def open_checkpoint(member: Member, checkpoint: Checkpoint, wishes: Wishes = NON
     )
 
 
+def expect_as_made(port: Port, wishes: Wishes) -> None:
+    """Refuses wishes that only the file can grant that the port was made from.
+
+    Raises:
+        UsageError: with what was wished.
+    """
+    expect_no_options(wishes, str(port.folder), "a port's graph is in its port.json")
+    taken_off = port.record.activation if wishes.keep_activation else None
+    if wishes.map or taken_off:
+        option = "--map" if wishes.map else "--keep-activation"
+        reason = (
+            f"the port was made without the {taken_off} of its source"
+            if taken_off
+            else "a port has the layers that it was made with"
+        )
+        next = f"leave out {option}, or convert {port.record.source.file}, which the port was made from"
+        raise UsageError(reason, where=option, next=next)
+
+
 def expect_no_options(wishes: Wishes, where: str, reason: str) -> None:
     """Refuses options of a recipe, because the source itself states them."""
     if wishes.options:

@@ -106,6 +106,11 @@ def test_what_a_port_gives_is_said(kept: bool, output: str, saved: Callable[[str
     assert stated["porter.output"] == output == read_port(tmp_path / "small-onnx").record.output
     again = porter.convert(tmp_path / "small-onnx", destination="torch", out=tmp_path / "again", check=False)
     assert again.record()["output"] == output
+    ran = cli("convert", "small-onnx", "--to", "torch", "--no-check", "--keep-activation", "--keep-background")
+    if kept:
+        assert "warning  --keep-background: no background row is known in the 7 classes of small-onnx" in ran.out
+    else:
+        refused(ran, "without the softmax of its source", "leave out --keep-activation, or convert small.keras, which")
 
 
 def test_a_file_of_a_recipes_graph_gets_its_names(weights_file: WeightsMaker, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import porter
 from porter.authoring.drafting import new_recipe
 from porter.base.errors import FileError, MappingError, PorterError, UsageError
+from porter.conversion import pad_table
 from porter.filegraph.file_graph import Foreign
 from porter.filegraph.to_graph import to_graph
 from porter.formats.reading import read_checkpoint
@@ -543,6 +544,9 @@ def test_a_model_of_fixed_sizes_is_proved_in_its_own_batch_and_holds_at_its_own_
     assert result.port.record.input.size == (17, 20)
     with pytest.raises(UsageError, match="the file holds for 17x20 only"):
         porter.convert(tmp_path / "model.onnx", destination="torch", out=tmp_path / "other", input_size="18")
+    with pytest.raises(UsageError, match="the file holds for 17x20 only"):
+        pad_table.pads(str(tmp_path / "model.onnx"), None, "torch", "18", None)
+    assert pad_table.pads(str(tmp_path / "model.onnx"), None, "torch", "17x20", None)
 
 
 @pytest.mark.usefixtures("one_recipe")
