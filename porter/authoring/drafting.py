@@ -70,8 +70,6 @@ class NewRecipe:
 
     def record(self) -> dict[str, Any]:
         """As JSON."""
-        found = self.tensors
-        tensors = None if found is None else {"used": len(found.used), "ignored": len(found.ignored)}
         return {
             "recipe": str(self.path),
             "variant": self.variant,
@@ -79,7 +77,7 @@ class NewRecipe:
             "lines": self.lines,
             "nodes": len(self.draft.graph.nodes),
             "blocks": dict(self.draft.blocks),
-            "tensors": tensors,
+            "tensors": self.tensors and self.tensors.counts(),
             "to_do": self.to_do,
             "problem": self.problem,
             "next": self.command,

@@ -48,7 +48,7 @@ class Trial:
         return {
             "variant": member.variant if member else None,
             "zoo": member.zoo.name if member else None,
-            "tensors": {"used": len(opened.lists.used), "ignored": len(opened.lists.ignored)} if opened else None,
+            "tensors": opened.lists.counts() if opened else None,
             "parity": self.verdict.record() if self.verdict else None,
             "skipped": self.skipped,
             "error": {"code": error.code, "message": error.message, "where": error.where, "next": error.next} if error else None,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,12 +36,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 def conversion(made: Conversion) -> list[str]:
     record = made.port.record
-    lists = record.tensors
     size = _size(record.input)
     lines = [
         f"{record.name} to {record.framework}: {made.port.folder}",
         f"  file     {'; '.join((f'{record.source.file}, {record.source.format}', *record.source.notes))}",
-        f"  tensors  {'; '.join((f'{len(lists.used)} used', *_ignored(lists), *_filled(lists)))}",
+        f"  tensors  {_tensors(record.tensors)}",
         f"  classes  {_classes(record)}",
         f"  licence  {record.licence or 'unknown'}",
         *(f"  assumed  {line}" for line in record.assumed),
@@ -70,14 +67,9 @@ def _size(taken: Input) -> str:
     return "any input size, native {}x{}".format(*taken.native_size)
 
 
-def _ignored(lists: TensorLists) -> list[str]:
-    return [f"{count} ignored: {reason}" for reason, count in Counter(lists.ignored.values()).items()]
-
-
-def _filled(lists: TensorLists) -> list[str]:
-    """Filled tensors by the last part of their names: `num_batches_tracked`."""
-    kinds = Counter((re.split("[./]", name)[-1], number) for name, number in lists.filled.items())
-    return [f"{count} filled: {kind} = {number}" for (kind, number), count in kinds.items()]
+def _tensors(lists: TensorLists) -> str:
+    ignored = [f"{count} ignored: {reason}" for reason, count in lists.reasons.items()]
+    return "; ".join((f"{len(lists.used)} used", *ignored, *(f"{count} filled: {kind}" for kind, count in lists.fillings.items())))
 
 
 def _call(name: str, arguments: Mapping[str, Any]) -> str:
@@ -165,7 +157,7 @@ def new_recipe(drafted: NewRecipe) -> list[str]:
         f"  graph    {len(drafted.draft.graph.nodes)} nodes; {f'blocks: {blocks}' if blocks else 'no blocks'}",
     ]
     if drafted.tensors is not None:
-        lines.append(f"  tensors  {'; '.join((f'{len(drafted.tensors.used)} used', *_ignored(drafted.tensors)))}")
+        lines.append(f"  tensors  {_tensors(drafted.tensors)}")
     if drafted.problem is not None:
         lines.append(f"  problem  {drafted.problem}")
     if drafted.to_do:
@@ -221,7 +213,7 @@ def report(written: Report) -> list[str]:
     return [str(written.path), *(f"  not in it  {what}: {command}" for what, command in written.missing.items())]
 
 
-def recipe_record(file: Recipe | Declared) -> dict[str, Any]:
+def declared_record(file: Recipe | Declared) -> dict[str, Any]:
     return {"architecture": file.architecture, "variants": list(file.variants), "zoos": list(file.zoos), "file": str(file.path)}
 
 
@@ -246,50 +238,75 @@ def recipe_check(result: Checked, trial: Trial | None = None) -> list[str]:
     checked = ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in counts if count)
     lines += [f"checked: {checked} named"] if result.nodes else []
     if trial is not None and trial.opened is not None and trial.opened.member is not None:
-        lists = trial.opened.lists
-        lines.append(f"weights: {trial.opened.member.name}; {'; '.join((f'{len(lists.used)} used', *_ignored(lists)))}")
+        lines.append(f"weights: {trial.opened.member.name}; {_tensors(trial.opened.lists)}")
         lines += [f"numbers: {line}" for line in (_check_lines(trial.verdict) if trial.verdict else [f"skipped: {trial.skipped}"])]
     return [*lines, *([f"error: {trial.error}"] if trial is not None and trial.error is not None else [])]
 
 
-def recipe(file: Recipe, variant: str, graph: Graph) -> list[str]:
+def recipe_record(file: Recipe, variant: str, graph: Graph) -> dict[str, Any]:
+    """A recipe, the weights of one of its variants in each zoo, and the variant's graph; `window` is null of a step without one."""
     from porter.graph import shapes
 
     known = shapes(graph, file.native_size())
-    steps = [(node.path, node.op_name, _window(node), "x".join(map(str, known[node.path]))) for node in graph.nodes]
-    having = file.zoos_of(variant).values()
-    zoos = [(zoo.name, zoo.framework, *_published(zoo, variant), _written(file, variant, zoo)) for zoo in having]
-    lines = [f"{file.architecture} ({file.paper}), {file.path}", f"variants: {', '.join(file.variants)}", ""]
+    nodes = [
+        {"path": node.path, "op": node.op_name, "window": _window(node), "output": list(known[node.path])} for node in graph.nodes
+    ]
+    return {
+        **declared_record(file),
+        "paper": file.paper,
+        "variant": variant,
+        "weights": [_weights(file, variant, zoo) for zoo in file.zoos_of(variant).values()],
+        "nodes": nodes,
+    }
+
+
+def _weights(file: Recipe, variant: str, zoo: Zoo) -> dict[str, Any]:
+    figures, published = zoo.published.get(variant), zoo.files.get(variant)
+    return {
+        "zoo": zoo.name,
+        "framework": zoo.framework,
+        "top1": figures and figures.top1,
+        "top5": figures and figures.top5,
+        "licence": zoo.licence_of(variant),
+        "file": published and published.name,
+        "written_in": _written(file, variant, zoo),
+    }
+
+
+def recipe(record: Mapping[str, Any]) -> list[str]:
+    """`record` is that of `recipe_record`."""
+    header = ("zoo", "framework", "top-1", "top-5", "licence", "file", "written in")
+    zoos = [
+        [f"{value:.3f}" if isinstance(value, float) else value or ("none" if key == "file" else "") for key, value in row.items()]
+        for row in record["weights"]
+    ]
+    steps = [(node["path"], node["op"], node["window"] or "", "x".join(map(str, node["output"]))) for node in record["nodes"]]
     return [
-        *lines,
-        *table(("zoo", "framework", "top-1", "top-5", "licence", "file", "written in"), zoos),
+        f"{record['architecture']} ({record['paper']}), {record['file']}",
+        f"variants: {', '.join(record['variants'])}",
         "",
-        f"{variant}:",
+        *table(header, zoos),
+        "",
+        f"{record['variant']}:",
         *table(("node", "op", "window", "output"), steps),
     ]
 
 
-def _published(zoo: Zoo, variant: str) -> tuple[str, ...]:
-    figures, file = zoo.published.get(variant), zoo.files.get(variant)
-    accuracy = (f"{figures.top1:.3f}", f"{figures.top5:.3f}") if figures else ("", "")
-    return (*accuracy, zoo.licence_of(variant) or "", file.name if file else "none")
-
-
-def _written(file: Recipe, variant: str, zoo: Zoo) -> str:
+def _written(file: Recipe, variant: str, zoo: Zoo) -> str | None:
     """The line of a variant's weights in the zoo's file, otherwise that of the zoo in the recipe."""
     here = ("zoos", zoo.name)
     mark = file.source.mark((*here, "weights", variant), key=True) or file.source.mark(here, key=True)
     if mark is None:
-        return ""
+        return None
     folder, path = file.path.parent, mark.path
     return f"{path.relative_to(folder) if path.is_relative_to(folder) else path}:{mark.line}"
 
 
-def _window(node: Node) -> str:
+def _window(node: Node) -> str | None:
     from porter.graph import site_of
 
     site = site_of(node.op)
     if site is None:
-        return ""
+        return None
     (rows, columns), stride = site.window.kernel, site.window.stride[0]
     return f"{rows}x{columns}" + (f" /{stride}" if stride > 1 else "")

@@ -24,7 +24,7 @@ def recipe_list(recipes: Recipes = None, as_json: Json = False) -> None:
     listed = [recipe for recipe in found if recipe.fault is None and recipe.names]
     faults = [str(recipe.fault) for recipe in found if recipe.fault is not None]
     if as_json:
-        show({"recipes": [printing.recipe_record(recipe) for recipe in listed], "left_out": faults})
+        show({"recipes": [printing.declared_record(recipe) for recipe in listed], "left_out": faults})
     else:
         show(printing.recipe_list(listed, recipes_folder()))
         say((f"left out: {fault}" for fault in faults), err=True)
@@ -41,8 +41,8 @@ def recipe_show(
 
     recipe = find_recipe(name, recipes)
     variant = name if name in recipe.variants else next(iter(recipe.variants))
-    graph = expand(next(recipe.members(variant)))
-    show(printing.recipe_record(recipe) if as_json else printing.recipe(recipe, variant, graph))
+    shown = printing.recipe_record(recipe, variant, expand(next(recipe.members(variant))))
+    show(shown if as_json else printing.recipe(shown))
 
 
 @recipe_app.command("check")
@@ -59,8 +59,10 @@ def recipe_check(
         from porter.authoring.trial import try_weights
 
         trial = try_weights(found.recipe, weights)
-    show({**found.record(), "weights": trial and trial.record()} if as_json else printing.recipe_check(found, trial))
-    if problem := next(iter(found.errors), trial and trial.error):
+    problem = next(iter(found.errors), trial.error if trial else None)
+    stated = {"ok": problem is None, **found.record(), "weights": trial and trial.record()}
+    show(stated if as_json else printing.recipe_check(found, trial))
+    if problem is not None:
         raise typer.Exit(problem.status)
 
 

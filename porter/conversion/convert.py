@@ -49,7 +49,6 @@ class Conversion:
     def record(self) -> dict[str, Any]:
         """As `porter convert --json` prints it."""
         record = self.port.record
-        lists = record.tensors
         return {
             "port": str(self.port.folder),
             "variant": record.variant,
@@ -59,10 +58,16 @@ class Conversion:
             "source_classes": record.source_classes,
             "output": record.output,
             "activation": record.activation,
-            "tensors": {"used": len(lists.used), "ignored": len(lists.ignored), "filled": len(lists.filled)},
+            "tensors": record.tensors.counts(),
+            "source": record.source.model_dump(),
+            "licence": record.licence,
+            "input": record.input.model_dump(),
+            "padding": record.padding,
             "pads": [pad.model_dump() for pad in record.pads],
             "folded": None if record.folded is None else {"norms": len(record.folded), "kept": list(self.norms)},
             "stock_class": record.stock_class,
+            "stock_arguments": record.stock_arguments,
+            "absorbed": dict(record.absorbed),
             "parity": record.parity,
             "check": record.check,
             "assumed": list(record.assumed),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -113,6 +115,21 @@ class TensorLists(_Strict):
     used: Mapping[str, str]
     ignored: Mapping[str, str]
     filled: Mapping[str, str]
+
+    @property
+    def reasons(self) -> Mapping[str, int]:
+        """How many tensors are ignored for each reason."""
+        return Counter(self.ignored.values())
+
+    @property
+    def fillings(self) -> Mapping[str, int]:
+        """How many tensors are filled, by the last part of their names and the number: `num_batches_tracked = 0`."""
+        return Counter(f"{re.split('[./]', name)[-1]} = {number}" for name, number in self.filled.items())
+
+    def counts(self) -> dict[str, Any]:
+        """As `--json` prints them."""
+        used, ignored, filled = len(self.used), len(self.ignored), len(self.filled)
+        return {"used": used, "ignored": ignored, "filled": filled, "reasons": self.reasons, "fillings": self.fillings}
 
 
 class Facts(_Strict):

@@ -196,7 +196,10 @@ def test_convert_json_has_the_fixed_fields(cli: Cli, torch_file: Path) -> None:
     fields = ["port", "variant", "zoo", "framework", "classes", "source_classes", "tensors", "pads", "parity", "check", "warnings"]
     assert ran.status == 0 and set(fields) <= set(found)
     assert found["classes"] == found["source_classes"] == 1000
-    assert set(found["tensors"]) == {"used", "ignored", "filled"} and found["tensors"]["used"] == 262
+    assert found["tensors"] == {"used": 262, "ignored": 0, "filled": 52, "reasons": {}, "fillings": {"num_batches_tracked = 0": 52}}
+    assert (found["source"]["file"], found["source"]["format"], found["licence"]) == (torch_file.name, "keras-h5", None)
+    assert (found["padding"], found["input"]["size"], found["input"]["native_size"]) == ("shipped", [224, 224], [224, 224])
+    assert (found["stock_arguments"], found["absorbed"]) == ({}, {})
     assert all({"site", "source", "realised", "why"} <= set(pad) for pad in found["pads"])
 
 
@@ -207,6 +210,8 @@ def test_pads_inspect_and_recipes_as_json(cli: Cli, torch_file: Path) -> None:
     inspected = json.loads(cli("inspect", torch_file, "--json").out)
     assert {"format", "framework", "classes", "size", "head", "convert", "tensors", "matches"} <= set(inspected)
     assert (inspected["classes"], inspected["size"], inspected["head"]) == (1000, [224, 224], "predictions")
+    assert (inspected["source_classes"], inspected["activation"], inspected["differs"]) == (1000, "softmax", [])
+    assert inspected["commands"] == [inspected["convert"]]
     assert inspected["convert"] == f"porter convert mobilenet_v2_0.35 --from keras --to torch --weights {torch_file}"
     assert (inspected["matches"][0]["variant"], inspected["matches"][0]["zoo"]) == ("mobilenet_v2_0.35", "keras")
     assert inspected["matches"][0]["score"] == 1.0 and all(match["score"] >= 0.98 for match in inspected["matches"])
@@ -489,6 +494,14 @@ def test_recipe_show_says_what_the_weights_are_licensed_as(cli: Cli) -> None:
     assert zoos == {zoo: f"zoos/{zoo}.yaml" for zoo in ("keras", "tensornets", "torchvision", "torchvision_v2")}
     assert any(line.startswith("keras ") and "CC BY-NC 4.0" in line for line in lines)
     assert any(line.startswith("torchvision ") and "BSD-3-Clause" in line for line in lines)
+
+
+def test_recipe_show_says_the_same_as_json(cli: Cli) -> None:
+    shown = json.loads(cli("recipe", "show", "resnet18", "--json").out)
+    assert (shown["paper"], shown["variant"], shown["nodes"][0]["output"]) == ("arXiv:1512.03385", "resnet18", [64, 112, 112])
+    assert {"zoo": "torchvision", "framework": "torch", "top1": 69.758, "top5": 89.078}.items() <= shown["weights"][0].items()
+    words = {str(value) for row in (*shown["weights"], *shown["nodes"]) for key, value in row.items() if key != "output" and value}
+    assert words == {word for word in words if word.removesuffix("0") in cli("recipe", "show", "resnet18").out}
 
 
 HOSTILE = "\x1b]0;owned\x07\u202estem\nerror: none\x7f"

@@ -42,7 +42,6 @@ class Checked:
     def record(self) -> dict[str, Any]:
         """As `porter recipe check --json` prints it."""
         return {
-            "ok": not self.errors,
             "errors": [_record(error) for error in self.errors],
             "warnings": [_record(warning) for warning in self.warnings],
             "checked": {"variants": self.variants, "zoos": self.zoos, "nodes": self.nodes, "sites": self.sites},
