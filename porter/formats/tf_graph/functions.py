@@ -11,10 +11,25 @@ from typing import Any
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.names import unused_name
 from porter.formats.limits import MOST_NODES
-from porter.formats.tf_graph.nodes import GraphNode, Refuse, is_place
+from porter.formats.tf_graph.nodes import GraphNode, Refuse, controls_of, is_place
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _MOST_DEPTH = 32
+
+
+@dataclass(frozen=True)
+class Inlined:
+    """A graph without calls.
+
+    Attributes:
+        nodes: by name. A node of a function has the call among its controls.
+        moved: the values that replace the calls' outputs.
+        calls: what a call ran after and ran: names of nodes and of other calls, by its own name.
+    """
+
+    nodes: dict[str, GraphNode]
+    moved: Mapping[Reference, Reference]
+    calls: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -25,10 +40,8 @@ class _Body:
     outputs: tuple[Reference, ...]
 
 
-def inline_functions(
-    nodes: Mapping[str, GraphNode], functions: Iterable[Any], refuse: Refuse
-) -> tuple[dict[str, GraphNode], dict[Reference, Reference]]:
-    """The nodes of a graph without calls of `functions` (FunctionDefs), and the values that replace the calls' outputs.
+def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], refuse: Refuse) -> Inlined:
+    """The graph without calls of `functions` (FunctionDefs).
 
     The names of a function's nodes begin with the caller's name (`block1/call/Conv2D`) if the call is in a scope. Otherwise they
     stay, as in a function that a signature or a whole model calls.
@@ -39,16 +52,19 @@ def inline_functions(
     library = {function.signature.name: function for function in functions}
     nodes = dict(nodes)
     moved: dict[Reference, Reference] = {}
+    ran: dict[str, tuple[str, ...]] = {}
     taken = set(nodes)
     for _ in range(_MOST_DEPTH):
         calls = [node for node in nodes.values() if called_function(node, library) is not None]
         if not calls:
-            return {name: _rewired(node, moved) for name, node in nodes.items()} if moved else nodes, moved
+            rewired = {name: _rewired(node, moved) for name, node in nodes.items()} if moved else nodes
+            return Inlined(rewired, moved, ran)
         for call in calls:
             body = _body(call, library[called_function(call, library) or ""], taken, refuse)
             del nodes[call.name]
             taken.remove(call.name)
             nodes |= body.nodes
+            ran[call.name] = (*ran.get(call.name, ()), *call.controls, *body.nodes)
             moved |= {(call.name, index): source for index, source in enumerate(body.outputs)}
             if len(nodes) > MOST_NODES:
                 raise refuse(f"its functions unfold to more than {MOST_NODES} nodes")
@@ -104,6 +120,7 @@ def _body(call: GraphNode, function: Any, taken: set[str], refuse: Refuse) -> _B
             proto.op,
             tuple(source_of(text) for text in proto.input if not text.startswith("^")),
             proto.attr,
+            (call.name, *(names.get(name, name) for name in controls_of(proto))),
         )
         for proto in function.node_def
     }

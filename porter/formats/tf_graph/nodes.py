@@ -23,14 +23,16 @@ class GraphNode:
     """One node.
 
     Attributes:
-        inputs: the values that it reads; control inputs, which only order side effects, are left out.
+        inputs: the values that it reads.
         attributes: name to AttrValue (tensorflow/core/framework/attr_value.proto).
+        controls: names of the nodes that run before it and give it nothing: its control inputs.
     """
 
     name: str
     op: str
     inputs: tuple[Reference, ...]
     attributes: Mapping[str, Any]
+    controls: tuple[str, ...] = ()
 
     def integers(self, name: str) -> tuple[int, ...]:
         return tuple(self.attributes[name].list.i) if name in self.attributes else ()
@@ -67,8 +69,13 @@ def parse_nodes(protos: Iterable[Any], refuse: Refuse) -> dict[str, GraphNode]:
         if proto.name in nodes or len(nodes) > MOST_NODES:
             raise refuse(f"two nodes have the name '{proto.name}'" if proto.name in nodes else f"more than {MOST_NODES} nodes")
         inputs = tuple(parse_reference(text) for text in proto.input if not text.startswith("^"))
-        nodes[proto.name] = GraphNode(proto.name, proto.op, inputs, proto.attr)
+        nodes[proto.name] = GraphNode(proto.name, proto.op, inputs, proto.attr, controls_of(proto))
     return nodes
+
+
+def controls_of(proto: Any) -> tuple[str, ...]:
+    """The names of a NodeDef's control inputs, which are written `^name`."""
+    return tuple(text[1:] for text in proto.input if text.startswith("^"))
 
 
 def parse_reference(text: str) -> Reference:

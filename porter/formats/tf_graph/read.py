@@ -18,6 +18,7 @@ from porter.formats.protobuf import parse
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_checkpoint.read import read_tf_checkpoint
 from porter.formats.tf_graph.constants import Constants
+from porter.formats.tf_graph.effects import expect_repeatable, run_for
 from porter.formats.tf_graph.ends import image_inputs, loose_ends, within_network
 from porter.formats.tf_graph.functions import follow, inline_functions
 from porter.formats.tf_graph.graph import PlainGraph, read_graph
@@ -25,9 +26,6 @@ from porter.formats.tf_graph.nodes import GraphNode, Refuse, ordered, parse_node
 from porter.formats.tf_graph.saved_variables import VARIABLE_OPS, read_variables
 
 _SERVING = "serving_default"
-
-_CHANGING = ("Assign", "ResourceScatter", "ResourceApply")
-"""How the names of ops begin that change a variable."""
 
 
 def read_frozen_graph(path: Path) -> Checkpoint:
@@ -40,13 +38,14 @@ def read_frozen_graph(path: Path) -> Checkpoint:
     refuse = _refusal(path)
     graph = parse(path, import_tensorflow().compat.v1.GraphDef())
     called = _in_order(parse_nodes(graph.node, refuse), refuse)
-    nodes, moved = inline_functions(called, graph.library.function, refuse)
+    inlined = inline_functions(called, graph.library.function, refuse)
+    nodes = inlined.nodes
     image, notes = _image(nodes, image_inputs(called))
     budget = most_bytes(path.stat().st_size)
     if image is None:
         return Checkpoint(path, "frozen-graph", "tf", _constants(nodes, budget, refuse), notes)
     plain = _in_order(nodes, refuse)
-    ends = _ends(plain, called, moved, image)
+    ends = _ends(plain, called, inlined.moved, image)
     unfrozen = [node.name for node in ordered(plain, ends, refuse).values() if node.op in VARIABLE_OPS]
     if unfrozen:
         message = f"the graph has variables without values, such as '{unfrozen[0]}': it is not frozen"
@@ -70,12 +69,13 @@ def read_saved_model(path: Path) -> Checkpoint:
     model = parse(file, import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel())
     meta = _serving(model, path)
     name, signature = _signature(meta)
-    called = _in_order(parse_nodes(meta.graph_def.node, refuse), refuse)
+    called = parse_nodes(meta.graph_def.node, refuse)
     given = {} if signature is None else {key: parse_reference(info.name) for key, info in signature.outputs.items()}
     outputs = [given[key] for key in sorted(given, key=_in_words)]
-    if outputs:
-        called = ordered(called, [source for source, _ in outputs], refuse)
-    nodes, moved = inline_functions(called, meta.graph_def.library.function, refuse)
+    asked_for = [source for source, _ in outputs] or list(called)
+    called = ordered(called, [*asked_for, *sorted(run_for(called, asked_for))], refuse)
+    inlined = inline_functions(called, meta.graph_def.library.function, refuse)
+    nodes, moved = inlined.nodes, inlined.moved
     asked = {} if signature is None else {key: parse_reference(info.name) for key, info in signature.inputs.items()}
     known = [source for source, _ in asked.values() if source in nodes]
     image, notes = _image(nodes, [source for source in known if source in image_inputs(nodes)] or known or image_inputs(nodes))
@@ -91,7 +91,7 @@ def read_saved_model(path: Path) -> Checkpoint:
     if not ends:
         raise FileError("no output of the SavedModel depends on the image", where=str(path), next="export it again")
     needed = ordered(plain, ends, refuse)
-    _expect_repeatable(plain, needed, path)
+    expect_repeatable(plain, needed, run_for(nodes, ends, inlined.calls), path)
     variables = read_variables(meta, needed, stored)
     nodes = variables.renamed(needed)
     files = (file, *variables.files)
@@ -104,26 +104,6 @@ def read_saved_model(path: Path) -> Checkpoint:
 def _in_words(name: str) -> list[tuple[int, str]]:
     """A key that sorts `output_10` after `output_2`, because a signature does not keep the order of its outputs."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
-
-
-def _expect_repeatable(nodes: Mapping[str, GraphNode], needed: Mapping[str, GraphNode], path: Path) -> None:
-    """Refuses a graph that draws random numbers, as Keras 3's `export` keeps the augmentation of photos in it, or that changes a
-    variable that it reads.
-
-    Args:
-        needed: those of the nodes that the outputs depend on.
-    """
-    drawing = next((node for node in needed.values() if "Random" in node.op), None)
-    if drawing is not None:
-        message = f"'{drawing.name}' draws random numbers ({drawing.op}): the model answers otherwise each time that it is run"
-        instead = "save the Keras model as .keras, or call its augmentation layers with training=False and export it again"
-        raise FileError(message, where=str(path), next=instead)
-    read = {node.inputs[0] for node in needed.values() if node.op == "ReadVariableOp" and node.inputs}
-    changes = (node for node in nodes.values() if node.op.startswith(_CHANGING) and node.inputs and node.inputs[0] in read)
-    changing = next(changes, None)
-    if changing is not None:
-        message = f"'{changing.name}' ({changing.op}) changes a variable that the model reads when it is run"
-        raise FileError(message, where=str(path), next="export a model that changes none of its variables")
 
 
 def _refusal(path: Path) -> Refuse:

@@ -151,6 +151,51 @@ def test_a_model_that_changes_its_variables_is_named(tmp_path: Path) -> None:
     assert "(AssignVariableOp) changes a variable that the model reads" in refused(tmp_path / "saved")
 
 
+@pytest.mark.parametrize("order", ["before", "after", "elsewhere", "other"])
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_a_main_graph_that_changes_its_variables_is_named(tmp_path: Path, order: str, use_resource: bool) -> None:
+    """An assignment is run for the outputs if they wait for it; one that they do not wait for is not run, as a trainer's."""
+    tf = tensorflow()
+    v1 = tf.compat.v1
+    with tf.Graph().as_default():
+        x = image = v1.placeholder(tf.float64, [None, 12, 11, 3], name="image")
+        names = ("scale", "count")
+        scale, count = (v1.get_variable(name, initializer=tf.ones(4, tf.float64), use_resource=use_resource) for name in names)
+        changing = v1.assign_add(count if order == "other" else scale, tf.ones(4, tf.float64) * 2.0)
+        asserted = v1.Assert(tf.reduce_all(x > -1e9), [x])
+        x = tf.nn.conv2d(x, variable("net/conv/weights", 3, 3, 3, 4), 2, "SAME")
+        if order == "after":
+            x = x * scale
+        with tf.control_dependencies([asserted] if order == "elsewhere" else [asserted, changing]):
+            x = tf.identity(x)
+            x = x if order == "after" else x * scale
+        output = tf.reduce_mean(x, [1, 2])
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            info = v1.saved_model.utils.build_tensor_info
+            signature = v1.saved_model.build_signature_def({"image": info(image)}, {"y": info(output)})
+            builder = v1.saved_model.builder.SavedModelBuilder(str(tmp_path / "saved"))
+            builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
+            builder.save()
+            value = session.run(output, {image: images()})
+    if order in ("before", "after"):
+        op = "AssignAddVariableOp" if use_resource else "AssignAdd"
+        assert f"({op}) changes a variable that the model reads" in refused(tmp_path / "saved")
+    else:
+        expect_same(read_checkpoint(tmp_path / "saved"), images(), value)
+
+
+def test_a_frozen_graph_that_assigns_is_not_frozen(tmp_path: Path) -> None:
+    tf = tensorflow()
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 12, 11, 3])
+        scale = tf.compat.v1.get_variable("scale", (3,), use_resource=True)
+        with tf.control_dependencies([scale.assign([1.0, 2.0, 3.0])]):
+            tf.nn.relu(x * scale.read_value())
+    (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    assert "has variables without values, such as 'scale'" in refused(tmp_path / "graph.pb")
+
+
 @pytest.mark.parametrize(("text", "source"), [("x:1", ("x", 1)), ("x:²", ("x:²", 0)), ("x:" + "9" * 5000, ("x:" + "9" * 5000, 0))])
 def test_an_output_is_a_short_number_in_ascii(text: str, source: tuple[str, int]) -> None:
     assert parse_reference(text) == source

@@ -1,0 +1,88 @@
+"""What a TensorFlow graph does besides computing its outputs: ops that change what it reads, or draw random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from porter.base.errors import FileError
+from porter.formats.tf_graph.nodes import GraphNode
+from porter.formats.tf_graph.saved_variables import VARIABLE_OPS
+from porter.graph.walks import upstream
+
+_READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"})
+"""Ops of a variable's handle that leave the variable as it is. Another op may change it."""
+_CHANGES = ("Assign", "ResourceScatter", "ResourceApply")
+"""How the names of ops begin that change a variable."""
+_HANDS_ON = frozenset({"Identity", "RefIdentity", "Enter", "RefEnter"})
+_ANONYMOUS = ("", "cd2c89b7-88b7-44c8-ad83-06c2a9158347")
+"""Shared names of variables that share nothing (tensorflow/core/framework/resource_handle.h)."""
+
+
+def run_for(nodes: Mapping[str, GraphNode], ends: Collection[str], calls: Mapping[str, Sequence[str]] | None = None) -> set[str]:
+    """The names of the nodes that TensorFlow runs for `ends`: what these read, and what has to be run before.
+
+    Args:
+        calls: what the calls ran that are inlined (`Inlined`). A call runs its whole function, also what its outputs do not need.
+    """
+
+    def before(name: str) -> list[str]:
+        node = nodes.get(name)
+        own = [] if node is None else [*(source for source, _ in node.inputs), *node.controls]
+        return [*own, *(calls or {}).get(name, ())]
+
+    return upstream(ends, before) & nodes.keys()
+
+
+def expect_repeatable(nodes: Mapping[str, GraphNode], needed: Mapping[str, GraphNode], run: Collection[str], path: Path) -> None:
+    """Refuses a graph that draws random numbers, as Keras 3's `export` keeps the augmentation of photos in it, or that changes a
+    variable that it reads.
+
+    Args:
+        needed: those of the nodes that the outputs are computed from.
+        run: the names of those that are run for the outputs (`run_for`).
+    """
+    drawing = next((node for node in needed.values() if "Random" in node.op), None)
+    if drawing is not None:
+        message = f"'{drawing.name}' draws random numbers ({drawing.op}): the model answers otherwise each time that it is run"
+        instead = "save the Keras model as .keras, or call its augmentation layers with training=False and export it again"
+        raise FileError(message, where=str(path), next=instead)
+    read = {_variable(node) for node in needed.values() if node.op in VARIABLE_OPS}
+    for node in nodes.values():
+        # An op that the outputs are computed from is read as what it is, or is foreign and refused by its name.
+        is_read = node.name in needed and not node.op.startswith(_CHANGES)
+        if node.name in run and not is_read and not read.isdisjoint(_changed_by(node, nodes)):
+            message = f"'{node.name}' ({node.op}) changes a variable that the model reads when it is run"
+            raise FileError(message, where=str(path), next="export a model that changes none of its variables")
+
+
+def _changed_by(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[str]:
+    """The variables that an op may change."""
+    if node.op in _HANDS_ON:
+        return []
+    return [_variable(origin) for source, _ in node.inputs if _may_change(node, origin := _origin(source, nodes))]
+
+
+def _may_change(node: GraphNode, origin: GraphNode) -> bool:
+    if origin.op == "VarHandleOp":
+        return node.op not in _READS
+    if origin.op not in VARIABLE_OPS or node.op == "IsVariableInitialized":
+        return False
+    # A variable of TF 1 is a reference, which an op takes by its definition or whose value it reads.
+    definition = import_module("tensorflow.python.framework.op_def_registry").get(node.op)
+    return definition is None or any(argument.is_ref for argument in definition.input_arg)
+
+
+def _origin(name: str, nodes: Mapping[str, GraphNode]) -> GraphNode:
+    """The node whose value others hand on."""
+    node = nodes[name]
+    while node.op in _HANDS_ON and len(node.inputs) == 1:
+        node = nodes[node.inputs[0][0]]
+    return node
+
+
+def _variable(node: GraphNode) -> str:
+    """What two handles of the same variable have in common."""
+    shared = node.text("shared_name", "")
+    return node.name if shared in _ANONYMOUS else shared
