@@ -6,9 +6,10 @@ import math
 import mmap
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from porter.formats.limits import most_bytes
 CONTAINERS = ("layers", "_layer_checkpoint_dependencies")
 """Groups that hold a model's layers in `.weights.h5`."""
 _MOST_NAMES = 1 << 16
+_NAME_BYTES = 64
+"""What Python takes for a name besides its letters."""
 _MOST_DEPTH = 64
 
 _FLOAT_BYTES = (2, 4, 8)
@@ -38,12 +41,22 @@ class Hdf5:
         root: its root group.
         size: bytes of the file.
         image: the file's bytes, in memory or mapped, so that tensors can be views of them; None if other bytes stand before HDF5's.
+        taken: the bytes of the names read so far, under its only key. Any number of names may be the same bytes of a file.
     """
 
     path: Path
     root: h5py.File
     size: int
     image: bytes | mmap.mmap | None
+    taken: Counter[str] = field(default_factory=Counter)
+
+    def holds(self, size: int) -> bool:
+        """Counts the bytes of a name: False if all are more than a file of this size may make."""
+        self.taken["names"] += size + _NAME_BYTES
+        return self.taken["names"] <= most_bytes(self.size)
+
+    def too_long(self, names: str) -> FileError:
+        return self.refuse(f"{names} have more than {most_bytes(self.size)} bytes")
 
     def refuse(self, message: str, next: str | None = None) -> FileError:
         return FileError(message, where=str(self.path), next=next)
@@ -87,9 +100,28 @@ def hdf5_format(file: Hdf5) -> str:
     if has_child(root, "model_weights") or "layer_names" in root.attrs or "layer_names0" in root.attrs:
         return "keras-h5"
     # A subclassed model's layers are at the root, under the names of its attributes.
-    groups = [root[name] for name in root if root.get(name, getclass=True, getlink=True) is h5py.HardLink]
+    groups = [root[name] for name in children(file, root) if root.get(name, getclass=True, getlink=True) is h5py.HardLink]
     by_attribute = any(isinstance(group, h5py.Group) and has_child(group, "vars") for group in groups)
     return "keras-weights-h5" if by_attribute or any(has_child(root, name) for name in CONTAINERS) else "hdf5"
+
+
+def children(file: Hdf5, group: h5py.Group) -> list[str]:
+    """The names in a group. `list(group)` has no bound: all of its links may have the same long name.
+
+    Raises:
+        FileError: the names read so far are larger than a file of this size may make them.
+    """
+    names: list[bytes] = []
+
+    def add(name: bytes) -> bool | None:
+        names.append(name)
+        return None if file.holds(len(name)) else True  # anything but None ends the walk; an error may not leave it
+
+    tracked = group.id.get_create_plist().get_link_creation_order() & h5py.h5p.CRT_ORDER_TRACKED
+    stopped, _ = group.id.links.iterate(add, idx_type=h5py.h5.INDEX_CRT_ORDER if tracked else h5py.h5.INDEX_NAME)
+    if stopped:
+        raise file.too_long(f"the names in '{group.name:.200}'")
+    return [name.decode("utf-8", "surrogateescape") for name in names]
 
 
 def has_child(group: h5py.Group, name: str) -> bool:
@@ -107,7 +139,7 @@ def child_of(file: Hdf5, group: h5py.Group, name: str) -> h5py.Group | h5py.Data
     for part in name.split("/"):
         kind = current.get(part, getclass=True, getlink=True) if isinstance(current, h5py.Group) and part else None
         if kind is None:
-            raise file.refuse(f"expected '{name}' in group '{group.name}', found none", "the file is incomplete")
+            raise file.refuse(f"expected '{name:.200}' in group '{group.name}', found none", "the file is incomplete")
         if kind is not h5py.HardLink:
             raise file.refuse(f"'{name}' in group '{group.name}' is a {kind.__name__}; porter follows no links")
         current = current[part]
@@ -156,7 +188,7 @@ def walk(file: Hdf5, group: h5py.Group, skip: frozenset[str] = frozenset()) -> I
             raise file.refuse(f"group '{'/'.join(path)}' is twice in the file, or nested too deep")
         seen.add(address)
         yield path, current
-        for name in current:
+        for name in children(file, current):
             if not path and name in skip:
                 continue
             found = child_of(file, current, name)
@@ -205,7 +237,24 @@ def _names(file: Hdf5, owner: h5py.Group, name: str) -> tuple[str, ...]:
         return ()
     if h5py.check_string_dtype(attribute.dtype) is None:
         raise file.refuse(f"expected texts in attribute '{name}' of '{owner.name}', got {attribute.dtype}")
-    return tuple(value.decode("utf-8") if isinstance(value, bytes) else str(value) for value in owner.attrs[name])
+    each = h5py.check_string_dtype(attribute.dtype).length or _longest_text(file)
+    if attribute.shape[0] * each > most_bytes(file.size):
+        raise file.too_long(f"the names in attribute '{name}' of '{owner.name}'")
+    found = tuple(value.decode("utf-8") if isinstance(value, bytes) else str(value) for value in owner.attrs[name])
+    if not all(file.holds(len(name)) for name in found):
+        raise file.too_long(f"the names up to attribute '{name}' of '{owner.name}'")
+    return found
+
+
+def _longest_text(file: Hdf5) -> int:
+    """The most bytes that a text of any length has in this file. It is in a global heap collection, whose header says its size; any
+    number of texts may be the same bytes, and HDF5 takes memory for each (HDF5 File Format Specification, III.E).
+    """
+    if file.image is None or file.root.id.get_create_plist().get_sizes() != (8, 8):
+        return file.size
+    starts = (match.start() + 8 for match in re.finditer(b"GCOL", file.image))
+    sizes = (int.from_bytes(file.image[start : start + 8], "little") for start in starts)
+    return max((size for size in sizes if size <= file.size), default=0)
 
 
 def read_datasets(file: Hdf5, found: Mapping[str, h5py.Dataset]) -> dict[str, Array]:

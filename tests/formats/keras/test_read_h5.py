@@ -353,6 +353,44 @@ def test_lists_of_names_that_are_none(tmp_path: Path, value: Any) -> None:
     refused(path, "weight_names")
 
 
+def test_names_that_are_all_the_same_long_text(tmp_path: Path) -> None:
+    """HDF5 takes memory for each: 1.1 MB of file took 7.9 GB."""
+    count, length = 500, 1_000_000
+    path = tmp_path / "names.h5"
+    with h5py.File(path, "w") as file:
+        file.attrs["layer_names"] = np.array(["ab"] * count, h5py.string_dtype())
+        file.attrs["long"] = "L" * length
+    data = bytearray(path.read_bytes())
+
+    def references(size: int) -> list[int]:
+        """The places of texts of that size: its length, its collection's address, and its index there."""
+        places = [match.start() for match in re.finditer(re.escape(size.to_bytes(4, "little")), data)]
+        return [at for at in places if data[(where := int.from_bytes(data[at + 4 : at + 12], "little")) : where + 4] == b"GCOL"]
+
+    (long,), short = references(length), references(2)
+    assert len(short) == count
+    for place in short:
+        data[place : place + 16] = data[long : long + 16]
+    path.write_bytes(data)
+    refused(path, "'layer_names' of '/' have more than")
+
+
+def test_names_of_any_length_are_read(tmp_path: Path) -> None:
+    """As a script that renames layers writes them."""
+    path = write_legacy(tmp_path / "names.h5", {"conv": {"conv/kernel:0": np.ones((1, 1, 2, 3), np.float32)}}, text="t" * 5000)
+    with h5py.File(path, "a") as file:
+        file.attrs["layer_names"] = np.array(["conv"], h5py.string_dtype())
+    assert list(read_checkpoint(path).tensors) == ["conv/kernel"]
+
+
+def test_links_of_long_names_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("porter.formats.limits._NEVER_REFUSED", 1000)
+    monkeypatch.setattr("porter.formats.limits._MOST_EXPANSION", 0)
+    with h5py.File(tmp_path / "links.h5", "w") as file:
+        file["layers/" + "n" * 2000 + "/vars/0"] = np.ones(3, np.float32)
+    refused(tmp_path / "links.h5", "the names in '/layers' have more than 1000 bytes")
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_a_changed_byte_ends_in_one_line_or_in_tensors(tmp_path: Path, seed: int) -> None:
     path = write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL, "c/bias:0": VECTOR}})
