@@ -130,10 +130,10 @@ def fields_of(data: bytes, count: int) -> Iterator[tuple[int, int | bytes]]:
     """The first fields of a protobuf message, as (number, value); a value longer than `data` is cut."""
     offset = 0
     for _ in range(count):
-        key, offset = _varint(data, offset)
+        key, offset = varint(data, offset)
         if key >> 3 == 0 or key & 7 not in (0, 2) or offset >= len(data):
             return
-        value, offset = _varint(data, offset)
+        value, offset = varint(data, offset)
         if key & 7 == 0:
             yield key >> 3, value
         else:
@@ -141,8 +141,10 @@ def fields_of(data: bytes, count: int) -> Iterator[tuple[int, int | bytes]]:
             offset += value
 
 
-def _varint(data: bytes, offset: int) -> tuple[int, int]:
+def varint(data: bytes, offset: int) -> tuple[int, int]:
     """A varint and the offset after it; 0 if the data ends inside it."""
+    if offset < len(data) and data[offset] < 128:  # nearly every one
+        return data[offset], offset + 1
     value = 0
     for place, byte in enumerate(data[offset : offset + 10]):
         value |= (byte & 127) << (7 * place)

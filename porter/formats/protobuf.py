@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from porter.base.errors import FileError
+from porter.formats.format import varint
 
 _MOST_BYTES = (1 << 31) - 1
 """protobuf's own limit of a message."""
+MOST_PARTS = 1 << 20
+"""Messages and texts in a message. Two bytes state one, and protobuf takes some 150 for it; a model of 20,000 nodes has 400,000."""
+_LARGE = 1 << 12
 
 
-def parse(path: Path, message: Any, instead: str = "fetch or copy it again") -> Any:
+def parse(path: Path, message: Any, instead: str = "fetch or copy it again", most_parts: int = MOST_PARTS) -> Any:
     """`message` with the content of a file.
 
     Args:
         instead: what to do where the file is larger than a message may be.
+        most_parts: the messages and texts that it may have.
 
     Raises:
-        FileError: it cannot be read, is too large, or is no such message.
+        FileError: it cannot be read, is too large, has too many parts, or is no such message.
     """
     decode_error = import_module("google.protobuf.message").DecodeError
     try:
@@ -28,9 +34,49 @@ def parse(path: Path, message: Any, instead: str = "fetch or copy it again") -> 
             raise FileError(
                 f"the file has {size} bytes, and a protobuf message has at most {_MOST_BYTES}", where=str(path), next=instead
             )
-        message.ParseFromString(path.read_bytes())
+        data = path.read_bytes()
+        if has_more_parts(data, message.DESCRIPTOR, most_parts):
+            raise FileError(f"the file has more than {most_parts} messages and texts", where=str(path), next="export it again")
+        message.ParseFromString(data)
     except decode_error:
         raise FileError("the file is cut short or damaged", where=str(path), next="fetch or copy it again") from None
     except OSError as error:
         raise FileError(f"the file cannot be read: {error.strerror}", where=str(path)) from None
     return message
+
+
+def has_more_parts(data: bytes, descriptor: Any, most: int) -> bool:
+    """Whether a serialised message has more messages and texts in it than `most`, said without parsing it.
+
+    Tensors are most of a file: they are passed over first, and a rest that is too short for so many parts is not looked at.
+    """
+    parts, left = 0, len(data)
+    large, small = [(0, len(data), descriptor)], list[tuple[int, int, Any]]()
+    while (large or small) and parts + left // 2 > most:
+        start, end, kind = large.pop() if large else small.pop()
+        left -= end - start
+        for number, first, last in _fields(data, start, end):
+            field = kind.fields_by_number.get(number)
+            if field is None or field.cpp_type not in (field.CPPTYPE_MESSAGE, field.CPPTYPE_STRING):
+                continue
+            parts += 1
+            if parts > most:
+                return True
+            if field.cpp_type == field.CPPTYPE_MESSAGE and last > first:
+                left += last - first
+                (large if last - first >= _LARGE else small).append((first, last, field.message_type))
+    return False
+
+
+def _fields(data: bytes, offset: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """The numbers of a message's fields of a length of their own, and where their content begins and ends."""
+    while offset < end:
+        key, offset = varint(data, offset)
+        if key & 7 == 2:
+            length, offset = varint(data, offset)
+            yield key >> 3, offset, min(offset + length, end)
+            offset += length
+        elif key & 7 == 0:
+            _, offset = varint(data, offset)
+        else:
+            offset += {1: 8, 5: 4}.get(key & 7, 0)

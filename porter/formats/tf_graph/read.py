@@ -14,7 +14,7 @@ from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Reference
 from porter.formats.limits import most_bytes
-from porter.formats.protobuf import parse
+from porter.formats.protobuf import MOST_PARTS, parse
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_checkpoint.read import read_tf_checkpoint
 from porter.formats.tf_graph.constants import Constants
@@ -26,6 +26,8 @@ from porter.formats.tf_graph.nodes import GraphNode, Refuse, ordered, parse_node
 from porter.formats.tf_graph.saved_variables import VARIABLE_OPS, read_variables
 
 _SERVING = "serving_default"
+_MOST_PARTS = 8 * MOST_PARTS
+"""A node has more of them than in ONNX: three for each attribute. Keras writes each function of a model several times."""
 
 
 def read_frozen_graph(path: Path) -> Checkpoint:
@@ -36,7 +38,7 @@ def read_frozen_graph(path: Path) -> Checkpoint:
         MissingFramework: TensorFlow is not installed.
     """
     refuse = _refusal(path)
-    graph = parse(path, import_tensorflow().compat.v1.GraphDef())
+    graph = parse(path, import_tensorflow().compat.v1.GraphDef(), most_parts=_MOST_PARTS)
     called = _in_order(parse_nodes(graph.node, refuse), refuse)
     inlined = inline_functions(called, graph.library.function, refuse)
     nodes = inlined.nodes
@@ -66,7 +68,7 @@ def read_saved_model(path: Path) -> Checkpoint:
     file = path / "saved_model.pb" if path.is_dir() else path
     refuse = _refusal(path)
     import_tensorflow()
-    model = parse(file, import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel())
+    model = parse(file, import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel(), most_parts=_MOST_PARTS)
     meta = _serving(model, path)
     name, signature = _signature(meta)
     called = parse_nodes(meta.graph_def.node, refuse)
