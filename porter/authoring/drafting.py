@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from porter.authoring.draft.draft import Draft, Facts, draft_recipe
 from porter.authoring.draft.from_weights import draft_from_weights
@@ -31,7 +32,8 @@ from porter.identify.doors import no_graph, open_member
 from porter.identify.matching import NEAR, rank
 from porter.padding import ANY, Convention, Size
 from porter.port import TensorLists
-from porter.recipe import Member, expand, layer_names, load_recipe, recipes_option
+from porter.recipe import Member, declared_recipes, expand, layer_names, load_recipe, recipes_option
+from porter.recipe.schema import Word
 from porter.source.opening import open_checkpoint
 from porter.source.own_graph import classes_of, translation
 from porter.zoos.tables import DEFAULT_ZOOS
@@ -48,7 +50,7 @@ class NewRecipe:
         path: where it was written.
         command: the line to type next.
         tensors: of the weights that it was tried on; None without weights.
-        problem: why it does not fit the weights that it was drafted from, if it does not.
+        problem: why it does not fit the weights that it was tried on, if it does not.
     """
 
     path: Path
@@ -94,6 +96,20 @@ def expect_free(path: Path) -> None:
         raise UsageError("this file exists", where=str(path), next="add --overwrite to replace it, or --out FILE")
 
 
+def _expect_names(variant: str, zoo: str, path: Path) -> None:
+    """Refuses names that no recipe may have, and those of other recipes than the one at `path`."""
+    for name, where in ((variant, "NAME"), (zoo, "--zoo")):
+        try:
+            TypeAdapter(Word).validate_python(name)
+        except ValidationError:
+            next = "write a letter, then letters, digits and _ . + -, 64 at most"
+            raise UsageError(f"'{name}' cannot be a name in a recipe", where=where, next=next) from None
+    beside = path.parent if any(path.parent.glob("*.yaml")) else None
+    for recipe in declared_recipes(beside):
+        if variant in recipe.names and recipe.path.resolve() != path.resolve():
+            raise UsageError(f"'{variant}' is in {recipe.path} too", where="NAME", next="give it another name")
+
+
 def new_recipe(
     variant: str,
     path: Path,
@@ -115,9 +131,10 @@ def new_recipe(
 
     Raises:
         UsageError: the file carries no graph, or one that recipes cannot say; the name is taken or is none.
-        MappingError: porter has no op for a part of the graph, or `weights` do not fit.
+        MappingError: porter has no op for a part of the graph.
         FileError: a file cannot be read or written.
     """
+    _expect_names(variant, zoo, path)
     given = model or weights
     if given is None:
         next = "add --from-model FILE, which carries a graph, or --weights FILE, which does not"
@@ -137,14 +154,20 @@ def new_recipe(
     names = {path: name.replace("/", get_dialect(framework).SEPARATOR) for path, name in found.names.items()}
     names |= _bare_names(found, checkpoint.graph, get_dialect(framework))
     draft = draft_recipe(in_decimals(found.graph), names, facts)
+    tensors, problem = None, None
     with TemporaryDirectory() as folder:
         member = _tried(draft, Path(folder) / path.name, variant, zoo)
-        tried = None if weights is None else open_member(member, weights).lists
+        try:
+            tensors = None if weights is None else open_member(member, weights).lists
+        except MappingError as error:
+            problem = str(error).replace(folder, str(path.parent))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, draft.text)
     words = ["porter", "convert", variant, "--from", zoo, "--to", _destination(framework), "--weights", str(weights or given)]
     words += recipes_option(load_recipe(path), path.parent)
-    return NewRecipe(path, variant, zoo, draft, shlex.join(words), tried)
+    if problem is not None:
+        words = ["porter", "recipe", "check", str(path), "--weights", str(weights)]
+    return NewRecipe(path, variant, zoo, draft, shlex.join(words), tensors, problem)
 
 
 def _bare_names(found: Translated, file: FileGraph, dialect: Dialect) -> dict[str, str]:
@@ -187,7 +210,7 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
             member = _tried(draft, Path(folder) / path.name, variant, zoo)
             tensors = open_checkpoint(member, checkpoint).lists
         except (RecipeError, GraphError, MappingError) as error:  # what is not known has to be decided first
-            problem = error.message
+            problem = error.message.replace(folder, str(path.parent))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, draft.text)
     command = f"porter recipe check {shlex.quote(str(path))} --weights {file}"

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from porter.base.errors import MappingError
 from porter.cli import printing
 from porter.cli.arguments import InputSize, Json, Recipes, help_without_command
 from porter.cli.terminal import say, show, write
@@ -92,6 +93,8 @@ def recipe_new(
         expect_free(path)
     drafted = new_recipe(name, path, model, weights, zoo or OWN, size)
     show(drafted.record() if as_json else printing.new_recipe(drafted))
+    if drafted.problem is not None and model is not None:  # a draft from weights only is there to be completed
+        raise typer.Exit(MappingError.status)
 
 
 @recipe_app.command("schema")

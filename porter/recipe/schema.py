@@ -17,6 +17,7 @@ from porter.recipe.spelling import hint
 
 T = TypeVar("T")
 Word = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.+-]*$", max_length=64)]
+"""What a variant, a zoo or a block may be called."""
 Values = dict[str, Any]
 Side = Annotated[int, Field(ge=1, le=8192)]
 Percent = Annotated[float, Field(ge=0, le=100)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 from safetensors.torch import load_file
 
 import porter
@@ -18,6 +20,7 @@ from porter.source.own_graph import open_graph
 from porter.verification.own_code import maker
 from tests.conftest import Cli, refused
 from tests.frameworks.torch.test_code import loaded_from
+from tests.recipe.recipes import VALID, write
 
 LAYERS = keras.layers
 
@@ -66,6 +69,31 @@ def test_a_draft_ports_the_file_that_it_is_of(saved: Path, cli: Cli, tmp_path: P
     refused(cli("recipe", "new", "mine", "--from-model", str(saved), "--out", "recipes/mine.yaml"), "this file exists")
     again = cli("recipe", "new", "mine", "--from-model", str(saved), "--out", "recipes/mine.yaml", "--zoo", "ours", "--overwrite")
     assert "mine from ours" in again.out and "porter convert mine --from ours --to torch" in again.out
+    tensors = dict(read_checkpoint(saved).tensors)
+    kernel = next(name for name, array in tensors.items() if array.ndim == 4)
+    save_file({**tensors, kernel: np.zeros((3, 3, 3, 5), np.float32)}, "other.safetensors")
+    other = ("recipe", "new", "third", "--from-model", str(saved), "--out", "third.yaml", "--weights", "other.safetensors")
+    tried = cli(*other)
+    assert tried.status == 2 and "next     porter recipe check third.yaml --weights other.safetensors" in tried.out
+    (place,) = re.findall(r"\((\S+):\d+:\d+\)", tried.out)[:1] or [None]
+    assert Path(str(place)) == Path("third.yaml") and Path("third.yaml").is_file(), tried.out
+
+
+TAKEN = {
+    "a/b": "'a/b' cannot be a name in a recipe",
+    "3d": "'3d' cannot be a name in a recipe",
+    "resnet50": "resnet_v1.yaml too",
+    "tiny_wide": "'tiny_wide' is in tiny.yaml too",
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_draft_has_a_name_of_its_own(name: str, saved: Path, cli: Cli, tmp_path: Path) -> None:
+    write(tmp_path, VALID)
+    before = sorted(tmp_path.rglob("*"))
+    refused(cli("recipe", "new", name, "--from-model", str(saved), "--out", "new.yaml"), "NAME: ", TAKEN[name])
+    refused(cli("recipe", "new", "mine", "--from-model", str(saved), "--zoo", "my zoo"), "--zoo: 'my zoo' cannot be a name")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 NETWORK = """\
