@@ -27,7 +27,9 @@ _EXPECTED = {
     "less_than_equal": "{le:g} or less",
     "literal_error": "one of {expected}",
 }
-_ADVICE = {"string_type": "put it in quotes", "less_than_equal": "figures are in percent", "too_short": "write at least one"}
+_ADVICE = {"string_type": "put it in quotes", "too_short": "write at least one"}
+_PERCENT = {"le": 100.0}
+"""The limit that only figures in percent have."""
 
 
 def refused(source: Source, location: Location, error: ValidationError) -> RecipeError:
@@ -59,4 +61,5 @@ def _refused(where: str, key: str, details: Sequence[Mapping[str, Any]]) -> Reci
     got = repr(first["input"])
     words = re.findall("'([^']*)'", expected) if first["type"] == "literal_error" else []
     advice = hint(str(first["input"]), words) if words else _ADVICE.get(first["type"])
+    advice = "figures are in percent" if first.get("ctx") == _PERCENT else advice
     return RecipeError(f"'{key}' is {expected}, got {got if len(got) <= 80 else f'{got[:77]}...'}", where=where, next=advice)

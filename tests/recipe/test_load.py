@@ -126,6 +126,19 @@ def test_mistakes_say_what_and_where(tmp_path: Path, old: str, new: str, message
         assert message in mistake(tmp_path, old, new).message
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "limit", "advice"),
+    [
+        ("top1: 50", "top1: 150", "100 or less", "figures are in percent"),
+        ("size: 32, ch", "size: 9999, ch", "8192 or less", None),
+        ("channels: 3", "channels: 5000", "4096 or less", None),
+    ],
+)
+def test_only_a_figure_in_percent_is_told_as_one(tmp_path: Path, old: str, new: str, limit: str, advice: str | None) -> None:
+    error = mistake(tmp_path, old, new)
+    assert limit in error.message and error.next == advice
+
+
 ZOOS = [
     ("extends: home\n    options: {bn_epsilon: 1, bn_epsilo: 1}", "no option 'bn_epsilo'", "did you mean 'bn_epsilon'?"),
     ("extends: hom", "no zoo 'hom'", "did you mean 'home'?"),
