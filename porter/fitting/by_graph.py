@@ -41,11 +41,8 @@ AFTER = "the file's graph does not use it for the logits"
 
 
 def fit_by_graph(member: Member, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Fit:
-    """Fits a variant to a file that carries its graph. The file's own output is the head, unless `settings` chooses another.
-
-    Args:
-        settings: from `--map`, as SRC=NODE: the layer that gives the logits.
-        keep_background: keep row 0 of the zoo's own head if it is ImageNet's background.
+    """Fits a variant to a file that carries its graph. The file's own output is the head, unless `wishes.map` chooses another layer
+    of the file: LAYER=head/logits.
 
     Raises:
         MappingError: the graphs differ, or the file's graph has several outputs or a layer that porter has no op for; `maps` lists

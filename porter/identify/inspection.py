@@ -34,7 +34,8 @@ class Inspection:
         checkpoint: the file as read.
         matches: see porter.identify.matching.Ranked.
         match: the match that the file is; None if no recipe fits, and for a port, which outlives its recipe.
-        classes: of the port; 0 if the file gives features, None if the file cannot be ported as it is.
+        classes: of the port; 0 if a variant or a port gives features. None if the file cannot be ported as it is, and for a graph
+            that no recipe has and that gives features.
         source_classes: of the file's head.
         size: rows and columns of the input; None if the file takes any size.
         head: the file's layer that gives the logits.

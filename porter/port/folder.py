@@ -137,7 +137,8 @@ class Facts(_Strict):
 
     Attributes:
         padding: whether the graph has the shipped or the training pads.
-        options: those that the recipe's graph was expanded with; only the number of classes for a file that carries its own graph.
+        options: those that the recipe's graph was expanded with; only the number of classes if the file carries its own graph;
+            none without a recipe.
         assumed: one line for each fact that neither the file nor the user states and the recipe does.
         names: by path, what the file calls its layers, if no recipe has its graph; empty in ports of older porters, whose paths
             are these names.
