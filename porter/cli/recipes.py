@@ -99,7 +99,7 @@ def recipe_new(
 
 @recipe_app.command("schema")
 def recipe_schema(as_json: Json = False) -> None:
-    """Print the JSON Schema of recipes and of zoos' files, for editors."""
+    """Print the JSON Schema of recipes and of zoos' files, for editors: the same with --json and without it."""
     from porter.authoring.json_schema import schema_text
 
     write(schema_text().rstrip())

@@ -15,7 +15,7 @@ import pytest
 
 import porter
 from porter.base.errors import FileError
-from porter.cli.terminal import BROKEN_PIPE, INTERRUPTED, stems_from_interrupt
+from porter.cli.terminal import BROKEN_PIPE, EX_SOFTWARE, INTERRUPTED, stems_from_interrupt
 from porter.evaluation.prediction import Prediction
 from porter.verification.inputs import SIGNED
 from porter.verification.results import Distance, NodeDistance, Parity
@@ -30,6 +30,13 @@ def test_without_a_command_it_prints_the_help(cli: Cli, group: tuple[str, ...]) 
     ran = cli(*group)
     assert ran == cli(*group, "--help")
     assert ran.status == 0 and ran.out.startswith("Usage: ") and "\nCommands:\n" in ran.out and "\\n" not in ran.out
+
+
+def test_the_readme_has_every_status() -> None:
+    line = (
+        (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8").partition("Exit status: ")[2].partition("`porter")[0]
+    )
+    assert {int(word) for word in line.split() if word.isdigit()} == {0, 1, 2, EX_SOFTWARE, INTERRUPTED, BROKEN_PIPE}
 
 
 def test_the_version(cli: Cli) -> None:
