@@ -101,9 +101,9 @@ def _parity_line(parity: Parity) -> str:
     else:
         outcome = f"same function as {parity.reference}"
     sizes = ", ".join(f"{rows}x{columns}" for rows, columns in parity.sizes)
-    worst, equal = parity.worst.rel_l2, parity.logits.argmax_equal
+    worst = parity.worst.rel_l2
     nodes = f"{len(parity.nodes)} nodes" if parity.uncompared or len(parity.nodes) > 1 else "the output only"
-    top = "" if equal is None else f", argmax {'equal' if equal else 'DIFFERS' if parity.top_changed else 'differs in a tie'}"
+    top = f", argmax {parity.argmax}" if parity.argmax else ""
     return (
         f"{parity.dtype}: {outcome} at {sizes}; {nodes}, the worst {worst:.1e}; logits "
         f"{parity.logits.rel_l2:.1e} (limit {parity.limit:.1e}), max {parity.logits.max_abs:.1e}{top}"

@@ -55,8 +55,7 @@ def conclude(contents: Contents) -> Conclusion:
 
 def _figures(verdict: VerdictRecord) -> str:
     sizes = " and ".join(f"{rows}×{columns}" for rows, columns in verdict.sizes)
-    equal = verdict.logits.argmax_equal
-    top = "" if equal is None else f", the largest logit {'the same in both' if equal else 'not the same in both'}"
+    top = f", argmax {verdict.argmax}" if verdict.argmax else ""
     worst = f"the worst {verdict.worst.path} at a relative L2 distance of {written(verdict.worst.rel_l2)}"
     nodes = "all equal bit for bit" if verdict.worst.rel_l2 == 0 else worst
     return (
@@ -90,7 +89,7 @@ def warn(contents: Contents) -> list[str]:
         moved = verdict.shipped
         said.append(
             f"The pads of training move the logits of {moved.reference} by {written(moved.rel_l2)} (relative L2), "
-            f"and change the largest logit on {moved.argmax_differ} of {moved.images} inputs."
+            f"and change the argmax on {moved.argmax_differ} of {moved.images} inputs."
         )
     zeros = _zeros_before_pools(record) if record.framework == "torch" else []
     if zeros:

@@ -36,6 +36,12 @@ class Distance:
     psnr_db: float | None
     argmax_equal: bool | None
 
+    def argmax(self, changed: bool) -> str | None:
+        """`argmax_equal` in words; `changed` is whether one differs by more than rounding can explain."""
+        if self.argmax_equal is None:
+            return None
+        return "equal" if self.argmax_equal else "DIFFERS" if changed else "differs in a tie"
+
 
 @dataclass(frozen=True)
 class NodeDistance:
@@ -113,6 +119,11 @@ class Parity:
         return self.ok and self.reference != OWN_BUILD
 
     @property
+    def argmax(self) -> str | None:
+        """Where the largest logits are; None for anything but N x C."""
+        return self.logits.argmax(self.top_changed)
+
+    @property
     def worst(self) -> NodeDistance:
         """The node farthest from its source."""
         return max(self.nodes, key=lambda node: node.rel_l2 if node.rel_l2 >= 0 else inf)
@@ -138,6 +149,11 @@ class DtypeRecord:
     logits: Distance
     limit: Amount
     source_rounding: Amount
+
+    @property
+    def argmax(self) -> str | None:
+        """As Parity.argmax."""
+        return self.logits.argmax(not self.ok)
 
 
 @dataclass(frozen=True)

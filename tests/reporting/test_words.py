@@ -11,6 +11,7 @@ import pytest
 from typer.main import get_command
 
 from porter.cli.app import app
+from porter.cli.printing import _parity_line
 from porter.data.preprocess import Preprocess
 from porter.recipe.published import is_non_commercial
 from porter.reporting.commands import convert, evaluate, reproduce, study as study_again
@@ -42,6 +43,21 @@ def test_a_proof_by_a_reference_of_ones_own_says_so(tmp_path: Path) -> None:
     assert "It ran with its own weights." in warn(contents)
     assert any("code of the user’s own, which was run" in fact.text for fact in facts(contents.record))
     assert all("--reference model.py:build" in line for line in reproduce(contents, "port")[:2])
+
+
+ARGMAX = [(True, False, "equal"), (False, False, "differs in a tie"), (False, True, "DIFFERS"), (None, False, None)]
+
+
+@pytest.mark.parametrize(("equal", "changed", "words"), ARGMAX)
+def test_a_report_says_of_the_argmax_what_the_command_says(
+    tmp_path: Path, equal: bool | None, changed: bool, words: str | None
+) -> None:
+    stated = parity(1e-15, top_changed=changed)
+    stated["logits"] = {**stated["logits"], "argmax_equal": equal}
+    contents = contents_of(tmp_path / "port", parity=stated, check="passed")
+    assert contents.comparison is not None
+    for said in (conclude(contents).sentence, _parity_line(contents.comparison)):
+        assert f", argmax {words}" in said if words else "argmax" not in said
 
 
 def test_where_every_node_is_equal_none_is_called_the_worst(tmp_path: Path) -> None:
