@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +15,7 @@ from porter.authoring.draft.from_weights import draft_from_weights
 from porter.authoring.draft.layers import list_layers
 from porter.authoring.draft.names import MARK
 from porter.authoring.todo import to_do
-from porter.base.errors import GraphError, MappingError, RecipeError, UsageError
+from porter.base.errors import GraphError, MappingError, RecipeError, UsageError, command
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import Translated
@@ -32,7 +31,7 @@ from porter.identify.doors import no_graph, open_member
 from porter.identify.matching import NEAR, rank
 from porter.padding import ANY, Convention, Size
 from porter.port import TensorLists
-from porter.recipe import Member, declared_recipes, expand, layer_names, load_recipe, recipes_option
+from porter.recipe import Member, convert_command, declared_recipes, expand, layer_names, load_recipe
 from porter.recipe.schema import Word
 from porter.source.opening import open_checkpoint
 from porter.source.own_graph import classes_of, translation
@@ -163,11 +162,11 @@ def new_recipe(
             problem = str(error).replace(folder, str(path.parent))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, draft.text)
-    words = ["porter", "convert", variant, "--from", zoo, "--to", _destination(framework), "--weights", str(weights or given)]
-    words += recipes_option(load_recipe(path), path.parent)
     if problem is not None:
-        words = ["porter", "recipe", "check", str(path), "--weights", str(weights)]
-    return NewRecipe(path, variant, zoo, draft, shlex.join(words), tensors, problem)
+        return NewRecipe(path, variant, zoo, draft, _check_command(path, weights or given), tensors, problem)
+    member = load_recipe(path).member(variant, zoo)
+    line = convert_command(member, _destination(framework), weights or given, path.parent)
+    return NewRecipe(path, variant, zoo, draft, line, tensors)
 
 
 def _bare_names(found: Translated, file: FileGraph, dialect: Dialect) -> dict[str, str]:
@@ -190,7 +189,6 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
     if not listed.layers:
         message = "no tensor's name says what its layer is, such as conv1.weight or conv1/kernel"
         raise UsageError(message, where=str(checkpoint.path), next="porter inspect FILE --tensors lists the names")
-    file, fitting = shlex.quote(str(checkpoint.path)), rank(checkpoint).matches[:1]
     said = [
         f"Drafted from the {len(listed.layers)} layers of {checkpoint.path.name}: their names, shapes and order.",
         "A file of weights says no strides, pads, activations, pools, branches and joins: here each layer reads the one before.",
@@ -198,11 +196,10 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
     ]
     if not listed.ordered:
         said.append("TODO: the order of the layers, because the file does not keep it: they stand in the order of their names")
-    for match in fitting:
+    for match in rank(checkpoint).matches[:1]:
         if match.score >= NEAR:
-            fits, to = match.member, _destination(listed.framework)
-            line = f"porter convert {fits.variant} --from {fits.zoo.name} --to {to} --weights {file}"
-            said.append(f"{match.score:.0%} of the tensors fit {fits.name}, of a recipe that exists: {line}")
+            line = convert_command(match.member, _destination(listed.framework), checkpoint.path, None)
+            said.append(f"{match.score:.0%} of the tensors fit {match.member.name}, of a recipe that exists: {line}")
     draft = draft_from_weights(listed, variant, zoo, said)
     tensors, problem = None, None
     with TemporaryDirectory() as folder:
@@ -213,8 +210,11 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
             problem = error.message.replace(folder, str(path.parent))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, draft.text)
-    command = f"porter recipe check {shlex.quote(str(path))} --weights {file}"
-    return NewRecipe(path, variant, zoo, draft, command, tensors, problem)
+    return NewRecipe(path, variant, zoo, draft, _check_command(path, checkpoint.path), tensors, problem)
+
+
+def _check_command(path: Path, weights: Path) -> str:
+    return command("recipe", "check", str(path), "--weights", str(weights))
 
 
 def _tried(draft: Draft, trial: Path, variant: str, zoo: str) -> Member:

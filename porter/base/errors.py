@@ -25,6 +25,11 @@ def _shown(character: str) -> str:
     return character.encode("unicode_escape").decode() if acts else character
 
 
+def command(*words: str) -> str:
+    """A command of porter's, as a person types it in a shell: `convert`, `my file.h5`."""
+    return shlex.join(("porter", *words))
+
+
 def first_line(error: BaseException) -> str:
     """What another library's error says first, to be a part of a message; its type if it says nothing."""
     return (str(getattr(error, "message", error)).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from porter.formats.reading import read_weights
 from porter.formats.recognition import is_there
 from porter.identify.matching import LIKELY, NO_RECIPE, Match, rank
 from porter.port import port_at
-from porter.recipe import Member, declared_recipes, recipes_option
+from porter.recipe import Member, convert_command, declared_recipes
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
 from porter.source.opening import expect_as_made, open_checkpoint, open_port
@@ -88,8 +87,7 @@ def _advice(error: MappingError, checkpoint: Checkpoint, member: Member) -> str 
     if not likely:
         return NO_RECIPE
     best = likely[0].member
-    words = ("porter", "convert", best.variant, "--from", best.zoo.name, *recipes_option(best.recipe, recipes))
-    return f"it looks like {best.name}: {shlex.join(words)}"
+    return f"it looks like {best.name}: {convert_command(best, 'FRAMEWORK', checkpoint.path, recipes)}"
 
 
 def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None) -> Opened:
@@ -180,9 +178,7 @@ def open_as(match: Match, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Open
 def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
     advice = "porter inspect FILE says what it could be"
     for best in rank(checkpoint, recipes).likely[:1]:
-        recipe, variant, zoo = best.member
-        words = (variant, "--from", zoo.name, "--to", "FRAMEWORK", "--weights", str(checkpoint.path))
-        advice = shlex.join(("porter", "convert", *words, *recipes_option(recipe, recipes)))
+        advice = convert_command(best.member, "FRAMEWORK", checkpoint.path, recipes)
     said = f" ({'; '.join(checkpoint.notes)})" if checkpoint.notes else ""
     message = f"this file holds tensors and no graph{said}, so a recipe has to say what they are"
     return UsageError(message, where=str(checkpoint.path), next=advice)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from porter.base.errors import MappingError, PorterError
+from porter.base.errors import MappingError, PorterError, command
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import AnyPath, path_of
 from porter.fitting.fit import OWN_GRAPH
@@ -21,7 +19,7 @@ from porter.identify.doors import open_as, open_likeliest
 from porter.identify.matching import CLOSE, LIKELY, NO_RECIPE, Match, Ranked, rank
 from porter.padding import ANY
 from porter.port import Port, Record, port_at
-from porter.recipe import recipes_option
+from porter.recipe import convert_command
 from porter.source.opened import Opened
 from porter.source.own_graph import open_graph
 
@@ -133,7 +131,11 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None) -> In
 
 def _of_port(port: Port) -> Inspection:
     record, checkpoint = port.record, read_checkpoint(port.folder / port.destination.MODEL_FILE)
-    options = ("--recipes", record.recipes) if record.recipes else ()
+    line = _of_graph(port.folder, record.framework)
+    if record.variant is not None and record.zoo is not None:
+        words = ("--to", _other_than(record.framework), "--weights", str(port.folder))
+        recipes = ("--recipes", record.recipes) if record.recipes else ()
+        line = command("convert", record.variant, "--from", record.zoo, *words, *recipes)
     return Inspection(
         replace(checkpoint, path=port.folder, format="port", dialect=record.framework),
         (),
@@ -143,7 +145,7 @@ def _of_port(port: Port) -> Inspection:
         size=record.input.size,
         head=head_of(port.graph).path if record.classes else None,
         assumed=tuple(record.assumed),
-        commands=(_command((record.variant, record.zoo), record.framework, port.folder, options),),
+        commands=(line,),
         port=record,
     )
 
@@ -165,7 +167,7 @@ def _by_itself(checkpoint: Checkpoint) -> Inspection:
         size=opened.built_size,
         head=opened.origin.fit.head if opened.origin else None,
         activation=opened.facts.activation,
-        commands=(_command((None, None), opened.framework, checkpoint.path) + (" --input-size any" if free else ""),),
+        commands=(_of_graph(checkpoint.path, opened.framework, *(("--input-size", "any") if free else ())),),
     )
 
 
@@ -173,7 +175,7 @@ def _of_opened(
     checkpoint: Checkpoint, matches: tuple[Match, ...], match: Match, opened: Opened, recipes: Path | None
 ) -> Inspection:
     assert opened.member is not None
-    match, recipe = replace(match, member=opened.member), opened.member.recipe
+    match = replace(match, member=opened.member)
     return Inspection(
         checkpoint,
         matches,
@@ -185,7 +187,7 @@ def _of_opened(
         activation=opened.facts.activation,
         differs=(*(note for note in opened.file.notes if note not in (*checkpoint.notes, OWN_GRAPH)), *opened.warnings),
         assumed=opened.facts.assumed,
-        commands=(_command(match.is_a, opened.framework, checkpoint.path, recipes_option(recipe, recipes)),),
+        commands=(convert_command(match.member, _other_than(opened.framework), checkpoint.path, recipes),),
     )
 
 
@@ -197,8 +199,7 @@ def _settled(checkpoint: Checkpoint, match: Match, error: PorterError, recipes: 
             opened = open_as(match, checkpoint, Wishes(map=(setting,)))
         except PorterError:
             continue
-        options = ("--map", setting, *recipes_option(match.member.recipe, recipes))
-        found.append(_command(match.is_a, opened.framework, checkpoint.path, options))
+        found.append(convert_command(match.member, _other_than(opened.framework), checkpoint.path, recipes, "--map", setting))
     return tuple(found)
 
 
@@ -214,10 +215,11 @@ def _size(checkpoint: Checkpoint, match: Match) -> tuple[int, int] | None:
     return checkpoint.graph.built_size
 
 
-def _command(is_a: tuple[str | None, str | None], framework: str, path: Path, options: Sequence[str] = ()) -> str:
-    """The command that ports a file to another framework than its own; `is_a` names its variant and zoo, if a recipe fits."""
-    other, (variant, zoo) = next(name for name in DESTINATION_NAMES if name != framework), is_a
-    words = ["porter", "convert", str(path), "--to", other]
-    if variant is not None and zoo is not None:
-        words = ["porter", "convert", variant, "--from", zoo, "--to", other, "--weights", str(path)]
-    return shlex.join([*words, *options])
+def _of_graph(path: Path, framework: str, *options: str) -> str:
+    """The command that ports a file by its own graph."""
+    return command("convert", str(path), "--to", _other_than(framework), *options)
+
+
+def _other_than(framework: str) -> str:
+    """A framework to port to."""
+    return next(name for name in DESTINATION_NAMES if name != framework)

@@ -1,7 +1,15 @@
 """Recipes: one YAML file per architecture, which gives the graph of every variant and the names of every zoo."""
 
 from porter.recipe.expansion import expand, expand_within, expect_head, options_of, trained_conventions
-from porter.recipe.find import all_recipes, declared_recipes, find_member, find_recipe, known_variants, recipes_option
+from porter.recipe.find import (
+    all_recipes,
+    convert_command,
+    declared_recipes,
+    find_member,
+    find_recipe,
+    known_variants,
+    recipes_option,
+)
 from porter.recipe.load import load_recipe, recipes_folder
 from porter.recipe.model import IgnoreRule, LayerName, Member, Published, Recipe, Zoo
 from porter.recipe.names import layer_names, tap_names
@@ -18,6 +26,7 @@ __all__ = [
     "assumed_options",
     "assumed_size",
     "choose_options",
+    "convert_command",
     "declared_recipes",
     "expand",
     "expand_within",

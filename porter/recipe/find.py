@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from porter.base.errors import RecipeError, UsageError
+from porter.base.errors import RecipeError, UsageError, command
 from porter.recipe.declared import Declared, declared
 from porter.recipe.fingerprints import Fingerprint, shipped_fingerprints
 from porter.recipe.load import load_recipe, open_recipe, recipes_folder
@@ -134,7 +134,7 @@ def _extended(recipe: Declared, place: Mark, later: Sequence[Declared], beside: 
         message, known = f"{message}: {chain[1]}.yaml extends '{chain[2]}'", f"write extends: {chain[-1]}"
     broken = next((base for base in later if base.architecture == recipe.architecture), None)
     if broken is not None:
-        message, known = f"'{broken.architecture}' is in {broken.fault}", f"porter recipe check {shlex.quote(str(broken.path))}"
+        message, known = f"'{broken.architecture}' is in {broken.fault}", command("recipe", "check", str(broken.path))
     fault = RecipeError(message, where=str(place), next=known)
     return replace(recipe, fault=recipe.fault or fault)
 
@@ -180,7 +180,7 @@ def find_recipe(name: str, given: Path | None = None) -> Recipe:
     if declaring:
         return open_recipe(*declaring[0].files)
     if Path(name).exists():
-        next = f"porter inspect {shlex.quote(name)} prints the line that ports it"
+        next = f"{command('inspect', name)} prints the line that ports it"
         raise UsageError(f"'{name}' is a file, expected a variant", next=next)
     known = hint(name, (word for recipe in recipes for word in recipe.names))
     meant = [recipe for recipe in recipes if not _is_stray(recipe, given) or nearest(name, [recipe.path.stem])]
@@ -256,6 +256,12 @@ def known_variants(given: Path | None = None) -> tuple[tuple[Known, ...], tuple[
         except RecipeError as error:
             faults.append(error)
     return tuple(known), tuple(faults)
+
+
+def convert_command(member: Member, to: str, weights: Path, recipes: Path | None, *options: str) -> str:
+    """The command that ports a file as a variant of a zoo, whose recipe may be found in the folder `recipes` only."""
+    words = (member.variant, "--from", member.zoo.name, "--to", to, "--weights", str(weights))
+    return command("convert", *words, *options, *recipes_option(member.recipe, recipes))
 
 
 def recipes_option(recipe: Recipe | None, given: Path | None) -> tuple[str, ...]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-
+from porter.base.errors import command
 from porter.evaluation.protocol import feeds
 from porter.evaluation.results import Evaluation, Study
 from porter.port import Record
@@ -35,20 +34,20 @@ def convert(record: Record, folder: str) -> str:
         options.append("--stock")
     if record.folded is not None:
         options.append("--fold-bn")
-    return _line(
+    return command(
         "convert", record.variant or _made_from(record), *options, *_settings(record), *_reference(record), *_recipes(record)
     )
 
 
 def verify(record: Record, folder: str) -> str:
-    return _line("verify", folder, *_weights(record), "--layers", *_reference(record), *_recipes(record))
+    return command("verify", folder, *_weights(record), "--layers", *_reference(record), *_recipes(record))
 
 
 def evaluate(record: Record, folder: str, result: Evaluation | None) -> str:
     """`porter eval` as it was run; if it was not run, with the source beside the port."""
     beside, recipes = ("--source", *_weights(record)), _recipes(record)  # a recipe has the published figure, too
     if result is None:
-        return _line("eval", folder, *beside, *recipes, "--data", "PATH")
+        return command("eval", folder, *beside, *recipes, "--data", "PATH")
     options = [*(beside if result.source is not None else ()), *recipes]
     if result.crops != 1:
         options += ["--crops", str(result.crops)]
@@ -56,7 +55,7 @@ def evaluate(record: Record, folder: str, result: Evaluation | None) -> str:
         options += ["--precision", result.precision]
     if result.device != "cpu":
         options += ["--device", result.device]
-    return _line("eval", folder, *options, *_photos(result))
+    return command("eval", folder, *options, *_photos(result))
 
 
 def study(record: Record, folder: str, result: Study | None) -> str:
@@ -64,10 +63,10 @@ def study(record: Record, folder: str, result: Study | None) -> str:
     assert record.variant is not None and record.zoo is not None
     options = ["--from", record.zoo, *_weights(record), *_settings(record), *_recipes(record), "--port", folder]
     if result is None:
-        return _line("study", "padding", record.variant, *options, "--data", "PATH")
+        return command("study", "padding", record.variant, *options, "--data", "PATH")
     if any(case.ten_crop_top5_error is not None for case in result.cases):
         options += ["--crops", "10"]
-    return _line("study", "padding", record.variant, *options, *_photos(result))
+    return command("study", "padding", record.variant, *options, *_photos(result))
 
 
 def _photos(result: Evaluation | Study) -> list[str]:
@@ -85,7 +84,7 @@ def reproduce(contents: Contents, folder: str) -> list[str]:
         lines.append(evaluate(record, folder, contents.evaluation))
     if contents.study is not None:
         lines.append(study(record, folder, contents.study))
-    return [*lines, _line("report", folder)]
+    return [*lines, command("report", folder)]
 
 
 def _weights(record: Record) -> tuple[str, ...]:
@@ -111,7 +110,3 @@ def _reference(record: Record) -> tuple[str, ...]:
 def _settings(record: Record) -> list[str]:
     words = [word for setting in record.mapped for word in ("--map", setting)]
     return [*words, *(word for name, value in record.chosen.items() for word in ("--option", f"{name}={written(value)}"))]
-
-
-def _line(*words: str) -> str:
-    return shlex.join(("porter", *words))

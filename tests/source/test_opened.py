@@ -29,7 +29,8 @@ def refused(folder: Path, variant: str, zoo: str) -> str | None:
 
 @pytest.mark.parametrize(("variant", "zoo"), [(VARIANT, "timm"), ("mobilenet_v2", "torchvision"), ("mobilenet_v1", "keras")])
 def test_a_file_of_another_variant_or_zoo_is_told(tmp_path: Path, variant: str, zoo: str) -> None:
-    assert f"it looks like {VARIANT} from torchvision" in str(refused(tmp_path, variant, zoo))
+    line = f"porter convert {VARIANT} --from torchvision --to FRAMEWORK --weights "
+    assert f"it looks like {VARIANT} from torchvision: {line}" in str(refused(tmp_path, variant, zoo))
 
 
 def test_the_zoo_of_a_file_is_told_before_its_head_is_asked_for(tmp_path: Path) -> None:
