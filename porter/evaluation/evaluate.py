@@ -19,9 +19,9 @@ from porter.evaluation.distributed import joined, this_process
 from porter.evaluation.intervals import wilson
 from porter.evaluation.measuring import Measured, Options, measure, merged, read_crops, read_precision
 from porter.evaluation.protocol import fed, in_words, protocol_of
+from porter.evaluation.published import judge, notes_on_weights, obstacles, published_figure
 from porter.evaluation.results import Accuracy, Evaluation
 from porter.evaluation.scoring import Scored
-from porter.evaluation.verdict import judge, notes_on_weights, obstacles, published_figure
 from porter.files import AnyPath, path_of
 from porter.port import Port, Record, read_port, update_record
 from porter.recipe import Member

@@ -8,7 +8,7 @@ from dataclasses import replace
 from porter.filegraph.to_graph import Translated
 from porter.graph import Graph
 from porter.graph.blocks.find import find_blocks, renamed
-from porter.recipe.draft.steps import with_arguments
+from porter.recipe.writing.steps import with_arguments
 
 
 def with_blocks(file: Translated) -> tuple[Translated, Mapping[str, str]]:

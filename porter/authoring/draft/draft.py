@@ -13,9 +13,9 @@ from porter.authoring.draft.text import MODELINE, section
 from porter.base.errors import UsageError
 from porter.graph import BatchNorm, Graph, site_of, tensor_shapes
 from porter.graph.blocks.find import find_blocks
-from porter.recipe.draft.steps import draft_steps
 from porter.recipe.expressions import Value
 from porter.recipe.model import STANDARD_OPTIONS
+from porter.recipe.writing.steps import draft_steps
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any
 from porter.graph import INPUT, Graph, Scope, channels_of
 from porter.graph.blocks.arguments import Value as Plain
 from porter.graph.blocks.kinds import Unlike
-from porter.recipe.draft.operations import spelled, usual_padding
-from porter.recipe.draft.rows import with_rows
-from porter.recipe.draft.template import Line, Part, Template, Use
 from porter.recipe.expressions import Value
 from porter.recipe.steps import NORM, NORMED, OPERATIONS
+from porter.recipe.writing.operations import spelled, usual_padding
+from porter.recipe.writing.rows import with_rows
+from porter.recipe.writing.template import Line, Part, Template, Use
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from porter.recipe.draft.template import Line
+from porter.recipe.writing.template import Line
 
 
 def with_rows(steps: Sequence[Line], parameters: Mapping[str, Mapping[str, Any]]) -> Iterator[Line]:

@@ -9,8 +9,8 @@ import pytest
 from porter.data.photos import Bytes, Failure, Photo, PhotoSet
 from porter.evaluation.intervals import wilson
 from porter.evaluation.measuring import Options
+from porter.evaluation.published import judge, notes_on_weights, obstacles, published_figure
 from porter.evaluation.results import Accuracy
-from porter.evaluation.verdict import judge, notes_on_weights, obstacles, published_figure
 from porter.files import WeightsFile
 from porter.port import Record, SourceFile
 from porter.recipe import Published, find_member
