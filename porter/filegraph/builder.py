@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from porter.base.errors import GraphError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
-from porter.filegraph.names import unused_name
+from porter.filegraph.names import Names
 from porter.graph import (
     INPUT,
     MOST_CONSTANTS,
@@ -115,7 +115,7 @@ class Builder:
     order: Order = "HWC"
     fixed: bool = False
     nodes: dict[str, FileNode] = field(default_factory=dict)
-    _taken: set[str] = field(default_factory=lambda: {INPUT})
+    _names: Names = field(default_factory=lambda: Names({INPUT}))
 
     @property
     def input(self) -> Value:
@@ -131,7 +131,7 @@ class Builder:
                 shape = op.shape(*known)
             except GraphError as error:
                 op = Foreign(f"{op.words} that does not fit: {error.message}")
-        name = self._unused(name)
+        name = self._names.take(name)
         self.nodes[name] = FileNode(name, op, tuple(value.node for value in values), tensors or {}, tap)
         found = Value(name, shape)
         if isinstance(op, Relu | Relu6 | Clip):
@@ -207,7 +207,7 @@ class Builder:
 
     def _extended(self, name: str, node: FileNode, op: Op, value: Value, **tensors: Stored) -> Value:
         """A node that computes what `node` does, and more."""
-        name = self._unused(name)
+        name = self._names.take(name)
         self.nodes[name] = replace(node, name=name, op=op, tensors={**node.tensors, **tensors}, tap=None)
         return Value(name, value.shape)
 
@@ -327,11 +327,6 @@ class Builder:
         graph = FileGraph(tuple(self.nodes.values()), ends, self.channels, self.size)
         leading = graph.leading_to(ends)
         return replace(graph, nodes=tuple(node for node in graph.nodes if node.name in leading))
-
-    def _unused(self, name: str) -> str:
-        name = unused_name(name, self._taken)
-        self._taken.add(name)
-        return name
 
 
 def _under(kind: SiteKind, value: Value, window: Window, convention: Convention) -> tuple[Value, Convention]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,13 +11,28 @@ from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
 from porter.graph import INPUT
 
 
-def unused_name(name: str, taken: Collection[str], count: int = 1) -> str:
-    """`name`, or `name_2`, `name_3`, ... where it is taken, from the one of `count` on."""
-    candidate = name if count == 1 else f"{name}_{count}"
-    while candidate in taken:
-        count += 1
-        candidate = f"{name}_{count}"
-    return candidate
+def unused_name(name: str, taken: Collection[str]) -> str:
+    """`name`, or the first of `name_2`, `name_3`, ... where it is taken. Of many names, `Names` gives each in constant time."""
+    return Names(taken).take(name)
+
+
+class Names:
+    """Names that are taken; one may be removed from `taken` again."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self.taken = set(taken)
+        self._last: dict[str, int] = {}
+
+    def take(self, wanted: str, first: int = 1) -> str:
+        """Takes `wanted`, or `wanted_2`, `wanted_3`, ... where it is taken, from the one of `first` on, and gives it."""
+        count = 1 if first == 1 and wanted not in self.taken else max(first, self._last.get(wanted, 1))
+        name = wanted if count == 1 else f"{wanted}_{count}"
+        while name in self.taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        self._last[wanted] = max(count, self._last.get(wanted, 1))
+        self.taken.add(name)
+        return name
 
 
 def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGraph:
@@ -29,13 +44,12 @@ def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGrap
     scopes = {node.name: _scope(node, graph.evaluated) for node in graph.nodes}
     counts = Counter(scopes.values())
     names = {INPUT: INPUT}
-    taken = {INPUT} | {scope for scope in counts if scope and counts[scope] == 1}
+    free = Names({INPUT} | {scope for scope in counts if scope and counts[scope] == 1})
     uses = Counter[str]()
     for node in graph.nodes:
         scope, title = scopes[node.name], titles.get(node.name, node.name)
         uses[title] += 1
-        names[node.name] = scope if scope and counts[scope] == 1 else unused_name(title, taken, uses[title])
-        taken.add(names[node.name])
+        names[node.name] = scope if scope and counts[scope] == 1 else free.take(title, uses[title])
     nodes = (replace(node, name=names[node.name], inputs=tuple(names[name] for name in node.inputs)) for node in graph.nodes)
     return replace(graph, nodes=tuple(nodes), outputs=tuple(names[name] for name in graph.outputs))
 

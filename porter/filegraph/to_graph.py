@@ -9,7 +9,7 @@ from keyword import iskeyword
 
 from porter.base.errors import GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, Foreign, with_momentum
-from porter.filegraph.names import unused_name
+from porter.filegraph.names import Names
 from porter.graph import INPUT, Graph, Identity, Node, Op, Sigmoid, Softmax, shapes
 from porter.graph.bounds import expect_bounded
 from porter.graph.walks import downstream
@@ -98,12 +98,8 @@ def _paths(names: Iterable[str]) -> dict[str, str]:
     if len(firsts) == 1 and all(len(parts) > 1 for parts in split.values()):
         split = {name: parts[1:] for name, parts in split.items()}
     short = {name: "/".join(parts)[-LONGEST_PATH:].lstrip("/_") or "layer" for name, parts in split.items()}
-    taken = {path[:end] for path in short.values() for end, letter in enumerate(path) if letter == "/"} | {INPUT}
-    paths: dict[str, str] = {}
-    for name, path in short.items():
-        paths[name] = unused_name(path, taken)
-        taken.add(paths[name])
-    return paths
+    free = Names({path[:end] for path in short.values() for end, letter in enumerate(path) if letter == "/"} | {INPUT})
+    return {name: free.take(path) for name, path in short.items()}
 
 
 def path_word(name: str) -> str:

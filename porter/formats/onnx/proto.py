@@ -116,7 +116,8 @@ def read_message(path: Path, refuse: Refuse) -> Message:
 def _expect_names(graph: Any, refuse: Refuse) -> None:
     """Refuses a graph that gives a name to two values, or none to a tensor that it stores."""
     stored = [tensor.name for tensor in graph.initializer]
-    images = [value.name for value in graph.input if value.name not in stored]
+    held = set(stored)
+    images = [value.name for value in graph.input if value.name not in held]
     counts = Counter([*stored, *images, *(name for node in graph.node for name in node.output if name)])
     titles = (text for node in graph.node for text in (node.name, node.op_type, node.domain))
     if not all(isinstance(name, str) for name in (*counts, *titles)):  # bytes that are no UTF-8

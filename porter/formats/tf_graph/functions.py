@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from porter.filegraph.dataflow import Reference
-from porter.filegraph.names import unused_name
+from porter.filegraph.names import Names
 from porter.formats.limits import MOST_NODES
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, controls_of, is_place
 
@@ -53,7 +53,7 @@ def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], r
     nodes = dict(nodes)
     moved: dict[Reference, Reference] = {}
     ran: dict[str, tuple[str, ...]] = {}
-    taken = set(nodes)
+    taken = Names(nodes)
     for _ in range(_MOST_DEPTH):
         calls = [node for node in nodes.values() if called_function(node, library) is not None]
         if not calls:
@@ -62,7 +62,7 @@ def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], r
         for call in calls:
             body = _body(call, library[called_function(call, library) or ""], taken, refuse)
             del nodes[call.name]
-            taken.remove(call.name)
+            taken.taken.remove(call.name)
             nodes |= body.nodes
             ran[call.name] = (*ran.get(call.name, ()), *call.controls, *body.nodes)
             moved |= {(call.name, index): source for index, source in enumerate(body.outputs)}
@@ -92,7 +92,7 @@ def follow(source: Reference, moved: Mapping[Reference, Reference]) -> Reference
     return source
 
 
-def _body(call: GraphNode, function: Any, taken: set[str], refuse: Refuse) -> _Body:
+def _body(call: GraphNode, function: Any, taken: Names, refuse: Refuse) -> _Body:
     """The nodes that replace a call; their names are added to `taken`."""
     arguments = [argument.name for argument in function.signature.input_arg]
     if len(arguments) != len(call.inputs):
@@ -101,8 +101,7 @@ def _body(call: GraphNode, function: Any, taken: set[str], refuse: Refuse) -> _B
     prefix = f"{call.name}/" if "/" in call.name else ""
     names: dict[str, str] = {}
     for proto in function.node_def:
-        names[proto.name] = unused_name(prefix + proto.name, taken)
-        taken.add(names[proto.name])
+        names[proto.name] = taken.take(prefix + proto.name)
     ops = {proto.name: proto.op for proto in function.node_def}
 
     def source_of(text: str) -> Reference:

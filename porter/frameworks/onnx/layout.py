@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from porter.filegraph.names import unused_name
+from porter.filegraph.names import Names
 from porter.graph import INPUT, BatchNorm, ChannelScale, Graph, GroupNorm, LayerNorm, Node, PRelu, shapes, tensor_shapes
 from porter.padding import ANY, Capabilities
 
@@ -48,14 +48,8 @@ def tensor_names(graph: Graph) -> dict[str, dict[str, str]]:
 
     BatchNormalization takes gamma and beta, and LayerNormalization gamma, so these are listed where the graph lacks them too.
     """
-    taken = {INPUT, *graph.by_path}
-    found: dict[str, dict[str, str]] = {}
-    for path, roles in _stored_roles(graph).items():
-        found[path] = {}
-        for role in roles:
-            found[path][role] = unused_name(f"{path}.{_NAMES[role]}", taken)
-            taken.add(found[path][role])
-    return found
+    free = Names({INPUT, *graph.by_path})
+    return {path: {role: free.take(f"{path}.{_NAMES[role]}") for role in roles} for path, roles in _stored_roles(graph).items()}
 
 
 def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:

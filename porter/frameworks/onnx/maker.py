@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.base.dtypes import Array
-from porter.filegraph.names import unused_name
+from porter.filegraph.names import Names
 from porter.formats.onnx.proto import import_onnx
 from porter.graph import Shape
 from porter.padding import Pads
@@ -33,7 +33,7 @@ class NodeMaker:
     dtype: np.dtype[Any]
     tensors: Mapping[str, Mapping[str, str]]
     shapes: Mapping[str, Shape]
-    taken: set[str]
+    taken: Names
     nodes: list[Any] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
     exact: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -48,9 +48,7 @@ class NodeMaker:
 
     def name(self, wanted: str) -> str:
         """`wanted`, or the first variation of it that nothing has."""
-        name = unused_name(wanted, self.taken)
-        self.taken.add(name)
-        return name
+        return self.taken.take(wanted)
 
     def integers(self, name: str, *numbers: int) -> str:
         """A constant vector of whole numbers."""

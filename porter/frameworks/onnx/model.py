@@ -10,6 +10,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, storage_type
 from porter.base.errors import MappingError
+from porter.filegraph.names import Names
 from porter.formats.onnx.proto import import_onnx
 from porter.frameworks.onnx.double import make_reference, replay
 from porter.frameworks.onnx.layout import fillings, stored_shapes, tensor_names
@@ -75,7 +76,7 @@ def make_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dt
 
 def _made(plan: Plan, names: Mapping[str, Mapping[str, str]], known: Mapping[str, Shape], kind: np.dtype[Any]) -> NodeMaker:
     """The nodes of a plan and their constants."""
-    taken = {*known, *(name for roles in names.values() for name in roles.values())}
+    taken = Names({*known, *(name for roles in names.values() for name in roles.values())})
     maker = NodeMaker(kind, names, known, taken)
     for node in plan.graph.nodes:
         if isinstance(node.op, Conv | MaxPool | AvgPool):

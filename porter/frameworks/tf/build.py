@@ -7,6 +7,7 @@ from typing import Any
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import GraphError, MappingError
+from porter.filegraph.names import Names
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import Tensors
 from porter.frameworks.tf.layers import LAYERS
@@ -56,7 +57,7 @@ def _connect(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dty
     keras, graph = import_keras(), plan.graph
     names, shapes = layer_names(graph, layers), tensor_shapes(graph)
     weights = {names[path]: _variables(graph, graph.by_path[path], tensors[path], shapes[path]) for path in shapes}
-    maker = LayerMaker(dtype, frozenset(names.values()), weights)
+    maker = LayerMaker(dtype, Names(names.values()), weights)
     rows, columns = plan.only_size or ANY
     source = keras.Input((rows, columns, graph.channels), dtype=dtype, name=maker.name(INPUT))
     values = {INPUT: source}

@@ -15,7 +15,7 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.errors import MappingError
-from porter.filegraph.names import unused_name
+from porter.filegraph.names import Names
 from porter.graph import (
     BatchNorm,
     ChannelScale,
@@ -228,16 +228,17 @@ def layer_names(graph: Graph, layers: Mapping[str, str]) -> dict[str, str]:
         MappingError: `layers` gives two nodes the same name.
     """
     names: dict[str, str] = {}
+    free = Names()
     for node in graph.nodes:
         if node.path in layers:
             whole, half = _halved(layers[node.path])
             name = "_".join([*whole.split("/"), *half.split("_")[:1]]) if half else whole.replace("/", "_")
-            if name in names.values():
+            if name in free.taken:
                 raise MappingError(f"two nodes have the layer name '{name}'", where=node.path)
-            names[node.path] = name
+            names[node.path] = free.take(name)
     for node in graph.nodes:
         if node.path not in layers:
-            names[node.path] = unused_name(node.path.replace("/", "_"), names.values())
+            names[node.path] = free.take(node.path.replace("/", "_"))
     return names
 
 

@@ -5,13 +5,13 @@ Only built-in layers and `keras.ops` are used, because a functional model saves 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from porter.base.dtypes import Array, Dtype, cast
-from porter.filegraph.names import unused_name
+from porter.filegraph.names import Names
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras
 from porter.padding import Pads
@@ -23,17 +23,15 @@ class LayerMaker:
 
     Attributes:
         dtype: of weights and values.
-        reserved: names that belong to the nodes; layers that porter adds get other names.
+        names: of the nodes; layers that porter adds get other names.
         weights: by the name of a layer and of its variable, in Keras's axis order. No layer holds other numbers before, because
             TensorFlow keeps the memory that it has had.
-        added: names of layers that porter added.
         made: layers by name.
     """
 
     dtype: str
-    reserved: Collection[str]
+    names: Names
     weights: Mapping[str, Mapping[str, Array]]
-    added: set[str] = field(default_factory=set)
     made: dict[str, Any] = field(default_factory=dict)
     _initializers: list[tuple[Any, str, Any]] = field(default_factory=list, init=False)
 
@@ -78,9 +76,7 @@ class LayerMaker:
 
     def name(self, wanted: str) -> str:
         """`wanted`, or the first variation of it that no layer has."""
-        name = unused_name(wanted, {*self.reserved, *self.added})
-        self.added.add(name)
-        return name
+        return self.names.take(wanted)
 
     def pad(self, value: Any, pads: Pads, fill: float, name: str) -> Any:
         """A map N×H×W×C with cells of `fill` around it."""
