@@ -45,6 +45,7 @@ NUMBERS: Mapping[str, Any] = {
     **{"g3": _stored(3), "h3": _stored(3), "map": _stored(6, 9, 11), "gw": _stored(11), "hw": _stored(11), "flat6": _stored(6)},
     **{"dense": _stored(5, 6), "matrix": _stored(6, 5), "last": _stored(11, 4), "slope1": _stored(1), "g9": _stored(9, 11)},
     **{"zero": np.float32(0), "six": np.float32(6), "half": np.float32(0.5), "low": np.float32(-0.3), "two": np.float32(2)},
+    "twenty": np.float32(20),
     **{"three": np.float32(3), "point": np.float32(0.7), "zeroi": np.int64(0), "onei": np.int64(1)},
     **{"axes23": np.int64([2, 3]), "axis1": np.int64([1]), "minus1": np.int64([-1]), "none": np.zeros(0, np.int64)},
     **{"pads": np.int64([0, 0, 1, 0, 0, 0, 0, 2]), "pads2": np.int64([1, 0, 2, 3]), "crop": np.int64([0, 0, -1, 0, 0, 0, 0, -2])},
@@ -382,6 +383,7 @@ def _constants() -> Iterator[Case]:
     yield Case("Constant", "c = Constant <value=float[1] {0.3}> () y = Mul (x, c)")
     yield Case("Constant", "c = Constant <value_float=0.3> () y = Mul (x, c)", 12)
     yield Case("Where", "g = Greater (x, half) y = Where (g, x, low)", 9)
+    yield Case("Where", "b = Add (x, twenty) g = Greater (b, twenty) s = Softplus (b) y = Where (g, b, s)", 9)
 
 
 def cases() -> Iterator[Case]:
