@@ -150,6 +150,7 @@ def read_resize(walk: Walk, node: OnnxNode) -> Read:
 
 def _factors(walk: Walk, node: OnnxNode, sizes: tuple[int, ...]) -> list[int] | None:
     """How often each axis is repeated; None where the nearest cells are no repetition."""
+    places = node.integers("axes") or range(len(sizes))  # the axes that scales and sizes are of
     place = {"Upsample": 1}.get(node.op, 1 if node.opset < 11 else 2)
     source, wanted = node.input(place), node.input(3)
     scales = [*node.attributes["scales"].floats] if "scales" in node.attributes else None
@@ -158,10 +159,12 @@ def _factors(walk: Walk, node: OnnxNode, sizes: tuple[int, ...]) -> list[int] | 
         scales = found.ravel().tolist()
     if not scales and wanted is not None:
         asked = walk.flow.integers(wanted) or []
-        scales = [new / old if new % old == 0 else 0 for new, old in zip(asked, sizes, strict=True)]
-    if not scales or len(scales) != len(sizes) or any(scale != round(scale) or scale < 1 for scale in scales):
+        scales = [new / sizes[axis] if new % sizes[axis] == 0 else 0 for new, axis in zip(asked, places, strict=True)]
+    if not scales or len(scales) != len(places) or any(scale != round(scale) or scale < 1 for scale in scales):
         return None
-    factors = [round(scale) for scale in scales]
+    factors = [1] * len(sizes)
+    for axis, scale in zip(places, scales, strict=True):
+        factors[axis] = round(scale)
     old = node.op == "Upsample" or node.opset < 11
     rule = "asymmetric" if old else node.text("coordinate_transformation_mode", "half_pixel")
     nearest = "floor" if old else node.text("nearest_mode", "round_prefer_floor")

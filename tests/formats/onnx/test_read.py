@@ -106,6 +106,7 @@ CASES = {
     "scale and offset": "c = Conv (x, k6) m = Mul (c, along) y = Add (m, along)",
     "slices": "y = Slice (x, starts, ends, axes, steps)",
     "resized": 'y = Resize <mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"> (x, , scales)',
+    "resized along axes of opset 18": 'y = Resize <axes=[3, 2], mode="nearest"> (x, , factors)',
     "cells to channels": 'c = Concat <axis=1> (x, x) y = DepthToSpace <blocksize=2, mode="CRD"> (c)',
     "response norm": "y = LRN <size=3, alpha=0.3, beta=0.6, bias=2.0> (x)",
     "products of sums": "a = Sum (x, x, x) b = Neg (a) c = Sub (x, b) d = Mean (c, x) y = Pow (d, two)",
@@ -148,7 +149,7 @@ NUMBERS: dict[str, Any] = {
     },
     **{"around": [2, 1, 0, 3, 0, 1], "eight": [8], "pairs": [-1, 2], "least": [-(1 << 63) + 1]},
     **{"on": True, "endless": [0, 0, 1 << 40, 0, 0, 0, 0, 0], "million": [1, 1, 1 << 20, 1 << 20]},
-    **{"axes": [2, 1], "steps": [2, 2], "scales": np.float32([1, 1, 2, 3])},
+    **{"axes": [2, 1], "steps": [2, 2], "scales": np.float32([1, 1, 2, 3]), "factors": np.float32([2, 3])},
 }
 
 

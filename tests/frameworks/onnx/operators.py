@@ -74,6 +74,8 @@ NUMBERS: Mapping[str, Any] = {
         "scales": np.float32([1, 1, 2, 3]),
         "scales2": np.float32([1, 1, 2, 2]),
         "sizes": np.int64([2, 6, 18, 33]),
+        "size33": np.int64([33]),
+        "factors": np.float32([2, 3]),
         "roi": np.zeros(0, np.float32),
     },
 }
@@ -362,6 +364,9 @@ def _resizes() -> Iterator[Case]:
     yield Case("Resize", f"y = Resize {stated} (x, , scales2)", 13)
     yield Case("Resize", f"y = Resize {stated} (x, , , sizes)", 13)
     yield Case("Resize", "y = Resize (x, , scales2)", 13)
+    for axes in ("2, 3", "3, 2"):  # the reference implementation takes none that counts from the end
+        yield Case("Resize", f"y = Resize <axes=[{axes}]> (x, , factors)", 18)
+    yield Case("Resize", f"y = Resize {stated[:-1]}, axes=[3]> (x, , , size33)", 18)
 
 
 def _constants() -> Iterator[Case]:
