@@ -17,8 +17,9 @@ _SAME = frozenset(
 """Ops whose values may be the memory of what they take."""
 
 
-def changed_value(program: Program, known: Collection[str]) -> str | None:
-    """In words, the first use of a value that an op before it has changed, or the change of a stored tensor; None if there is none.
+def changed_uses(program: Program, known: Collection[str]) -> dict[str, str]:
+    """In words, each use of a value that an op before it has changed, by the name of the node that uses it. Under "" is what
+    concerns the whole program: an output that is changed, or a stored tensor.
 
     Args:
         known: ops that porter knows. Others may give the memory of what they take.
@@ -26,22 +27,25 @@ def changed_value(program: Program, known: Collection[str]) -> str | None:
     memory: dict[Reference, str] = {}
     holding: dict[str, list[Reference]] = {}
     changed: dict[Reference, AtenNode] = {}
+    found: dict[str, str] = {}
     for node in program.nodes.values():
         for source in node.inputs:
             if source in changed:
-                return f"'{node.name}' uses a value that '{changed[source].name}' ({changed[source].target}) has changed"
+                by = changed[source]
+                found.setdefault(node.name, f"'{node.name}' uses a value that '{by.name}' ({by.target}) has changed")
         taken = changed_inputs(node)
         for source in taken:
             if memory[source] in program.stored:
-                return f"'{node.name}' ({node.target}) changes a tensor of the model"
+                found.setdefault("", f"'{node.name}' ({node.target}) changes a tensor of the model")
             changed |= dict.fromkeys(holding.pop(memory[source], ()), node)
         shares = node.inputs and (taken or node.op in _SAME or node.op not in known)
         place = memory[node.inputs[0]] if shares else node.name
         for output in range(max(node.outputs, 1)):
             memory[node.name, output] = place
             holding.setdefault(place, []).append((node.name, output))
-    ends = [changed[end] for name in program.outputs if (end := program.given[name]) in changed]
-    return f"an output is changed by '{ends[0].name}' ({ends[0].target}) after it" if ends else None
+    for by in (changed[end] for name in program.outputs if (end := program.given[name]) in changed):
+        found.setdefault("", f"an output is changed by '{by.name}' ({by.target}) after it")
+    return found
 
 
 def changed_inputs(node: AtenNode) -> tuple[Reference, ...]:

@@ -18,7 +18,7 @@ from porter.filegraph.to_graph import to_graph
 from porter.filegraph.walk import Image, begin, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.torch_export import SAVE
-from porter.formats.torch_export.aliases import changed_value
+from porter.formats.torch_export.aliases import changed_uses
 from porter.formats.torch_export.archive import FLOATS, Archive, read_archive
 from porter.formats.torch_export.arithmetic import kind_of
 from porter.formats.torch_export.constants import EVALUATORS, RESHAPES, is_cast
@@ -65,11 +65,16 @@ def _graph(archive: Archive, path: Path) -> FileGraph | str:
     graph = _read_graph(program, arrays, path.stat().st_size)
     if not graph.outputs:
         raise FileError("no output of the program depends on its image", where=str(path), next=SAVE)
+    changed = changed_uses(program, READERS)
     if any(isinstance(node.op, Foreign) for node in graph.nodes):
-        return graph  # what an op that porter lacks may share memory with is not known, and it is refused by its own name
-    changed = changed_value(program, READERS)
-    size = None if changed or graph.built_size else _only_size(archive.program, program, graph)
-    return changed or (graph if size is None else _read_graph(program, arrays, path.stat().st_size, size))
+        # An op that porter lacks may share memory with what it takes. What would be changed then cannot be ported either.
+        certain = changed_uses(program, {node.op for node in program.nodes.values()})
+        refused = next(iter(certain.values()), changed.get(""))
+        return refused or (_read_graph(program, arrays, path.stat().st_size, foreign=changed) if changed else graph)
+    if changed:
+        return next(iter(changed.values()))
+    size = None if graph.built_size else _only_size(archive.program, program, graph)
+    return graph if size is None else _read_graph(program, arrays, path.stat().st_size, size)
 
 
 @contextmanager
@@ -104,8 +109,14 @@ def _only_size(stated: Mapping[str, Any], program: Program, graph: FileGraph) ->
     return built if checked or not holds_at_every_size(stated, program.images[0], traced, translated) else None
 
 
-def _read_graph(program: Program, arrays: Mapping[str, Array], size: int, only: Size | None = None) -> FileGraph:
-    """The graph of a program, read from a file of `size` bytes, for images of any size or of the `only` one."""
+def _read_graph(
+    program: Program, arrays: Mapping[str, Array], size: int, only: Size | None = None, foreign: Mapping[str, str] = {}
+) -> FileGraph:
+    """The graph of a program, read from a file of `size` bytes, for images of any size or of the `only` one.
+
+    Args:
+        foreign: why nodes cannot be ported, by name.
+    """
     nodes, image = program.nodes, program.images[0]
     live = downstream(nodes, lambda name: _live_inputs(nodes, name), [image])
     constants = Arrays({**arrays, **program.numbers})
@@ -113,7 +124,7 @@ def _read_graph(program: Program, arrays: Mapping[str, Array], size: int, only: 
     batch, channels, rows, columns = (each if isinstance(each, int) else None for each in program.sizes(image))
     rows, columns = only or (rows, columns)
     walk = begin(flow, Image((image, 0), channels or 3, (rows, columns), batch, "CHW", None not in (rows, columns)), arrays)
-    read_nodes(walk, READERS.get)
+    read_nodes(walk, lambda op: (lambda walk, node: foreign.get(node.name) or READERS[op](walk, node)) if op in READERS else None)
     found = walk.builder.finish(walk.ends(program.given[name] for name in program.outputs))
     # The second value of the split `chunk` is `chunk:1`, and of the same module.
     kept = {node.name: nodes[owner] for node in found.nodes if (owner := node.name.partition(":")[0]) in nodes}

@@ -365,6 +365,10 @@ def changes(conv: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return part + 1
 
 
+def changes_beside(conv: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return changes(conv, x), x.cumsum(1)
+
+
 def changes_expanded(conv: nn.Module, x: torch.Tensor) -> torch.Tensor:
     value = conv(x)
     value.expand_as(value).relu_()
@@ -381,9 +385,25 @@ def test_an_op_that_porter_lacks_is_named_where_it_may_share_memory(tmp_path: Pa
         open_file(export(Reads(summed), torch.randn(1, 3, 4, 4), tmp_path)[0])
 
 
+def test_what_an_op_that_porter_lacks_may_have_changed_is_named_too(tmp_path: Path) -> None:
+    """An output that the op does not lead to can be ported without the op."""
+
+    def call(conv: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        value = conv(x)
+        return value.cumsum(1).relu_(), value + 1
+
+    with pytest.raises(MappingError, match=r"'cumsum' \(cumsum\), 'add' \('add' uses a value that 'relu_' .* has changed\)"):
+        open_file(export(Reads(call), torch.randn(1, 3, 4, 4), tmp_path)[0])
+
+
 UNREAD = {
     "a value changed after it is a part": (
         changes,
+        torch.randn(1, 3, 4, 4),
+        "uses a value that 'relu_' (aten.relu_.default) has changed",
+    ),
+    "a value changed beside an op that porter lacks": (
+        changes_beside,
         torch.randn(1, 3, 4, 4),
         "uses a value that 'relu_' (aten.relu_.default) has changed",
     ),
