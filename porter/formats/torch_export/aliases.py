@@ -6,15 +6,7 @@ from collections.abc import Collection
 
 from porter.filegraph.dataflow import Reference
 from porter.formats.torch_export.nodes import AtenNode, Program
-
-_SAME = frozenset(
-    {
-        *("view", "_unsafe_view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "expand", "permute", "transpose", "t"),
-        *("slice", "select", "narrow", "split", "split_with_sizes", "chunk", "unbind", "alias", "detach", "contiguous", "to"),
-        *("expand_as", "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "lift_fresh"),
-    }
-)
-"""Ops whose values may be the memory of what they take."""
+from porter.formats.torch_export.ops import VIEWS
 
 
 def changed_uses(program: Program, known: Collection[str]) -> dict[str, str]:
@@ -38,7 +30,7 @@ def changed_uses(program: Program, known: Collection[str]) -> dict[str, str]:
             if memory[source] in program.stored:
                 found.setdefault("", f"'{node.name}' ({node.target}) changes a tensor of the model")
             changed |= dict.fromkeys(holding.pop(memory[source], ()), node)
-        shares = node.inputs and (taken or node.op in _SAME or node.op not in known)
+        shares = node.inputs and (taken or node.op in VIEWS or node.op not in known)
         place = memory[node.inputs[0]] if shares else node.name
         for output in range(max(node.outputs, 1)):
             memory[node.name, output] = place

@@ -20,11 +20,19 @@ def _plain(function: Any) -> Evaluator:
 
 EXACT_TYPES = (None, 7, 8)
 """Types of a cast that changes no function: real numbers of single and double precision (ScalarType)."""
-_COPIES = frozenset({"lift_fresh_copy", "lift_fresh", "detach", "clone", "alias", "contiguous", "to", "_to_copy"})
+SAME = ("alias", "contiguous", "detach", "lift_fresh")
+"""Ops that give what they take, in the same memory or, for `contiguous`, perhaps in other."""
+COPIES = ("clone", "lift_fresh_copy")
+"""Ops that give what they take in memory of its own."""
+RESHAPED = ("view", "_unsafe_view", "reshape")
 
 
 def is_cast(node: AtenNode) -> bool:
-    return node.op in _COPIES and node.arguments.get("dtype") in EXACT_TYPES and "other" not in node.arguments
+    return (
+        node.op in (*SAME, *COPIES, "to", "_to_copy")
+        and node.arguments.get("dtype") in EXACT_TYPES
+        and "other" not in node.arguments
+    )
 
 
 def _divided(node: AtenNode, first: Numbers, second: Numbers) -> Numbers:
@@ -75,14 +83,14 @@ def _reshaped(node: AtenNode, value: Numbers) -> Numbers:
     return value.reshape(node.arguments["size" if "size" in node.arguments else "shape"])
 
 
-RESHAPES = frozenset({"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze"})
+RESHAPES = frozenset({*RESHAPED, "unsqueeze", "squeeze"})
 EVALUATORS: Mapping[str, Evaluator] = {
     "add": partial(_scaled, np.add),
     "sub": partial(_scaled, np.subtract),
     "div": _divided,
     "rsub": partial(_scaled, lambda first, second: second - first),
-    **dict.fromkeys(("lift_fresh_copy", "lift_fresh", "detach", "clone", "alias", "contiguous"), _plain(lambda value: value)),
-    **dict.fromkeys(("view", "_unsafe_view", "reshape"), _reshaped),
+    **dict.fromkeys((*SAME, *COPIES), _plain(lambda value: value)),
+    **dict.fromkeys(RESHAPED, _reshaped),
     **dict.fromkeys(("batch_norm", "_native_batch_norm_legit", "native_batch_norm"), _standardised),
     **dict.fromkeys(("reshape_as", "view_as"), _plain(lambda value, other: value.reshape(other.shape))),
     "unsqueeze": lambda node, value: np.expand_dims(value, node.arguments["dim"]),

@@ -7,6 +7,7 @@ from typing import Any
 
 from porter.filegraph.walk import Read, always, apply
 from porter.formats.torch_export import arithmetic, moves, windows
+from porter.formats.torch_export.constants import COPIES, RESHAPED, SAME
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.plain import PLAIN
 from porter.formats.torch_export.sizes import SIZES, read_size
@@ -29,6 +30,23 @@ def _map(make: Callable[[AtenNode], Op]) -> Reader:
     return read
 
 
+VIEWS: Mapping[str, Reader] = {
+    **dict.fromkeys((*SAME, "to"), moves.read_same),
+    **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), moves.read_same),
+    **dict.fromkeys(RESHAPED, moves.read_reshape),
+    "flatten": moves.read_flatten,
+    "unflatten": moves.read_unflatten,
+    "squeeze": moves.read_squeeze,
+    "unsqueeze": moves.read_unsqueeze,
+    "permute": moves.read_permute,
+    **dict.fromkeys(("transpose", "t"), moves.read_transpose),
+    **dict.fromkeys(("expand", "expand_as"), moves.read_expand),
+    "slice": moves.read_slice,
+    "select": moves.read_select,
+    "narrow": moves.read_narrow,
+    **dict.fromkeys(("split", "split_with_sizes", "chunk", "unbind"), moves.read_split),
+}
+"""Ops whose values may be the memory of what they take."""
 READERS: Mapping[str, Reader] = {
     **{name: always(op) for name, (op, _) in PLAIN.items()},
     **dict.fromkeys(("convolution", "conv1d", "conv2d", "conv_transpose2d"), windows.read_convolution),
@@ -59,20 +77,8 @@ READERS: Mapping[str, Reader] = {
     "softplus": arithmetic.read_softplus,
     "threshold": arithmetic.read_threshold,
     **dict.fromkeys(("softmax", "_softmax"), moves.read_softmax),
-    **dict.fromkeys(("alias", "clone", "contiguous", "detach", "lift_fresh", "lift_fresh_copy", "to", "_to_copy"), moves.read_same),
-    **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), moves.read_same),
-    **dict.fromkeys(("view", "reshape", "_unsafe_view"), moves.read_reshape),
-    "flatten": moves.read_flatten,
-    "unflatten": moves.read_unflatten,
-    "squeeze": moves.read_squeeze,
-    "unsqueeze": moves.read_unsqueeze,
-    "permute": moves.read_permute,
-    **dict.fromkeys(("transpose", "t"), moves.read_transpose),
-    **dict.fromkeys(("expand", "expand_as"), moves.read_expand),
-    "slice": moves.read_slice,
-    "select": moves.read_select,
-    "narrow": moves.read_narrow,
-    **dict.fromkeys(("split", "split_with_sizes", "chunk", "unbind"), moves.read_split),
+    **VIEWS,
+    **dict.fromkeys((*COPIES, "_to_copy"), moves.read_same),
     **dict.fromkeys(("cat", "concat"), moves.read_concat),
     "stack": moves.read_stack,
     **dict.fromkeys(("pad", "constant_pad_nd", "reflection_pad2d", "replication_pad2d"), moves.read_pad),

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.formats.torch_export.constants import EVALUATORS
-from porter.formats.torch_export.ops import INNER, READERS
+from porter.formats.torch_export.ops import INNER, READERS, VIEWS
 from porter.frameworks.torch.engine import build_file, run_reference
 from porter.padding import ANY
 from tests.filegraph.values import values_of
@@ -57,6 +57,15 @@ def split_attention(m: Any, x: torch.Tensor) -> torch.Tensor:
     mean = parts.sum(1).mean((2, 3), keepdim=True)
     gate = F.conv2d(torch.cat([mean, mean.neg()], 1), m.k1).view(len(x), 1, 2, -1).transpose(1, 2).softmax(1)
     return (parts * gate.reshape(len(x), -1).view(len(x), -1, 1, 1).reshape(len(x), 2, 3, 1, 1)).sum(1)
+
+
+def test_ops_that_torch_calls_views_are_views() -> None:
+    """And those of the others that share memory sometimes: what torch declares is not all."""
+    for op in READERS:
+        packet = getattr(torch.ops.aten, op, None)
+        schemas = [] if packet is None else [getattr(packet, overload)._schema for overload in packet.overloads()]
+        shared = [value.alias_info for schema in schemas for value in schema.returns if value.alias_info is not None]
+        assert op in VIEWS or all(info.is_write for info in shared), op
 
 
 CASES: dict[str, Case] = {
