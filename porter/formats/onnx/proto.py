@@ -102,6 +102,10 @@ def read_message(path: Path, refuse: Refuse) -> Message:
             arrays[name] = stored.constant(attributes, name)
         if node.op_type in _THROUGH and inputs and len(inputs) < 3 and not node.domain:
             given[name] = inputs[0]
+            mask = next((output for output in node.output[1:] if output), None)
+            if mask is not None:
+                nodes[mask] = OnnxNode(mask, "Dropout's mask", inputs, opset, node.name, attributes)
+                given[mask] = mask, 0
             continue
         op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
         nodes[name] = OnnxNode(name, op, inputs, opset, node.name, attributes, len(node.output))

@@ -100,8 +100,10 @@ def read_select(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_narrow(walk: Walk, node: AtenNode) -> Read:
+    """A start below 0 counts from the end, as where the cells end."""
     start, length = _number(walk, node, "start") or 0, _number(walk, node, "length") or 0
-    return moves.cut(walk, node, taken(node), {node.arguments["dim"]: slice(start, start + length)})
+    end = start + length
+    return moves.cut(walk, node, taken(node), {node.arguments["dim"]: slice(start, None if start < 0 and not end else end)})
 
 
 def read_split(walk: Walk, node: AtenNode) -> Any:

@@ -486,6 +486,7 @@ def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
         "BatchNormalization in training mode": "y = BatchNormalization <training_mode=1> (x, gamma, beta, mean, variance)",
         "Resize with keep_aspect_ratio_policy not_larger": 'y = Resize <mode="nearest", nearest_mode="floor", '
         'coordinate_transformation_mode="asymmetric", keep_aspect_ratio_policy="not_larger"> (x, , , large)',
+        "Dropout's mask": "d, m = Dropout (x) c = Cast <to=1> (m) y = Mul (d, c)",
         "Resize (linear)": 'y = Resize <mode="linear"> (x, , scales)',
     }
     for kind, text in texts.items():

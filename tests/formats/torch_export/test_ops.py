@@ -114,6 +114,7 @@ CASES: dict[str, Case] = {
     "shuffled by torch": lambda m, x: F.channel_shuffle(x, 3),
     "cells of channels": lambda m, x: F.pixel_shuffle(torch.cat([x, x], 1), 2),
     "parts": lambda m, x: torch.cat([*x.chunk(2, 1), *x.split([1, 5], 1), x[:, 1:5:2], x.narrow(1, 2, 2)], 1),
+    "parts from the end": lambda m, x: torch.cat([x.narrow(1, -3, 3), x.narrow(1, -3, 2), x.narrow(1, -1, 1)], 1),
     "a channel": lambda m, x: torch.cat([x[:, 4].unsqueeze(1) * 0.5 + 1, x[:, :2]], 1),
     "a corner": lambda m, x: x[:, :, 1:-2, ::2],
     "pads": lambda m, x: F.max_pool2d(F.pad(x, (1, 2, 0, 1), value=-3.0), 2),
