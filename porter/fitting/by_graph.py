@@ -15,7 +15,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.fitting.alignment import Alignment, align, describe
 from porter.fitting.file_heads import End, find_end, head_kernels, left_out, possible_heads, trunk_end
-from porter.fitting.fit import OWN_GRAPH, Fit, some
+from porter.fitting.fit import CONSTANTS, OWN_GRAPH, Fit, some
 from porter.fitting.grafting import Grafted, graft
 from porter.fitting.naming import parse_map, tensor_names
 from porter.fitting.wishes import NONE, Wishes
@@ -101,7 +101,7 @@ def _fit(
     found = {place: tensor.name for place, tensor in stored.items()}
     _expect_filled(graph, found, checkpoint)
     constants = {
-        tensor.name: f"its numbers are the constants of {path}"
+        tensor.name: CONSTANTS.format(path)
         for path, layer in grafted.layers.items()
         if isinstance(graph.by_path[path].op, Affine)
         for tensor in file.by_name[layer].tensors.values()

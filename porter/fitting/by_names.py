@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from porter.base.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
+from porter.fitting.adapted import adapted_tensors, with_adapted
 from porter.fitting.averages import prefer_averages
 from porter.fitting.dense_heads import parse_head, with_dense_head
-from porter.fitting.fit import Fit, StandIn, placed, shape_text, some, without_head
+from porter.fitting.fit import CONSTANTS, Fit, StandIn, placed, shape_text, some, without_head
 from porter.fitting.grafting import POOL
 from porter.fitting.heads import AFTER_HEAD, dense_op, find_head, flattened, reads_features, stand_in_head
 from porter.fitting.naming import name_layers, parse_map, tensor_names
@@ -74,6 +75,11 @@ def locate(graph: Graph, layers: Mapping[str, LayerName], zoo: Zoo, checkpoint: 
     averages = {f"{name}{dialect.AVERAGE_SUFFIX}" for name in found.values()}
     rest = checkpoint.tensors.keys() - set(found.values()) - averages
     ignored = {name: reason for name in rest if (reason := _ignore_reason(name, zoo)) is not None}
+    for path, layer in layers.items():
+        if layer.adapted:
+            shape, (*needed, count) = (channels_of(graph)[path],), adapted_tensors(layer)
+            missing |= {name: Missing(path, shape) for name in needed if name not in checkpoint.tensors}
+            ignored |= dict.fromkeys(rest.intersection((*needed, count)), CONSTANTS.format(path))
     return Located(found, missing, tuple(sorted(rest - ignored.keys())), ignored)
 
 
@@ -119,7 +125,8 @@ def fit_by_names(member: Member, checkpoint: Checkpoint, wishes: Wishes = NONE) 
         if wishes.background or not background:
             kept = tuple(name for name in head.layer.transforms if name != "drop_background")
             transforms[last] = kept
-    located = locate(graph, {path: layers[path] for path in tensor_shapes(graph)}, zoo, checkpoint)
+    named = {node.path: layers[node.path] for node in graph.nodes if node.path in layers}
+    located = locate(graph, named, zoo, checkpoint)
     ignored = {**located.ignored, **dict.fromkeys(head.after, AFTER_HEAD)}
     warnings = (*head.warnings(), *_generation_warnings(current, zoo, naming.generation))
     if outside and head.within(naming.prefix):
@@ -141,7 +148,7 @@ def fit_by_names(member: Member, checkpoint: Checkpoint, wishes: Wishes = NONE) 
         tensors = stand_in_head(draft, dialect, naming.reference_layers[last], _spelling(draft, dialect, layers, located))
         stand_in = StandIn(tensors, shown[draft.output], without_head(draft).output)
     return Fit(
-        graph=graph,
+        graph=with_adapted(graph, named, checkpoint),
         found=found,
         transforms=transforms,
         options=options_of(member),

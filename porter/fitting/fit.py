@@ -18,6 +18,8 @@ from porter.recipe.expressions import Value
 from porter.recipe.transforms import apply_transforms
 
 LISTED = 8
+CONSTANTS = "its numbers are the constants of {}"
+"""Why a tensor that a node of constants was made from is no tensor of the graph."""
 OWN_GRAPH = "the graph is the file's own"
 """The note of a fit by the file's graph."""
 

@@ -51,6 +51,7 @@ KEYS: Mapping[str, str] = {
     "top5": "the same for the five likeliest classes",
     "size": "rows and columns of the input; of a protocol, the side before the crop; of an accuracy, where it was not the crop",
     "tensor": "of a trained number that no layer holds, such as ConvNeXt's gamma: its name in the module `name`",
+    "adapted": "of an affine step: a Normalization of Keras, whose mean and variance the file of weights holds",
     "transforms": "changes of the layer's arrays besides the framework's order of axes",
     "reason": "why the tensor stays unused",
     "equals": "what the tensor must hold: one number everywhere, or a fixed array",

@@ -44,12 +44,14 @@ class LayerName:
         transforms: of its arrays (porter.recipe.transforms).
         location: the recipe's value that names it.
         bare: it is the name of the node's only tensor itself, which no layer of its own holds.
+        adapted: the node is an affine step, and its numbers are the mean and the variance that the layer holds.
     """
 
     name: str
     transforms: tuple[str, ...] = ()
     location: Location = field(default=(), compare=False)
     bare: bool = False
+    adapted: bool = False
 
 
 Placed = tuple[Location, str]
@@ -63,6 +65,7 @@ class NameRule:
     Attributes:
         parts: its name, after the prefixes before it, each with its place.
         tensor: of a bare parameter, its name in the module.
+        adapted: see LayerName.
     """
 
     pattern: str
@@ -70,6 +73,7 @@ class NameRule:
     transforms: tuple[str, ...]
     location: Location
     tensor: str | None = None
+    adapted: bool = False
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from porter.base.errors import RecipeError, UsageError
 from porter.frameworks.dialects import get_dialect
-from porter.graph import INPUT, Graph, Node, head_of, tensor_shapes
+from porter.graph import INPUT, Affine, Graph, Node, head_of, tensor_shapes
 from porter.recipe.expansion import expand_steps, graphs_of_others
 from porter.recipe.expressions import NoNumber, fill_in, placeholders
 from porter.recipe.faults import Faults
@@ -112,7 +112,8 @@ def _rules(
         for place, transform in enumerate(section.transforms):
             one_of(source, (*here, "transforms", place), "transform", transform, TRANSFORMS)
         parts = () if section.name.startswith(WHOLE) else prefixes
-        yield NameRule(pattern, (*parts, ((*here, "name"), section.name)), section.transforms, here, section.tensor)
+        name = (*parts, ((*here, "name"), section.name))
+        yield NameRule(pattern, name, section.transforms, here, section.tensor, section.adapted)
 
 
 def _named(
@@ -156,12 +157,17 @@ def _named(
                     continue
                 if rule.tensor is not None:
                     name = _bare_name(graph, node, name, rule.tensor, zoo.framework)
+                if rule.adapted and not (isinstance(node.op, Affine) and zoo.framework == "tf"):
+                    instead = f"'{node.path}' ({node.op_name}) in one of {zoo.framework}"
+                    message = f"'adapted' is of an affine step in a zoo of tf, not of {instead}"
+                    raise RecipeError(message, next="leave it out", key="adapted")
                 if name in owners:
                     message = f"'{owners[name]}' and '{node.path}' both have the name '{name}', in {variant}"
                     raise RecipeError(message, next="write what tells them apart into the name, such as a capture of the pattern")
             owners[name] = node.path
             counts[rule] += 1
-            found[node.path] = LayerName(name, rule.transforms, (*rule.location, "name"), rule.tensor is not None)
+            location = (*rule.location, "name")
+            found[node.path] = LayerName(name, rule.transforms, location, rule.tensor is not None, rule.adapted)
             break
     return found, passed
 

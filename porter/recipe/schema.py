@@ -164,10 +164,13 @@ class GenerationSection(Section):
 
 
 class NameSection(Section):
-    """A layer's name, and the transforms of its arrays (porter.recipe.transforms). `tensor` is of a number that no layer holds."""
+    """A layer's name, and the transforms of its arrays (porter.recipe.transforms). `tensor` is of a number that no layer holds.
+    `adapted` is of an affine step: a Keras Normalization whose mean and variance are in the weights.
+    """
 
     name: str
     tensor: Word | None = None
+    adapted: bool = False
     transforms: tuple[str, ...] = ()
 
 
