@@ -85,27 +85,8 @@ def hard_sigmoid(x: Numbers, slope: float, offset: float = 0.5) -> Numbers:
     return np.clip(slope * x + offset, 0, 1)
 
 
-def swish(x: Numbers) -> Numbers:
-    return x * sigmoid(x)
-
-
 def hard_swish(x: Numbers) -> Numbers:
     return x * np.clip(x / 6 + 0.5, 0, 1)
-
-
-def softplus(x: Numbers) -> Numbers:
-    found: Numbers = np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
-    return found
-
-
-def mish(x: Numbers) -> Numbers:
-    found: Numbers = x * np.tanh(softplus(x))
-    return found
-
-
-def softsign(x: Numbers) -> Numbers:
-    found: Numbers = x / (1 + np.abs(x))
-    return found
 
 
 def erf(x: Numbers) -> Numbers:

@@ -142,11 +142,7 @@ CASES: Mapping[str, Case] = {
     "elu": Case(lambda x: values.elu(x, 0.7), partial(functional.elu, alpha=0.7), wrong=(values.elu,)),
     "sigmoid": Case(lambda x: values.sigmoid(40 * x), lambda x: torch.sigmoid(40 * x)),
     "hard sigmoid": Case(lambda x: values.hard_sigmoid(4 * x, 1 / 6), lambda x: functional.hardsigmoid(4 * x)),
-    "swish": Case(values.swish, functional.silu),
-    "hard swish": Case(lambda x: values.hard_swish(4 * x), lambda x: functional.hardswish(4 * x), wrong=(values.swish,)),
-    "softplus": Case(values.softplus, partial(functional.softplus, threshold=50)),
-    "mish": Case(values.mish, functional.mish, wrong=(values.swish,)),
-    "softsign": Case(values.softsign, functional.softsign, wrong=(np.tanh,)),
+    "hard swish": Case(lambda x: values.hard_swish(4 * x), lambda x: functional.hardswish(4 * x), wrong=(values.hard_swish,)),
     "gelu": Case(values.gelu, functional.gelu, wrong=(lambda x: values.gelu(x, True),)),
     "gelu by tanh": Case(lambda x: values.gelu(x, True), partial(functional.gelu, approximate="tanh")),
     "nearest": Case(
