@@ -19,9 +19,31 @@ from porter.frameworks.tf.maker import LayerMaker
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Op, ops
 
+_Spelling = Callable[[LayerMaker, Any, str, list[Any]], Any]
+_Config = Callable[[Any], Mapping[str, Any]]
 
-def _layer(kind: str, maker: LayerMaker, op: Op, name: str, inputs: list[Any], **config: Any) -> Any:
-    return maker.layer(kind, name, **config)(inputs[0])
+
+def _layer(kind: str, config: _Config = lambda op: {}) -> _Spelling:
+    """A layer of one value, with the arguments that an op gives it."""
+    return lambda maker, op, name, inputs: maker.layer(kind, name, **config(op))(inputs[0])
+
+
+def _spatial(kind: str, config: _Config) -> _Spelling:
+    """As `_layer`, for one over maps."""
+    return lambda maker, op, name, inputs: maker.spatial(kind, name, **config(op))(inputs[0])
+
+
+def _operation(function: str, arguments: Callable[[Any], tuple[float, ...]] = lambda op: ()) -> _Spelling:
+    """A function of `keras.ops` of the inputs."""
+    return lambda maker, op, name, inputs: maker.operation(function, name, *inputs, *arguments(op))
+
+
+def _kept(op: Any) -> Mapping[str, Any]:
+    return {"keepdims": True} if op.keep else {}
+
+
+def _norm(op: Any) -> Mapping[str, Any]:
+    return {"axis": -1, "epsilon": op.epsilon, "scale": op.scale, "center": op.center}
 
 
 def _activation(function: str, maker: LayerMaker, op: Op, name: str, inputs: list[Any]) -> Any:
@@ -40,10 +62,6 @@ def _add(maker: LayerMaker, op: ops.Add, name: str, inputs: list[Any]) -> Any:
         return _merge("Add", maker, op, name, inputs)
     total = inputs[0] if len(inputs) == 2 else _add(maker, op, maker.name(f"{name}_sum"), inputs[:-1])
     return maker.operation("subtract", name, total, maker.operation("negative", maker.name(f"{name}_negative"), inputs[-1]))
-
-
-def _global_pool(kind: str, maker: LayerMaker, op: ops.GlobalAvgPool | ops.GlobalMaxPool, name: str, inputs: list[Any]) -> Any:
-    return maker.spatial(kind, name, **({"keepdims": True} if op.keep else {}))(inputs[0])
 
 
 def _conv_transpose(maker: LayerMaker, op: ops.ConvTranspose, name: str, inputs: list[Any]) -> Any:
@@ -73,30 +91,6 @@ def _reduce(maker: LayerMaker, op: ops.Reduce, name: str, inputs: list[Any]) -> 
         return maker.operation(op.function, name, inputs[0], axis=axis, keepdims=True)
     squares = maker.operation("square", maker.name(f"{name}_squares"), inputs[0])
     return maker.operation("sqrt", name, maker.operation("sum", maker.name(f"{name}_sum"), squares, axis=axis, keepdims=True))
-
-
-def _divide(maker: LayerMaker, op: ops.Divide, name: str, inputs: list[Any]) -> Any:
-    return maker.operation("divide", name, *inputs)
-
-
-def _dense(maker: LayerMaker, op: ops.Dense, name: str, inputs: list[Any]) -> Any:
-    return maker.layer("Dense", name, units=op.units, use_bias=op.bias)(inputs[0])
-
-
-def _batch_norm(maker: LayerMaker, op: ops.BatchNorm, name: str, inputs: list[Any]) -> Any:
-    # Keras's momentum is the share of the old value, porter's (and torch's) the share of the new one.
-    statistics = {"momentum": 1 - op.momentum, "epsilon": op.epsilon}
-    return maker.layer("BatchNormalization", name, axis=-1, scale=op.scale, center=op.center, **statistics)(inputs[0])
-
-
-def _layer_norm(maker: LayerMaker, op: ops.LayerNorm, name: str, inputs: list[Any]) -> Any:
-    config = {"epsilon": op.epsilon, "scale": op.scale, "center": op.center}
-    return maker.layer("LayerNormalization", name, axis=-1, **config)(inputs[0])
-
-
-def _group_norm(maker: LayerMaker, op: ops.GroupNorm, name: str, inputs: list[Any]) -> Any:
-    config = {"epsilon": op.epsilon, "scale": op.scale, "center": op.center}
-    return maker.layer("GroupNormalization", name, groups=op.groups, axis=-1, **config)(inputs[0])
 
 
 def _local_response_norm(maker: LayerMaker, op: ops.LocalResponseNorm, name: str, inputs: list[Any]) -> Any:
@@ -136,10 +130,6 @@ def _over_maps(maker: LayerMaker, layer: Any, name: str, value: Any) -> Any:
     return maker.layer("Reshape", maker.name(f"{name}_features"), target_shape=(features,))(layer(maps))
 
 
-def _clip(maker: LayerMaker, op: ops.Clip, name: str, inputs: list[Any]) -> Any:
-    return maker.operation("clip", name, inputs[0], op.low, op.high)
-
-
 def _thresholded_relu(maker: LayerMaker, op: ops.ThresholdedRelu, name: str, inputs: list[Any]) -> Any:
     """Keras's layer refuses thresholds below 0. It rounds others to float32, as comparisons do; a difference keeps its sign."""
     if op.threshold >= 0 and (not maker.double or float(np.float32(op.threshold)) == op.threshold):
@@ -159,10 +149,6 @@ def _leaky_relu(maker: LayerMaker, op: ops.LeakyRelu, name: str, inputs: list[An
 
 def _prelu(maker: LayerMaker, op: ops.PRelu, name: str, inputs: list[Any]) -> Any:
     return maker.layer("PReLU", name, **({"shared_axes": (1, 2)} if inputs[0].ndim == 4 else {}))(inputs[0])
-
-
-def _elu(maker: LayerMaker, op: ops.Elu, name: str, inputs: list[Any]) -> Any:
-    return maker.layer("ELU", name, alpha=op.alpha)(inputs[0])
 
 
 def _softplus(maker: LayerMaker, op: ops.Softplus, name: str, inputs: list[Any]) -> Any:
@@ -215,10 +201,6 @@ def _as_map(maker: LayerMaker, op: ops.AsMap, name: str, inputs: list[Any]) -> A
     return maker.layer("Reshape", name, target_shape=(1, 1, inputs[0].shape[-1]))(inputs[0])
 
 
-def _pad_map(maker: LayerMaker, op: ops.PadMap, name: str, inputs: list[Any]) -> Any:
-    return maker.pad(inputs[0], op.pads, op.fill, name)
-
-
 def _extend_map(maker: LayerMaker, op: ops.ExtendMap, name: str, inputs: list[Any]) -> Any:
     value, (top, bottom, left, right) = inputs[0], op.pads
     if op.mode in ("reflect", "symmetric"):
@@ -237,18 +219,9 @@ def _extend_map(maker: LayerMaker, op: ops.ExtendMap, name: str, inputs: list[An
     return value
 
 
-def _crop(maker: LayerMaker, op: ops.Crop, name: str, inputs: list[Any]) -> Any:
-    top, bottom, left, right = op.pads
-    return maker.spatial("Cropping2D", name, cropping=((top, bottom), (left, right)))(inputs[0])
-
-
 def _pad_channels(maker: LayerMaker, op: ops.PadChannels, name: str, inputs: list[Any]) -> Any:
     width = (*[(0, 0)] * (inputs[0].ndim - 1), (op.before, op.after))
     return maker.operation("pad", name, inputs[0], width)
-
-
-def _slice_channels(maker: LayerMaker, op: ops.SliceChannels, name: str, inputs: list[Any]) -> Any:
-    return _slice(maker, inputs[0], op.start, op.stop, op.step, name)
 
 
 def _slice(maker: LayerMaker, value: Any, start: int, stop: int, step: int, name: str) -> Any:
@@ -279,50 +252,47 @@ def _take(maker: LayerMaker, value: Any, order: Any, name: str) -> Any:
     return maker.operation("take", name, value, order.ravel().tolist(), axis=-1)
 
 
-def _upsample(maker: LayerMaker, op: ops.Upsample, name: str, inputs: list[Any]) -> Any:
-    return maker.spatial("UpSampling2D", name, size=(op.rows, op.columns))(inputs[0])
-
-
-LAYERS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Any]], Any]] = {
+LAYERS: Mapping[type[Op], _Spelling] = {
     **{type(op): partial(_activation, name) for name, op in ACTIVATIONS.items() if isinstance(op, Op)},
     ops.ConvTranspose: _conv_transpose,
-    ops.GlobalAvgPool: partial(_global_pool, "GlobalAveragePooling2D"),
-    ops.GlobalMaxPool: partial(_global_pool, "GlobalMaxPooling2D"),
+    ops.GlobalAvgPool: _spatial("GlobalAveragePooling2D", _kept),
+    ops.GlobalMaxPool: _spatial("GlobalMaxPooling2D", _kept),
     ops.Reduce: _reduce,
-    ops.Dense: _dense,
-    ops.BatchNorm: _batch_norm,
-    ops.LayerNorm: _layer_norm,
-    ops.GroupNorm: _group_norm,
+    ops.Dense: _layer("Dense", lambda op: {"units": op.units, "use_bias": op.bias}),
+    # Keras's momentum is the share of the old value, porter's (and torch's) the share of the new one.
+    ops.BatchNorm: _layer("BatchNormalization", lambda op: {**_norm(op), "momentum": 1 - op.momentum}),
+    ops.LayerNorm: _layer("LayerNormalization", _norm),
+    ops.GroupNorm: _layer("GroupNormalization", lambda op: {**_norm(op), "groups": op.groups}),
     ops.LocalResponseNorm: _local_response_norm,
     ops.ChannelScale: _channel_scale,
     ops.Affine: _affine,
-    ops.Relu: partial(_layer, "ReLU"),
-    ops.Relu6: partial(_layer, "ReLU", max_value=6.0),
+    ops.Relu: _layer("ReLU"),
+    ops.Relu6: _layer("ReLU", lambda op: {"max_value": 6.0}),
     ops.ThresholdedRelu: _thresholded_relu,
-    ops.Clip: _clip,
+    ops.Clip: _operation("clip", lambda op: (op.low, op.high)),
     ops.LeakyRelu: _leaky_relu,
     ops.PRelu: _prelu,
-    ops.Elu: _elu,
+    ops.Elu: _layer("ELU", lambda op: {"alpha": op.alpha}),
     ops.Softplus: _softplus,
     ops.HardSigmoid: _hard_sigmoid,
     ops.Gelu: _gelu,
     ops.Softmax: _softmax,
     ops.Add: _add,
     ops.Multiply: partial(_merge, "Multiply"),
-    ops.Divide: _divide,
+    ops.Divide: _operation("divide"),
     ops.Maximum: partial(_merge, "Maximum"),
     ops.Minimum: partial(_merge, "Minimum"),
     ops.Concat: partial(_merge, "Concatenate", axis=-1),
-    ops.Identity: partial(_layer, "Identity"),
+    ops.Identity: _layer("Identity"),
     ops.Flatten: _flatten,
     ops.AsMap: _as_map,
-    ops.PadMap: _pad_map,
+    ops.PadMap: lambda maker, op, name, inputs: maker.pad(inputs[0], op.pads, op.fill, name),
     ops.ExtendMap: _extend_map,
-    ops.Crop: _crop,
+    ops.Crop: _spatial("Cropping2D", lambda op: {"cropping": (op.pads[:2], op.pads[2:])}),
     ops.PadChannels: _pad_channels,
-    ops.SliceChannels: _slice_channels,
+    ops.SliceChannels: lambda maker, op, name, inputs: _slice(maker, inputs[0], op.start, op.stop, op.step, name),
     ops.ChannelShuffle: _channel_shuffle,
     ops.DepthToSpace: _depth_to_space,
-    ops.Upsample: _upsample,
+    ops.Upsample: _spatial("UpSampling2D", lambda op: {"size": (op.rows, op.columns)}),
 }
 """Every op without a padding site: the value of a node, from its op, its name and its inputs."""
