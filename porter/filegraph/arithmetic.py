@@ -18,30 +18,19 @@ from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.views import View
 from porter.filegraph.walk import Read, Walk, apply
-from porter.graph import (
-    INPUT,
-    MOST_CONSTANTS,
-    Add,
-    Affine,
-    BatchNorm,
-    Divide,
-    Elu,
-    GroupNorm,
-    LayerNorm,
-    LeakyRelu,
-    Maximum,
-    Minimum,
-    Multiply,
-    Op,
-    PRelu,
-    Selu,
-)
+from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
 
 SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
 """Of arXiv:1706.02515, as torch has them; ONNX has them in float32."""
 _OF_ONE = frozenset({"Add", "Max", "Mean", "Min"})
 """Of one value, these are the value."""
-_OF_VALUES: Mapping[str, Op] = {"Add": Add(), "Mul": Multiply(), "Div": Divide(), "Max": Maximum(), "Min": Minimum()}
+_OF_VALUES: Mapping[str, Op] = {
+    "Add": ops.Add(),
+    "Mul": ops.Multiply(),
+    "Div": ops.Divide(),
+    "Max": ops.Maximum(),
+    "Min": ops.Minimum(),
+}
 
 
 def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
@@ -123,7 +112,7 @@ def _with_constant(walk: Walk[N], node: N, kind: str, value: Value, other: Refer
         low, high = (number[0], math.inf) if kind == "Max" else (-math.inf, number[0])
         return builder.clip(name, value, low, high) if len(number) == 1 else None
     if kind == "Pow" and first and number == [2.0]:
-        return builder.add(name, Multiply(), value, value)
+        return builder.add(name, ops.Multiply(), value, value)
     if kind == "Div" and (not first or not all(number)):
         return None
     scales: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
@@ -152,26 +141,26 @@ def square(walk: Walk[N], node: N, source: Reference) -> Read:
 def scaled_elu(alpha: float, gamma: float) -> Sequence[Op]:
     """gamma * Elu(x), which is a SELU with the numbers of its paper."""
     if (alpha, gamma) == (SELU_ALPHA, SELU_GAMMA):
-        return (Selu(),)
-    return (Elu(alpha),) if gamma == 1 else (Elu(alpha), Affine((gamma,), (0.0,)))
+        return (ops.Selu(),)
+    return (ops.Elu(alpha),) if gamma == 1 else (ops.Elu(alpha), ops.Affine((gamma,), (0.0,)))
 
 
-def gated(walk: Walk[N], node: N, source: Reference, *ops: Op) -> View:
+def gated(walk: Walk[N], node: N, source: Reference, *links: Op) -> View:
     """A value times what ops, one after the other, make of it."""
     view = walk.kept(source)
-    gate = walk.builder.chain(f"{node.name}:gate", view.value, ops)
-    return walk.views.like(view, walk.builder.add(node.name, Multiply(), view.value, gate))
+    gate = walk.builder.chain(f"{node.name}:gate", view.value, links)
+    return walk.views.like(view, walk.builder.add(node.name, ops.Multiply(), view.value, gate))
 
 
 def slopes(walk: Walk[N], node: N, source: Reference, alpha: Reference) -> Read:
     """A PReLU with one slope, or one for each channel."""
     view, number = walk.kept(source), walk.flow.number(alpha)
     if number is not None and view.value.channels != 1:
-        return apply(walk, node, source, LeakyRelu(number))
+        return apply(walk, node, source, ops.LeakyRelu(number))
     origin = walk.flow.origin(alpha)
     if not walk.flow.constants.declared(origin) or not _fits(walk, view, alpha):
         return None
-    return _each_cell(walk, node, view, PRelu(), {"alpha": origin})
+    return _each_cell(walk, node, view, ops.PRelu(), {"alpha": origin})
 
 
 def batch_norm(
@@ -191,7 +180,7 @@ def batch_norm(
         learnt = name in walk.trained or name.rpartition("/")[2] == role
         if name and not learnt and np.all(walk.flow.constants.array(name) == neutral):
             del names[role]
-    return _each_cell(walk, node, view, BatchNorm(epsilon, momentum, "gamma" in names, "beta" in names), names)
+    return _each_cell(walk, node, view, ops.BatchNorm(epsilon, momentum, "gamma" in names, "beta" in names), names)
 
 
 def layer_norm(
@@ -202,7 +191,11 @@ def layer_norm(
     names = _vectors(walk, view, tensors)
     if not walk.views.has_channels(view, -1) or view.places(places) != view.places([-1]):
         return f"{node.op} over other axes than the channels"
-    return _each_cell(walk, node, view, LayerNorm(epsilon, "gamma" in names, "beta" in names), names) if names is not None else None
+    return (
+        _each_cell(walk, node, view, ops.LayerNorm(epsilon, "gamma" in names, "beta" in names), names)
+        if names is not None
+        else None
+    )
 
 
 def group_norm(walk: Walk[N], node: N, source: Reference, groups: int, tensors: Mapping[str, Reference], epsilon: float) -> Read:
@@ -211,7 +204,7 @@ def group_norm(walk: Walk[N], node: N, source: Reference, groups: int, tensors: 
     names = _vectors(walk, view, tensors)
     if not walk.views.of_each_image(view):
         return f"{node.op} over the batch"
-    op = GroupNorm(groups, epsilon, "gamma" in tensors, "beta" in tensors)
+    op = ops.GroupNorm(groups, epsilon, "gamma" in tensors, "beta" in tensors)
     return _each_cell(walk, node, view, op, names) if names is not None else None
 
 
@@ -231,7 +224,7 @@ def instance_norm(walk: Walk[N], node: N, source: Reference, tensors: Mapping[st
     names = _vectors(walk, view, {role: each for role, each in tensors.items() if role not in neutral})
     if names is None:
         return f"{node.op} with numbers for each group"
-    return _each_cell(walk, node, view, GroupNorm(groups, epsilon, "gamma" in names, "beta" in names), names)
+    return _each_cell(walk, node, view, ops.GroupNorm(groups, epsilon, "gamma" in names, "beta" in names), names)
 
 
 def _vectors(walk: Walk[N], view: View, tensors: Mapping[str, Reference]) -> dict[str, str] | None:

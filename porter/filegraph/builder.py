@@ -17,34 +17,7 @@ from numpy.typing import NDArray
 from porter.base.errors import GraphError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.filegraph.names import Names
-from porter.graph import (
-    INPUT,
-    MOST_CONSTANTS,
-    Add,
-    Affine,
-    AvgPool,
-    ChannelScale,
-    Clip,
-    Concat,
-    Conv,
-    ConvTranspose,
-    Crop,
-    Dense,
-    Flatten,
-    GlobalAvgPool,
-    GlobalMaxPool,
-    GroupNorm,
-    HardSigmoid,
-    Identity,
-    MaxPool,
-    Op,
-    PadMap,
-    Reduce,
-    Relu,
-    Relu6,
-    Shape,
-    SliceChannels,
-)
+from porter.graph import INPUT, MOST_CONSTANTS, Op, Shape, ops
 from porter.graph.ops import Axis, Function, Order
 from porter.graph.record import expect_attributes
 from porter.padding import LOWEST, Convention, Pads, SiteKind, Size, Window
@@ -134,8 +107,8 @@ class Builder:
         name = self._names.take(name)
         self.nodes[name] = FileNode(name, op, tuple(value.node for value in values), tensors or {}, tap)
         found = Value(name, shape)
-        if isinstance(op, Relu | Relu6 | Clip):
-            low, high = (op.low, op.high) if isinstance(op, Clip) else (0.0, 6.0 if isinstance(op, Relu6) else math.inf)
+        if isinstance(op, ops.Relu | ops.Relu6 | ops.Clip):
+            low, high = (op.low, op.high) if isinstance(op, ops.Clip) else (0.0, 6.0 if isinstance(op, ops.Relu6) else math.inf)
             return replace(found, clipped=Clipped(values[0], low, high))
         return found
 
@@ -145,7 +118,7 @@ class Builder:
 
     # Windows.
 
-    def conv(self, name: str, value: Value, op: Conv, tensors: Tensors) -> Value:
+    def conv(self, name: str, value: Value, op: ops.Conv, tensors: Tensors) -> Value:
         """A convolution, with a bias if `tensors` has one."""
         value, convention = _under("conv", value, op.window, op.convention)
         return self.add(name, replace(op, convention=convention, bias="bias" in tensors), value, tensors=tensors)
@@ -155,11 +128,11 @@ class Builder:
         largest = function == "max"
         all_of_it = value.shape is not None and value.shape[1:] == window.kernel and window.dilation == (1, 1)
         if self.fixed and all_of_it and value.padded is None and (convention.rule == "valid" or window.kernel == (1, 1)):
-            return self.add(name, GlobalMaxPool(keep=True) if largest else GlobalAvgPool(keep=True), value)
+            return self.add(name, ops.GlobalMaxPool(keep=True) if largest else ops.GlobalAvgPool(keep=True), value)
         if window == _POINT and not any(convention.pads):
             return value
         value, convention = _under("max_pool" if largest else "avg_pool", value, window, convention)
-        return self.add(name, MaxPool(window, convention) if largest else AvgPool(window, convention), value)
+        return self.add(name, ops.MaxPool(window, convention) if largest else ops.AvgPool(window, convention), value)
 
     def pad(self, name: str, value: Value, pads: Pads, fill: float = 0.0) -> Value:
         """Pads around a map: top, bottom, left, right; negative ones crop it.
@@ -169,7 +142,7 @@ class Builder:
         """
         if min(pads) < 0:
             top, bottom, left, right = (max(-pad, 0) for pad in pads)
-            value = self.add(f"{name}:crop", Crop((top, bottom, left, right)), value)
+            value = self.add(f"{name}:crop", ops.Crop((top, bottom, left, right)), value)
             top, bottom, left, right = (max(pad, 0) for pad in pads)
             pads = (top, bottom, left, right)
         if not any(pads):
@@ -178,32 +151,32 @@ class Builder:
         if padded is not None and padded.fill == fill:
             value, pads = padded.value, _sum(padded.pads, pads)
         Convention("explicit", pads, fill)
-        return replace(self.add(name, PadMap(pads, fill), value), padded=Padded(value, pads, fill))
+        return replace(self.add(name, ops.PadMap(pads, fill), value), padded=Padded(value, pads, fill))
 
     # Layers of features, biases and constants.
 
     def dense(self, name: str, value: Value, units: int, tensors: Tensors) -> Value:
         """A dense layer, with a bias if `tensors` has one; over the channels of a map it is a 1x1 convolution."""
         if value.is_map:
-            return self.conv(name, value, Conv(units, _POINT, Convention()), tensors)
-        return self.add(name, Dense(units, "bias" in tensors), value, tensors=tensors)
+            return self.conv(name, value, ops.Conv(units, _POINT, Convention()), tensors)
+        return self.add(name, ops.Dense(units, "bias" in tensors), value, tensors=tensors)
 
     def bias(self, name: str, value: Value, bias: Stored) -> Value | None:
         """The layer that gives `value` with a bias, if it is one without; otherwise None."""
         node = self.nodes.get(value.node)
-        if node is not None and isinstance(node.op, GroupNorm) and not node.op.center:
+        if node is not None and isinstance(node.op, ops.GroupNorm) and not node.op.center:
             return self._extended(name, node, replace(node.op, center=True), value, beta=bias)
-        if node is None or not isinstance(node.op, Conv | ConvTranspose | Dense | ChannelScale) or node.op.bias:
+        if node is None or not isinstance(node.op, ops.Conv | ops.ConvTranspose | ops.Dense | ops.ChannelScale) or node.op.bias:
             return None
-        role = "beta" if isinstance(node.op, ChannelScale) else "bias"
+        role = "beta" if isinstance(node.op, ops.ChannelScale) else "bias"
         return self._extended(name, node, replace(node.op, bias=True), value, **{role: bias})
 
     def scale(self, name: str, value: Value, gamma: Stored) -> Value:
         """value * gamma, which is trained, one number for each channel: by the norm that gives it, if that has no scale."""
         node = self.nodes.get(value.node)
-        if node is not None and isinstance(node.op, GroupNorm) and not (node.op.scale or node.op.center):
+        if node is not None and isinstance(node.op, ops.GroupNorm) and not (node.op.scale or node.op.center):
             return self._extended(name, node, replace(node.op, scale=True), value, gamma=gamma)
-        return self.add(name, ChannelScale(), value, tensors={"gamma": gamma})
+        return self.add(name, ops.ChannelScale(), value, tensors={"gamma": gamma})
 
     def _extended(self, name: str, node: FileNode, op: Op, value: Value, **tensors: Stored) -> Value:
         """A node that computes what `node` does, and more."""
@@ -225,9 +198,9 @@ class Builder:
         if len(scale) != len(offset) and 1 not in (len(scale), len(offset)):
             return self.foreign(name, "a scaling by numbers of two lengths", value)
         if tuple(scale) == (1 / 6,) and not any(offset) and (shifted := self._shifted_relu6(value)):
-            return self.add(name, HardSigmoid(), shifted)
+            return self.add(name, ops.HardSigmoid(), shifted)
         wide = np.broadcast_arrays(np.asarray(scale, np.float64), np.asarray(offset, np.float64) + 0.0)
-        return self.add(name, Affine(*(tuple(numbers.tolist()) for numbers in wide)), value, tensors=tensors)
+        return self.add(name, ops.Affine(*(tuple(numbers.tolist()) for numbers in wide)), value, tensors=tensors)
 
     def clip(self, name: str, value: Value, low: float = -math.inf, high: float = math.inf) -> Value:
         """min(max(value, low), high). Clips after each other, and after a ReLU, are one; equal bounds are that number."""
@@ -235,22 +208,22 @@ class Builder:
         low, high = (min(max(bound, low), high) for bound in (before.low, before.high))
         if low == high:
             return self.affine(name, before.value, (0.0,), (high,))
-        op: Op = Clip(max(low, -LARGEST_FLOAT32), min(high, LARGEST_FLOAT32))
+        op: Op = ops.Clip(max(low, -LARGEST_FLOAT32), min(high, LARGEST_FLOAT32))
         if low == 0 and high in (6, math.inf):
-            op = Relu6() if high == 6 else Relu()
+            op = ops.Relu6() if high == 6 else ops.Relu()
         return self.add(name, op, before.value)
 
     def _shifted_relu6(self, value: Value) -> Value | None:
         """x, if the value is relu6(x + 3)."""
         clipped = value.clipped
         before = self.nodes.get(clipped.value.node) if clipped and (clipped.low, clipped.high) == (0, 6) else None
-        return Value(before.inputs[0], value.shape) if before and before.op == Affine((1.0,), (3.0,)) else None
+        return Value(before.inputs[0], value.shape) if before and before.op == ops.Affine((1.0,), (3.0,)) else None
 
     # Several values.
 
     def subtract(self, name: str, first: Value, second: Value) -> Value:
         """first - second."""
-        return self.add(name, Add(), first, self.affine(f"{name}:negative", second, (-1.0,), (0.0,)))
+        return self.add(name, ops.Add(), first, self.affine(f"{name}:negative", second, (-1.0,), (0.0,)))
 
     def concat(self, name: str, *values: Value) -> Value:
         """Values joined along their channels; the input's own channels in their order, each scaled, are the input scaled."""
@@ -258,22 +231,22 @@ class Builder:
         if len(parts) == len(values) and [place for places, _, _ in parts for place in places] == [*range(self.channels)]:
             scale, offset = (np.concatenate(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True))
             return self.affine(name, Value(INPUT, (self.channels, *(values[0].shape or ())[1:])), scale, offset)
-        return self.add(name, Concat(), *values) if len(values) > 1 else values[0]
+        return self.add(name, ops.Concat(), *values) if len(values) > 1 else values[0]
 
     def _scaled_input(self, value: Value) -> tuple[range, Numbers, Numbers] | None:
         """Channels of the input, and what scales each and is added to it, if the value is that."""
         scale, offset, node = np.ones(1), np.zeros(1), self.nodes.get(value.node)
-        while node is not None and isinstance(node.op, Affine):
+        while node is not None and isinstance(node.op, ops.Affine):
             offset, scale = offset + scale * node.op.offset, scale * node.op.scale
             node = self.nodes.get(node.inputs[0])
-        if node is None or not isinstance(node.op, SliceChannels) or node.inputs != (INPUT,) or self.channels > MOST_CONSTANTS:
+        if node is None or not isinstance(node.op, ops.SliceChannels) or node.inputs != (INPUT,) or self.channels > MOST_CONSTANTS:
             return None
         places = node.op.channels
         return places, np.broadcast_to(scale, len(places)), np.broadcast_to(offset, len(places))
 
     def average(self, name: str, *values: Value) -> Value:
         """The mean of the values in each place."""
-        return self.affine(name, self.add(f"{name}:sum", Add(), *values), (1 / len(values),), (0.0,))
+        return self.affine(name, self.add(f"{name}:sum", ops.Add(), *values), (1 / len(values),), (0.0,))
 
     # Places and axes.
 
@@ -285,12 +258,12 @@ class Builder:
             return self.foreign(name, f"a {function} of what is no map", value)
         both = {"rows", "columns"} <= set(axes)
         if both and function == "norm":
-            end = [] if keep else [Flatten()]
-            return self.chain(name, value, [*(Reduce(function, axis) for axis in AXES if axis in axes), *end])
+            end = [] if keep else [ops.Flatten()]
+            return self.chain(name, value, [*(ops.Reduce(function, axis) for axis in AXES if axis in axes), *end])
         rest = [axis for axis in AXES if axis in axes and not (both and axis != "channels")]
-        whole = GlobalAvgPool if function == "mean" else GlobalMaxPool
-        ops: list[Op] = [whole(keep)] if both else []
-        return self.chain(name, value, ops + [Reduce(function, axis) for axis in rest])
+        whole = ops.GlobalAvgPool if function == "mean" else ops.GlobalMaxPool
+        first: list[Op] = [whole(keep)] if both else []
+        return self.chain(name, value, first + [ops.Reduce(function, axis) for axis in rest])
 
     def cut(self, name: str, value: Value, slices: Mapping[Axis, slice]) -> Value:
         """A part of a map, or of features (their axis is `channels`), as Python's slices take it."""
@@ -298,28 +271,28 @@ class Builder:
             return self.foreign(name, "a slice of a value of unknown size", value)
         every = range(value.channels or 0)
         channels = every[slices.get("channels", slice(None))]
-        ops: list[Op] = [SliceChannels(channels.start, channels.stop, channels.step)] if channels != every else []
+        cuts: list[Op] = [ops.SliceChannels(channels.start, channels.stop, channels.step)] if channels != every else []
         if value.is_map:
             _, rows, columns = value.shape
             down, across = _ends(slices.get("rows", slice(None)), rows), _ends(slices.get("columns", slice(None)), columns)
             if down is None or across is None:
                 return self.foreign(name, "a slice that depends on the size, or that turns a map around", value)
             pads, steps = (*down[:2], *across[:2]), (down[2], across[2])
-            ops += [Crop(pads)] if any(pads) else []
-            ops += [MaxPool(Window((1, 1), steps), Convention(fill=LOWEST))] if steps != (1, 1) else []
-        return self.chain(name, value, ops)
+            cuts += [ops.Crop(pads)] if any(pads) else []
+            cuts += [ops.MaxPool(Window((1, 1), steps), Convention(fill=LOWEST))] if steps != (1, 1) else []
+        return self.chain(name, value, cuts)
 
-    def chain(self, name: str, value: Value, ops: Sequence[Op]) -> Value:
+    def chain(self, name: str, value: Value, links: Sequence[Op]) -> Value:
         """Ops one after the other; the last one has the layer's name."""
-        for op in ops[:-1]:
+        for op in links[:-1]:
             value = self.add(f"{name}:{op.name}", op, value)
-        return self.add(name, ops[-1], value) if ops else value
+        return self.add(name, links[-1], value) if links else value
 
     # The end.
 
     def output(self, value: Value) -> Value:
         """The value as an output: a node gives it also where the model gives its own input."""
-        return self.add("output", Identity(), value) if value.node == INPUT else value
+        return self.add("output", ops.Identity(), value) if value.node == INPUT else value
 
     def finish(self, outputs: Iterable[Value]) -> FileGraph:
         """The graph of the nodes that lead to `outputs`."""

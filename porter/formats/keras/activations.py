@@ -8,49 +8,33 @@ from typing import Any
 from porter.filegraph.views import View
 from porter.filegraph.walk import NoOp, apply
 from porter.formats.keras.layer import Layer, number
-from porter.graph import (
-    Elu,
-    Gelu,
-    HardSigmoid,
-    HardSwish,
-    LeakyRelu,
-    Op,
-    Relu,
-    Relu6,
-    Selu,
-    Sigmoid,
-    Softmax,
-    Softplus,
-    Softsign,
-    Swish,
-    Tanh,
-)
+from porter.graph import Op, ops
 
 
 def _softmax(layer: Layer) -> Op:
     layer.expect_last_axis()
-    return Softmax()
+    return ops.Softmax()
 
 
 # The destination takes an op's last name.
 ACTIVATIONS: Mapping[str, Op | Callable[[Layer], Op]] = {
-    "relu": Relu(),
-    "relu6": Relu6(),
-    "sigmoid": Sigmoid(),
-    "tanh": Tanh(),
-    "softplus": Softplus(),
-    "softsign": Softsign(),
-    "selu": Selu(),
-    "swish": Swish(),
-    "silu": Swish(),
-    "hard_swish": HardSwish(),
-    "hard_silu": HardSwish(),
+    "relu": ops.Relu(),
+    "relu6": ops.Relu6(),
+    "sigmoid": ops.Sigmoid(),
+    "tanh": ops.Tanh(),
+    "softplus": ops.Softplus(),
+    "softsign": ops.Softsign(),
+    "selu": ops.Selu(),
+    "swish": ops.Swish(),
+    "silu": ops.Swish(),
+    "hard_swish": ops.HardSwish(),
+    "hard_silu": ops.HardSwish(),
     "softmax": _softmax,
-    "elu": lambda layer: Elu(number(layer.first_of("alpha", default=1.0))),
-    "gelu": lambda layer: Gelu(bool(layer.arguments.get("approximate"))),
-    "leaky_relu": lambda layer: LeakyRelu(number(layer.first_of("negative_slope", "alpha", default=0.2))),
+    "elu": lambda layer: ops.Elu(number(layer.first_of("alpha", default=1.0))),
+    "gelu": lambda layer: ops.Gelu(bool(layer.arguments.get("approximate"))),
+    "leaky_relu": lambda layer: ops.LeakyRelu(number(layer.first_of("negative_slope", "alpha", default=0.2))),
     # Keras 1 and 2 have 0.2 * x + 0.5, Keras 3 x / 6 + 0.5.
-    "hard_sigmoid": lambda layer: HardSigmoid() if layer.keras > 2 else HardSigmoid(0.2),
+    "hard_sigmoid": lambda layer: ops.HardSigmoid() if layer.keras > 2 else ops.HardSigmoid(0.2),
 }
 
 
@@ -77,4 +61,4 @@ def activated(layer: Layer) -> View:
     if found is None:
         raise NoOp(f"activation '{layer.op:.60}'")
     op = found if isinstance(found, Op) else found(layer)
-    return layer.each(op) if isinstance(op, Softmax) else apply(layer.walk, layer, layer.source, op)
+    return layer.each(op) if isinstance(op, ops.Softmax) else apply(layer.walk, layer, layer.source, op)

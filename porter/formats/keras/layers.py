@@ -19,23 +19,7 @@ from porter.formats.keras.flow import Call
 from porter.formats.keras.layer import Layer, count, number, pair
 from porter.formats.keras.scaling import constant, normalising, statistics
 from porter.formats.keras.versions import is_foreign, modern
-from porter.graph import (
-    Add,
-    BatchNorm,
-    ChannelScale,
-    Clip,
-    Conv,
-    ConvTranspose,
-    Crop,
-    GlobalAvgPool,
-    GlobalMaxPool,
-    GroupNorm,
-    LayerNorm,
-    LeakyRelu,
-    PRelu,
-    ThresholdedRelu,
-    Upsample,
-)
+from porter.graph import ops
 from porter.padding import LOWEST, Convention, Pads, Window
 
 AUGMENTATIONS = frozenset(
@@ -127,7 +111,7 @@ def _weights(layer: Layer, kernel: Stored) -> dict[str, Stored]:
 def _conv(layer: Layer) -> Read:
     tensors = _weights(layer, layer.tensor("kernel", "HWIO"))
     window, groups = _window(layer, "kernel_size", 1), count(layer.arguments.get("groups", 1))
-    op = Conv(count(layer.arguments["filters"]), window, _convention(layer), groups)
+    op = ops.Conv(count(layer.arguments["filters"]), window, _convention(layer), groups)
     return layer.build.conv(layer.name, layer.input, op, tensors)
 
 
@@ -141,14 +125,14 @@ def _by_channel(layer: Layer, name: str, tensors: Mapping[str, Stored], shape: t
     if len(shape) != 4:
         raise NoOp(f"{layer.op} without its weights in the file")
     filters = shape[2] * count(layer.arguments.get("depth_multiplier", 1))
-    op = Conv(filters, _window(layer, "kernel_size", 1), _convention(layer), shape[2])
+    op = ops.Conv(filters, _window(layer, "kernel_size", 1), _convention(layer), shape[2])
     return layer.build.conv(name, layer.input, op, tensors)
 
 
 def _separable(layer: Layer) -> Read:
     depthwise, tensors = layer.tensor("depthwise_kernel", "HWIM"), _weights(layer, layer.tensor("pointwise_kernel", "HWIO"))
     between = _by_channel(layer, f"{layer.name}:depthwise", {"kernel": depthwise}, layer.arrays["depthwise_kernel"].shape)
-    op = Conv(count(layer.arguments["filters"]), Window((1, 1)), Convention())
+    op = ops.Conv(count(layer.arguments["filters"]), Window((1, 1)), Convention())
     return layer.build.conv(layer.name, between, op, tensors)
 
 
@@ -162,7 +146,7 @@ def _transposed(layer: Layer) -> Read:
     cuts = [_cut(convention.rule == "same", *sizes) for sizes in zip(window.kernel, window.stride, extra, strict=True)]
     tensors = _weights(layer, layer.tensor("kernel", "HWIO"))
     filters = count(layer.arguments["filters"])
-    return layer.add(ConvTranspose(filters, window, (*cuts[0], *cuts[1]), bias="bias" in tensors), **tensors)
+    return layer.add(ops.ConvTranspose(filters, window, (*cuts[0], *cuts[1]), bias="bias" in tensors), **tensors)
 
 
 def _cut(same: bool, kernel: int, stride: int, more: int | None) -> tuple[int, int]:
@@ -181,7 +165,7 @@ def _pool(layer: Layer) -> Read:
 
 def _global_pool(layer: Layer) -> Read:
     keep = bool(layer.arguments.get("keepdims"))
-    return layer.add(GlobalAvgPool(keep) if layer.op == "GlobalAveragePooling2D" else GlobalMaxPool(keep))
+    return layer.add(ops.GlobalAvgPool(keep) if layer.op == "GlobalAveragePooling2D" else ops.GlobalMaxPool(keep))
 
 
 def _dense(layer: Layer) -> Read:
@@ -199,7 +183,7 @@ def _batch_norm(layer: Layer) -> Read:
     tensors = _trained(layer) | {"mean": layer.tensor("moving_mean"), "variance": layer.tensor("moving_variance")}
     # Rounded, because 1 - 0.999 is not 0.001 in binary.
     momentum = round(1 - float(layer.arguments.get("momentum", 0.99)), 12)
-    return layer.each(BatchNorm(float(layer.arguments["epsilon"]), momentum, "gamma" in tensors, "beta" in tensors), **tensors)
+    return layer.each(ops.BatchNorm(float(layer.arguments["epsilon"]), momentum, "gamma" in tensors, "beta" in tensors), **tensors)
 
 
 def _layer_norm(layer: Layer) -> Read:
@@ -207,7 +191,7 @@ def _layer_norm(layer: Layer) -> Read:
     if layer.arguments.get("rms_scaling"):
         raise NoOp("LayerNormalization with rms_scaling")
     tensors = _trained(layer)
-    return layer.each(LayerNorm(float(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors), **tensors)
+    return layer.each(ops.LayerNorm(float(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors), **tensors)
 
 
 def _group_norm(layer: Layer) -> Read:
@@ -216,7 +200,7 @@ def _group_norm(layer: Layer) -> Read:
     if not layer.walk.views.of_each_image(view):
         raise NoOp(f"{layer.op} over the batch")
     groups = count(view.value.channels if stated == -1 else stated)
-    op = GroupNorm(groups, float(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors)
+    op = ops.GroupNorm(groups, float(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors)
     return layer.each(op, **tensors)
 
 
@@ -233,16 +217,16 @@ def _relu(layer: Layer) -> Read:
     if threshold and (slope or most is not None):
         raise NoOp(f"ReLU with threshold {threshold:g} and another bound or slope")
     if threshold:
-        return apply(layer.walk, layer, layer.source, ThresholdedRelu(threshold))
+        return apply(layer.walk, layer, layer.source, ops.ThresholdedRelu(threshold))
     high = np.inf if most is None else number(most)
     if not slope:
         return clip(layer.walk, layer, layer.source, 0.0, high)
-    bound = [] if most is None else [Clip(-LARGEST_FLOAT32, high)]
-    return apply(layer.walk, layer, layer.source, LeakyRelu(slope), *bound)
+    bound = [] if most is None else [ops.Clip(-LARGEST_FLOAT32, high)]
+    return apply(layer.walk, layer, layer.source, ops.LeakyRelu(slope), *bound)
 
 
 def _leaky(layer: Layer) -> Read:
-    return apply(layer.walk, layer, layer.source, LeakyRelu(number(layer.arguments.get("negative_slope", 0.3))))
+    return apply(layer.walk, layer, layer.source, ops.LeakyRelu(number(layer.arguments.get("negative_slope", 0.3))))
 
 
 def _prelu(layer: Layer) -> Read:
@@ -250,7 +234,7 @@ def _prelu(layer: Layer) -> Read:
     shape = layer.arrays["alpha"].shape
     if shape[-1:] != (layer.input.channels,) or layer.arrays["alpha"].size != shape[-1]:
         raise NoOp("PReLU without one slope for each channel: its shared_axes are not rows and columns")
-    return layer.each(PRelu(), alpha=alpha)
+    return layer.each(ops.PRelu(), alpha=alpha)
 
 
 def read_activation(layer: Layer) -> Read:
@@ -291,14 +275,14 @@ def _custom_scale(layer: Layer) -> Read:
         raise NoOp("CustomScaleLayer that is not keras.applications' own")
     first, second = layer.walk.values(layer.inputs)
     scaled = layer.build.affine(f"{layer.name}:scaled", second, (number(layer.arguments["scale"]),), (0.0,))
-    return layer.build.add(layer.name, Add(), first, scaled)
+    return layer.build.add(layer.name, ops.Add(), first, scaled)
 
 
 def _layer_scale(layer: Layer) -> Read:
     """ConvNeXt's own layer."""
     if not {"init_values", "projection_dim"} <= layer.arguments.keys() or len(layer.tensors) != 1:
         raise NoOp("LayerScale that is not keras.applications' own")
-    return layer.each(ChannelScale(), gamma=layer.tensor(*layer.tensors))
+    return layer.each(ops.ChannelScale(), gamma=layer.tensor(*layer.tensors))
 
 
 def sides(value: Any) -> Pads:
@@ -318,7 +302,7 @@ def _zero_padding(layer: Layer) -> Read:
 def _upsampling(layer: Layer) -> Read:
     if layer.arguments.get("interpolation", "nearest") != "nearest":
         raise NoOp(f"UpSampling2D with interpolation {layer.arguments['interpolation']!r:.40}")
-    return layer.add(Upsample(*map(count, pair(layer.arguments["size"]))))
+    return layer.add(ops.Upsample(*map(count, pair(layer.arguments["size"]))))
 
 
 def _resize(layer: Layer) -> Read:
@@ -359,7 +343,7 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "Concatenate": _concatenate,
     "Conv2D": _conv,
     "Conv2DTranspose": _transposed,
-    "Cropping2D": lambda layer: layer.add(Crop(sides(layer.arguments["cropping"]))),
+    "Cropping2D": lambda layer: layer.add(ops.Crop(sides(layer.arguments["cropping"]))),
     "CustomScaleLayer": _custom_scale,
     "Dense": _dense,
     "DepthwiseConv2D": _depthwise,

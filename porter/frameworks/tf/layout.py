@@ -16,21 +16,7 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.base.errors import MappingError
 from porter.filegraph.names import Names
-from porter.graph import (
-    BatchNorm,
-    ChannelScale,
-    Conv,
-    ConvTranspose,
-    Dense,
-    Graph,
-    GroupNorm,
-    LayerNorm,
-    Node,
-    Op,
-    PRelu,
-    channels_of,
-    is_depthwise,
-)
+from porter.graph import Graph, Node, Op, channels_of, is_depthwise, ops
 from porter.padding import Capabilities
 
 CAPABILITIES = Capabilities(
@@ -68,16 +54,16 @@ _HALVES = frozenset({"depthwise_kernel", "pointwise_kernel", "depthwise_weights"
 """Kernels of a separable convolution, which is one layer and two nodes. The last part of a node's name is one of them."""
 _BIASES = ("bias", "biases")
 _STATISTICS: Mapping[str, str] = {"mean": "moving_mean", "variance": "moving_variance"}
-_VECTOR_RANKS: Mapping[tuple[type[Op], str], tuple[int, ...]] = {(PRelu, "alpha"): (1, 3), (ChannelScale, "gamma"): (1, 4)}
+_VECTOR_RANKS: Mapping[tuple[type[Op], str], tuple[int, ...]] = {(ops.PRelu, "alpha"): (1, 3), (ops.ChannelScale, "gamma"): (1, 4)}
 """Of vectors that stand as 1x1xC or 1x1xCx1 in a layer over maps."""
 _CLASSES: Mapping[type[Op], str] = {
-    ConvTranspose: "Conv2DTranspose",
-    Dense: "Dense",
-    BatchNorm: "BatchNormalization",
-    LayerNorm: "LayerNormalization",
-    GroupNorm: "GroupNormalization",
-    ChannelScale: "DepthwiseConv2D",
-    PRelu: "PReLU",
+    ops.ConvTranspose: "Conv2DTranspose",
+    ops.Dense: "Dense",
+    ops.BatchNorm: "BatchNormalization",
+    ops.LayerNorm: "LayerNormalization",
+    ops.GroupNorm: "GroupNormalization",
+    ops.ChannelScale: "DepthwiseConv2D",
+    ops.PRelu: "PReLU",
 }
 
 
@@ -87,7 +73,7 @@ def keras_class(graph: Graph, node: Node) -> str | None:
     TensorFlow's depthwise kernel refuses unequal strides ("Current implementation only supports equal length strides"), so such
     a node is a grouped Conv2D.
     """
-    if isinstance(node.op, Conv):
+    if isinstance(node.op, ops.Conv):
         rows, columns = node.op.window.stride
         return "DepthwiseConv2D" if is_depthwise(graph, node) and rows == columns else "Conv2D"
     return _CLASSES.get(type(node.op))
@@ -95,7 +81,7 @@ def keras_class(graph: Graph, node: Node) -> str | None:
 
 def variable_name(op: Op, role: str) -> str:
     """The variable of the layer that `keras_class` names, for a role of an op's tensors."""
-    if isinstance(op, ChannelScale):
+    if isinstance(op, ops.ChannelScale):
         return {"gamma": "kernel", "beta": "bias"}[role]
     return _STATISTICS.get(role, role)
 
@@ -123,9 +109,9 @@ def _spellings(graph: Graph, node: Node, role: str) -> tuple[str, ...]:
         return _BIASES
     if name != "kernel":
         return (name,)
-    if is_depthwise(graph, node) or isinstance(node.op, ChannelScale):
+    if is_depthwise(graph, node) or isinstance(node.op, ops.ChannelScale):
         return _DEPTHWISE_KERNELS
-    return _GROUPED_KERNELS if isinstance(node.op, Conv) and node.op.groups > 1 else _KERNELS
+    return _GROUPED_KERNELS if isinstance(node.op, ops.Conv) and node.op.groups > 1 else _KERNELS
 
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
@@ -139,9 +125,9 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     """
     if role != "kernel":
         return _expect_rank(node, role, array, _VECTOR_RANKS.get((type(node.op), role), (1,))).reshape(-1)
-    if isinstance(node.op, ConvTranspose):
+    if isinstance(node.op, ops.ConvTranspose):
         return _from_diagonal(node, node.op, _expect_rank(node, role, array, (4,)))
-    if isinstance(node.op, Dense):
+    if isinstance(node.op, ops.Dense):
         if _expect_rank(node, role, array, (2, 4)).ndim == 4:
             if array.shape[:2] != (1, 1):
                 raise MappingError(f"expected a 1x1 kernel for a dense node, got {array.shape}", where=node.path)
@@ -163,9 +149,9 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     """
     if role != "kernel":
         return _expect_rank(node, role, array, (1,))
-    if isinstance(node.op, ConvTranspose):
+    if isinstance(node.op, ops.ConvTranspose):
         return _diagonal(node.op, _expect_rank(node, role, array, (4,)))
-    if isinstance(node.op, Dense):
+    if isinstance(node.op, ops.Dense):
         return array.transpose(2, 3, 1, 0) if array.ndim == 4 else _expect_rank(node, role, array, (2,)).T
     _expect_rank(node, role, array, (4,))
     if keras_class(graph, node) == "DepthwiseConv2D":
@@ -175,7 +161,7 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     return array.transpose(2, 3, 1, 0)
 
 
-def _diagonal(op: ConvTranspose, kernel: Array) -> Array:
+def _diagonal(op: ops.ConvTranspose, kernel: Array) -> Array:
     """The kernel of a Conv2DTranspose, which has neither groups nor, on a CPU, a dilation: zeros stand between the groups and in
     the holes."""
     stored = np.zeros((op.window.extent(0), op.window.extent(1), op.filters, len(kernel)), kernel.dtype)
@@ -184,14 +170,14 @@ def _diagonal(op: ConvTranspose, kernel: Array) -> Array:
     return stored
 
 
-def _from_diagonal(node: Node, op: ConvTranspose, stored: Array) -> Array:
+def _from_diagonal(node: Node, op: ops.ConvTranspose, stored: Array) -> Array:
     kernel = np.concatenate([block.transpose(3, 2, 0, 1) for block in _blocks(op, stored)])
     if np.count_nonzero(kernel) != np.count_nonzero(stored):
         raise MappingError(f"expected zeros between {op.groups} groups and in the holes of a dilated kernel", where=node.path)
     return kernel
 
 
-def _blocks(op: ConvTranspose, stored: Array) -> list[Array]:
+def _blocks(op: ops.ConvTranspose, stored: Array) -> list[Array]:
     """Views of the kernels of each group, rows × columns × filters × channels, in that of a Conv2DTranspose."""
     _, _, filters, channels = (n // op.groups for n in stored.shape)
     cells = stored[:: op.window.dilation[0], :: op.window.dilation[1]]
