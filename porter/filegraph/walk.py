@@ -244,6 +244,16 @@ def apply(walk: Walk[N], node: N, source: Reference, *ops: Op) -> View:
     return walk.views.like(view, walk.builder.chain(node.name, view.value, ops))
 
 
+def by_numbers(move: Callable[[Walk[N], N, Reference, list[int]], Read]) -> Reader[N]:
+    """Reads a move of the first value by the whole numbers of the second, if these are not computed from pixels."""
+
+    def read(walk: Walk[N], node: N) -> Read:
+        numbers = walk.flow.integers(node.inputs[1])
+        return None if numbers is None else move(walk, node, node.inputs[0], numbers)
+
+    return read
+
+
 def always(op: Op) -> Reader[N]:
     """Reads a node of one value as this op."""
     return unary(lambda node: op)

@@ -295,10 +295,6 @@ def sides(value: Any) -> Pads:
     return Convention("explicit", (top, bottom, left, right)).pads
 
 
-def _zero_padding(layer: Layer) -> Read:
-    return layer.build.pad(layer.name, layer.input, sides(layer.arguments.get("padding", 1)))
-
-
 def _upsampling(layer: Layer) -> Read:
     if layer.arguments.get("interpolation", "nearest") != "nearest":
         raise NoOp(f"UpSampling2D with interpolation {layer.arguments['interpolation']!r:.40}")
@@ -370,5 +366,5 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "Softmax": _named("softmax"),
     "Subtract": _combined("Sub"),
     "UpSampling2D": _upsampling,
-    "ZeroPadding2D": _zero_padding,
+    "ZeroPadding2D": lambda layer: layer.build.pad(layer.name, layer.input, sides(layer.arguments.get("padding", 1))),
 }

@@ -124,10 +124,6 @@ def _squeeze(layer: Layer) -> Read:
     return squeeze(layer.walk, layer, layer.source, axis if isinstance(axis, list | tuple | None) else [axis])
 
 
-def _expand_dims(layer: Layer) -> Read:
-    return unsqueeze(layer.walk, layer, layer.source, [layer.arguments["axis"]])
-
-
 def _transpose(layer: Layer) -> Read:
     """Axes in another order; without one turned around."""
     axes: Any = layer.first_of("axes", "perm", default=range(len(layer.walk.sizes(layer.source) or ()))[::-1])
@@ -159,7 +155,7 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "clip": _clip,
     "concatenate": _concatenate,
     "depth_to_space": lambda layer: layer.add(DepthToSpace(count(layer.arguments["block_size"]))),
-    "expand_dims": _expand_dims,
+    "expand_dims": lambda layer: unsqueeze(layer.walk, layer, layer.source, [layer.arguments["axis"]]),
     "get_item": _get_item,
     "identity": lambda layer: layer.walk.view(layer.source),
     "local_response_normalization": _response_norm,

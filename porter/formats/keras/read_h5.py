@@ -15,16 +15,7 @@ from pathlib import Path
 import h5py
 
 from porter.filegraph.checkpoint import Checkpoint
-from porter.formats.keras.hdf5 import (
-    Hdf5,
-    dataset_of,
-    group_of,
-    has_child,
-    names_attribute,
-    open_hdf5,
-    read_datasets,
-    text_attribute,
-)
+from porter.formats.keras import hdf5
 from porter.formats.keras.naming import Holder, is_scaling, name_tensors
 
 _KERAS_1_VARIABLES = {"W": "kernel", "b": "bias", "running_mean": "moving_mean", "running_std": "moving_variance"}
@@ -42,30 +33,32 @@ def read_h5(path: Path) -> Checkpoint:
     Raises:
         FileError: it is damaged or incomplete, lacks tensors, has kernels that Theano flipped, or a `model_config` that is none.
     """
-    with open_hdf5(path) as file:
-        whole = has_child(file.root, "model_weights")
-        group = group_of(file, file.root, "model_weights") if whole else file.root
+    with hdf5.open_hdf5(path) as file:
+        whole = hdf5.has_child(file.root, "model_weights")
+        group = hdf5.group_of(file, file.root, "model_weights") if whole else file.root
         # Theano convolves, others correlate: its kernels are flipped in both directions (Keras 2's _need_convert_kernel).
-        if text_attribute(file, group, "backend") == "theano":
+        if hdf5.text_attribute(file, group, "backend") == "theano":
             raise file.refuse(
                 "the kernels were stored by Keras on Theano, which flips them", "load it in Keras 2 on TensorFlow and save it there"
             )
-        names = names_attribute(file, group, "layer_names")
-        if has_child(group, "top_level_model_weights"):
+        names = hdf5.names_attribute(file, group, "layer_names")
+        if hdf5.has_child(group, "top_level_model_weights"):
             names += ("top_level_model_weights",)
-        config = text_attribute(file, file.root, "model_config") if whole else None
-        version = text_attribute(file, file.root, "keras_version")
+        config = hdf5.text_attribute(file, file.root, "model_config") if whole else None
+        version = hdf5.text_attribute(file, file.root, "keras_version")
         inside: Mapping[str, Collection[str]] = {}
         if config is not None:
             from porter.formats.keras.flow import names_within  # most files hold only weights
 
             inside = names_within(config, str(path))
         layers = [
-            layer for name in names for layer in _layers_of(file, group_of(file, group, name), name, inside.get(name, frozenset()))
+            layer
+            for name in names
+            for layer in _layers_of(file, hdf5.group_of(file, group, name), name, inside.get(name, frozenset()))
         ]
-        tensors = read_datasets(file, name_tensors(file, layers))
+        tensors = hdf5.read_datasets(file, name_tensors(file, layers))
         notes = ["read under 'model_weights'"] if whole else []
-        if has_child(file.root, "optimizer_weights"):
+        if hdf5.has_child(file.root, "optimizer_weights"):
             notes.append("ignored the optimiser's state")
     checkpoint = Checkpoint(path, "keras-h5", "tf", tensors, tuple(notes))
     if config is None:
@@ -77,7 +70,7 @@ def read_h5(path: Path) -> Checkpoint:
     return replace(checkpoint, graph=read_graph(config, tensors, str(path), version))
 
 
-def _layers_of(file: Hdf5, group: h5py.Group, name: str, inside: Collection[str]) -> list[Holder]:
+def _layers_of(file: hdf5.Hdf5, group: h5py.Group, name: str, inside: Collection[str]) -> list[Holder]:
     """The layers whose variables are in one group, which is a layer or a nested model.
 
     Weight names begin with the scopes that were open when the variable was made (`conv1`, `conv1_1` in a second TF 1 session,
@@ -88,15 +81,15 @@ def _layers_of(file: Hdf5, group: h5py.Group, name: str, inside: Collection[str]
     """
     scopes: dict[_Scope, dict[str, h5py.Dataset]] = {}
     owners = {"": group}
-    for weight in names_attribute(file, group, "weight_names"):
+    for weight in hdf5.names_attribute(file, group, "weight_names"):
         scope, variable = _split(weight)
         variables = scopes.setdefault(scope, {})
         if variable in variables:
             raise file.refuse(f"layer '{name}' has two variables '{variable}'")
         above, _, last = weight.rpartition("/")
         if above not in owners:
-            owners[above] = group_of(file, group, above)
-        variables[variable] = dataset_of(file, owners[above], last)
+            owners[above] = hdf5.group_of(file, group, above)
+        variables[variable] = hdf5.dataset_of(file, owners[above], last)
     if len(scopes) == 1 and not inside:
         return [Holder(name, name, variables) for variables in scopes.values()]
     layers = []

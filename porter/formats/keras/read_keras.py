@@ -16,21 +16,10 @@ import h5py
 
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import Members, open_zip
+from porter.formats.keras import hdf5
 from porter.formats.keras.classes import COUNTED
 from porter.formats.keras.config import Described, LayerPath, describe_layers
 from porter.formats.keras.graph import read_graph
-from porter.formats.keras.hdf5 import (
-    CONTAINERS,
-    Hdf5,
-    child_of,
-    dataset_of,
-    group_of,
-    has_child,
-    open_hdf5,
-    read_datasets,
-    text_attribute,
-    walk,
-)
 from porter.formats.keras.naming import Holder, is_scaling, name_tensors
 from porter.formats.limits import most_bytes, read_json
 
@@ -48,7 +37,7 @@ def read_weights_h5(path: Path) -> Checkpoint:
     Raises:
         FileError: it is damaged, or a layer has other variables than its class.
     """
-    with open_hdf5(path) as file:
+    with hdf5.open_hdf5(path) as file:
         return _read(file, "keras-weights-h5", {})
 
 
@@ -65,7 +54,7 @@ def read_keras(path: Path) -> Checkpoint:
         config = members.read(_CONFIG, max(size, _SMALL_CONFIG))
         metadata = members.read(_METADATA, _SMALL_CONFIG) if _METADATA in members.found else b"{}"
         image = members.read(_WEIGHTS, most_bytes(size))
-    with open_hdf5(path, image) as file:
+    with hdf5.open_hdf5(path, image) as file:
         checkpoint = _read(file, "keras", describe_layers(config, path))
     return replace(checkpoint, graph=read_graph(config, checkpoint.tensors, str(path), _version(metadata)))
 
@@ -88,7 +77,7 @@ class _Stored:
     numbered: Mapping[str, h5py.Dataset]
 
 
-def _read(file: Hdf5, format: str, described: Mapping[LayerPath, Described]) -> Checkpoint:
+def _read(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]) -> Checkpoint:
     stored = _all_stored(file)
     names = {path: layer.name for path, layer in stored.items() if layer.name} | {
         path: layer.name for path, layer in described.items()
@@ -96,7 +85,7 @@ def _read(file: Hdf5, format: str, described: Mapping[LayerPath, Described]) -> 
     ranks = {path: rank for rank, path in enumerate(described)}
     holders = sorted((layer for layer in stored.values() if layer.numbered), key=lambda layer: _order(layer.path, ranks))
     counted = any(layer.path and not any(step in names for step in _steps(layer.path)) for layer in holders)
-    notes = ["ignored the optimiser's state"] if has_child(file.root, "optimizer") else []
+    notes = ["ignored the optimiser's state"] if hdf5.has_child(file.root, "optimizer") else []
     if counted:
         notes.append("the file holds no layer names: layers are named by class and counter")
     layers, guessed = [], []
@@ -110,7 +99,7 @@ def _read(file: Hdf5, format: str, described: Mapping[LayerPath, Described]) -> 
         notes.append(f"batch norms with three variables, {read}: {len(guessed)}, such as {guessed[0]}")
     # A group's name is its layer's class.
     scaling = [layer.path[-1] if counted else names.get(layer.path, layer.path[-1]) for layer in stored.values() if _scales(layer)]
-    tensors = read_datasets(file, name_tensors(file, layers))
+    tensors = hdf5.read_datasets(file, name_tensors(file, layers))
     return Checkpoint(file.path, format, "tf", tensors, tuple(notes), counted, scaling=() if described else tuple(scaling))
 
 
@@ -123,9 +112,9 @@ def _steps(path: LayerPath) -> list[LayerPath]:
     return [path[: depth + 1] for depth in range(len(path))]
 
 
-def _all_stored(file: Hdf5) -> dict[LayerPath, _Stored]:
+def _all_stored(file: hdf5.Hdf5) -> dict[LayerPath, _Stored]:
     found: dict[LayerPath, _Stored] = {}
-    for path, group in walk(file, file.root, _NOT_THE_MODEL):
+    for path, group in hdf5.walk(file, file.root, _NOT_THE_MODEL):
         layer = _stored(file, path, group)
         if layer is None:
             continue
@@ -135,23 +124,23 @@ def _all_stored(file: Hdf5) -> dict[LayerPath, _Stored]:
     return found
 
 
-def _stored(file: Hdf5, path: tuple[str, ...], group: h5py.Group) -> _Stored | None:
+def _stored(file: hdf5.Hdf5, path: tuple[str, ...], group: h5py.Group) -> _Stored | None:
     """The variables in one group, or None where it has none or they are a dropout's random state."""
-    if not has_child(group, "vars") or "seed_generator" in path:
+    if not hdf5.has_child(group, "vars") or "seed_generator" in path:
         return None
-    if not isinstance(child_of(file, group, "vars"), h5py.Group):
+    if not isinstance(hdf5.child_of(file, group, "vars"), h5py.Group):
         raise file.refuse(f"expected a group of variables at '{group.name}/vars', got a dataset")
-    variables = group_of(file, group, "vars")
+    variables = hdf5.group_of(file, group, "vars")
     numbers = sorted(variables, key=lambda key: (len(key), key))
     if numbers != [str(number) for number in range(len(numbers))]:
         raise file.refuse(f"expected variables 0 to {len(numbers) - 1} in '{variables.name}', got {', '.join(numbers[:8])}")
-    numbered = {number: dataset_of(file, variables, number) for number in numbers}
-    return _Stored(_layer_path(path), text_attribute(file, variables, "name"), numbered)
+    numbered = {number: hdf5.dataset_of(file, variables, number) for number in numbers}
+    return _Stored(_layer_path(path), hdf5.text_attribute(file, variables, "name"), numbered)
 
 
 def _layer_path(path: tuple[str, ...]) -> LayerPath:
     """A group's path without the containers, which are at every second place, beginning with the first."""
-    return tuple(part for depth, part in enumerate(path) if depth % 2 or part not in CONTAINERS)
+    return tuple(part for depth, part in enumerate(path) if depth % 2 or part not in hdf5.CONTAINERS)
 
 
 def _order(path: LayerPath, ranks: Mapping[LayerPath, int]) -> tuple[object, ...]:
@@ -165,7 +154,7 @@ def _kind(counted: str) -> str:
     return re.sub(r"_\d+$", "", counted)
 
 
-def _variables(file: Hdf5, stored: _Stored, described: Described | None) -> tuple[dict[str, h5py.Dataset], bool]:
+def _variables(file: hdf5.Hdf5, stored: _Stored, described: Described | None) -> tuple[dict[str, h5py.Dataset], bool]:
     """A layer's variables by name, and whether the names are a guess. Unknown classes keep the numbers."""
     kind = described.kind if described else _kind(stored.path[-1]) if stored.path else ""
     where, count = "/".join(stored.path), len(stored.numbered)
@@ -189,7 +178,7 @@ def _variables(file: Hdf5, stored: _Stored, described: Described | None) -> tupl
     return dict(zip(names, stored.numbered.values(), strict=True)), guessed
 
 
-def _norm_variables(file: Hdf5, where: str, count: int, described: Described | None) -> tuple[str, ...]:
+def _norm_variables(file: hdf5.Hdf5, where: str, count: int, described: Described | None) -> tuple[str, ...]:
     """Gamma, beta and the statistics, in the order that BatchNormalization.build makes them.
 
     Without a config, three variables are read as `scale=False` (beta stays), as in every Inception; no zoo has only

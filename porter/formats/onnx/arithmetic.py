@@ -6,20 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from porter.filegraph.arithmetic import (
-    SELU_ALPHA,
-    SELU_GAMMA,
-    Product,
-    batch_norm,
-    clip,
-    combine,
-    dense,
-    gated,
-    group_norm,
-    instance_norm,
-    layer_norm,
-    scaled_elu,
-)
+from porter.filegraph import arithmetic
 from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.walk import Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
@@ -53,12 +40,12 @@ def operands(node: OnnxNode) -> Sequence[Operand]:
 def read_binary(walk: Walk, node: OnnxNode) -> Read:
     if len(node.inputs) != 2 and node.op not in _OF_ANY_NUMBER:
         return None
-    return combine(walk, node, "Add" if node.op == "Sum" else node.op, node.inputs)
+    return arithmetic.combine(walk, node, "Add" if node.op == "Sum" else node.op, node.inputs)
 
 
 def read_clip(walk: Walk, node: OnnxNode) -> Read:
     low, high = node.bound(walk.flow, "min", 1, -np.inf), node.bound(walk.flow, "max", 2, np.inf)
-    return clip(walk, node, node.inputs[0], low, high)
+    return arithmetic.clip(walk, node, node.inputs[0], low, high)
 
 
 def read_batch_norm(walk: Walk, node: OnnxNode) -> Read:
@@ -68,14 +55,14 @@ def read_batch_norm(walk: Walk, node: OnnxNode) -> Read:
     tensors = dict(zip(("gamma", "beta", "mean", "variance"), node.inputs[1:5], strict=True))
     # ONNX's is the weight of the old statistics, in 32 bits.
     momentum = round(1 - node.real("momentum", 1.0), 6)
-    return batch_norm(walk, node, node.inputs[0], tensors, node.real("epsilon", 1e-5), momentum)
+    return arithmetic.batch_norm(walk, node, node.inputs[0], tensors, node.real("epsilon", 1e-5), momentum)
 
 
 def read_layer_norm(walk: Walk, node: OnnxNode) -> Read:
     """LayerNormalization from an axis on: x, scale, offset."""
     axis = node.integer("axis", -1)
     places = range(axis, 0) if axis < 0 else range(axis, len(walk.sizes(node.inputs[0]) or ()))
-    return layer_norm(walk, node, node.inputs[0], _affine(node), node.real("epsilon", 1e-5), places)
+    return arithmetic.layer_norm(walk, node, node.inputs[0], _affine(node), node.real("epsilon", 1e-5), places)
 
 
 def read_group_norm(walk: Walk, node: OnnxNode) -> Read:
@@ -83,12 +70,12 @@ def read_group_norm(walk: Walk, node: OnnxNode) -> Read:
     groups = node.integer("num_groups")
     if node.opset < 21 and groups != walk.view(node.inputs[0]).value.channels:
         return f"{node.op} with numbers for each group"
-    return group_norm(walk, node, node.inputs[0], groups, _affine(node), node.real("epsilon", 1e-5))
+    return arithmetic.group_norm(walk, node, node.inputs[0], groups, _affine(node), node.real("epsilon", 1e-5))
 
 
 def read_instance_norm(walk: Walk, node: OnnxNode) -> Read:
     """InstanceNormalization: x, scale, offset."""
-    return instance_norm(walk, node, node.inputs[0], _affine(node), node.real("epsilon", 1e-5))
+    return arithmetic.instance_norm(walk, node, node.inputs[0], _affine(node), node.real("epsilon", 1e-5))
 
 
 def _affine(node: OnnxNode) -> dict[str, Reference]:
@@ -99,12 +86,12 @@ def _affine(node: OnnxNode) -> dict[str, Reference]:
 def read_gemm(walk: Walk, node: OnnxNode) -> Read:
     """Gemm: alpha * x @ kernel + beta * bias."""
     axes, factors = "OI" if node.integer("transB") else "IO", (node.real("alpha", 1.0), node.real("beta", 1.0))
-    product = Product(node.inputs[1], axes, node.input(2), factors, 0 if node.integer("transA") else -1)
-    return dense(walk, node, node.inputs[0], product)
+    product = arithmetic.Product(node.inputs[1], axes, node.input(2), factors, 0 if node.integer("transA") else -1)
+    return arithmetic.dense(walk, node, node.inputs[0], product)
 
 
 def read_matrix(walk: Walk, node: OnnxNode) -> Read:
-    return dense(walk, node, node.inputs[0], Product(node.inputs[1], "IO"))
+    return arithmetic.dense(walk, node, node.inputs[0], arithmetic.Product(node.inputs[1], "IO"))
 
 
 def celu(node: OnnxNode) -> Sequence[Op]:
@@ -114,13 +101,15 @@ def celu(node: OnnxNode) -> Sequence[Op]:
 
 
 def selu(node: OnnxNode) -> Sequence[Op]:
-    return scaled_elu(*selu_numbers(node.real("alpha", SELU_ALPHA), node.real("gamma", SELU_GAMMA)))
+    return arithmetic.scaled_elu(
+        *selu_numbers(node.real("alpha", arithmetic.SELU_ALPHA), node.real("gamma", arithmetic.SELU_GAMMA))
+    )
 
 
 def selu_numbers(alpha: float, gamma: float) -> tuple[float, float]:
     """A SELU's numbers: those of its paper, which float32 rounds."""
-    papers = np.allclose((alpha, gamma), (SELU_ALPHA, SELU_GAMMA), rtol=1e-6)
-    return (SELU_ALPHA, SELU_GAMMA) if papers else (alpha, gamma)
+    papers = np.allclose((alpha, gamma), (arithmetic.SELU_ALPHA, arithmetic.SELU_GAMMA), rtol=1e-6)
+    return (arithmetic.SELU_ALPHA, arithmetic.SELU_GAMMA) if papers else (alpha, gamma)
 
 
 def gelu(node: OnnxNode) -> Op:
@@ -141,9 +130,9 @@ def read_swish(walk: Walk, node: OnnxNode) -> Read:
     alpha = node.real("alpha", 1.0)
     if alpha == 1:
         return apply(walk, node, node.inputs[0], Swish())
-    return gated(walk, node, node.inputs[0], Affine((alpha,), (0.0,)), Sigmoid())
+    return arithmetic.gated(walk, node, node.inputs[0], Affine((alpha,), (0.0,)), Sigmoid())
 
 
 def read_mish(walk: Walk, node: OnnxNode) -> Read:
     """x * Tanh(Softplus(x))."""
-    return gated(walk, node, node.inputs[0], Softplus(), Tanh())
+    return arithmetic.gated(walk, node, node.inputs[0], Softplus(), Tanh())

@@ -5,48 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from porter.filegraph import moves
 from porter.filegraph.arithmetic import negative, slopes
-from porter.filegraph.moves import (
-    concat,
-    cut,
-    expand,
-    reduce,
-    repeat,
-    reshape,
-    softmax,
-    split,
-    squeeze,
-    total,
-    transpose,
-    unsqueeze,
-)
 from porter.filegraph.views import IMAGE, LARGE
-from porter.filegraph.walk import Read, Reader, unary
-from porter.formats.onnx.arithmetic import (
-    celu,
-    gelu,
-    hard_sigmoid,
-    read_batch_norm,
-    read_binary,
-    read_clip,
-    read_gemm,
-    read_group_norm,
-    read_instance_norm,
-    read_layer_norm,
-    read_matrix,
-    read_mish,
-    read_swish,
-    selu,
-)
+from porter.filegraph.walk import Read, Reader, by_numbers, unary
+from porter.formats.onnx import arithmetic, windows
 from porter.formats.onnx.constants import is_cast, slices, stated_sizes, wanted_sizes
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.formats.onnx.plain import PLAIN
-from porter.formats.onnx.windows import read_convolution, read_pad, read_pool, read_resize, read_transposed
 from porter.graph import DepthToSpace, LocalResponseNorm
 from porter.graph.ops import Function
 
 _FUNCTIONS: Mapping[str, Function] = {"ReduceMean": "mean", "ReduceMax": "max", "ReduceL2": "norm"}
-_GLOBAL: Mapping[str, Function] = {"GlobalAveragePool": "mean", "GlobalMaxPool": "max"}
 
 
 def _sizes(walk: Walk, node: OnnxNode) -> Read:
@@ -60,7 +30,7 @@ def _softmax(walk: Walk, node: OnnxNode) -> Read:
     after = (walk.sizes(node.inputs[0]) or ())[axis:][1:]
     if node.opset < 13 and any(size != 1 for size in after):
         return f"{node.op} over channels and cells"
-    return softmax(walk, node, node.inputs[0], axis)
+    return moves.softmax(walk, node, node.inputs[0], axis)
 
 
 def _cast(walk: Walk, node: OnnxNode) -> Read:
@@ -76,19 +46,15 @@ def _reduce(walk: Walk, node: OnnxNode) -> Read:
     keep = bool(node.integer("keepdims", 1))
     places = axes or range(len(sizes))
     if node.op == "ReduceSum":
-        return total(walk, node, node.inputs[0], places, keep)
-    return reduce(walk, node, node.inputs[0], _FUNCTIONS[node.op], places, keep)
-
-
-def _global_pool(walk: Walk, node: OnnxNode) -> Read:
-    return reduce(walk, node, node.inputs[0], _GLOBAL[node.op], (2, 3), True)
+        return moves.total(walk, node, node.inputs[0], places, keep)
+    return moves.reduce(walk, node, node.inputs[0], _FUNCTIONS[node.op], places, keep)
 
 
 def _reshape(walk: Walk, node: OnnxNode) -> Read:
     sizes, stated = walk.sizes(node.inputs[0]), walk.flow.integers(node.inputs[1])
     if stated is None:
         return "Reshape to sizes that the model computes as it runs"
-    return None if sizes is None else reshape(walk, node, node.inputs[0], wanted_sizes(node, sizes, stated))
+    return None if sizes is None else moves.reshape(walk, node, node.inputs[0], wanted_sizes(node, sizes, stated))
 
 
 def _flatten(walk: Walk, node: OnnxNode) -> Read:
@@ -96,36 +62,18 @@ def _flatten(walk: Walk, node: OnnxNode) -> Read:
     sizes, axis = walk.sizes(node.inputs[0]), node.integer("axis", 1)
     if sizes is None:
         return None
-    return reshape(walk, node, node.inputs[0], [math.prod(sizes[:axis]), math.prod(sizes[axis:])])
-
-
-def _squeeze(walk: Walk, node: OnnxNode) -> Read:
-    return squeeze(walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1))
-
-
-def _unsqueeze(walk: Walk, node: OnnxNode) -> Read:
-    return unsqueeze(walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1) or ())
+    return moves.reshape(walk, node, node.inputs[0], [math.prod(sizes[:axis]), math.prod(sizes[axis:])])
 
 
 def _transpose(walk: Walk, node: OnnxNode) -> Read:
     rank = len(walk.sizes(node.inputs[0]) or ())
-    return transpose(walk, node, node.inputs[0], node.integers("perm") or range(rank)[::-1])
-
-
-def _tile(walk: Walk, node: OnnxNode) -> Read:
-    times = walk.flow.integers(node.inputs[1])
-    return None if times is None else repeat(walk, node, node.inputs[0], times)
-
-
-def _expand(walk: Walk, node: OnnxNode) -> Read:
-    wanted = walk.flow.integers(node.inputs[1])
-    return None if wanted is None else expand(walk, node, node.inputs[0], wanted)
+    return moves.transpose(walk, node, node.inputs[0], node.integers("perm") or range(rank)[::-1])
 
 
 def _slice(walk: Walk, node: OnnxNode) -> Read:
     numbers = [node.stated(walk.flow, name, place) for place, name in enumerate(("starts", "ends", "axes", "steps"), 1)]
     rank = len(walk.sizes(node.inputs[0]) or ())
-    return cut(walk, node, node.inputs[0], dict(enumerate(slices(node, rank, numbers))))
+    return moves.cut(walk, node, node.inputs[0], dict(enumerate(slices(node, rank, numbers))))
 
 
 def _gather(walk: Walk, node: OnnxNode) -> Read:
@@ -135,13 +83,13 @@ def _gather(walk: Walk, node: OnnxNode) -> Read:
     """
     sizes, places, shape = walk.sizes(node.inputs[0]), walk.flow.integers(node.inputs[1]), walk.flow.shape(node.inputs[1])
     if places and shape == ():
-        return cut(walk, node, node.inputs[0], {node.integer("axis"): places[0]})
+        return moves.cut(walk, node, node.inputs[0], {node.integer("axis"): places[0]})
     if places and shape:
         count = len(places)
         if sizes == (count,) and places == [*range(count)]:
-            return reshape(walk, node, node.inputs[0], shape)
+            return moves.reshape(walk, node, node.inputs[0], shape)
         if sizes == (LARGE * count,) and places == [*range(IMAGE * count, IMAGE * count + count)]:
-            return reshape(walk, node, node.inputs[0], [-1, *shape[1:]])
+            return moves.reshape(walk, node, node.inputs[0], [-1, *shape[1:]])
     return "Gather of several places"
 
 
@@ -150,7 +98,7 @@ def _split(walk: Walk, node: OnnxNode) -> Read | list[Read]:
     stated, axis = node.stated(walk.flow, "split", 1), node.integer("axis")
     size = (walk.sizes(node.inputs[0]) or ())[axis]
     most = -(-size // node.outputs)
-    return split(walk, node, node.inputs[0], axis, stated or [most] * (size // most) + ([size % most] if size % most else []))
+    return moves.split(walk, node, node.inputs[0], axis, stated or [most] * (size // most) + ([size % most] if size % most else []))
 
 
 def _depth_to_space(walk: Walk, node: OnnxNode) -> Read:
@@ -170,45 +118,46 @@ def _response_norm(walk: Walk, node: OnnxNode) -> Read:
 
 READERS: Mapping[str, Reader[OnnxNode]] = {
     **{kind: unary(row.read) for kind, row in PLAIN.items()},
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min", "Mean"), read_binary),
-    **dict.fromkeys(_GLOBAL, _global_pool),
-    **dict.fromkeys(("MaxPool", "AveragePool"), read_pool),
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min", "Mean"), arithmetic.read_binary),
+    **dict.fromkeys(("MaxPool", "AveragePool"), windows.read_pool),
     **dict.fromkeys((*_FUNCTIONS, "ReduceSum"), _reduce),
-    **dict.fromkeys(("Resize", "Upsample"), read_resize),
-    "BatchNormalization": read_batch_norm,
+    **dict.fromkeys(("Resize", "Upsample"), windows.read_resize),
+    "BatchNormalization": arithmetic.read_batch_norm,
     "Cast": _cast,
-    "Celu": unary(celu),
-    "Clip": read_clip,
-    "Concat": lambda walk, node: concat(walk, node, node.inputs, node.integer("axis")),
-    "Conv": read_convolution,
-    "ConvTranspose": read_transposed,
+    "Celu": unary(arithmetic.celu),
+    "Clip": arithmetic.read_clip,
+    "Concat": lambda walk, node: moves.concat(walk, node, node.inputs, node.integer("axis")),
+    "Conv": windows.read_convolution,
+    "ConvTranspose": windows.read_transposed,
     "DepthToSpace": _depth_to_space,
-    "Expand": _expand,
+    "Expand": by_numbers(moves.expand),
     "Flatten": _flatten,
     "Gather": _gather,
-    "Gelu": unary(gelu),
-    "Gemm": read_gemm,
-    "GroupNormalization": read_group_norm,
-    "HardSigmoid": unary(hard_sigmoid),
-    "InstanceNormalization": read_instance_norm,
+    "Gelu": unary(arithmetic.gelu),
+    "GlobalAveragePool": lambda walk, node: moves.reduce(walk, node, node.inputs[0], "mean", (2, 3), True),
+    "GlobalMaxPool": lambda walk, node: moves.reduce(walk, node, node.inputs[0], "max", (2, 3), True),
+    "Gemm": arithmetic.read_gemm,
+    "GroupNormalization": arithmetic.read_group_norm,
+    "HardSigmoid": unary(arithmetic.hard_sigmoid),
+    "InstanceNormalization": arithmetic.read_instance_norm,
     "LRN": _response_norm,
-    "LayerNormalization": read_layer_norm,
-    "MatMul": read_matrix,
-    "Mish": read_mish,
+    "LayerNormalization": arithmetic.read_layer_norm,
+    "MatMul": arithmetic.read_matrix,
+    "Mish": arithmetic.read_mish,
     "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),
     "PRelu": lambda walk, node: slopes(walk, node, *node.inputs),
-    "Pad": read_pad,
+    "Pad": windows.read_pad,
     "Reshape": _reshape,
-    "Selu": unary(selu),
+    "Selu": unary(arithmetic.selu),
     "Shape": _sizes,
     "Size": _sizes,
     "Slice": _slice,
     "Softmax": _softmax,
     "Split": _split,
-    "Squeeze": _squeeze,
-    "Swish": read_swish,
-    "Tile": _tile,
+    "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1)),
+    "Swish": arithmetic.read_swish,
+    "Tile": by_numbers(moves.repeat),
     "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
+    "Unsqueeze": lambda walk, node: moves.unsqueeze(walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1) or ()),
     "Where": lambda walk, node: None,  # only as the last op of a pattern
 }

@@ -8,27 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from porter.filegraph import moves
 from porter.filegraph.arithmetic import negative, square
-from porter.filegraph.moves import concat, reduce, repeat, reshape, softmax, split, squeeze, take, transpose, unsqueeze
-from porter.filegraph.walk import Read, Reader, always, unary
-from porter.formats.tf_graph.arithmetic import (
-    read_binary,
-    read_clip,
-    read_fused_norm,
-    read_matrix,
-    read_old_norm,
-)
+from porter.filegraph.walk import Read, Reader, always, by_numbers, unary
+from porter.formats.tf_graph import arithmetic, windows
 from porter.formats.tf_graph.constants import WIDE_FLOATS, is_cast, sliced, strided
 from porter.formats.tf_graph.nodes import GraphNode, Walk
-from porter.formats.tf_graph.windows import (
-    read_convolution,
-    read_mirror,
-    read_pad,
-    read_pool,
-    read_resize,
-    read_transposed,
-    wrong_layout,
-)
 from porter.graph import DepthToSpace, Elu, LeakyRelu, LocalResponseNorm, Op, Relu, Relu6, Selu, Sigmoid, Softplus, Softsign, Tanh
 from porter.graph.ops import Function
 
@@ -50,33 +35,13 @@ def _cast(walk: Walk, node: GraphNode) -> Read:
 def _reduce(walk: Walk, node: GraphNode) -> Read:
     """Mean and Max."""
     places, function = walk.flow.integers(node.inputs[1]), _FUNCTIONS[node.op]
-    return reduce(walk, node, node.inputs[0], function, places, node.flag("keep_dims")) if places else None
+    return moves.reduce(walk, node, node.inputs[0], function, places, node.flag("keep_dims")) if places else None
 
 
 def _concat(walk: Walk, node: GraphNode) -> Read:
     *sources, last = node.inputs
     axis = walk.flow.number(last)
-    return None if axis is None else concat(walk, node, sources, int(axis))
-
-
-def _reshape(walk: Walk, node: GraphNode) -> Read:
-    wanted = walk.flow.integers(node.inputs[1])
-    return None if wanted is None else reshape(walk, node, node.inputs[0], wanted)
-
-
-def _expand(walk: Walk, node: GraphNode) -> Read:
-    axis = walk.flow.number(node.inputs[1])
-    return None if axis is None else unsqueeze(walk, node, node.inputs[0], (int(axis),))
-
-
-def _transpose(walk: Walk, node: GraphNode) -> Read:
-    order = walk.flow.integers(node.inputs[1])
-    return None if order is None else transpose(walk, node, node.inputs[0], order)
-
-
-def _tile(walk: Walk, node: GraphNode) -> Read:
-    times = walk.flow.integers(node.inputs[1])
-    return None if times is None else repeat(walk, node, node.inputs[0], times)
+    return None if axis is None else moves.concat(walk, node, sources, int(axis))
 
 
 def _slice(walk: Walk, node: GraphNode) -> Read:
@@ -86,7 +51,7 @@ def _slice(walk: Walk, node: GraphNode) -> Read:
     if sizes is None or len(bounds) < len(node.inputs) - 1:
         return None
     index = sliced(*bounds) if node.op == "Slice" else strided(node, len(sizes), *bounds)
-    return take(walk, node, node.inputs[0], index)
+    return moves.take(walk, node, node.inputs[0], index)
 
 
 def _split(walk: Walk, node: GraphNode) -> Read | list[Read]:
@@ -99,12 +64,12 @@ def _split(walk: Walk, node: GraphNode) -> Read | list[Read]:
         return None
     count = node.integer("num" if node.op == "Unpack" else "num_split", 1)
     sizes = walk.flow.integers(node.inputs[1]) if node.op == "SplitV" else [known[int(axis)] // count] * count
-    return split(walk, node, source, int(axis), sizes, node.op != "Unpack") if sizes else None
+    return moves.split(walk, node, source, int(axis), sizes, node.op != "Unpack") if sizes else None
 
 
 def _depth_to_space(walk: Walk, node: GraphNode) -> Read:
     op = DepthToSpace(node.integer("block_size"), "DCR")
-    return wrong_layout(node) or walk.builder.add(node.name, op, walk.value(node.inputs[0]))
+    return windows.wrong_layout(node) or walk.builder.add(node.name, op, walk.value(node.inputs[0]))
 
 
 def _response_norm(walk: Walk, node: GraphNode) -> Read:
@@ -121,32 +86,34 @@ PLAIN: Mapping[str, Op] = {
 """Ops of one value that are one op of porter's."""
 READERS: Mapping[str, Reader[GraphNode]] = {
     **{kind: always(op) for kind, op in PLAIN.items()},
-    **dict.fromkeys(("Add", "AddV2", "AddN", "BiasAdd", "Sub", "Mul", "RealDiv", "Div", "Minimum", "Maximum"), read_binary),
-    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), read_fused_norm),
-    **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "Einsum"), read_matrix),
-    **dict.fromkeys(("Conv2D", "DepthwiseConv2dNative"), read_convolution),
-    **dict.fromkeys(("MaxPool", "AvgPool"), read_pool),
-    **dict.fromkeys(("Pad", "PadV2"), read_pad),
+    **dict.fromkeys(
+        ("Add", "AddV2", "AddN", "BiasAdd", "Sub", "Mul", "RealDiv", "Div", "Minimum", "Maximum"), arithmetic.read_binary
+    ),
+    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), arithmetic.read_fused_norm),
+    **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "Einsum"), arithmetic.read_matrix),
+    **dict.fromkeys(("Conv2D", "DepthwiseConv2dNative"), windows.read_convolution),
+    **dict.fromkeys(("MaxPool", "AvgPool"), windows.read_pool),
+    **dict.fromkeys(("Pad", "PadV2"), windows.read_pad),
     **dict.fromkeys(_FUNCTIONS, _reduce),
     **dict.fromkeys(("StridedSlice", "Slice"), _slice),
     **dict.fromkeys(("Split", "SplitV", "Unpack"), _split),
     **dict.fromkeys(("Shape", "ShapeN", "Size", "Rank"), _sizes),
-    "BatchNormWithGlobalNormalization": read_old_norm,
+    "BatchNormWithGlobalNormalization": arithmetic.read_old_norm,
     "Cast": _cast,
-    "ClipByValue": read_clip,
+    "ClipByValue": arithmetic.read_clip,
     "ConcatV2": _concat,
-    "Conv2DBackpropInput": read_transposed,
+    "Conv2DBackpropInput": windows.read_transposed,
     "DepthToSpace": _depth_to_space,
-    "ExpandDims": _expand,
+    "ExpandDims": by_numbers(moves.unsqueeze),
     "LRN": _response_norm,
     "LeakyRelu": unary(lambda node: LeakyRelu(node.real("alpha", 0.2))),
-    "MirrorPad": read_mirror,
+    "MirrorPad": windows.read_mirror,
     "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),
-    "Reshape": _reshape,
-    "ResizeNearestNeighbor": read_resize,
-    "Softmax": lambda walk, node: softmax(walk, node, node.inputs[0], -1),
+    "Reshape": by_numbers(moves.reshape),
+    "ResizeNearestNeighbor": windows.read_resize,
+    "Softmax": lambda walk, node: moves.softmax(walk, node, node.inputs[0], -1),
     "Square": lambda walk, node: square(walk, node, node.inputs[0]),
-    "Squeeze": lambda walk, node: squeeze(walk, node, node.inputs[0], node.integers("squeeze_dims")),
-    "Tile": _tile,
-    "Transpose": _transpose,
+    "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], node.integers("squeeze_dims")),
+    "Tile": by_numbers(moves.repeat),
+    "Transpose": by_numbers(moves.transpose),
 }

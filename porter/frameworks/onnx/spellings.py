@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any, TypeAlias
 
@@ -18,9 +18,9 @@ _END = (1 << 63) - 1
 """A Slice's end behind every cell; its negative is before every cell, for a step backwards."""
 
 
-def _plain(kind: str, attributes: Callable[[Any], Mapping[str, Any]] = lambda op: {}) -> Spelling:
-    """One node of the values that the op takes."""
-    return lambda maker, node, op: maker.node(kind, node.path, *node.inputs, **attributes(op))
+def _plain(kind: str, attributes: Callable[[Any], Mapping[str, Any]] = lambda op: {}, roles: Sequence[str] = ()) -> Spelling:
+    """One node of the values that the op takes, and of its tensors of these roles."""
+    return lambda maker, node, op: maker.node(kind, node.path, *node.inputs, *_trained(maker, node, *roles), **attributes(op))
 
 
 def _pairwise(kind: str, maker: NodeMaker, node: Node, op: Op) -> None:
@@ -45,10 +45,6 @@ def _reduce(maker: NodeMaker, node: Node, op: ops.Reduce) -> None:
     maker.node(kind, node.path, *node.inputs, maker.integers(f"{node.path}.axes", axis))
 
 
-def _dense(maker: NodeMaker, node: Node, op: ops.Dense) -> None:
-    maker.node("Gemm", node.path, *node.inputs, *_trained(maker, node, "kernel", "bias"), transB=1)
-
-
 def _transposed(maker: NodeMaker, node: Node, op: ops.ConvTranspose) -> None:
     """`pads` cut, and add nothing: cells that only the bias reaches come from a Pad before it."""
     window, path = op.window, node.path
@@ -64,11 +60,6 @@ def _transposed(maker: NodeMaker, node: Node, op: ops.ConvTranspose) -> None:
         axes = maker.integers(f"{path}_bias.axes", 1, 2)
         bias = maker.node("Unsqueeze", maker.name(f"{path}_bias"), *_trained(maker, node, "bias"), axes)
         maker.node("Add", path, padded, bias)
-
-
-def _batch_norm(maker: NodeMaker, node: Node, op: ops.BatchNorm) -> None:
-    statistics = _trained(maker, node, "gamma", "beta", "mean", "variance")
-    maker.node("BatchNormalization", node.path, *node.inputs, *statistics, epsilon=float(op.epsilon))
 
 
 def _layer_norm(maker: NodeMaker, node: Node, op: ops.LayerNorm) -> None:
@@ -136,10 +127,6 @@ def _clip(low: Callable[[Any], float], high: Callable[[Any], float], maker: Node
     maker.node("Clip", node.path, *node.inputs, *bounds)
 
 
-def _prelu(maker: NodeMaker, node: Node, op: ops.PRelu) -> None:
-    maker.node("PRelu", node.path, *node.inputs, *_trained(maker, node, "alpha"))
-
-
 def _swish(maker: NodeMaker, node: Node, op: ops.Swish) -> None:
     (source,) = node.inputs
     maker.node("Mul", node.path, source, maker.node("Sigmoid", maker.name(f"{node.path}_sigmoid"), source))
@@ -159,14 +146,6 @@ def _flatten(maker: NodeMaker, node: Node, op: ops.Flatten) -> None:
     if op.order == "HWC" and (op.rows, op.columns) != (1, 1):
         source = maker.node("Transpose", maker.name(f"{node.path}_channels_last"), source, perm=(0, 2, 3, 1))
     maker.node("Flatten", node.path, source)
-
-
-def _as_map(maker: NodeMaker, node: Node, op: ops.AsMap) -> None:
-    maker.node("Unsqueeze", node.path, *node.inputs, maker.integers(f"{node.path}.axes", 2, 3))
-
-
-def _pad_map(maker: NodeMaker, node: Node, op: ops.PadMap) -> None:
-    maker.pad(node.path, node.inputs[0], op.pads, op.fill)
 
 
 def _extend_map(maker: NodeMaker, node: Node, op: ops.ExtendMap) -> None:
@@ -218,7 +197,7 @@ def _upsample(maker: NodeMaker, node: Node, op: ops.Upsample) -> None:
 
 def _trained(maker: NodeMaker, node: Node, *roles: str) -> list[str]:
     """The names of the node's tensors of these roles, without those that the op lacks."""
-    names = maker.tensors[node.path]
+    names = maker.tensors.get(node.path, {})
     return [names[role] for role in roles if role in names]
 
 
@@ -228,8 +207,8 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.GlobalAvgPool: partial(_global_pool, "GlobalAveragePool"),
     ops.GlobalMaxPool: partial(_global_pool, "GlobalMaxPool"),
     ops.Reduce: _reduce,
-    ops.Dense: _dense,
-    ops.BatchNorm: _batch_norm,
+    ops.Dense: _plain("Gemm", lambda op: {"transB": 1}, ("kernel", "bias")),
+    ops.BatchNorm: _plain("BatchNormalization", lambda op: {"epsilon": float(op.epsilon)}, ("gamma", "beta", "mean", "variance")),
     ops.LayerNorm: _layer_norm,
     ops.GroupNorm: _group_norm,
     ops.LocalResponseNorm: _local_response_norm,
@@ -237,7 +216,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Affine: _affine,
     ops.Relu6: partial(_clip, lambda op: 0.0, lambda op: 6.0),
     ops.Clip: partial(_clip, lambda op: op.low, lambda op: op.high),
-    ops.PRelu: _prelu,
+    ops.PRelu: _plain("PRelu", roles=("alpha",)),
     ops.Softplus: _softplus,
     ops.Swish: _swish,
     ops.Gelu: _plain("Gelu", lambda op: {"approximate": "tanh" if op.approximate else "none"}),
@@ -250,8 +229,8 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Concat: _plain("Concat", lambda op: {"axis": 1}),
     ops.Identity: _plain("Identity"),
     ops.Flatten: _flatten,
-    ops.AsMap: _as_map,
-    ops.PadMap: _pad_map,
+    ops.AsMap: lambda maker, node, op: maker.node("Unsqueeze", node.path, *node.inputs, maker.integers(f"{node.path}.axes", 2, 3)),
+    ops.PadMap: lambda maker, node, op: maker.pad(node.path, node.inputs[0], op.pads, op.fill),
     ops.ExtendMap: _extend_map,
     ops.Crop: _crop,
     ops.PadChannels: _pad_channels,
