@@ -8,21 +8,3 @@ from porter.files.paths import AnyPath, path_of
 from porter.files.plain import expect_plain, is_plain
 from porter.files.weights import Digests, Fetched, WeightsFile, cache_dir, digest, digests, fetch, is_published
 from porter.files.whole import write_whole
-
-__all__ = [
-    "AnyPath",
-    "Digests",
-    "Fetched",
-    "WeightsFile",
-    "cache_dir",
-    "digest",
-    "digests",
-    "expect_plain",
-    "fetch",
-    "is_plain",
-    "is_published",
-    "new_folder",
-    "path_of",
-    "recover_folder",
-    "write_whole",
-]

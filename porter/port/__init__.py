@@ -21,25 +21,3 @@ from porter.port.folder import (
     update_record,
     write_record,
 )
-
-__all__ = [
-    "AGREES",
-    "MAX_RECORD_BYTES",
-    "NOT_MADE",
-    "OWN_BUILD",
-    "PASSED",
-    "RECORD",
-    "Facts",
-    "GivenFile",
-    "Gives",
-    "Input",
-    "Padding",
-    "Port",
-    "Record",
-    "SourceFile",
-    "TensorLists",
-    "port_at",
-    "read_port",
-    "update_record",
-    "write_record",
-]

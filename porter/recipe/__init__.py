@@ -14,33 +14,3 @@ from porter.recipe.load import load_recipe, recipes_folder
 from porter.recipe.model import IgnoreRule, LayerName, Member, Published, Recipe, Zoo
 from porter.recipe.names import layer_names, tap_names
 from porter.recipe.options import assumed_options, assumed_size, choose_options, split_settings, with_options
-
-__all__ = [
-    "IgnoreRule",
-    "LayerName",
-    "Member",
-    "Published",
-    "Recipe",
-    "Zoo",
-    "all_recipes",
-    "assumed_options",
-    "assumed_size",
-    "choose_options",
-    "convert_command",
-    "declared_recipes",
-    "expand",
-    "expand_within",
-    "expect_head",
-    "find_member",
-    "find_recipe",
-    "known_variants",
-    "layer_names",
-    "load_recipe",
-    "options_of",
-    "recipes_folder",
-    "recipes_option",
-    "split_settings",
-    "tap_names",
-    "trained_conventions",
-    "with_options",
-]
