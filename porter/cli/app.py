@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -69,7 +69,7 @@ def start(
 @app.command()
 def convert(
     subject: Subject,
-    to: To,
+    destination: To,
     source: MaybeFrom = None,
     weights: Weights = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="default: ./VARIANT-ZOO-FRAMEWORK or ./STEM-FRAMEWORK")] = None,
@@ -97,27 +97,7 @@ def convert(
     as_json: Json = False,
 ) -> None:
     """Port a variant's weights (--from its zoo), or a file that carries its own graph, to another framework and prove the port."""
-    conversion = porter.convert(
-        subject,
-        source,
-        to,
-        weights=weights,
-        out=out,
-        overwrite=overwrite,
-        padding=padding,
-        input_size=input_size,
-        dtype=dtype,
-        allow_overflow=allow_overflow,
-        keep_background=keep_background,
-        keep_activation=keep_activation,
-        mapped=mapped or (),
-        options=_options(options),
-        fold_bn=fold_bn,
-        stock=stock,
-        check=check,
-        reference=reference,
-        recipes=recipes,
-    )
+    conversion = porter.convert(**_given(locals()))
     show(conversion.record() if as_json else printing.conversion(conversion))
 
 
@@ -134,9 +114,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Compare a port with its source again, node by node. Exit status 1 if they differ."""
-    verdict = porter.verify(
-        folder, weights=weights, float64=float64, device=device, tolerance=tolerance, reference=reference, recipes=recipes
-    )
+    verdict = porter.verify(**_given(locals(), "layers"))
     show(verdict.record() if as_json else printing.verdict(verdict, layers))
     if not verdict.ok:
         raise typer.Exit(1)
@@ -176,30 +154,14 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Measure a port's top-1 and top-5 on labelled photos. Ctrl-C stops and prints the figures so far."""
-    found = porter.evaluate(
-        folder,
-        data,
-        source=source,
-        weights=weights,
-        device=device,
-        precision=precision,
-        crops=crops,
-        batch_size=batch_size,
-        workers=workers,
-        limit=limit,
-        cache=cache,
-        labels=labels,
-        expect_top1=expect_top1,
-        tolerance=tolerance,
-        recipes=recipes,
-    )
+    measured = porter.evaluate(**_given(locals()))
     from porter.cli.evaluation import evaluation
     from porter.evaluation.distributed import this_process
 
     if this_process().leads:
-        show(found.record() if as_json else evaluation(found))
-    if not (found.ok and found.complete):
-        raise typer.Exit(1 if found.complete else INTERRUPTED)
+        show(measured.record() if as_json else evaluation(measured))
+    if not (measured.ok and measured.complete):
+        raise typer.Exit(1 if measured.complete else INTERRUPTED)
 
 
 @app.command()
@@ -270,28 +232,11 @@ def study_padding(
     as_json: Json = False,
 ) -> None:
     """Measure the same weights under each candidate padding and name the one that they were trained with."""
-    found = porter.study(
-        variant,
-        source,
-        data,
-        weights=weights,
-        sites=sites or (),
-        mapped=mapped or (),
-        options=_options(options),
-        device=device,
-        crops=crops,
-        batch_size=batch_size,
-        workers=workers,
-        limit=limit,
-        cache=cache,
-        labels=labels,
-        port=port,
-        recipes=recipes,
-    )
+    studied = porter.study(**_given(locals()))
     from porter.cli.study import study
 
-    show(found.record() if as_json else study(found))
-    if not found.complete:
+    show(studied.record() if as_json else study(studied))
+    if not studied.complete:
         raise typer.Exit(INTERRUPTED)
 
 
@@ -306,10 +251,14 @@ def report(
     show(written.record() if as_json else printing.report(written))
 
 
-def _options(settings: list[str] | None) -> dict[str, str]:
-    from porter.recipe import split_settings
+def _given(arguments: dict[str, Any], *own: str) -> dict[str, Any]:
+    """What was typed, for the function of the API whose arguments have the same names. `own` are only the command's."""
+    given = {name: value for name, value in arguments.items() if value is not None and name not in ("as_json", *own)}
+    if "options" in given:
+        from porter.recipe import split_settings
 
-    return split_settings(settings or ())
+        given["options"] = split_settings(given["options"])
+    return given
 
 
 def main() -> NoReturn:
