@@ -16,16 +16,7 @@ from porter.base.errors import UsageError
 from porter.fitting.naming import tensor_names
 from porter.frameworks import Destination, Tensors
 from porter.frameworks.dialects import get_dialect
-from porter.graph import (
-    AvgPool,
-    BatchNorm,
-    Conv,
-    Dense,
-    Graph,
-    MaxPool,
-    Op,
-    tensor_shapes,
-)
+from porter.graph import Graph, Op, ops, tensor_shapes
 from porter.graph.difference import site_differences
 from porter.graph.folding import absorb_biases, only_readers
 from porter.padding import Site, Size
@@ -101,9 +92,9 @@ def stock_arrays(framework: Destination, stock: Stock, tensors: Tensors, dtype: 
 
 def _like(op: Op, theirs: Op) -> Op:
     """The source's op with the tensors of the stock class's."""
-    if isinstance(op, Conv | Dense) and isinstance(theirs, Conv | Dense):
+    if isinstance(op, ops.Conv | ops.Dense) and isinstance(theirs, ops.Conv | ops.Dense):
         return replace(op, bias=theirs.bias)
-    if isinstance(op, BatchNorm) and isinstance(theirs, BatchNorm):
+    if isinstance(op, ops.BatchNorm) and isinstance(theirs, ops.BatchNorm):
         return replace(op, scale=theirs.scale, center=theirs.center)
     return op
 
@@ -180,22 +171,22 @@ def _number_differences(graph: Graph, theirs: Graph) -> Iterator[tuple[str, str]
         ours, other = node.op, theirs.by_path[node.path].op if node.path in theirs.by_path else None
         if type(ours) is not type(other):
             continue
-        if isinstance(ours, BatchNorm) and isinstance(other, BatchNorm):
+        if isinstance(ours, ops.BatchNorm) and isinstance(other, ops.BatchNorm):
             if ours.epsilon != other.epsilon:
                 yield node.path, f"epsilon {ours.epsilon!r} in the source, {other.epsilon!r} in the stock class"
             for part in ("scale", "center"):
                 if getattr(ours, part) and not getattr(other, part):
                     yield node.path, f"{part} in the source, none in the stock class"
-        elif isinstance(ours, Conv) and isinstance(other, Conv):
+        elif isinstance(ours, ops.Conv) and isinstance(other, ops.Conv):
             if (ours.filters, ours.groups) != (other.filters, other.groups):
                 yield node.path, f"{_filters(ours)} in the source, {_filters(other)} in the stock class"
-        elif not isinstance(ours, MaxPool | AvgPool | Dense) and ours != other:
+        elif not isinstance(ours, ops.MaxPool | ops.AvgPool | ops.Dense) and ours != other:
             yield node.path, f"{ours} in the source, {other} in the stock class"
-        if isinstance(ours, Conv | Dense) and _loses_bias(node.path, graph, theirs) and node.path not in absorbed:
+        if isinstance(ours, ops.Conv | ops.Dense) and _loses_bias(node.path, graph, theirs) and node.path not in absorbed:
             yield node.path, "a bias in the source, none in the stock class, and its only reader is no norm"
 
 
-def _filters(op: Conv) -> str:
+def _filters(op: ops.Conv) -> str:
     return f"{op.filters} filters in {op.groups} groups" if op.groups > 1 else f"{op.filters} filters"
 
 

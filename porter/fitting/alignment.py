@@ -17,30 +17,7 @@ from itertools import product
 from porter.base.errors import GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
 from porter.filegraph.names import unused_name
-from porter.graph import (
-    INPUT,
-    Affine,
-    AsMap,
-    AvgPool,
-    BatchNorm,
-    ChannelScale,
-    Concat,
-    Conv,
-    Dense,
-    Flatten,
-    GlobalAvgPool,
-    GlobalMaxPool,
-    Graph,
-    Identity,
-    Merge,
-    Node,
-    Op,
-    Relu,
-    Relu6,
-    Shape,
-    head_of,
-    shapes,
-)
+from porter.graph import INPUT, Graph, Merge, Node, Op, Shape, head_of, ops, shapes
 from porter.graph.folding import only_readers
 from porter.graph.walks import upstream
 from porter.padding import Window
@@ -105,7 +82,7 @@ class Alignment:
 
     def _passes(self, node: Node, name: str) -> bool:
         """Whether `name` is the layer of the node because it is the layer of the node's input."""
-        return isinstance(node.op, Identity) or name in self.candidates.get(self.norms.get(node.path, ""), ())
+        return isinstance(node.op, ops.Identity) or name in self.candidates.get(self.norms.get(node.path, ""), ())
 
     def _inputs(self, node: Node, layer: FileNode, known: Mapping[str, str]) -> Sequence[str]:
         """The layers of the node's inputs, which give what the layer reads."""
@@ -156,7 +133,7 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
     for layer in file.nodes:
         key = _key(layer.op, layer.inputs, parts)
         readers[key].append(layer)
-        if isinstance(layer.op, Concat) and len(key) <= _MOST_PARTS:
+        if isinstance(layer.op, ops.Concat) and len(key) <= _MOST_PARTS:
             parts[layer.name] = key
     size = file.built_size or native
     try:
@@ -167,14 +144,14 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
     joins: list[FileNode] = []  # concats that the file has as a part of a larger one
     folded, head = set(only_readers(graph).values()), head_of(graph)
     for node in graph.nodes:
-        if isinstance(node.op, Identity):
+        if isinstance(node.op, ops.Identity):
             found[node.path] = found[node.inputs[0]]
             continue
         keys = {_key(node.op, names, parts) for names in _orders(node, found)}
         layers = [layer for key in sorted(keys) for layer in readers.get(key, ())]
         shape = known[node.inputs[0]]
         fitting = tuple(layer.name for layer in layers if is_kind(node.op, layer.op, shape, node == head))
-        if isinstance(node.op, Concat) and not fitting:
+        if isinstance(node.op, ops.Concat) and not fitting:
             inner = next((key for key in sorted(keys) if any(_within(key, joined) for joined in parts.values())), None)
             if inner is not None:
                 joins.append(FileNode(unused_name(node.path, file.by_name), node.op, inner))
@@ -199,15 +176,15 @@ def without_cells(file: FileGraph) -> FileGraph:
     nodes: list[FileNode] = []
     for node in file.nodes:
         inputs, free = tuple(moved[name] for name in node.inputs), node.name in cells - kept
-        moved[node.name] = inputs[0] if free and isinstance(node.op, Flatten | AsMap) and inputs[0] != INPUT else node.name
+        moved[node.name] = inputs[0] if free and isinstance(node.op, ops.Flatten | ops.AsMap) and inputs[0] != INPUT else node.name
         if moved[node.name] == node.name:
-            op = type(node.op)() if free and isinstance(node.op, GlobalAvgPool | GlobalMaxPool) else node.op
+            op = type(node.op)() if free and isinstance(node.op, ops.GlobalAvgPool | ops.GlobalMaxPool) else node.op
             nodes.append(replace(node, op=op, inputs=inputs))
     return replace(file, nodes=tuple(nodes), outputs=tuple(moved[name] for name in file.outputs))
 
 
 def _makes_cell(op: Op | Foreign) -> bool:
-    return isinstance(op, GlobalAvgPool | GlobalMaxPool | AsMap) or op == Flatten()
+    return isinstance(op, ops.GlobalAvgPool | ops.GlobalMaxPool | ops.AsMap) or op == ops.Flatten()
 
 
 def is_kind(wanted: Op, found: Op | Foreign, shape: Shape, head: bool = False) -> bool:
@@ -217,16 +194,16 @@ def is_kind(wanted: Op, found: Op | Foreign, shape: Shape, head: bool = False) -
     statistics became constants is a scale.
     """
     match wanted, found:
-        case Conv(), Conv():
+        case ops.Conv(), ops.Conv():
             same = (wanted.groups, wanted.window.kernel) == (found.groups, found.window.kernel)
             return same and (head or wanted.filters == found.filters)
-        case Dense(), Conv():
+        case ops.Dense(), ops.Conv():
             return found.window == _POINT and found.groups == 1
-        case GlobalAvgPool(), AvgPool():
+        case ops.GlobalAvgPool(), ops.AvgPool():
             return found.window.kernel == shape[1:] and found.convention.rule == "valid"
-        case BatchNorm(), ChannelScale():
+        case ops.BatchNorm(), ops.ChannelScale():
             return True
-        case ((Relu() | Relu6()), (Relu() | Relu6())):
+        case ((ops.Relu() | ops.Relu6()), (ops.Relu() | ops.Relu6())):
             return True
         case _:
             return type(wanted) is type(found)
@@ -237,10 +214,10 @@ def describe(op: Op | Foreign) -> str:
     match op:
         case Foreign(kind=kind):
             return kind
-        case Conv(filters=filters, window=window, groups=groups):
+        case ops.Conv(filters=filters, window=window, groups=groups):
             rows, columns = window.kernel
             return f"a {rows}x{columns} conv of {filters} filters" + (f" in {groups} groups" if groups > 1 else "")
-        case Dense(units=units):
+        case ops.Dense(units=units):
             return f"a dense layer of {units} units"
         case _:
             return type(op).__name__
@@ -250,7 +227,7 @@ def _prepared_inputs(file: FileGraph) -> tuple[str, ...]:
     """The file's input, and the layers that only prepare it: they scale it by constants, or porter has no op for them."""
     found = [INPUT]
     for layer in file.nodes:
-        prepares = isinstance(layer.op, Affine) or (isinstance(layer.op, Foreign) and not layer.tensors)
+        prepares = isinstance(layer.op, ops.Affine) or (isinstance(layer.op, Foreign) and not layer.tensors)
         if prepares and layer.inputs and set(layer.inputs) <= set(found):
             found.append(layer.name)
     return tuple(found)
@@ -274,7 +251,7 @@ def _within(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:
 
 def _key(op: Op | Foreign, names: Iterable[str], parts: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """What an op reads: in any order where that does not matter, and for a concat all that is joined, in one step or several."""
-    if isinstance(op, Concat):
+    if isinstance(op, ops.Concat):
         return tuple(part for name in names for part in parts.get(name, (name,)))
     return tuple(sorted(names)) if isinstance(op, Merge) else tuple(names)
 

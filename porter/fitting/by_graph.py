@@ -20,19 +20,7 @@ from porter.fitting.grafting import Grafted, graft
 from porter.fitting.naming import parse_map, tensor_names
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks.dialects import Dialect, get_dialect
-from porter.graph import (
-    Affine,
-    AvgPool,
-    BatchNorm,
-    ChannelScale,
-    Conv,
-    Dense,
-    GlobalAvgPool,
-    Graph,
-    channels_of,
-    shapes,
-    tensor_shapes,
-)
+from porter.graph import Graph, channels_of, ops, shapes, tensor_shapes
 from porter.graph.difference import site_differences
 from porter.padding import Size
 from porter.recipe import LayerName, Member, Zoo, expand, layer_names, tap_names
@@ -103,7 +91,7 @@ def _fit(
     constants = {
         tensor.name: CONSTANTS.format(path)
         for path, layer in grafted.layers.items()
-        if isinstance(graph.by_path[path].op, Affine)
+        if isinstance(graph.by_path[path].op, ops.Affine)
         for tensor in file.by_name[layer].tensors.values()
     }
     plain, shown = not differences and not folded and grafted.plain, tap_names(member, draft)
@@ -133,21 +121,21 @@ def _fit(
 
 def _rows(graph: Graph, whole: bool) -> int:
     """Classes of the graph's output; 0 if it gives features, because it is not `whole` and has no dense layer."""
-    return channels_of(graph)[graph.output] if whole or any(isinstance(node.op, Dense) for node in graph.nodes) else 0
+    return channels_of(graph)[graph.output] if whole or any(isinstance(node.op, ops.Dense) for node in graph.nodes) else 0
 
 
 def _with_classes(graph: Graph, more: int) -> Graph:
     """The graph with `more` classes added to its head."""
     head = graph.by_path[graph.output]
-    assert isinstance(head.op, Dense)
+    assert isinstance(head.op, ops.Dense)
     changed = replace(head, op=replace(head.op, units=head.op.units + more))
     return replace(graph, nodes=tuple(changed if node.path == head.path else node for node in graph.nodes))
 
 
 def _norms_note(draft: Graph, grafted: Graph, folded: Mapping[str, str]) -> tuple[str, ...]:
     """What the file has made of the recipe's batch norms, if they are none in it."""
-    norms = [node.path for node in draft.nodes if isinstance(node.op, BatchNorm) and node.path in grafted.by_path]
-    scales = sum(isinstance(grafted.by_path[path].op, ChannelScale) for path in norms)
+    norms = [node.path for node in draft.nodes if isinstance(node.op, ops.BatchNorm) and node.path in grafted.by_path]
+    scales = sum(isinstance(grafted.by_path[path].op, ops.ChannelScale) for path in norms)
     said = {f"{len(folded)} folded into the layers before them": folded, f"{scales} scales and offsets": scales}
     found = ", ".join(words for words, there in said.items() if there)
     return (f"of its batch norms {found}",) if found else ()
@@ -168,12 +156,16 @@ def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Si
             found.append(f"{node.path}: padding '{site.other}' where the recipe has '{site.one}'")
         elif site is not None:
             found.append(f"{node.path}: windows {site.other.window} where the recipe has {site.one.window}")
-        if isinstance(mine, BatchNorm) and isinstance(theirs, BatchNorm) and np.float32(mine.epsilon) != np.float32(theirs.epsilon):
+        if (
+            isinstance(mine, ops.BatchNorm)
+            and isinstance(theirs, ops.BatchNorm)
+            and np.float32(mine.epsilon) != np.float32(theirs.epsilon)
+        ):
             found.append(f"{node.path}: epsilon {theirs.epsilon:g} where the recipe has {mine.epsilon:g}")
-        if type(mine) is not type(theirs) and not isinstance(theirs, ChannelScale):
+        if type(mine) is not type(theirs) and not isinstance(theirs, ops.ChannelScale):
             found.append(f"{node.path}: {describe(theirs)} where the recipe has {describe(mine)}")
-        ours = mine if isinstance(mine, Conv | Dense) else None
-        if ours and isinstance(theirs, Conv | Dense) and ours.bias != theirs.bias and node.path not in folded:
+        ours = mine if isinstance(mine, ops.Conv | ops.Dense) else None
+        if ours and isinstance(theirs, ops.Conv | ops.Dense) and ours.bias != theirs.bias and node.path not in folded:
             found.append(
                 f"{node.path}: {'a' if theirs.bias else 'no'} bias where the recipe has {'none' if theirs.bias else 'one'}"
             )
@@ -193,7 +185,7 @@ def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> Non
     known = shapes(grafted.graph, size)
     for path, layer in grafted.layers.items():
         found, node = file.by_name[layer].op, grafted.graph.by_path[path]
-        if isinstance(node.op, GlobalAvgPool) and isinstance(found, AvgPool):
+        if isinstance(node.op, ops.GlobalAvgPool) and isinstance(found, ops.AvgPool):
             rows, columns = known[node.inputs[0]][1:]
             if found.window.kernel != (rows, columns):
                 (height, width), where = found.window.kernel, f"where the recipe averages all of it, {rows}x{columns}"

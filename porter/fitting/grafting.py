@@ -9,20 +9,7 @@ from keyword import iskeyword
 
 from porter.base.errors import GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, with_momentum
-from porter.graph import (
-    INPUT,
-    Affine,
-    BatchNorm,
-    Conv,
-    Dense,
-    GlobalAvgPool,
-    GlobalMaxPool,
-    Graph,
-    Identity,
-    Node,
-    Op,
-    shapes,
-)
+from porter.graph import INPUT, Graph, Node, Op, ops, shapes
 
 OUTSIDE = "save the model without the layers before the network, and compute outside what they do to the photos"
 POOL = "porter ports a head that reads a global pool, and not yet one that reads a map: pool the map, and train the head again"
@@ -36,7 +23,7 @@ class Grafted:
     graph: Graph
     layers: Mapping[str, str]
     plain: bool
-    scaling: tuple[Affine, ...]
+    scaling: tuple[ops.Affine, ...]
     warnings: tuple[str, ...]
 
 
@@ -61,9 +48,9 @@ def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], folded: Mappi
     moved, base = {**folded, INPUT: source}, folded.get(base, base)
     trunk = [node for node in draft.nodes if node.path in pairs and node.path not in folded]
     for node in trunk:
-        op = node.op if isinstance(node.op, Identity) else _adopted(node.op, file.by_name[pairs[node.path]])
+        op = node.op if isinstance(node.op, ops.Identity) else _adopted(node.op, file.by_name[pairs[node.path]])
         nodes.append(Node(node.path, op, tuple(moved.get(path, path) for path in node.inputs)))
-    paths |= {pairs[node.path]: node.path for node in trunk if not isinstance(node.op, Identity)}
+    paths |= {pairs[node.path]: node.path for node in trunk if not isinstance(node.op, ops.Identity)}
     output = base
     map_end = draft.by_path[draft.by_path[draft.output].inputs[0]]
     if end != pairs[base]:
@@ -79,7 +66,7 @@ def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], folded: Mappi
         shapes(graph, (None, None))
     except GraphError as error:
         raise MappingError(f"the file's graph does not fit together: {error.message}", where=error.where) from None
-    scaling = tuple(layer.op for layer in entrance if isinstance(layer.op, Affine))
+    scaling = tuple(layer.op for layer in entrance if isinstance(layer.op, ops.Affine))
     plain = not entrance and output in (draft.output, map_end.path) and len(nodes) <= len(draft.nodes)
     return Grafted(graph, {path: name for name, path in paths.items()}, plain, scaling, warnings)
 
@@ -87,21 +74,21 @@ def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], folded: Mappi
 def _append_head(draft: Graph, file: FileGraph, end: str, paths: dict[str, str], nodes: list[Node]) -> str:
     """Adds the layers between the trunk and the logits; returns the path of the logits."""
     known = {node.path: node for node in nodes}
-    features = {node.path for node in nodes if isinstance(node.op, GlobalAvgPool | GlobalMaxPool | Dense)}
+    features = {node.path for node in nodes if isinstance(node.op, ops.GlobalAvgPool | ops.GlobalMaxPool | ops.Dense)}
     leading = file.leading_to((end,))
     for layer in (layer for layer in file.nodes if layer.name in leading and layer.name not in paths):
         op = _own_op(layer, UP_TO.format(layer.inputs[0]) if features.issuperset(map(paths.get, layer.inputs)) else POOL)
         if any(name not in paths for name in layer.inputs):
             raise MappingError("this layer reads the file's input beside the network; porter cannot port it", where=layer.name)
         inputs = tuple(paths[name] for name in layer.inputs)
-        if isinstance(op, Conv) and inputs[0] in features and op.window.kernel == (1, 1):
-            op = Dense(op.filters, op.bias)
+        if isinstance(op, ops.Conv) and inputs[0] in features and op.window.kernel == (1, 1):
+            op = ops.Dense(op.filters, op.bias)
         path = f"head/{path_word(layer.name)}"
         if layer.name == end and draft.output not in known:
             path = draft.output
         while path in known:
             path += "_"
-        if isinstance(op, GlobalAvgPool | GlobalMaxPool | Dense) or features.issuperset(inputs):
+        if isinstance(op, ops.GlobalAvgPool | ops.GlobalMaxPool | ops.Dense) or features.issuperset(inputs):
             features.add(path)
         paths[layer.name] = path
         known[path] = Node(path, op, inputs)
@@ -127,11 +114,11 @@ def _own_op(layer: FileNode, next: str | None = None) -> Op:
 def _adopted(op: Op, layer: FileNode) -> Op:
     """The file's op for a node; in the recipe's form if the two are the same function."""
     found = _own_op(layer)
-    if isinstance(op, Dense) and isinstance(found, Conv):
-        return Dense(found.filters, found.bias)
-    if isinstance(op, BatchNorm) and isinstance(layer.op, BatchNorm) and not layer.op.momentum:
+    if isinstance(op, ops.Dense) and isinstance(found, ops.Conv):
+        return ops.Dense(found.filters, found.bias)
+    if isinstance(op, ops.BatchNorm) and isinstance(layer.op, ops.BatchNorm) and not layer.op.momentum:
         return replace(layer.op, momentum=op.momentum)  # a graph made for inference does not state its momentum
-    return op if isinstance(op, GlobalAvgPool) else found
+    return op if isinstance(op, ops.GlobalAvgPool) else found
 
 
 def path_word(name: str) -> str:

@@ -13,23 +13,7 @@ from dataclasses import dataclass
 from porter.authoring.draft.layers import Layer, Listed
 from porter.filegraph.names import unused_name
 from porter.filegraph.to_graph import path_word
-from porter.graph import (
-    INPUT,
-    AsMap,
-    BatchNorm,
-    Conv,
-    Dense,
-    Flatten,
-    GlobalAvgPool,
-    Graph,
-    LayerNorm,
-    Node,
-    Op,
-    PadChannels,
-    PRelu,
-    Relu,
-    SliceChannels,
-)
+from porter.graph import INPUT, Graph, Node, Op, ops
 from porter.padding import Convention, Window
 
 EPSILONS, MOMENTA = {"torch": 1e-5, "tf": 1e-3}, {"torch": 0.1, "tf": 0.01}
@@ -81,20 +65,20 @@ class _Chaining:
         if layer.is_norm:
             self._read(layer, layer.gives)
             epsilon, scale, center = EPSILONS[self.listed.framework], "gamma" in layer.roles, "beta" in layer.roles
-            batch = BatchNorm(epsilon, MOMENTA[self.listed.framework], scale, center)
-            self._append(layer.name, batch if layer.kind == "batch_norm" else LayerNorm(epsilon, scale, center))
+            batch = ops.BatchNorm(epsilon, MOMENTA[self.listed.framework], scale, center)
+            self._append(layer.name, batch if layer.kind == "batch_norm" else ops.LayerNorm(epsilon, scale, center))
             self.bare = True
             return
         if layer.kind == "prelu":
-            self._append(layer.name, PRelu())
+            self._append(layer.name, ops.PRelu())
             return
         self._activate()
         if layer.kind == "dense":
             self._dense(layer)
         elif is_last and self._is_head(layer):
-            self._append("pool", GlobalAvgPool(keep=True))
+            self._append("pool", ops.GlobalAvgPool(keep=True))
             self._conv(layer)
-            self._append("flatten", Flatten(), is_map=False)
+            self._append("flatten", ops.Flatten(), is_map=False)
         else:
             self._conv(layer)
         self.bare = not is_last and not layer.linear
@@ -103,7 +87,7 @@ class _Chaining:
         """Adds what gives the output."""
         if self.is_map:
             self._activate()
-            self._append("pool", GlobalAvgPool(), is_map=False)
+            self._append("pool", ops.GlobalAvgPool(), is_map=False)
         graph = Graph(tuple(self.nodes.values()), self.listed.layers[0].reads, self.path)
         return Chain(graph, self.names, self.side or _SIDE)
 
@@ -113,16 +97,16 @@ class _Chaining:
             side = math.isqrt(cells)
             if side > 1 and not rest and side * side == cells:
                 self.side = side
-                flatten = Flatten(side, side, "CHW" if self.listed.framework == "torch" else "HWC")
+                flatten = ops.Flatten(side, side, "CHW" if self.listed.framework == "torch" else "HWC")
                 self._append("flatten", flatten, layer.reads, is_map=False)
             else:
-                self._append("pool", GlobalAvgPool(), is_map=False)
+                self._append("pool", ops.GlobalAvgPool(), is_map=False)
         self._read(layer, layer.reads)
-        self._append(layer.name, Dense(layer.gives, layer.bias), layer.gives)
+        self._append(layer.name, ops.Dense(layer.gives, layer.bias), layer.gives)
 
     def _conv(self, layer: Layer) -> None:
         if not self.is_map:
-            self._append(f"{layer.name}_map", AsMap(), is_map=True)
+            self._append(f"{layer.name}_map", ops.AsMap(), is_map=True)
         groups = 1
         if layer.depthwise and self.nodes:
             if layer.gives % self.channels or (self.listed.framework == "tf" and layer.reads not in (1, self.channels)):
@@ -130,7 +114,7 @@ class _Chaining:
             groups = self.channels
         else:
             self._read(layer, layer.reads)
-        conv = Conv(layer.gives, Window(layer.kernel), _usual_pads(self.listed, layer.kernel), groups, layer.bias)
+        conv = ops.Conv(layer.gives, Window(layer.kernel), _usual_pads(self.listed, layer.kernel), groups, layer.bias)
         self._append(layer.name, conv, layer.gives)
 
     def _is_head(self, layer: Layer) -> bool:
@@ -140,16 +124,18 @@ class _Chaining:
     def _read(self, layer: Layer, channels: int) -> None:
         """Gives the value so many channels, as `layer` reads them."""
         if self.channels > channels:
-            self._append(f"{layer.name}_join", SliceChannels(0, channels), channels)
+            self._append(f"{layer.name}_join", ops.SliceChannels(0, channels), channels)
         elif self.channels < channels:
-            self._append(f"{layer.name}_join", PadChannels(0, channels - self.channels), channels)
+            self._append(f"{layer.name}_join", ops.PadChannels(0, channels - self.channels), channels)
 
     def _activate(self) -> None:
         """A relu after a bare value: `relu1` after bn1, `conv1_relu` after conv1."""
         if self.bare:
             name = self.names[self.path]
             around, sign, last = name.rpartition(self.listed.separator)
-            self._append(f"{around}{sign}{_NAMED.sub('relu', last, count=1)}" if _NAMED.search(last) else f"{name}_relu", Relu())
+            self._append(
+                f"{around}{sign}{_NAMED.sub('relu', last, count=1)}" if _NAMED.search(last) else f"{name}_relu", ops.Relu()
+            )
 
     def _append(self, name: str, op: Op, channels: int | None = None, is_map: bool | None = None) -> None:
         """Adds a node that reads the current value, and makes its value the current one; as before what is not given."""
