@@ -25,11 +25,10 @@ from porter.frameworks.tf.runtime import import_keras
 from porter.graph.pads import with_conventions
 from porter.padding import LOWEST, Convention, Rounding, Window, row
 from porter.recipe import find_recipe
-from porter.verification.inputs import make_batch
 from porter.verification.numbers import distance
 from porter.verification.references import OwnBuild
 from porter.verification.results import Distance
-from tests.support import standin_graph, standin_tensors, strided_sites
+from tests.support import make_batch, standin_graph, standin_tensors, strided_sites
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "padding.md"
 BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

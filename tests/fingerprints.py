@@ -1,7 +1,11 @@
 """The fingerprints of porter's own recipes. `python -m tests.fingerprints` writes them into recipes/."""
 
-from porter.recipe import Member, all_recipes, expand, recipes_folder
-from porter.recipe.fingerprints import FILE, digest, fingerprint_of, fingerprints_text
+import json
+from dataclasses import asdict
+
+from porter.recipe import Member, expand, recipes_folder
+from porter.recipe.fingerprints import FILE, Fingerprints, digest, fingerprint_of
+from tests.recipe.recipes import all_recipes
 
 
 def text() -> str:
@@ -12,7 +16,23 @@ def text() -> str:
         }
         for recipe in all_recipes()
     }
-    return fingerprints_text(found, digest(recipes_folder()))
+    return written(found, digest(recipes_folder()))
+
+
+def written(found: Fingerprints, texts: str) -> str:
+    """The content of fingerprints.json. Zoos mostly have the same graph, which stands there once."""
+    listed: dict[str, int] = {}
+    recipes = {
+        name: {
+            variant: {
+                zoo: listed.setdefault(json.dumps(asdict(one), separators=(",", ":")), len(listed)) for zoo, one in zoos.items()
+            }
+            for variant, zoos in variants.items()
+        }
+        for name, variants in found.items()
+    }
+    rows = ",\n".join(listed)
+    return f'{{"sha256": "{texts}",\n"recipes": {json.dumps(recipes)},\n"fingerprints": [\n{rows}\n]}}\n'
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from porter.data.preprocess import Preprocess
 from porter.evaluation.protocol import in_words
-from porter.recipe import all_recipes
+from tests.recipe.recipes import all_recipes
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "protocols.md"
 BLOCK = re.compile(r"(<!-- protocols: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from porter.recipe import all_recipes
 from porter.zoos.slim.code import import_net
 from porter.zoos.slim.network import _frozen_network
 from porter.zoos.slim.tensornets import _import as import_tensornets
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models
+from tests.recipe.recipes import all_recipes
 from tests.tensornets_files import tensornets_installed
 
 DEPTHS = (3, 2, 2, 2)

@@ -11,6 +11,7 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.errors import GraphError
+from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import digest
 from porter.frameworks import get_destination
@@ -19,6 +20,7 @@ from porter.graph import AvgPool, Conv, Graph, MaxPool, Node, shapes, site_of
 from porter.padding import Convention
 from porter.port import read_port, write_record
 from porter.recipe import expand, find_recipe, layer_names
+from porter.verification.inputs import SIGNED, Images, _range_of, make_images
 from tests.standin import calibrated_tensors
 
 CALIBRATION_SIZE = (96, 96)
@@ -95,3 +97,8 @@ def strided_sites(graph: Graph) -> list[str]:
         for node in graph.nodes
         if (site := site_of(node.op)) and max(site.window.stride) > 1 and max(site.window.kernel) > 1
     ]
+
+
+def make_batch(size: tuple[int, int], count: int, channels: int, protocol: Preprocess | None, seed: int = 0) -> Images:
+    """As `make_images`, scaled as the zoo's protocol scales pixels, or from -1 to 1."""
+    return make_images(size, count, channels, SIGNED if protocol is None else _range_of(protocol), seed)

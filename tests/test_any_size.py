@@ -15,10 +15,9 @@ from porter.base.errors import PorterError, UsageError
 from porter.data.preprocess import open_image, prepare
 from porter.frameworks import get_destination
 from porter.port import read_port, write_record
-from porter.verification.inputs import make_batch
 from porter.zoos.implementation import get_implementation
 from tests.conftest import WeightsMaker
-from tests.support import source_checkpoint
+from tests.support import make_batch, source_checkpoint
 
 VARIANTS = ("mobilenet_v1_0.25", "mobilenet_v2_0.35")
 EVERY = range(96, 301)

@@ -22,10 +22,9 @@ from porter.graph.plan import make_plan
 from porter.identify.doors import open_member
 from porter.recipe import Member, find_recipe
 from porter.verification.fallback import references_of
-from porter.verification.inputs import make_batch
 from porter.verification.references import Reference
 from porter.zoos.implementation import get_implementation
-from tests.support import source_checkpoint, standin_graph, standin_tensors
+from tests.support import make_batch, source_checkpoint, standin_graph, standin_tensors
 
 RECIPE = find_recipe("inception_v3")
 ZOO = RECIPE.zoo("keras", "inception_v3")

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 import porter
-from porter.recipe import Member, Recipe, all_recipes, expand, find_recipe, layer_names, tap_names
+from porter.recipe import Member, Recipe, expand, find_recipe, layer_names, tap_names
 from tests.parity import expect_proof, zoos_reference
+from tests.recipe.recipes import all_recipes
 from tests.shallow import shallow_recipes, shallow_zoos
 from tests.tensornets_files import needs_tensornets
 from tests.weights_files import published_like

@@ -20,11 +20,12 @@ from porter.frameworks.tf.run import run_reference
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import Convention
-from porter.recipe import all_recipes, find_recipe, tap_names
+from porter.recipe import find_recipe, tap_names
 from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.sizes import Sizes
 from porter.zoos.slim.network import layer_ops
 from porter.zoos.tables import TENSORNETS
+from tests.recipe.recipes import all_recipes
 from tests.standin import smooth_images
 from tests.support import standin_graph, standin_tensors, with_convention
 from tests.tensornets_files import needs_python37, needs_tensornets, tensornets_python, tensornets_tensors

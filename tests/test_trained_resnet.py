@@ -13,10 +13,10 @@ from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
 from porter.padding import LOWEST, Convention
 from porter.recipe import Member, Recipe, expand, find_recipe, layer_names
-from porter.verification.inputs import make_batch
 from porter.verification.numbers import distance
 from tests.recipe.recipes import copied
 from tests.standin import calibrated_tensors
+from tests.support import make_batch
 
 VARIANT, POOL, CLASSES, SIZE = "shallow", "stem/pool", 10, (64, 64)
 

@@ -11,12 +11,11 @@ from porter.graph import BatchNorm, Graph
 from porter.graph.plan import make_plan
 from porter.padding import LOWEST, Convention
 from porter.recipe import expand, find_recipe
-from porter.verification.inputs import make_batch
 from porter.verification.parity import compare
 from porter.verification.references import OwnBuild
 from porter.verification.results import Parity
 from tests.parity import Remembered
-from tests.support import standin_graph, standin_tensors, with_convention
+from tests.support import make_batch, standin_graph, standin_tensors, with_convention
 
 RESNET, INCEPTION = ("resnet50v2", "keras"), ("inception_v3", "torchvision")
 AVERAGES = [f"mixed{block}/pool" for block in ("5b", "5c", "5d", "6b", "6c", "6d", "6e", "7b", "7c")]

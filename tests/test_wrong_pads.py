@@ -10,13 +10,12 @@ from porter.graph import site_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Convention
 from porter.recipe import find_recipe
-from porter.verification.inputs import make_batch
 from porter.verification.parity import compare
 from porter.verification.references import OwnBuild
 from porter.verification.results import Parity
 from porter.verification.sizes import small_sizes
 from tests.parity import Remembered
-from tests.support import standin_graph, standin_tensors, strided_sites, with_convention
+from tests.support import make_batch, standin_graph, standin_tensors, strided_sites, with_convention
 
 SAME, SYMMETRIC = Convention("same"), Convention("explicit", (1, 1, 1, 1))
 WRONG = [

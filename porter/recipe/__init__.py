@@ -2,7 +2,6 @@
 
 from porter.recipe.expansion import expand, expand_within, expect_head, options_of, trained_conventions
 from porter.recipe.find import (
-    all_recipes,
     convert_command,
     declared_recipes,
     find_member,

@@ -197,18 +197,6 @@ def find_member(subject: str, source: str, given: Path | None = None) -> Member:
     return find_recipe(subject, given).member(subject, source)
 
 
-def all_recipes(folder: Path | None = None) -> tuple[Recipe, ...]:
-    """Every recipe of a folder, by file name; porter's own without a folder.
-
-    Raises:
-        RecipeError: a recipe is wrong, or two declare the same name.
-    """
-    recipes = _in_folder(folder or recipes_folder(), with_zoos=False)
-    for fault in (recipe.fault for recipe in recipes if recipe.fault is not None):
-        raise fault
-    return tuple(load_recipe(*recipe_files(recipe.path)) for recipe in recipes)
-
-
 @dataclass(frozen=True)
 class Known:
     """A variant of a zoo, whose recipe need not be read yet.

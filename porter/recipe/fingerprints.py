@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -123,22 +123,6 @@ def _read(file: Path, changed: int, size: int, texts: str) -> Fingerprints:
 def _parsed(values: Mapping[str, Any]) -> Fingerprint:
     kinds = {kind: tuple(reached) for kind, reached in values["convolutions"].items()}
     return Fingerprint(**{**values, "convolutions": kinds})
-
-
-def fingerprints_text(found: Fingerprints, texts: str) -> str:
-    """The content of fingerprints.json. Zoos mostly have the same graph, which stands there once."""
-    listed: dict[str, int] = {}
-    recipes = {
-        name: {
-            variant: {
-                zoo: listed.setdefault(json.dumps(asdict(one), separators=(",", ":")), len(listed)) for zoo, one in zoos.items()
-            }
-            for variant, zoos in variants.items()
-        }
-        for name, variants in found.items()
-    }
-    rows = ",\n".join(listed)
-    return f'{{"sha256": "{texts}",\n"recipes": {json.dumps(recipes)},\n"fingerprints": [\n{rows}\n]}}\n'
 
 
 def digest(folder: Path) -> str:

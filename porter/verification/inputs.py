@@ -146,11 +146,6 @@ def make_telling(size: tuple[int, int], count: int, channels: int, taken: InputR
     return images
 
 
-def make_batch(size: tuple[int, int], count: int, channels: int, protocol: Preprocess | None, seed: int = 0) -> Images:
-    """As `make_images`, scaled as the zoo's protocol scales pixels, or from -1 to 1."""
-    return make_images(size, count, channels, SIGNED if protocol is None else _range_of(protocol), seed)
-
-
 def _range_of(protocol: Preprocess) -> InputRange:
     return InputRange("the protocol's range", lambda unit: _prepared(unit, protocol))
 

@@ -14,9 +14,10 @@ from porter.authoring.draft.text import flow
 from porter.base.errors import UsageError
 from porter.graph import INPUT, Add, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Graph, Node, Op, Relu
 from porter.padding import Convention, Window
-from porter.recipe import Member, all_recipes, expand
+from porter.recipe import Member, expand
 from tests.authoring.drafts import read_back
 from tests.random_graphs import Sample, samples
+from tests.recipe.recipes import all_recipes
 
 SAME = Convention("same")
 MOST_LINES = {"resnet_v2": 60, "resnet_v1": 55, "mobilenet_v1": 50, "mobilenet_v2": 55, "resnext": 55, "wide_resnet": 55}

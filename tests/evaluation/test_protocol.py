@@ -10,7 +10,7 @@ import pytest
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
 from porter.evaluation.protocol import fed, feeds, in_words, protocol_of
-from porter.recipe import all_recipes
+from tests.recipe.recipes import all_recipes
 
 CROPPED = Preprocess(
     "shorter_side", 256, "pil_bilinear", crop=224, divide=255.0, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)

@@ -19,8 +19,9 @@ from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph, tensor_shapes
 from porter.identify import matching
 from porter.identify.matching import rank
-from porter.recipe import LayerName, Member, all_recipes, expand, find_recipe, layer_names
+from porter.recipe import LayerName, Member, expand, find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
+from tests.recipe.recipes import all_recipes
 
 CASES = [
     (variant, zoo.name, generation)

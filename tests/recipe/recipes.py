@@ -11,6 +11,7 @@ import pytest
 from porter.base.errors import RecipeError
 from porter.graph import Graph
 from porter.recipe import Member, Recipe, expand, layer_names, load_recipe, recipes_folder
+from porter.recipe.find import recipe_files
 
 VALID = """\
 architecture: tiny
@@ -100,3 +101,9 @@ def mistake(folder: Path, old: str, new: str) -> RecipeError:
     line = VALID[: VALID.index(old)].count("\n") + 1
     assert line_of(caught.value) == f"{path}:{line}", str(caught.value)
     return caught.value
+
+
+def all_recipes(folder: Path | None = None) -> tuple[Recipe, ...]:
+    """Every recipe of a folder, those that extend others first; porter's own without a folder."""
+    files = [recipe_files(path) for path in sorted((folder or recipes_folder()).glob("*.yaml"))]
+    return tuple(load_recipe(*each) for each in sorted(files, key=lambda each: len(each) == 1))

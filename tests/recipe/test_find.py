@@ -7,9 +7,9 @@ import pytest
 
 from porter.base.errors import RecipeError, UsageError
 from porter.frameworks import get_destination
-from porter.recipe import all_recipes, declared_recipes, find_recipe, known_variants, recipes_folder
+from porter.recipe import declared_recipes, find_recipe, known_variants, recipes_folder
 from porter.recipe.find import recipe_folders
-from tests.recipe.recipes import VALID, line_of, write
+from tests.recipe.recipes import VALID, all_recipes, line_of, write
 
 
 def test_porters_own_recipes_are_found_and_whole() -> None:

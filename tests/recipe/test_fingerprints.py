@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from porter.recipe import Member, all_recipes, expand, find, fingerprints, known_variants, recipes_folder
+from porter.recipe import Member, expand, find, fingerprints, known_variants, recipes_folder
 from porter.recipe.fingerprints import FILE, fingerprint_of, shipped_fingerprints
 from tests.fingerprints import text
+from tests.recipe.recipes import all_recipes
 
 
 def test_the_file_is_that_of_the_recipes() -> None:

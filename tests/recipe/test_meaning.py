@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from porter.graph import Graph
-from porter.recipe import Member, Recipe, all_recipes, expand, layer_names, options_of, tap_names
+from porter.recipe import Member, Recipe, expand, layer_names, options_of, tap_names
 from porter.recipe.model import STANDARD_OPTIONS
+from tests.recipe.recipes import all_recipes
 
 TABLE = Path(__file__).with_name("meaning.txt")
 SWITCHES = {"fb", "stem_norm", "shortcut_from", "shortcut_norm", "stride_in", "biases", "normed_biases"}

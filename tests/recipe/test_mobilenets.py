@@ -11,11 +11,12 @@ from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import BatchNorm, Conv, Graph, Node, is_depthwise, shapes, tensor_shapes
 from porter.padding import Convention, pad_amounts
-from porter.recipe import LayerName, Member, Recipe, all_recipes, expand, find_recipe, layer_names, tap_names
+from porter.recipe import LayerName, Member, Recipe, expand, find_recipe, layer_names, tap_names
 from porter.zoos.tables import TIMM
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models
 from tests.parity import OWN_CODE
+from tests.recipe.recipes import all_recipes
 
 VARIANTS = [*find_recipe("mobilenet_v1").variants, *find_recipe("mobilenet_v2").variants]
 V2 = list(find_recipe("mobilenet_v2").variants)

@@ -17,9 +17,10 @@ from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.padding import LOWEST, Convention
-from porter.recipe import all_recipes, expand, find_recipe, layer_names, tap_names
+from porter.recipe import expand, find_recipe, layer_names, tap_names
 from porter.recipe.transforms import apply_transforms, undo_transforms
 from porter.zoos.slim.tensornets import construct
+from tests.recipe.recipes import all_recipes
 from tests.recipe.stock import read
 from tests.tensornets_files import needs_tensornets
 

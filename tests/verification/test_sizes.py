@@ -9,8 +9,9 @@ from porter.base.errors import CheckFailed
 from porter.graph import Add, Graph, MaxPool, Node, shapes, site_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY, LOWEST, Convention, Window
-from porter.recipe import all_recipes, expand, find_recipe
+from porter.recipe import expand, find_recipe
 from porter.verification.sizes import check_sizes, small_sizes
+from tests.recipe.recipes import all_recipes
 from tests.verification.test_parity import NATIVE
 
 SAME, VALID = Convention("same"), Convention()

@@ -22,10 +22,11 @@ from porter.graph import INPUT, Add, Affine, AvgPool, BatchNorm, Concat, Conv, G
 from porter.graph.plan import make_plan
 from porter.graph.record import from_record, to_record
 from porter.padding import ANY, LOWEST, Convention, Window
-from porter.recipe import Member, all_recipes, expand, find_recipe
+from porter.recipe import Member, expand, find_recipe
 from porter.zoos.implementation import StockModel, stock_library
 from tests.frameworks.torch.generated import expect_formatted, expect_the_same_as_built, model_of
 from tests.frameworks.torch.graphs import Writer, fine_tuned, inception, mobilenet_v2, resnet_v2, small_mobilenet
+from tests.recipe.recipes import all_recipes
 from tests.standin import calibrated_tensors, smooth_images
 
 SIZE = (33, 31)

@@ -21,12 +21,13 @@ from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.graph import BatchNorm, Conv, Graph, is_depthwise, tensor_shapes
 from porter.graph.plan import make_plan
-from porter.recipe import all_recipes, expand, find_recipe, layer_names, tap_names
+from porter.recipe import expand, find_recipe, layer_names, tap_names
 from porter.zoos.implementation import get_implementation
 from porter.zoos.slim import code as slim_code
 from porter.zoos.slim.networks import construct
 from porter.zoos.tables import TF_SLIM
 from tests.frameworks.tf.models import explicit
+from tests.recipe.recipes import all_recipes
 from tests.slim_files import SMALL, slim_checkpoint
 from tests.standin import smooth_images
 from tests.support import standin_graph, standin_tensors, strided_sites, with_convention
