@@ -1,22 +1,6 @@
 """Padding: the conventions and their arithmetic (windows), and the smallest exact realisation in a destination (realise)."""
 
-from porter.padding.realise import REACHES_NOWHERE, Capabilities, Front, Realisation, realise, realised_row, same_function
-from porter.padding.windows import (
-    ANY,
-    LARGEST,
-    LOWEST,
-    Average,
-    Convention,
-    Pads,
-    Rounding,
-    Row,
-    Rule,
-    Site,
-    SiteKind,
-    Size,
-    Window,
-    count_windows,
-    output_size,
-    pad_amounts,
-    row,
-)
+from __future__ import annotations
+
+from porter.padding.realise import *  # noqa: F403
+from porter.padding.windows import *  # noqa: F403

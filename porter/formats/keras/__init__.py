@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from porter.formats.format import Content, Format, reader
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
-_WHOLE = "a whole model (.keras)"
+_ARCHIVES = "porter.formats.keras.read_keras"
 
 
 def _layout(content: Content) -> str | None:
@@ -23,31 +26,13 @@ def _is_archive(content: Content) -> bool:
     return "model.weights.h5" in members or {"config.json", "metadata.json"} <= members
 
 
+def _is(layout: str) -> Callable[[Content], bool]:
+    return lambda content: _layout(content) == layout
+
+
+_format = partial(Format, framework="tf", whole="a whole model (.keras)")
 FORMATS = (
-    Format(
-        "keras-h5",
-        "a Keras .h5",
-        lambda content: _layout(content) == "keras-h5",
-        reader("porter.formats.keras.read_h5", "read_h5"),
-        framework="tf",
-        engine="tf",
-        whole=_WHOLE,
-    ),
-    Format(
-        "keras-weights-h5",
-        "a Keras .weights.h5",
-        lambda content: _layout(content) == "keras-weights-h5",
-        reader("porter.formats.keras.read_keras", "read_weights_h5"),
-        framework="tf",
-        whole=_WHOLE,
-    ),
-    Format(
-        "keras",
-        "a .keras",
-        _is_archive,
-        reader("porter.formats.keras.read_keras", "read_keras"),
-        framework="tf",
-        engine="tf",
-        whole=_WHOLE,
-    ),
+    _format("keras-h5", "a Keras .h5", _is("keras-h5"), reader("porter.formats.keras.read_h5", "read_h5"), engine="tf"),
+    _format("keras-weights-h5", "a Keras .weights.h5", _is("keras-weights-h5"), reader(_ARCHIVES, "read_weights_h5")),
+    _format("keras", "a .keras", _is_archive, reader(_ARCHIVES, "read_keras"), engine="tf"),
 )

@@ -5,9 +5,6 @@ from __future__ import annotations
 from porter.formats.format import Content, Format, reader
 from porter.formats.tf_checkpoint.files import TABLE_MAGIC, find_checkpoint, is_checkpoint_folder, is_checkpoint_part, table_version
 
-_READ = reader("porter.formats.tf_checkpoint.read", "read_tf_checkpoint")
-_WHOLE = "a frozen graph (.pb)"
-
 
 def _version(content: Content) -> str | None:
     """The format of the checkpoint that a path names; None if it names none.
@@ -21,21 +18,12 @@ def _version(content: Content) -> str | None:
     return table_version(content.head) if content.tail == TABLE_MAGIC else None
 
 
+def _format(name: str, what: str) -> Format:
+    read = reader("porter.formats.tf_checkpoint.read", "read_tf_checkpoint")
+    return Format(name, what, lambda content: _version(content) == name, read, framework="tf", whole="a frozen graph (.pb)")
+
+
 FORMATS = (
-    Format(
-        "tf-checkpoint-v1",
-        "a TensorFlow checkpoint of version 1",
-        lambda content: _version(content) == "tf-checkpoint-v1",
-        _READ,
-        framework="tf",
-        whole=_WHOLE,
-    ),
-    Format(
-        "tf-checkpoint-v2",
-        "a TensorFlow checkpoint",
-        lambda content: _version(content) == "tf-checkpoint-v2",
-        _READ,
-        framework="tf",
-        whole=_WHOLE,
-    ),
+    _format("tf-checkpoint-v1", "a TensorFlow checkpoint of version 1"),
+    _format("tf-checkpoint-v2", "a TensorFlow checkpoint"),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from porter.formats.format import Content, Format, fields_of, reader
 
 
@@ -21,21 +23,9 @@ def _is_frozen(content: Content) -> bool:
     return [field for field, _ in node] == [1, 2] and all(isinstance(part, bytes) and part.isascii() for _, part in node)
 
 
+_format = partial(Format, framework="tf", engine="tf")
+_READ = "porter.formats.tf_graph.read"
 FORMATS = (
-    Format(
-        "saved-model",
-        "a SavedModel",
-        _is_saved_model,
-        reader("porter.formats.tf_graph.read", "read_saved_model"),
-        framework="tf",
-        engine="tf",
-    ),
-    Format(
-        "frozen-graph",
-        "a frozen TensorFlow graph (.pb)",
-        _is_frozen,
-        reader("porter.formats.tf_graph.read", "read_frozen_graph"),
-        framework="tf",
-        engine="tf",
-    ),
+    _format("saved-model", "a SavedModel", _is_saved_model, reader(_READ, "read_saved_model")),
+    _format("frozen-graph", "a frozen TensorFlow graph (.pb)", _is_frozen, reader(_READ, "read_frozen_graph")),
 )

@@ -6,8 +6,7 @@ imported or looked up, and no object that it serialises is revived.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from porter.base.dtypes import Array, Dtype, cast, storage_type
@@ -26,7 +25,7 @@ from porter.formats.keras.versions import modern, operation_name
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.keras_operations import activate, is_operated, operate, plain, rectified, total
 from porter.frameworks.tf.run import attach_runner
-from porter.frameworks.tf.runtime import import_keras, tensorflow_device
+from porter.frameworks.tf.runtime import floating, import_keras, tensorflow_device
 from porter.graph import INPUT
 from porter.padding import Size
 
@@ -54,7 +53,7 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     if graph is None or flow is None:
         raise MissingFramework("the file carries no Keras model's config", where=where)
     calls = name_calls(flow, checkpoint.tensors)
-    with import_tensorflow().device(tensorflow_device("cpu")), _floats(dtype):
+    with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
         builder = _Builder(checkpoint, graph, dtype, size, flow.keras)
         for named in calls:
             builder.add(named)
@@ -63,18 +62,6 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         model = import_keras().Model(builder.source, list(builder.taps.values()))
     attach_runner(model, builder.taps, "cpu")
     return model
-
-
-@contextmanager
-def _floats(dtype: Dtype) -> Iterator[None]:
-    """Keras converts plain numbers to its global float type, not to the layer's; the type is restored afterwards."""
-    config = import_keras().config
-    before = config.floatx()
-    config.set_floatx(dtype)
-    try:
-        yield
-    finally:
-        config.set_floatx(before)
 
 
 class _Builder:

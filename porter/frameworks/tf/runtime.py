@@ -68,7 +68,8 @@ def quiet_logger(tensorflow: Any) -> Iterator[None]:
 def floating(dtype: Dtype) -> Iterator[None]:
     """Inside it, layers are made in `dtype` and with channels last, unless they say otherwise.
 
-    Code such as that of keras.applications takes both only from Keras's global state, which is restored afterwards.
+    Code such as that of keras.applications takes both only from Keras's global state, which is restored afterwards. Keras also
+    converts plain numbers to the global type, not to the layer's.
     """
     config = import_keras().config
     policy, floats, layout = config.dtype_policy(), config.floatx(), config.image_data_format()
