@@ -131,7 +131,7 @@ def _stored(file: hdf5.Hdf5, path: tuple[str, ...], group: h5py.Group) -> _Store
     if not isinstance(hdf5.child_of(file, group, "vars"), h5py.Group):
         raise file.refuse(f"expected a group of variables at '{group.name}/vars', got a dataset")
     variables = hdf5.group_of(file, group, "vars")
-    numbers = sorted(variables, key=lambda key: (len(key), key))
+    numbers = sorted(hdf5.children(file, variables), key=lambda key: (len(key), key))
     if numbers != [str(number) for number in range(len(numbers))]:
         raise file.refuse(f"expected variables 0 to {len(numbers) - 1} in '{variables.name}', got {', '.join(numbers[:8])}")
     numbered = {number: hdf5.dataset_of(file, variables, number) for number in numbers}
