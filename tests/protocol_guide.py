@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from porter.data.preprocess import Preprocess
-from porter.evaluation.protocol import in_words
+from porter.data.statements import in_words
 from tests.recipe.recipes import all_recipes
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "protocols.md"

@@ -16,6 +16,7 @@ from porter.cli import printing
 from porter.cli.arguments import (
     BatchSize,
     Cache,
+    ClassNames,
     Crops,
     Data,
     Device,
@@ -29,6 +30,7 @@ from porter.cli.arguments import (
     MaybeFrom,
     Options,
     PortFolder,
+    Preprocess,
     Recipes,
     Subject,
     To,
@@ -85,6 +87,8 @@ def convert(
     keep_activation: Annotated[
         bool, typer.Option("--keep-activation", help="keep the softmax or sigmoid that gives a FILE's only output")
     ] = False,
+    preprocess: Preprocess = None,
+    class_names: ClassNames = None,
     mapped: Mapped = None,
     options: Options = None,
     fold_bn: Annotated[bool, typer.Option("--fold-bn", help="fold batch norms into the layers before them")] = False,
@@ -124,10 +128,12 @@ def verify(
 def predict(
     folder: PortFolder,
     images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="photos")],
+    preprocess: Preprocess = None,
+    class_names: ClassNames = None,
     as_json: Json = False,
 ) -> None:
     """Print the five likeliest classes of photos."""
-    predictions = porter.predict(folder, images)
+    predictions = porter.predict(folder, images, preprocess=preprocess, class_names=class_names)
     if as_json:
         show({"predictions": [prediction.record() for prediction in predictions]})
     else:
@@ -148,6 +154,8 @@ def evaluate(
     limit: Limit = None,
     cache: Cache = None,
     labels: Labels = None,
+    preprocess: Preprocess = None,
+    class_names: ClassNames = None,
     expect_top1: Annotated[float | None, typer.Option(metavar="X", help="exit status 1 unless top-1 is near X per cent")] = None,
     tolerance: Annotated[float | None, typer.Option(metavar="T", help="how near, in percentage points; default: 0.05")] = None,
     recipes: Recipes = None,
@@ -227,6 +235,8 @@ def study_padding(
     limit: Limit = None,
     cache: Cache = None,
     labels: Labels = None,
+    preprocess: Preprocess = None,
+    class_names: ClassNames = None,
     port: Annotated[Path | None, typer.Option(metavar="DIR", help="write the study into this port's record")] = None,
     recipes: Recipes = None,
     as_json: Json = False,

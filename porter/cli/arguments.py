@@ -54,6 +54,13 @@ BatchSize = Annotated[int, typer.Option(metavar="N", help="photos at a time")]
 Workers = Annotated[int | None, typer.Option(metavar="N", help="processes that decode; default: one per core")]
 Limit = Annotated[int | None, typer.Option(metavar="N", help="score at most N photos")]
 Cache = Annotated[Path | None, typer.Option(metavar="DIR", help="keep prepared photos for the next run")]
+Preprocess = Annotated[
+    str | None,
+    typer.Option("--preprocess", metavar="TEXT|FILE", help="how photos become the input: resize=...,size=...,... or JSON"),
+]
+ClassNames = Annotated[
+    Path | None, typer.Option("--class-names", metavar="FILE", help="the names of the classes, one on each line, in their order")
+]
 Labels = Annotated[Path | None, typer.Option(metavar="FILE", help="ReaL's real.json, or ImageNet's development kit")]
 
 

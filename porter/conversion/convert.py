@@ -26,6 +26,7 @@ from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, 
 from porter.recipe import Member, choose_options, find_member, recipes_option
 from porter.recipe.published import is_non_commercial
 from porter.source.opened import Opened
+from porter.source.protocol import doubted, read_stated
 from porter.source.trained import parse_padding, with_padding
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ def convert(
     allow_overflow: bool = False,
     keep_background: bool = False,
     keep_activation: bool = False,
+    preprocess: AnyPath | Mapping[str, Any] | None = None,
+    class_names: AnyPath | None = None,
     mapped: Sequence[str] = (),
     options: Mapping[str, bool | float | str] | None = None,
     fold_bn: bool = False,
@@ -115,6 +118,9 @@ def convert(
         allow_overflow: lets values that `dtype` cannot hold become infinite.
         keep_background: keeps the background row of a 1001-class head.
         keep_activation: keeps the softmax or the sigmoid that gives a file's only output; no recipe is used then.
+        preprocess: how a photo becomes the input, in place of what the recipe says, such as
+            `resize=squash,size=96,interpolation=tf_bilinear,divide=127.5,mean=1`, or as port.json has it, or a file of either.
+        class_names: a file with the name of a class on each line, in the order of the model's outputs.
         mapped: pairs of a layer of the file and its node, as `LAYER=NODE`; `LAYER=head/logits` chooses the head, and
             `FIRST,relu,LAST=head/logits` joins dense layers of a file that holds only weights.
         options: of the recipe, instead of the zoo's, if the file of weights does not record them: `{"transform_input": False}`.
@@ -130,6 +136,7 @@ def convert(
         PorterError: the input is bad, or the port does not compute its source's function (CheckFailed).
     """
     framework, stored_as, folder = get_destination(destination), parse_dtype(dtype), path_of(recipes)
+    stated = read_stated(preprocess, class_names)
     size = None if input_size is None else parse_size(input_size)
     if fold_bn and stock:
         raise UsageError(
@@ -160,8 +167,9 @@ def convert(
     port = Path(out or f"{name}-{framework.NAME}")
     with new_folder(port, overwrite) as building:
         opened = opening() if pads is None else with_padding(opening(), pads)
-        if size is None:
-            opened = replace(opened, facts=opened.stating(assumed=(*opened.facts.assumed, *opened.assumed_size)))
+        facts = stated.of(opened.facts, str(subject))
+        assumed = facts.assumed + (opened.assumed_size if size is None else ())
+        opened = replace(opened, facts=facts.model_copy(update={"assumed": assumed}))
         size = size or opened.sizes.built
         opened.sizes.expect(size)
         target = Target(framework, size, stored_as, allow_overflow)
@@ -280,4 +288,4 @@ def _record_warnings(record: Record, member: Member | None) -> tuple[str, ...]:
         warnings.append(
             f"the port accepts only {only}, and predict and eval feed squares: convert again with --input-size N or any"
         )
-    return tuple(warnings)
+    return (*warnings, *doubted(record, record.zoo))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from itertools import compress
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 
@@ -13,12 +14,13 @@ from porter.data.layouts import open_photos
 from porter.data.layouts.classes import Classes
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
+from porter.data.statements import fed, in_words
 from porter.evaluation.comparison import PORT, SOURCE, agreement
 from porter.evaluation.details import write_details
 from porter.evaluation.distributed import joined, this_process
 from porter.evaluation.intervals import wilson
-from porter.evaluation.measuring import Measured, Options, measure, merged, read_crops, read_precision
-from porter.evaluation.protocol import fed, in_words, protocol_of
+from porter.evaluation.measuring import Measured, Options, PhotoOptions, measure, merged, read_options
+from porter.evaluation.protocol import protocol_of
 from porter.evaluation.published import judge, notes_on_weights, obstacles, published_figure
 from porter.evaluation.results import Accuracy, Evaluation
 from porter.evaluation.scoring import Scored
@@ -26,6 +28,7 @@ from porter.files import AnyPath, path_of
 from porter.port import Port, Record, read_port, update_record
 from porter.recipe import Member
 from porter.source.of_port import member_of, source_of
+from porter.source.protocol import doubted
 
 TOLERANCE = 0.05
 """Percentage points around `--expect-top1` if no `--tolerance` is given."""
@@ -37,19 +40,13 @@ def evaluate(
     *,
     source: bool = False,
     weights: AnyPath | None = None,
-    device: str = "cpu",
     precision: str = "fp32",
-    crops: int = 1,
-    batch_size: int = 64,
-    workers: int | None = None,
-    limit: int | None = None,
-    cache: AnyPath | None = None,
-    labels: AnyPath | None = None,
     expect_top1: float | None = None,
     tolerance: float | None = None,
     recipes: AnyPath | None = None,
+    **photos: Unpack[PhotoOptions],
 ) -> Evaluation:
-    """Measures a port's accuracy on labelled photos, prepared by the recipe's own protocol, beside the published accuracy.
+    """Measures a port's accuracy on labelled photos, prepared by the port's own protocol, beside the published accuracy.
 
     The figures go into port.json, and details for a report into evaluation.json beside it. If Ctrl-C ends the run, nothing is
     written and the result has the figures so far and is not `complete`. Under torchrun every process scores its part of the photos,
@@ -59,46 +56,41 @@ def evaluate(
         data: class folders, the official validation tar, or Parquet or webdataset shards (porter.data.layouts).
         source: runs the source in its own framework beside the port, over the same batches, in float32 on the same device.
         weights: the file that the port was made from; None for the zoo's published one.
-        device: `cpu` or `cuda`.
         precision: `fp32` (an NVIDIA GPU's TF32 is off), `tf32`, or `bf16` (torch's autocast: batch norms stay in float32).
-        crops: 1, or 10: the mean of the crops' probabilities.
-        workers: processes that decode; None for one per core.
-        limit: of photos.
-        cache: a folder in which prepared photos are kept for the next run.
-        labels: ReaL's real.json or ImageNet's development kit, instead of the data set's own labels, if it has any.
         expect_top1: in per cent; `ok` says whether the port's is within `tolerance` (percentage points, 0.05 if None) of it.
+        photos: how photos are read and run (porter.evaluation.measuring.PhotoOptions).
 
     Raises:
         PorterError: the input is bad, or the protocol cannot be fitted to the only size that the port takes.
     """
-    shown = read_precision(precision), read_crops(crops)
-    options = Options(device, *shown, batch_size, workers, limit, path_of(cache), path_of(labels))
+    options = read_options(photos, precision)
     expected = _expected(expect_top1, tolerance)
     if weights is not None and not source:
         raise UsageError("these weights are the source's, and --source is not given", where="--weights", next="add --source")
     process = this_process()
     with joined(process) as gather:
         port = read_port(Path(folder))
-        record = port.record
+        record = options.stated.of(port.record, str(folder))
+        port = replace(port, record=record)
         protocol = protocol_of(port, options.crops)
-        photos = open_photos(
+        data_set = open_photos(
             Path(data),
             classes=Classes(record.classes - record.background, record.label_map),
             labels=options.labels,
             limit=options.limit,
         )
-        if not (photos.photos or photos.failed):
-            raise UsageError(f"there is no photo to score in these {photos.layout}", where=str(data))
+        if not (data_set.photos or data_set.failed):
+            raise UsageError(f"there is no photo to score in these {data_set.layout}", where=str(data))
         opened = source_of(port, path_of(weights), path_of(recipes)) if source else None
-        measured = merged(gather(measure(port, opened, photos.photos, protocol, options, process)))
+        measured = merged(gather(measure(port, opened, data_set.photos, protocol, options, process)))
     if not measured.scored.complete and not measured.scored.reached.any():
         raise KeyboardInterrupt
-    found = _evaluation(port, photos, protocol, options, measured, _member(record, path_of(recipes)))
+    found = _evaluation(port, data_set, protocol, options, measured, _member(record, path_of(recipes)))
     if expected is not None:
         met = found.complete and abs(found.top1 - expected[0]) <= expected[1] + 1e-9
         found = replace(found, expected=expected, ok=met)
     if process.leads and found.complete:
-        found = _written(port, photos, measured, found)
+        found = _written(port, data_set, measured, found)
     return found
 
 
@@ -134,9 +126,10 @@ def _evaluation(
     record, scored = port.record, measured.scored
     accuracy = _accuracy(scored, PORT, len(photos.failed))
     published = published_figure(record, member)
-    against = obstacles(protocol.square, photos, accuracy, options, published, scored.complete) if published else []
+    own = ["the preprocessing is your own, and not the zoo's"] if record.protocol_by == "user" else []
+    against = own + obstacles(protocol.square, photos, accuracy, options, published, scored.complete) if published else []
     judgement = judge(accuracy, published, against, notes_on_weights(record, member))
-    beside, warnings = None, measured.warnings
+    beside, warnings = None, (*doubted(record, record.zoo), *measured.warnings)
     if measured.compared is not None:
         theirs = _accuracy(scored, SOURCE, len(photos.failed))
         beside = agreement(measured.reference, theirs, photos.photos, scored, measured.compared)
@@ -151,6 +144,7 @@ def _evaluation(
         excluded=photos.excluded,
         classes_present=replace(photos, photos=tuple(compress(photos.photos, scored.reached))).classes,
         protocol=in_words(protocol, options.crops),
+        preprocess=asdict(protocol),
         fed=fed(protocol, protocol.square, protocol.square),
         crops=options.crops,
         precision=options.precision,

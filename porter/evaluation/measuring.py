@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import Any, TypedDict, TypeVar, get_args
 
 from porter.base.dtypes import Precision
 from porter.base.errors import UsageError
@@ -19,14 +19,41 @@ from porter.evaluation.comparison import PORT, SOURCE, Comparison
 from porter.evaluation.distributed import Process
 from porter.evaluation.results import Crops
 from porter.evaluation.scoring import Logits, Scored, score
+from porter.files import AnyPath, path_of
 from porter.frameworks import Classifier
 from porter.port import Facts, Port
 from porter.source.opened import Opened
+from porter.source.protocol import NOTHING, Stated, read_stated
 
 T = TypeVar("T")
 
 PHOTOS_PER_WORKER = 32
 """For fewer photos another process does not pay: they are decoded before it has started."""
+
+
+class PhotoOptions(TypedDict, total=False):
+    """How photos are read and run, as `evaluate` and `study` take it.
+
+    Attributes:
+        device: `cpu` or `cuda`.
+        crops: 1, or 10: the mean of the crops' probabilities.
+        batch_size: photos at a time.
+        workers: processes that decode; None for one per core.
+        limit: of photos.
+        cache: a folder in which prepared photos are kept for the next run.
+        labels: ReaL's real.json or ImageNet's development kit, instead of the data set's own labels, if it has any.
+        preprocess, class_names: as `convert` takes them, in place of the port's own.
+    """
+
+    device: str
+    crops: int
+    batch_size: int
+    workers: int | None
+    limit: int | None
+    cache: AnyPath | None
+    labels: AnyPath | None
+    preprocess: AnyPath | Mapping[str, Any] | None
+    class_names: AnyPath | None
 
 
 @dataclass(frozen=True)
@@ -38,6 +65,7 @@ class Options:
         limit: of photos.
         cache: a folder for prepared photos.
         labels: a file of labels, instead of the data set's own.
+        stated: what the user says of the model's photos and classes.
 
     Raises:
         UsageError: a number is too small.
@@ -51,6 +79,7 @@ class Options:
     limit: int | None = None
     cache: Path | None = None
     labels: Path | None = None
+    stated: Stated = NOTHING
 
     def __post_init__(self) -> None:
         numbers = (("--batch-size", self.batch_size, 1), ("--workers", self.workers, 0), ("--limit", self.limit, 1))
@@ -64,23 +93,26 @@ class Options:
         return Feed(crops, self.batch_size, workers, self.cache, (process.rank, process.world))
 
 
+def read_options(given: PhotoOptions, precision: str = "fp32") -> Options:
+    """The options as a user gives them.
+
+    Raises:
+        PorterError: a value is none that it can have. TypeError: there is no such option.
+    """
+    rest: dict[str, Any] = {**given}
+    return Options(
+        precision=_one_of(precision, get_args(Precision), "--precision"),
+        crops=_one_of(rest.pop("crops", 1), get_args(Crops), "--crops"),
+        cache=path_of(rest.pop("cache", None)),
+        labels=path_of(rest.pop("labels", None)),
+        stated=read_stated(rest.pop("preprocess", None), rest.pop("class_names", None)),
+        **rest,
+    )
+
+
 def logits_of(facts: Facts) -> Logits:
     """What the logits of a model are."""
     return Logits(facts.background, facts.activation)
-
-
-def read_precision(word: str) -> Precision:
-    """A precision as a user writes it.
-
-    Raises:
-        UsageError: there is no such precision.
-    """
-    return _one_of(word, get_args(Precision), "--precision")
-
-
-def read_crops(count: int) -> Crops:
-    """As `read_precision`, for a number of crops."""
-    return _one_of(count, get_args(Crops), "--crops")
 
 
 def _one_of(value: object, choices: tuple[T, ...], where: str) -> T:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ from porter.base.dtypes import Array
 from porter.base.errors import FileError, UsageError
 from porter.data.labels import class_label
 from porter.data.preprocess import Preprocess, open_image, prepare
-from porter.evaluation.protocol import GIVE_PROTOCOL, NO_PROTOCOL, fed, fitted
+from porter.data.statements import fed
+from porter.evaluation.protocol import expect_protocol, fitted
 from porter.evaluation.ranking import probabilities, top_classes
 from porter.files import AnyPath
 from porter.port import Port, read_port
+from porter.source.protocol import read_stated
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,18 @@ class Prediction:
         return {"image": str(self.image), "fed": self.fed, "top5": [asdict(guess) for guess in self.top5]}
 
 
-def predict(folder: AnyPath, images: Sequence[AnyPath]) -> tuple[Prediction, ...]:
-    """The five likeliest classes of each photo. The photos are prepared by the recipe's own protocol."""
+def predict(
+    folder: AnyPath,
+    images: Sequence[AnyPath],
+    *,
+    preprocess: AnyPath | Mapping[str, Any] | None = None,
+    class_names: AnyPath | None = None,
+) -> tuple[Prediction, ...]:
+    """The five likeliest classes of each photo.
+
+    Args:
+        preprocess, class_names: as `convert` takes them, in place of the port's own.
+    """
     folder, photos = Path(folder), [Path(image) for image in images]
     for path in photos:
         if path.is_dir():
@@ -53,16 +65,8 @@ def predict(folder: AnyPath, images: Sequence[AnyPath]) -> tuple[Prediction, ...
                 "predict takes photos, and this is a folder", where=str(path), next=f"porter predict {folder} {path}/*"
             )
     port = read_port(folder)
-    if port.record.output == "features":
-        raise UsageError(
-            "this port has no classifier head, so it cannot predict classes",
-            where=str(folder),
-            next="run the model for its features",
-        )
-    protocol = port.record.preprocess
-    if protocol is None:
-        raise UsageError(NO_PROTOCOL, where=str(folder), next=GIVE_PROTOCOL)
-    protocol = fitted(protocol, port.record.input, str(folder))
+    port = replace(port, record=read_stated(preprocess, class_names).of(port.record, str(folder)))
+    protocol = fitted(expect_protocol(port), port.record.input, str(folder))
     batches = [prepare(open_image(path), protocol)[np.newaxis] for path in photos]
     model = port.build()
     return tuple(_predict(port, model, protocol, path, batch) for path, batch in zip(photos, batches, strict=True))

@@ -1,17 +1,50 @@
-"""A port's protocol: the size that it feeds the model, and its text in a report."""
+"""A port's protocol, and the size that it feeds the model."""
 
 from __future__ import annotations
 
 from porter.base.errors import RecipeError, UsageError
 from porter.data.preprocess import Preprocess
+from porter.data.statements import example
 from porter.evaluation.results import Crops
+from porter.formats.recognition import FORMATS
 from porter.port import Facts, Input, Port, Record
+from porter.verification.inputs import PIXELS, SIGNED, UNIT, stated_range
 
-NO_PROTOCOL = "nothing says how a photo becomes this model's input, and what its classes are called"
-GIVE_PROTOCOL = (
-    "write a recipe with `protocol` and `labels` and convert with it (--recipes DIR), or prepare the input yourself and call "
-    "porter.load(DIR)"
-)
+_SCALINGS = {PIXELS: "", SIGNED: ",divide=127.5,mean=1"}
+"""The scaling outside of a model whose graph says what it takes; of others, one that is common."""
+
+
+def expect_protocol(port: Port) -> Preprocess:
+    """A port's protocol.
+
+    Raises:
+        UsageError: the port gives no logits, or has no protocol; the error has the line to type.
+    """
+    record = port.record
+    if record.preprocess is None and record.output != "features":
+        size = max(record.input.size or record.input.native_size)
+        trained_in_tf = FORMATS[record.source.format].framework == "tf" if record.source.format in FORMATS else False
+        scaling = _SCALINGS.get(stated_range(port.graph, None) or UNIT, ",divide=255")
+        raise _no_protocol(str(port.folder), example(size, "tf_bilinear" if trained_in_tf else "pil_bilinear", scaling))
+    return _expect_classes(record, str(port.folder))
+
+
+def _no_protocol(where: str, line: str) -> UsageError:
+    return UsageError(
+        "nothing says how a photo becomes this model's input",
+        where=where,
+        next=f"say how the photos were prepared that it was trained on, such as {line}; docs/protocols.md has all words",
+    )
+
+
+def _expect_classes(facts: Facts, where: str) -> Preprocess:
+    if facts.output == "features":
+        raise UsageError(
+            "this model has no classifier head, so it cannot predict classes", where=where, next="run it for its features"
+        )
+    if facts.preprocess is None:
+        raise _no_protocol(where, example(224, "pil_bilinear", ",divide=255"))
+    return facts.preprocess
 
 
 def protocol_of(port: Port, crops: Crops) -> Preprocess:
@@ -20,17 +53,17 @@ def protocol_of(port: Port, crops: Crops) -> Preprocess:
     Raises:
         UsageError: the port gives no logits, has no protocol, or takes only an input that is not square.
     """
+    expect_protocol(port)
     record, where = port.record, str(port.folder)
     return fitted(expect_square(record, record.input.channels, crops, where), record.input, where)
 
 
-def feeds(record: Record) -> bool:
-    """Whether photos can be fed to a port; predict and eval refuse any other."""
+def own_protocol(record: Record) -> Preprocess | None:
+    """What a port is fed where nothing else is stated; None where predict and eval refuse it."""
     try:
-        fitted(expect_square(record, record.input.channels, 1, ""), record.input, "")
+        return fitted(expect_square(record, record.input.channels, 1, ""), record.input, "")
     except UsageError:
-        return False
-    return True
+        return None
 
 
 def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
@@ -52,7 +85,7 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
         raise UsageError(
             f"this model's protocol gives every photo another size, and this port takes only {rows}x{columns}",
             where=where,
-            next="give the recipe a crop",
+            next="give it a crop: --preprocess",
         )
     try:
         return protocol.at(rows)
@@ -64,16 +97,6 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
         ) from None
 
 
-def fed(protocol: Preprocess, rows: int, columns: int) -> str:
-    """The input of a model in words, for predict and eval: `160x160: resized to 183, cropped to 160`."""
-    steps = [] if protocol.central_fraction is None else [f"cut to the central {protocol.central_fraction:.1%}"]
-    words = {"none": "as they are", "squash": f"resized to {protocol.size}x{protocol.size}"}
-    steps.append(words.get(protocol.resize, f"resized to {protocol.size}"))
-    if protocol.crop is not None:
-        steps.append(f"cropped to {protocol.crop}")
-    return f"{rows}x{columns}: {', '.join(steps)}"
-
-
 def expect_square(facts: Facts, channels: int, crops: Crops, where: str) -> Preprocess:
     """The protocol of a model that predicts classes, which feeds it squares.
 
@@ -81,39 +104,11 @@ def expect_square(facts: Facts, channels: int, crops: Crops, where: str) -> Prep
         UsageError: the model gives no logits or has no protocol, or the protocol gives photos several sizes or does not allow as
             many crops.
     """
-    protocol = facts.preprocess
-    if facts.output == "features":
-        raise UsageError(
-            "this model has no classifier head, so it cannot predict classes", where=where, next="run it for its features"
-        )
-    if protocol is None:
-        raise UsageError(NO_PROTOCOL, where=where, next=GIVE_PROTOCOL)
+    protocol = _expect_classes(facts, where)
     if protocol.fed_side is None:
-        raise UsageError("this model's protocol gives every photo another size", where=where, next="give the recipe a crop")
+        raise UsageError("this model's protocol gives every photo another size", where=where, next="give it a crop: --preprocess")
     if channels != 3:
         raise UsageError(f"this model takes {channels} channels, photos have 3", where=where)
     if crops == 10 and protocol.crop is None:
         raise UsageError("ten crops need a protocol that crops, and this model's takes the whole photo", next="use --crops 1")
     return protocol
-
-
-def in_words(protocol: Preprocess, crops: Crops) -> str:
-    """A protocol in words, for reports."""
-    parts = [] if protocol.central_fraction is None else [f"central {protocol.central_fraction:.1%}"]
-    square, kernel = f"{protocol.size}x{protocol.size}", protocol.resampling.name
-    words = {"none": f"{square} as they are", "squash": f"{square} by {kernel}"}
-    parts.append(words.get(protocol.resize, f"shorter side {protocol.size} by {kernel}"))
-    if protocol.crop is not None:
-        parts.append(f"centre {protocol.crop}" if crops == 1 else f"ten crops of {protocol.crop}")
-    scaling = protocol.channels.upper() + ("" if protocol.divide == 1 else f" / {protocol.divide:g}")
-    if any(protocol.mean):
-        scaling += f" - {_numbers(protocol.mean)}"
-    if any(value != 1 for value in protocol.std):
-        scaling = f"({scaling}) / {_numbers(protocol.std)}"
-    return ", ".join([*parts, scaling])
-
-
-def _numbers(values: tuple[float, ...]) -> str:
-    if len(set(values)) == 1:
-        return f"{values[0]:g}"
-    return "(" + ", ".join(f"{value:g}" for value in values) + ")"

@@ -72,6 +72,7 @@ class Evaluation(Judgement, Accuracy):
         photos: the data set's path, and its layout.
         classes_present: the number of the port's classes that the photos show.
         protocol: the preprocessing, in words.
+        preprocess: the same as port.json has one; None in records of older porters.
         fed: the size of the input, and the steps from a photo to it.
         published: the recipe's figure for this variant and zoo, with its source, or None.
         expected: the values of `--expect-top1` and `--tolerance`.
@@ -98,6 +99,7 @@ class Evaluation(Judgement, Accuracy):
     complete: bool
     per_second: float
     fed: str = ""
+    preprocess: Mapping[str, Any] | None = None
     limit: int | None = None
     labels: str | None = None
     warnings: tuple[str, ...] = ()

@@ -39,8 +39,9 @@ PASSED, AGREES, NOT_MADE = "passed", "agrees with porter's own build, which is n
 ORDER = (
     *("format", "architecture", "variant", "zoo", "framework", "graph", "input", "source", "model", "pads", "padding", "options"),
     *("chosen", "recipes", "assumed", "layers", "names", "output_names", "batches", "tensors", "mapped", "dtype", "preprocess"),
-    *("labels", "class_names", "classes", "source_classes", "background", "output", "activation", "licence", "folded", "absorbed"),
-    *("evaluated", "stock_class", "stock_arguments", "reference", "parity", "check", "versions", "evaluation", "study"),
+    *("protocol_by", "labels", "class_names", "classes", "source_classes", "background", "output", "activation", "licence"),
+    *("folded", "absorbed", "evaluated", "stock_class", "stock_arguments", "reference", "parity", "check", "versions"),
+    *("evaluation", "study"),
 )
 """The keys of port.json in their order."""
 
@@ -56,6 +57,8 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 ClassNames = Annotated[tuple[Annotated[str, Field(max_length=MAX_LABEL)], ...], Field(max_length=MAX_BYTES)]
 Padding = Literal["shipped", "trained"]
 """The pads of a port: the source's own, or the training pads at the sites where the recipe says that they differ."""
+ProtocolBy = Literal["published", "recipe", "user"]
+"""Who states the protocol: the zoo that publishes this file, a recipe for a file that its zoo does not publish, or the user."""
 Gives = Literal["logits", "probabilities", "features"]
 """What a model's output is: probabilities if the source's last softmax or sigmoid is kept, features if there are no classes."""
 
@@ -145,6 +148,7 @@ class Facts(_Strict):
         output_names: what the file calls the outputs, in their order, if it names them and no recipe has its graph; where the last
             activation is taken off, this is the name of its value.
         preprocess: the protocol that turns a photo into the input.
+        protocol_by: who states it; None where there is none, and in ports of older porters.
         labels: the name of the map of the classes: one that porter has, or the file of a recipe; None if it is not known.
         class_names: the names in that file, in the order of the classes; empty for a map that porter has.
         classes: of the port; 0 if it has no head.
@@ -162,6 +166,7 @@ class Facts(_Strict):
     names: dict[str, str] = {}
     output_names: tuple[str, ...] = ()
     preprocess: Preprocess | None
+    protocol_by: ProtocolBy | None = None
     labels: str | None
     class_names: ClassNames = ()
     classes: int

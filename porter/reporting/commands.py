@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from porter.base.errors import command
-from porter.evaluation.protocol import feeds
+from porter.data.preprocess import Preprocess
+from porter.data.statements import stated
+from porter.evaluation.protocol import own_protocol
 from porter.evaluation.results import Evaluation, Study
 from porter.port import Record
 from porter.recipe.options import written
@@ -34,6 +36,10 @@ def convert(record: Record, folder: str) -> str:
         options.append("--stock")
     if record.folded is not None:
         options.append("--fold-bn")
+    if record.protocol_by == "user" and record.preprocess is not None:
+        options += ["--preprocess", stated(record.preprocess)]
+    if record.zoo is None and record.labels is not None and record.class_names:
+        options += ["--class-names", record.labels]
     return command(
         "convert", record.variant or _made_from(record), *options, *_settings(record), *_reference(record), *_recipes(record)
     )
@@ -55,6 +61,8 @@ def evaluate(record: Record, folder: str, result: Evaluation | None) -> str:
         options += ["--precision", result.precision]
     if result.device != "cpu":
         options += ["--device", result.device]
+    if result.preprocess is not None and (fed := Preprocess(**result.preprocess)) != own_protocol(record):
+        options += ["--preprocess", stated(fed)]
     return command("eval", folder, *options, *_photos(result))
 
 
@@ -80,7 +88,7 @@ def reproduce(contents: Contents, folder: str) -> list[str]:
     """Every command that this port allows, in the order to type them."""
     record = contents.record
     lines = [convert(record, folder), verify(record, folder)]
-    if feeds(record):
+    if contents.evaluation is not None or own_protocol(record) is not None:
         lines.append(evaluate(record, folder, contents.evaluation))
     if contents.study is not None:
         lines.append(study(record, folder, contents.study))

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
-from porter.evaluation.protocol import feeds, fitted
+from porter.evaluation.protocol import fitted, own_protocol
 from porter.evaluation.results import Evaluation
 from porter.graph.pads import Pad
 from porter.port import Input, Record
@@ -60,14 +60,14 @@ def missing(contents: Contents, folder: str) -> list[tuple[str, str]]:
     """The sections that are missing, in words, each with the command that makes it for the port `folder`."""
     record = contents.record
     makers = {"errors": ("The error of every node", f"{commands.convert(record, folder)} --check --overwrite")}
-    if feeds(record):
+    if own_protocol(record) is not None:
         evaluate = commands.evaluate(record, folder, None)
         makers |= {
             "logits": ("The logits of source and port over photos", evaluate),
             "accuracy": ("The accuracy", evaluate),
             "photos": ("Sample photos with what both frameworks see", evaluate),
         }
-    if feeds(record) and record.variant is not None and record.zoo is not None:
+    if own_protocol(record) is not None and record.variant is not None and record.zoo is not None:
         makers["study"] = ("The padding study", commands.study(record, folder, None))
     there = sections(contents)
     return [maker for section, maker in makers.items() if not there[section]]

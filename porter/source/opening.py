@@ -84,6 +84,7 @@ def open_checkpoint(member: Member, checkpoint: Checkpoint, wishes: Wishes = NON
         facts=opened.stating(
             options={**fit.options, "classes": fit.classes},
             preprocess=protocol,
+            protocol_by=None if protocol is None else "recipe" if publisher is None else "published",
             labels=labels.name if labels else None,
             class_names=labels.names if labels else (),
             licence=publisher.zoo.licence_of(publisher.variant) if publisher else None,

@@ -1,17 +1,71 @@
-"""How a photo becomes the input of a source: its zoo's protocol, fitted to what the file's own graph does."""
+"""How a photo becomes the input of a source: its zoo's protocol, fitted to what the file's own graph does, or the user's."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
-from porter.base.errors import RecipeError
+from porter.base.errors import RecipeError, UsageError
+from porter.data.labels import Labels, read_labels
 from porter.data.preprocess import Preprocess
+from porter.data.statements import OPTION, in_words, read_preprocess
+from porter.files import AnyPath
 from porter.graph import Affine
+from porter.port import Facts
+
+Some = TypeVar("Some", bound=Facts)
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What a user says of a model's photos and classes, in place of what its file, its recipe or its port says."""
+
+    preprocess: Preprocess | None = None
+    labels: Labels | None = None
+
+    def of(self, facts: Some, where: str) -> Some:
+        """The facts with what is stated.
+
+        Raises:
+            UsageError: the names are not as many as the classes.
+        """
+        said: dict[str, Any] = {}
+        if self.preprocess is not None:
+            said |= {"preprocess": self.preprocess, "protocol_by": "user"}
+        if self.labels is not None:
+            if self.labels.count != facts.classes - facts.background:
+                message = f"{self.labels.name} names {self.labels.count} classes, and the model has {facts.classes}"
+                raise UsageError(message, where=where, next="give a line for each class, in the order of the model's outputs")
+            said |= {"labels": self.labels.name, "class_names": self.labels.names}
+        return facts.model_copy(update=said)
+
+
+NOTHING = Stated()
+
+
+def read_stated(preprocess: AnyPath | Mapping[str, Any] | None, class_names: AnyPath | None) -> Stated:
+    """What is stated: a protocol (porter.data.statements), and a file of the names of the classes, one on each line.
+
+    Raises:
+        PorterError: the protocol is none, or the file cannot be read.
+    """
+    return Stated(
+        None if preprocess is None else read_preprocess(preprocess),
+        None if class_names is None else read_labels(Path(class_names)),
+    )
+
+
+def doubted(facts: Facts, zoo: str | None) -> tuple[str, ...]:
+    """One line where photos are prepared as a zoo prepares them, and the file is not the zoo's."""
+    if facts.preprocess is None or facts.protocol_by != "recipe":
+        return ()
+    words = in_words(facts.preprocess)
+    return (f"photos are prepared as {zoo}'s ({words}): the file does not say how its own were; {OPTION} states another",)
 
 
 def in_proportion(protocol: Preprocess | None, built: tuple[int, int], native: tuple[int, int]) -> Preprocess | None:

@@ -9,7 +9,8 @@ import pytest
 
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
-from porter.evaluation.protocol import fed, feeds, in_words, protocol_of
+from porter.data.statements import fed, in_words
+from porter.evaluation.protocol import expect_square, own_protocol, protocol_of
 from tests.recipe.recipes import all_recipes
 
 CROPPED = Preprocess(
@@ -20,7 +21,7 @@ SQUASHED = Preprocess("squash", 299, "tf1_bilinear", central_fraction=0.875, div
 
 def port(protocol: Preprocess | None = CROPPED, size: tuple[int, int] | None = None, **fields: Any) -> Any:
     own = {"variant": "resnet50v2", "zoo": "slim", "framework": "torch", "output": "logits", "preprocess": protocol}
-    taken = SimpleNamespace(size=size, channels=fields.pop("channels", 3))
+    taken = SimpleNamespace(size=size, native_size=(96, 96), channels=fields.pop("channels", 3))
     return SimpleNamespace(folder=Path("port"), record=SimpleNamespace(**{**own, "input": taken, **fields}))
 
 
@@ -47,7 +48,6 @@ def test_what_a_model_is_fed_is_said() -> None:
     ("given", "crops", "words"),
     [
         (port(output="features"), 1, "no classifier head"),
-        (port(None), 1, "nothing says how a photo becomes"),
         (port(replace(CROPPED, crop=None)), 1, "another size"),
         (port(size=(160, 224)), 1, "photos are fed as squares, and this port takes only 160x224"),
         (port(size=(4000, 4000)), 1, "does not reach 4000x4000.*from 1 to 4096, got 4571"),
@@ -58,7 +58,13 @@ def test_what_a_model_is_fed_is_said() -> None:
 def test_what_cannot_be_measured(given: Any, crops: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         protocol_of(given, crops)
-    assert crops == 10 or not feeds(given.record)
+    assert crops == 10 or own_protocol(given.record) is None
+
+
+def test_a_model_without_a_protocol_is_not_fed() -> None:
+    with pytest.raises(UsageError, match="nothing says how a photo becomes") as caught:
+        expect_square(port(None).record, 3, 1, "port")
+    assert "--preprocess 'resize=squash," in str(caught.value.next) and own_protocol(port(None).record) is None
 
 
 @pytest.mark.parametrize(
@@ -78,7 +84,7 @@ def test_in_words(protocol: Preprocess, crops: Any, words: str) -> None:
     assert words in in_words(protocol, crops)
 
 
-def test_every_zoo_of_every_recipe_feeds_a_square() -> None:
+def test_every_zoo_of_every_recipe_own_protocol_a_square() -> None:
     for recipe in all_recipes(None):
         for variant in recipe.variants:
             for zoo in recipe.zoos_of(variant).values():

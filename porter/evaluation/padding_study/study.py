@@ -6,19 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
+from typing import Unpack
 
 from porter.base.errors import FileError, UsageError
 from porter.data.layouts import open_any_photos
 from porter.data.layouts.classes import Classes
 from porter.data.preprocess import Preprocess
-from porter.evaluation.measuring import Options, read_crops
+from porter.data.statements import in_words
+from porter.evaluation.measuring import PhotoOptions, read_options
 from porter.evaluation.padding_study.cases import Setting, Trial, site_at
 from porter.evaluation.padding_study.naming import disagreement, name_case
 from porter.evaluation.padding_study.numbers import error, judge, mean
 from porter.evaluation.padding_study.rounds import Outcome, run_rounds
 from porter.evaluation.padding_study.runs import Bench, running_framework
 from porter.evaluation.padding_study.sites import parse_sites
-from porter.evaluation.protocol import expect_square, in_words
+from porter.evaluation.protocol import expect_square
 from porter.evaluation.results import Case, Crops, Study
 from porter.files import AnyPath, path_of
 from porter.fitting.wishes import Wishes
@@ -26,6 +28,7 @@ from porter.identify.doors import open_member
 from porter.port import Port, read_port, update_record
 from porter.recipe import choose_options, find_member, trained_conventions
 from porter.source.opened import Opened
+from porter.source.protocol import doubted
 
 
 def study(
@@ -37,15 +40,9 @@ def study(
     sites: Sequence[str] = (),
     mapped: Sequence[str] = (),
     options: Mapping[str, bool | float | str] | None = None,
-    device: str = "cpu",
-    crops: int = 1,
-    batch_size: int = 64,
-    workers: int | None = None,
-    limit: int | None = None,
-    cache: AnyPath | None = None,
-    labels: AnyPath | None = None,
     port: AnyPath | None = None,
     recipes: AnyPath | None = None,
+    **photos: Unpack[PhotoOptions],
 ) -> Study:
     """Measures the same weights under each candidate padding, and names the one that they were trained with.
 
@@ -53,12 +50,12 @@ def study(
     side), and the recipe's training pads. Then it changes one site at a time in the best of these; then it combines the changes
     that are significantly better. Cases whose windows are the same at this input size are one case. Cases are compared photo by
     photo: by the log-loss of the true class, or by the entropy of the answers if the photos have no classes. It uses the recipe's
-    own preprocessing and float32.
+    preprocessing unless another is stated, and float32.
 
     Args:
         variant, source, weights, mapped, options, recipes: see `convert`.
-        data, device, crops, batch_size, workers, limit, cache, labels: see `evaluate`; `data` may also be a folder of photos
-            without classes. With ten crops, the single-crop errors of their centre are measured too.
+        data, photos: see `evaluate`; `data` may also be a folder of photos without classes. With ten crops, the single-crop errors
+            of their centre are measured too.
         sites: instead of all strided sites, as `PATH=CONVENTION,CONVENTION`, with conventions as recipes write them.
         port: the folder of a port of these weights; the study goes into its record too.
 
@@ -66,14 +63,15 @@ def study(
         PorterError: the input is bad.
         KeyboardInterrupt: Ctrl-C in the first round. After Ctrl-C in a later round, the result is not `complete`.
     """
-    how = Options(device, "fp32", read_crops(crops), batch_size, workers, limit, path_of(cache), path_of(labels))
+    how = read_options(photos)
     member = find_member(variant, source, path_of(recipes))
     wishes = Wishes(map=tuple(mapped), options=choose_options(member.recipe, options or {}))
     opened = open_member(member, path_of(weights), wishes)
+    opened = replace(opened, facts=how.stated.of(opened.facts, opened.file.file))
     protocol = _protocol(opened, how.crops)
     into = None if port is None else _expect_port_of(read_port(Path(port)), opened)
     asked = parse_sites(sites, opened.graph)
-    photos = open_any_photos(
+    data_set = open_any_photos(
         Path(data),
         classes=Classes(opened.facts.classes - opened.facts.background, opened.facts.label_map),
         labels=how.labels,
@@ -81,32 +79,33 @@ def study(
     )
     framework = running_framework(opened.framework)
     setting = Setting(opened.graph, (protocol.square, protocol.square), framework.CAPABILITIES)
-    bench = Bench(opened, setting, framework, protocol, photos, how)
+    bench = Bench(opened, setting, framework, protocol, data_set, how)
     assert opened.member is not None
     rounds = run_rounds(setting, trained_conventions(opened.member), asked, bench.run)
     judged = judge([outcome.judged for outcome in rounds.outcomes])
-    labelled = photos.unlabelled is None
+    labelled = data_set.unlabelled is None
     trained = name_case(rounds, judged, "log-loss" if labelled else "entropy")
     by_entropy = name_case(rounds, judge([outcome.entropy for outcome in rounds.outcomes]), "entropy") if labelled else None
+    assumed = opened.facts.assumed + doubted(opened.facts, opened.member.zoo.name)
     found = Study(
         variant=variant,
         zoo=opened.member.zoo.name,
         weights=opened.file.file,
-        photos=(str(photos.path), photos.layout),
+        photos=(str(data_set.path), data_set.layout),
         protocol=in_words(protocol, how.crops),
-        limit=photos.limit,
-        labels=None if photos.labels is None else str(photos.labels),
-        images=len(photos.photos) + len(photos.failed),
-        failed=(*photos.failed, *(bench.failed[position] for position in sorted(bench.failed))),
+        limit=data_set.limit,
+        labels=None if data_set.labels is None else str(data_set.labels),
+        images=len(data_set.photos) + len(data_set.failed),
+        failed=(*data_set.failed, *(bench.failed[position] for position in sorted(bench.failed))),
         sites=_tried(setting, rounds.trials),
         cases=tuple(_case(setting, *each) for each in zip(rounds.trials, rounds.outcomes, judged.p, strict=True)),
         skipped=rounds.skipped,
         judged_by="log_loss" if labelled else "entropy",
         trained=trained,
         by_entropy=by_entropy,
-        unlabelled=photos.unlabelled,
+        unlabelled=data_set.unlabelled,
         complete=rounds.complete,
-        warnings=(*opened.warnings, *(f"assumed: {line}" for line in opened.facts.assumed), *disagreement(trained, by_entropy)),
+        warnings=(*opened.warnings, *(f"assumed: {line}" for line in assumed), *disagreement(trained, by_entropy)),
     )
     return found if into is None or not found.complete else _written(into, found)
 

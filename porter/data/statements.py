@@ -1,0 +1,141 @@
+"""A protocol as people state it, and in words for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from porter.base.errors import FileError, RecipeError, UsageError
+from porter.data.preprocess import Preprocess
+from porter.files import AnyPath, expect_plain
+
+OPTION = "--preprocess"
+MAX_BYTES = 1 << 16
+
+_NUMBERS = {"size": int, "crop": int, "central_fraction": float, "divide": float}
+_TRIPLES = ("mean", "std")
+
+
+def read_preprocess(given: AnyPath | Mapping[str, Any]) -> Preprocess:
+    """A protocol that a user states: as port.json has it, as its JSON, as a file of either, or as
+    `resize=squash,size=96,interpolation=tf_bilinear,divide=127.5,mean=1`; a mean or a std is one number or three.
+
+    Raises:
+        UsageError: it states no protocol. FileError: a file cannot be read.
+    """
+    stated = given if isinstance(given, Mapping) else _parsed(given)
+    try:
+        return _protocol(stated)
+    except RecipeError as error:
+        raise UsageError(error.message, where=OPTION, next=_next()) from None
+
+
+def _next() -> str:
+    return f"write it as {example(224, 'pil_bilinear')}, or as port.json has it; docs/protocols.md has all words"
+
+
+def example(size: int, interpolation: str, scaling: str = ",divide=255") -> str:
+    """A protocol to type, for squares of `size`."""
+    return f"{OPTION} 'resize=squash,size={size},interpolation={interpolation}{scaling}'"
+
+
+def stated(protocol: Preprocess) -> str:
+    """A protocol as `read_preprocess` reads it from a text."""
+    given = {field.name: getattr(protocol, field.name) for field in fields(protocol)}
+    said = {field.name: given[field.name] for field in fields(protocol) if given[field.name] != field.default}
+    return ",".join(f"{name}={_said(value)}" for name, value in said.items())
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(_said, value if len(set(value)) > 1 else value[:1]))
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
+def _parsed(given: AnyPath) -> dict[str, Any]:
+    text = str(given)
+    if not text.lstrip().startswith("{") and ("=" not in text or Path(text).exists()):
+        path = Path(text)
+        if not path.exists():
+            raise UsageError(f"'{text}' is no file and no protocol", where=OPTION, next=_next())
+        expect_plain(path)
+        if path.stat().st_size > MAX_BYTES:
+            raise FileError(f"a protocol has at most {MAX_BYTES:,} bytes", where=text)
+        text = path.read_text(encoding="utf-8", errors="replace").strip()
+    if not text.lstrip().startswith("{"):
+        return dict(_pairs(text))
+    try:
+        found: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"this is no JSON: {error}", where=OPTION, next=_next()) from None
+    return found
+
+
+def _pairs(text: str) -> Iterator[tuple[str, Any]]:
+    """`mean=0.5,0.5,0.4,std=1`: a part without a name belongs to the name before it."""
+    values: dict[str, list[str]] = {}
+    name = ""
+    for part in text.replace("\n", ",").split(","):
+        before, equals, value = part.rpartition("=")
+        name = before.strip() if equals else name
+        values.setdefault(name, []).append(value.strip())
+    for name, parts in values.items():
+        yield name, [part for part in parts if part] if name in _TRIPLES else ",".join(parts)
+
+
+def _protocol(stated: Mapping[str, Any]) -> Preprocess:
+    known = {field.name: field for field in fields(Preprocess)}
+    if strange := [name for name in stated if name not in known]:
+        raise RecipeError(f"'{strange[0]}' is no part of a protocol, which are {', '.join(known)}")
+    given = {name: _value(name, value) for name, value in stated.items() if value is not None}
+    if given.get("resize") == "none":
+        given.setdefault("interpolation", "none")
+    if lacking := [name for name, field in known.items() if field.default is MISSING and name not in given]:
+        raise RecipeError(f"a protocol needs {' and '.join(map(repr, lacking))}")
+    return Preprocess(**given)
+
+
+def _value(name: str, value: Any) -> Any:
+    try:
+        if name in _TRIPLES:
+            numbers = [float(number) for number in (value if isinstance(value, list | tuple) else [value])]
+            return tuple(numbers * 3 if len(numbers) == 1 else numbers)
+        return _NUMBERS[name](value) if name in _NUMBERS else str(value)
+    except (TypeError, ValueError, OverflowError):
+        what = "one number or three" if name in _TRIPLES else "a whole number" if _NUMBERS[name] is int else "a number"
+        raise RecipeError(f"'{name}' is {what}, got '{value}'") from None
+
+
+def fed(protocol: Preprocess, rows: int, columns: int) -> str:
+    """The input of a model in words, for predict and eval: `160x160: resized to 183, cropped to 160`."""
+    steps = [] if protocol.central_fraction is None else [f"cut to the central {protocol.central_fraction:.1%}"]
+    words = {"none": "as they are", "squash": f"resized to {protocol.size}x{protocol.size}"}
+    steps.append(words.get(protocol.resize, f"resized to {protocol.size}"))
+    if protocol.crop is not None:
+        steps.append(f"cropped to {protocol.crop}")
+    return f"{rows}x{columns}: {', '.join(steps)}"
+
+
+def in_words(protocol: Preprocess, crops: Literal[1, 10] = 1) -> str:
+    """A protocol in words, for reports."""
+    parts = [] if protocol.central_fraction is None else [f"central {protocol.central_fraction:.1%}"]
+    square, kernel = f"{protocol.size}x{protocol.size}", protocol.resampling.name
+    words = {"none": f"{square} as they are", "squash": f"{square} by {kernel}"}
+    parts.append(words.get(protocol.resize, f"shorter side {protocol.size} by {kernel}"))
+    if protocol.crop is not None:
+        parts.append(f"centre {protocol.crop}" if crops == 1 else f"ten crops of {protocol.crop}")
+    scaling = protocol.channels.upper() + ("" if protocol.divide == 1 else f" / {protocol.divide:g}")
+    if any(protocol.mean):
+        scaling += f" - {_numbers(protocol.mean)}"
+    if any(value != 1 for value in protocol.std):
+        scaling = f"({scaling}) / {_numbers(protocol.std)}"
+    return ", ".join([*parts, scaling])
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    if len(set(values)) == 1:
+        return f"{values[0]:g}"
+    return "(" + ", ".join(f"{value:g}" for value in values) + ")"

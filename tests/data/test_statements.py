@@ -1,0 +1,66 @@
+"""Protocols as people state them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from porter.base.errors import UsageError
+from porter.data.preprocess import Preprocess
+from porter.data.statements import example, read_preprocess, stated as written
+
+KERAS = Preprocess("squash", 96, "tf_bilinear", divide=127.5, mean=(1, 1, 1))
+TORCH = Preprocess(
+    "shorter_side", 256, "pil_bicubic", crop=224, channels="bgr", divide=255, mean=(0.485, 0.456, 0.406), std=(0.2, 0.3, 0.4)
+)
+
+
+@pytest.mark.parametrize(
+    ("stated", "protocol"),
+    [
+        ("resize=squash,size=96,interpolation=tf_bilinear,divide=127.5,mean=1", KERAS),
+        (" resize = squash, size = 96, interpolation = tf_bilinear, divide = 127.5, mean = 1, 1, 1, ", KERAS),
+        (
+            "resize=shorter_side,size=256,interpolation=pil_bicubic,crop=224,channels=bgr,divide=255,mean=0.485,0.456,0.406,std=0.2,0.3,0.4",
+            TORCH,
+        ),
+        (json.dumps(asdict(TORCH)), TORCH),
+        (asdict(KERAS), KERAS),
+        ({"resize": "none", "size": 32, "mean": [1, 2, 3]}, Preprocess("none", 32, "none", mean=(1, 2, 3))),
+    ],
+)
+def test_a_protocol_is_read_as_text_json_a_mapping_or_a_file(stated: Any, protocol: Preprocess, tmp_path: Path) -> None:
+    assert read_preprocess(stated) == protocol == read_preprocess(written(protocol))
+    (tmp_path / "size=96").write_text(stated if isinstance(stated, str) else json.dumps(stated))
+    assert read_preprocess(tmp_path / "size=96") == protocol
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ("resize=squash,size=96", "needs 'interpolation'"),
+        ("crop=4", "needs 'resize' and 'size' and 'interpolation'"),
+        ("resize=squash,size=big,interpolation=pil_box", "'size' is a whole number, got 'big'"),
+        ("resize=squash,size=9,interpolation=pil_box,divide=x", "'divide' is a number, got 'x'"),
+        ("resize=squash,size=9,interpolation=pil_box,mean=1,2", "'mean' has three values"),
+        ("resize=squash,size=9,interpolation=pil_box,mean=a", "'mean' is one number or three"),
+        ("resize=squash,size=9,interpolation=cubic", "'interpolation' is one of pil_nearest, "),
+        ("resize=squash,side=9", "'side' is no part of a protocol, which are resize, size, "),
+        ("96,resize=squash", "'' is no part of a protocol"),
+        ("squash", "'squash' is no file and no protocol"),
+        ("{", "this is no JSON"),
+        ('{"size": [9], "resize": "squash", "interpolation": "pil_box"}', "'size' is a whole number"),
+    ],
+)
+def test_what_is_no_protocol_is_an_error_with_a_line_to_type(stated: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_preprocess(stated)
+    assert said in caught.value.message and "size=224,interpolation=pil_bilinear" in str(caught.value.next)
+
+
+def test_the_line_to_type_is_a_protocol() -> None:
+    assert read_preprocess(example(96, "tf_bilinear").split("'")[1]) == Preprocess("squash", 96, "tf_bilinear", divide=255)
