@@ -35,6 +35,25 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Sealed:
+    """A photo in a record of a TFRecord file.
+
+    Attributes:
+        offset, size: its bytes in the file.
+        record, length: those of the record, which the checksum behind it is of.
+    """
+
+    path: Path
+    offset: int
+    size: int
+    record: int
+    length: int
+
+
+Place = Bytes | Cell | Sealed
+
+
+@dataclass(frozen=True)
 class Photo:
     """A photo and the classes that count as right.
 
@@ -47,7 +66,7 @@ class Photo:
 
     name: str
     labels: tuple[int, ...]
-    place: Bytes | Cell
+    place: Place
 
 
 @dataclass(frozen=True)
@@ -102,7 +121,7 @@ class Candidate(NamedTuple):
 
     name: str
     key: str
-    place: Bytes | Cell | None
+    place: Place | None
     labels: tuple[int, ...]
     why: str = ""
 

@@ -6,23 +6,32 @@ import stat
 
 from porter.base.errors import FileError
 from porter.data.parquet import read_cell
-from porter.data.photos import Bytes, Cell
+from porter.data.photos import Bytes, Cell, Place, Sealed
+from porter.data.tfrecord import expect_whole
 
 MAX_BYTES = 256 << 20
 """Of one photo; ImageNet's largest has 15 million."""
 
 
-def read_bytes(place: Bytes | Cell) -> bytes:
+def read_bytes(place: Place) -> bytes:
     """A photo's file, still encoded.
 
     Raises:
-        FileError: it cannot be read, is no regular file, ends early, or has more than MAX_BYTES.
+        FileError: it cannot be read, is no regular file, ends early, has more than MAX_BYTES, or lies in a damaged record.
         MissingFramework: the photo is in a Parquet file, and pyarrow is not installed.
     """
     if isinstance(place, Cell):
         content = read_cell(place.path, place.row_group, place.row)
         _require_bounded(len(content), place)
         return content
+    if isinstance(place, Sealed):
+        payload = _read(Bytes(place.path, place.record, place.length))
+        expect_whole(payload, _read(Bytes(place.path, place.record + place.length, 4)), place.path)
+        return payload[place.offset - place.record :][: place.size]
+    return _read(place)
+
+
+def _read(place: Bytes) -> bytes:
     try:
         status = place.path.stat()
         if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
@@ -39,6 +48,6 @@ def read_bytes(place: Bytes | Cell) -> bytes:
     return content
 
 
-def _require_bounded(size: int, place: Bytes | Cell) -> None:
+def _require_bounded(size: int, place: Place) -> None:
     if not 0 <= size <= MAX_BYTES:
         raise FileError(f"a photo of {size:,} bytes; at most {MAX_BYTES:,} are read", where=str(place.path))

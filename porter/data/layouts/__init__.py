@@ -18,8 +18,10 @@ from porter.data.layouts.folders import class_folders, contents, flat_folder, fl
 from porter.data.layouts.label_files import devkit_beside, read_label_file, relabelled
 from porter.data.layouts.parquet import parquet
 from porter.data.layouts.tars import is_tar, is_webdataset, members, unpacker, webdataset
+from porter.data.layouts.tfrecord import tfrecord
 from porter.data.parquet import is_parquet
 from porter.data.photos import VALIDATION_IMAGES, Bytes, Candidate, Failure, Found, Photo, PhotoSet, is_photo, validation_number
+from porter.data.tfrecord import is_tfrecord
 
 __all__ = ["open_any_photos", "open_photos"]
 
@@ -163,6 +165,8 @@ def _in_folder(path: Path, classes: Classes) -> Found:
         return flat_folder(path, listing)
     if in_folders:
         return class_folders(path, listing, classes)
+    if shards := [path / name for name in listing.others if _is_shard(path / name)]:
+        return tfrecord(path, _of_one_split(shards), classes)
     if tars := [path / name for name in listing.others if name.endswith(".tar")]:
         return _in_tars(path, _of_one_split(tars), classes)
     seen = [f"{len(listing.photos):,} photos lie in no class folder"] if listing.photos else []
@@ -178,7 +182,14 @@ def _in_file(path: Path, classes: Classes) -> Found:
         return parquet(path, [path], classes)
     if is_tar(path) or unpacker(path):
         return _in_tars(path, [path], classes)
-    raise FileError("it is no folder, no tar and no Parquet file", where=str(path), next=_NEXT)
+    if is_tfrecord(path):
+        return tfrecord(path, [path], classes)
+    raise FileError("it is no folder, no tar, no TFRecord file and no Parquet file", where=str(path), next=_NEXT)
+
+
+def _is_shard(path: Path) -> bool:
+    """Whether a file has the name of a TFRecord shard and its content."""
+    return (".tfrecord" in path.name or re.search(r"-\d{5}-of-\d{5}$", path.name) is not None) and is_tfrecord(path)
 
 
 def _in_tars(path: Path, files: Sequence[Path], classes: Classes) -> Found:

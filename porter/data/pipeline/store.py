@@ -15,7 +15,7 @@ from uuid import uuid4
 import PIL
 
 from porter.base.errors import FileError
-from porter.data.photos import Bytes, Cell, Photo
+from porter.data.photos import Photo, Place
 from porter.data.pipeline.chunks import Chunk, DamagedChunk, Resized, read_chunk
 from porter.data.pipeline.workers import WorkerEnded, Workers
 from porter.data.preprocess import Preprocess
@@ -112,7 +112,7 @@ def _digest(photos: Sequence[Photo], geometry: Preprocess) -> str:
     return sha256(json.dumps(content).encode()).hexdigest()
 
 
-def _identity(place: Bytes | Cell) -> list[Any]:
+def _identity(place: Place) -> list[Any]:
     """Where the photo is, and the size and time of its file. The file is not read: a change that keeps both is not noticed."""
     fields = {**asdict(place), "path": str(place.path.absolute())}
     try:

@@ -14,18 +14,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from porter.data.photos import Bytes, Cell
+from porter.data.photos import Bytes, Cell, Place, Sealed
 from porter.data.pipeline.making import make_chunk
 from porter.data.preprocess import Preprocess
 
 
-def job(places: Sequence[Bytes | Cell], path: Path) -> dict[str, Any]:
+def job(places: Sequence[Place], path: Path) -> dict[str, Any]:
     """The request for a chunk."""
     return {"photos": [{**asdict(place), "path": str(place.path)} for place in places], "path": str(path)}
 
 
-def _place(fields: dict[str, Any]) -> Bytes | Cell:
-    kind = Cell if "row" in fields else Bytes
+def _place(fields: dict[str, Any]) -> Place:
+    kind = Cell if "row" in fields else Sealed if "record" in fields else Bytes
     return kind(**{**fields, "path": Path(fields["path"])})
 
 

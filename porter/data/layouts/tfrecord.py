@@ -1,0 +1,106 @@
+"""TFRecord shards as TensorFlow's users have them: slim's (`image/encoded`, `image/class/label`) and those of TensorFlow Datasets.
+
+Tested on files that TensorFlow wrote, with the features and in the order of these two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from porter.base.errors import FileError, escaped
+from porter.data.layouts.classes import Classes, named_labels, wnid_label
+from porter.data.photos import Candidate, Found, Sealed
+from porter.data.tfrecord import Example, Record, read_example, records
+
+_PHOTOS = ("image/encoded", "image")
+_LABELS = ("image/class/label", "label")
+_WNIDS = ("image/class/synset", "image/class/label", "label")
+_FILES = ("image/filename", "file_name")
+_NAMES = ("labels.txt", "label.labels.txt")
+"""Beside the shards: slim's `0:daisy` on each line, and that of TensorFlow Datasets, a name on each line."""
+_MAX_NAMES = 1 << 20
+
+
+class _Row(NamedTuple):
+    shard: Path
+    number: int
+    record: Record
+    example: Example | str
+
+
+def tfrecord(path: Path, files: Sequence[Path], classes: Classes) -> Found:
+    """Photos in the order of the files and of the records in each.
+
+    A synset is a wnid. A number is one of the names in `labels.txt` or `label.labels.txt` beside the shards. Without these, numbers
+    of ImageNet are in the order of wnids: slim's from 1, unless a photo has 0, TensorFlow Datasets' from 0. Other numbers
+    count from 0, or from 1 where the last one is the number of classes.
+
+    Raises:
+        FileError: a file cannot be read, or see porter.data.layouts.classes.named_labels.
+    """
+    rows: list[_Row] = []
+    for shard in files:
+        with shard.open("rb") as file:
+            for number, record in enumerate(records(file, shard)):
+                rows.append(_Row(shard, number, record, read_example(file, record, _PHOTOS, (*_LABELS, *_WNIDS, *_FILES))))
+    known, first = _named(path if path.is_dir() else path.parent, classes), _first(rows, classes)
+    return Found(path, "TFRecord", [_candidate(row, classes, known, 0 if known else first) for row in rows])
+
+
+def _candidate(row: _Row, classes: Classes, known: Sequence[int | None] | None, first: int) -> Candidate:
+    name = f"{escaped(row.shard.name)}#{row.number}"
+    example = row.example
+    if isinstance(example, str):
+        return Candidate(name, "", None, (), example)
+    photo, values = example.photo, example.values
+    key = next((value.decode("utf-8", "replace") for word in _FILES if isinstance(value := values.get(word), bytes)), "")
+    if photo is None:
+        return Candidate(name, key, None, (), f"it has no feature {' or '.join(_PHOTOS)}")
+    place = Sealed(row.shard, photo.start, photo.end - photo.start, row.record.start, row.record.end - row.record.start)
+    label = _label(example, classes, known, first)
+    said = next((values[word] for word in (*_LABELS, *_WNIDS) if word in values), None)
+    shown = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    why = "it has no label" if said is None else f"its label '{escaped(shown[:40])}' is no class of the port"
+    return Candidate(name, key, place, () if label is None else (label,), why)
+
+
+def _label(example: Example, classes: Classes, known: Sequence[int | None] | None, first: int) -> int | None:
+    if classes.imagenet:
+        for word in _WNIDS:
+            value = example.values.get(word)
+            if isinstance(value, bytes) and (label := wnid_label(value.decode("utf-8", "replace"))) is not None:
+                return label
+    number = _number(example)
+    if number is None:
+        return None
+    rows = tuple(range(classes.count)) if known is None else known
+    return rows[number - first] if 0 <= number - first < len(rows) else None
+
+
+def _number(example: Example) -> int | None:
+    return next((value for word in _LABELS if isinstance(value := example.values.get(word), int)), None)
+
+
+def _first(rows: Sequence[_Row], classes: Classes) -> int:
+    """The number of the first class."""
+    numbers = {number for row in rows if isinstance(row.example, Example) and (number := _number(row.example)) is not None}
+    slims = any(isinstance(row.example, Example) and _LABELS[0] in row.example.values for row in rows)
+    if 0 in numbers or not numbers:
+        return 0
+    return int(classes.count in numbers or (slims and classes.imagenet))
+
+
+def _named(folder: Path, classes: Classes) -> Sequence[int | None] | None:
+    for name in _NAMES:
+        file = folder / name
+        if file.is_file():
+            try:
+                with file.open("rb") as opened:
+                    lines = opened.read(_MAX_NAMES).decode("utf-8", "replace").splitlines()
+            except OSError as error:
+                raise FileError(f"cannot be read: {error.strerror}", where=str(file)) from None
+            names = [line.partition(":")[2] if line.partition(":")[0].isdigit() else line for line in lines if line.strip()]
+            return named_labels(names, classes, str(file))
+    return None

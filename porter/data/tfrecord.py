@@ -1,0 +1,192 @@
+"""TFRecord files of tf.train.Example, read in place and without TensorFlow.
+
+A record is its length in eight bytes, the checksum of these, the payload and its checksum (porter.data.crc32c). The payload is a
+protobuf message, of which only the features that are asked for are read; a photo in it stays where it is until it is decoded.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from porter.base.errors import FileError
+from porter.data.crc32c import masked
+
+_HEADER, _CHECKSUM = struct.Struct("<QI"), struct.Struct("<I")
+_MAX_RECORDS = 2_000_000
+"""Of one file. ImageNet has 1.4 million photos, in hundreds of files."""
+_MAX_FEATURES = 256
+_MAX_TEXT = 4096
+"""Bytes of a text, and of the name of a feature."""
+_BYTES_LIST, _INT64_LIST = 1, 3
+
+Value = bytes | int
+
+
+class Record(NamedTuple):
+    """A record's payload: bytes `start` to `end` of the file."""
+
+    start: int
+    end: int
+
+
+class Example(NamedTuple):
+    """Features of a record.
+
+    Attributes:
+        values: the first text or number of each that was asked for and is there.
+        photo: where the photo is in the file, as `start` and `end`; None if there is none.
+    """
+
+    values: dict[str, Value]
+    photo: Record | None
+
+
+class _Broken(Exception):
+    """What is wrong with a message."""
+
+
+def is_tfrecord(path: Path) -> bool:
+    """By content: the checksum of the first record's length."""
+    with path.open("rb") as file:
+        head = file.read(_HEADER.size)
+    return len(head) == _HEADER.size and masked(head[:8]) == _HEADER.unpack(head)[1]
+
+
+def records(file: io.BufferedReader, path: Path) -> Iterator[Record]:
+    """The records of a file, in their order. Their lengths are checked, not their payloads.
+
+    Raises:
+        FileError: a length is not that of its checksum or goes beyond the file, the file is cut off, or it has too many records.
+    """
+    size = file.seek(0, 2)
+    start = 0
+    for number in range(_MAX_RECORDS):
+        if start == size:
+            return
+        file.seek(start)
+        head = file.read(_HEADER.size)
+        where, again = f"{path}: record {number}", "check that the file is complete"
+        if len(head) < _HEADER.size:
+            raise FileError(f"the file is cut off after {size:,} bytes", where=where, next=again)
+        length, checksum = _HEADER.unpack(head)
+        if masked(head[:8]) != checksum:
+            raise FileError(f"byte {start:,} is not the beginning of a record: its checksum is another", where=where, next=again)
+        left = size - start - _HEADER.size - _CHECKSUM.size
+        if length > left:
+            raise FileError(f"a record of {length:,} bytes, and {max(left, 0):,} are left of the file", where=where, next=again)
+        start += _HEADER.size
+        yield Record(start, start + length)
+        start += length + _CHECKSUM.size
+    raise FileError(f"more than {_MAX_RECORDS:,} records in one file", where=str(path), next="split it into shards")
+
+
+def expect_whole(payload: bytes, stored: bytes, path: Path) -> None:
+    """Compares a payload with the checksum that is stored after it.
+
+    Raises:
+        FileError: they differ.
+    """
+    if len(stored) < _CHECKSUM.size or masked(payload) != _CHECKSUM.unpack(stored)[0]:
+        raise FileError("the checksum of its record is another: the file is damaged", where=str(path))
+
+
+def read_example(file: BinaryIO, record: Record, photos: Collection[str], wanted: Collection[str]) -> Example | str:
+    """The features of a record; why there are none if it is no Example.
+
+    Args:
+        photos: the names that a photo may have.
+        wanted: those of texts and numbers.
+    """
+    values: dict[str, Value] = {}
+    photo = None
+    try:
+        for count, entry in enumerate(_entries(file, record)):
+            if count == _MAX_FEATURES:
+                return f"more than {_MAX_FEATURES} features"
+            name, feature = _named(file, entry)
+            if feature is None:
+                continue
+            if name in photos:
+                photo = _first_bytes(file, feature) or photo
+            elif name in wanted and (value := _first(file, feature)) is not None:
+                values[name] = value
+    except _Broken as error:
+        return f"it is no tf.train.Example: {error}"
+    return Example(values, photo)
+
+
+def _entries(file: BinaryIO, record: Record) -> Iterator[Record]:
+    """Example.features.feature: the entries of the map."""
+    for number, features in _fields(file, record):
+        if number == 1 and isinstance(features, Record):
+            yield from (entry for place, entry in _fields(file, features) if place == 1 and isinstance(entry, Record))
+
+
+def _named(file: BinaryIO, entry: Record) -> tuple[str, Record | None]:
+    name, feature = "", None
+    for number, value in _fields(file, entry):
+        if number == 1 and isinstance(value, Record):
+            name = _text(file, value).decode("utf-8", "replace")
+        elif number == 2 and isinstance(value, Record):
+            feature = value
+    return name, feature
+
+
+def _first_bytes(file: BinaryIO, feature: Record) -> Record | None:
+    for kind, values in _fields(file, feature):
+        if kind == _BYTES_LIST and isinstance(values, Record):
+            return next((value for number, value in _fields(file, values) if number == 1 and isinstance(value, Record)), None)
+    return None
+
+
+def _first(file: BinaryIO, feature: Record) -> Value | None:
+    for kind, values in _fields(file, feature):
+        if not isinstance(values, Record):
+            continue
+        found = next((value for number, value in _fields(file, values) if number == 1), None)
+        if kind == _BYTES_LIST and isinstance(found, Record):
+            return _text(file, found)
+        if kind == _INT64_LIST and found is not None:
+            number = found if isinstance(found, int) else _varint(file, found.start, found.end)[0]
+            return number - (1 << 64) if number >> 63 else number
+    return None
+
+
+def _text(file: BinaryIO, place: Record) -> bytes:
+    if place.end - place.start > _MAX_TEXT:
+        raise _Broken(f"a text of {place.end - place.start:,} bytes")
+    file.seek(place.start)
+    return file.read(place.end - place.start)
+
+
+def _fields(file: BinaryIO, message: Record) -> Iterator[tuple[int, int | Record]]:
+    """A message's fields: a number, or where the bytes of a text or of an inner message are."""
+    at, end = message
+    while at < end:
+        tag, at = _varint(file, at, end)
+        number, wire = tag >> 3, tag & 7
+        if wire == 0:
+            value, at = _varint(file, at, end)
+            yield number, value
+            continue
+        length, at = _varint(file, at, end) if wire == 2 else ({1: 8, 5: 4}.get(wire, -1), at)
+        if not 0 <= length <= end - at:
+            raise _Broken(f"byte {at:,} begins a field that does not end within it")
+        if wire == 2:
+            yield number, Record(at, at + length)
+        at += length
+
+
+def _varint(file: BinaryIO, at: int, end: int) -> tuple[int, int]:
+    """A number of up to 64 bits, and where it ends."""
+    file.seek(at)
+    value = 0
+    for place, byte in enumerate(file.read(min(10, end - at))):
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return value & (1 << 64) - 1, at + place + 1
+    raise _Broken(f"byte {at:,} begins no number")
