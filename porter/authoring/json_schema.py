@@ -149,7 +149,7 @@ SECTIONS: Mapping[type[Any], Mapping[str, Schema]] = {
     ZooDocument: {**_FACTS, "architectures": _table_of(_ref(_name(GroupSection)))},
     GroupSection: _GROUP,
 }
-"""Every section, and of each the keys whose values are no plain ones, with what they hold."""
+"""Every section, and of each the keys whose values are not plain, with what they hold."""
 
 
 def _section(kind: type[Any]) -> Schema:

@@ -198,7 +198,7 @@ def parse_dtype(text: str) -> Dtype:
     for dtype in DTYPES:
         if dtype == text:
             return dtype
-    raise UsageError(f"'{text}' is no storage type", where="--dtype", next=f"write one of {', '.join(DTYPES)}")
+    raise UsageError(f"'{text}' is not a storage type", where="--dtype", next=f"write one of {', '.join(DTYPES)}")
 
 
 def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, recipes: Path | None) -> Record:

@@ -183,7 +183,7 @@ def _number_differences(graph: Graph, theirs: Graph) -> Iterator[tuple[str, str]
         elif not isinstance(ours, ops.MaxPool | ops.AvgPool | ops.Dense) and ours != other:
             yield node.path, f"{ours} in the source, {other} in the stock class"
         if isinstance(ours, ops.Conv | ops.Dense) and _loses_bias(node.path, graph, theirs) and node.path not in absorbed:
-            yield node.path, "a bias in the source, none in the stock class, and its only reader is no norm"
+            yield node.path, "a bias in the source, none in the stock class, and its only reader is not a norm"
 
 
 def _filters(op: ops.Conv) -> str:

@@ -37,7 +37,7 @@ def parse_head(text: str) -> DenseHead:
     layers, between = tuple(text.split(",")[::2]), tuple(text.split(",")[1::2])
     wrong = [word for word in between if word not in BETWEEN]
     if wrong or len(layers) != len(between) + 1 or not all(layers):
-        problem = f"porter has no '{wrong[0]}' between dense layers" if wrong else f"'{text}' is no row of layers"
+        problem = f"porter has no '{wrong[0]}' between dense layers" if wrong else f"'{text}' is not a row of layers"
         raise UsageError(problem, where="--map", next=f"write FIRST,WORD,SECOND with one of {', '.join(BETWEEN)} as the word")
     repeated = [name for name in layers if layers.count(name) > 1]
     if repeated:

@@ -39,7 +39,7 @@ def head_kernels(member: Member, draft: Graph) -> frozenset[str]:
 def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, kernels: frozenset[str]) -> End:
     """The layer that `--map` chose, otherwise the file's output.
 
-    A hidden layer may have as many units as the zoo has classes, so a layer that is no output is the zoo's head only by its name.
+    A hidden layer may have as many units as the zoo has classes, so one that is not an output is the zoo's head only by its name.
 
     Args:
         kernels: the zoo's names of its head's kernel.

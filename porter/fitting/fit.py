@@ -19,7 +19,7 @@ from porter.recipe.transforms import apply_transforms
 
 LISTED = 8
 CONSTANTS = "its numbers are the constants of {}"
-"""Why a tensor that a node of constants was made from is no tensor of the graph."""
+"""Why a tensor that a node of constants was made from is not a tensor of the graph."""
 OWN_GRAPH = "the graph is the file's own"
 """The note of a fit by the file's graph."""
 

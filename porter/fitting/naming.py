@@ -70,7 +70,7 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
     for setting in settings:
         layer, equals, node = setting.rpartition("=")
         if not equals or not layer or not node:
-            raise UsageError(f"'{setting}' is no SRC=NODE", where="--map", next=f"such as LAYER={head_of(graph).path}")
+            raise UsageError(f"'{setting}' is not SRC=NODE", where="--map", next=f"such as LAYER={head_of(graph).path}")
         if node not in tensor_shapes(graph):
             raise UsageError(
                 f"the graph has no node '{node}' with tensors", where="--map", next=hint(node, tensor_shapes(graph), NODES)

@@ -59,7 +59,7 @@ class Capabilities:
         symmetric: pads that are equal on both sides of an axis.
         explicit: any four pads.
         same: rules that they compute from the input size at run time.
-        same_of_any: these hold for any window, not only for one without dilation that is no shorter than its stride.
+        same_of_any: these hold for any window, not only for one without dilation that is not shorter than its stride.
         pool_pads: the largest pad of a pool: half its kernel (without the dilation), less than its kernel, or any.
         roundings: how pools may round; convolutions always floor.
         averages: divisors that its average pool knows.

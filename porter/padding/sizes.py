@@ -44,4 +44,4 @@ def parse_size(text: str) -> Size:
     if len(sides) in (1, 2) and all(side.isdecimal() and 0 < int(side) <= MAX_SIDE for side in sides):
         return int(sides[0]), int(sides[-1])
     form = f"write 224, 225x201 (rows x columns, at most {MAX_SIDE} each) or any"
-    raise UsageError(f"'{text}' is no input size", where="--input-size", next=form)
+    raise UsageError(f"'{text}' is not an input size", where="--input-size", next=form)

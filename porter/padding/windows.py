@@ -69,7 +69,7 @@ class Convention:
             and Caffe where it pads: a last window that would start past the input is dropped); `full` (MXNet: it is kept).
 
     Raises:
-        PaddingError: a word that does not exist, pads that are no cells, or parts that contradict each other.
+        PaddingError: a word that does not exist, pads that are not cells, or parts that contradict each other.
     """
 
     rule: Rule = "valid"

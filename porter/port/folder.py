@@ -320,7 +320,7 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
     recover_folder(folder)
     path = folder / RECORD
     if not path.is_file():
-        raise UsageError("this is no port: it has no port.json", where=str(folder), next="porter convert makes one")
+        raise UsageError("this is not a port: it has no port.json", where=str(folder), next="porter convert makes one")
     expect_plain(path)
     if path.stat().st_size > MAX_RECORD_BYTES:
         raise FileError("this record is too large to be porter's", where=str(path))
@@ -353,7 +353,7 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
 def _hold(path: Path, sha256: str) -> None:
     again = "restore the file, or convert again; a changed copy belongs outside of the port"
     if not is_plain(path):  # a pipe would never end
-        raise FileError("port.json lists this file, and it is no plain file or not there", where=str(path), next=again)
+        raise FileError("port.json lists this file, and it is not a plain file, or not there", where=str(path), next=again)
     found = digest(path)
     if found != sha256:
         message = f"this is not the file that porter wrote: its sha256 is {found[:12]}..., port.json says {sha256[:12]}..."

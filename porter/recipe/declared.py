@@ -23,7 +23,7 @@ class Declared:
         own: those of the names that no recipe has that this one extends.
         zoos: empty if only the names were asked for.
         extends: the place of the word; None if it extends no recipe.
-        fault: why none of its names can be used: it is no valid YAML, or one of its names is another recipe's.
+        fault: why none of its names can be used: it is not valid YAML, or one of its names is another recipe's.
     """
 
     files: tuple[Path, ...]
@@ -89,7 +89,7 @@ def _words(path: Path) -> Iterator[tuple[str, str, Mark]]:
     """A recipe's sections with the word or the keys that each has, and their places.
 
     Raises:
-        RecipeError: the text is no valid YAML from here on.
+        RecipeError: the text is not valid YAML from here on.
     """
     section, awaiting_key = "", list[bool | None]()  # of each collection around the event; None in a list
     try:

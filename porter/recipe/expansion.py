@@ -166,7 +166,7 @@ def _expect_sites(member: Member, graph: Graph, steps: Mapping[str, Location]) -
         with faults.kept(), recipe.source.at(rule.location, key=True):
             padless = next((node for node in graph.nodes if match_path(rule.pattern, node.path) is not None), None)
             if padless is not None and site_of(padless.op) is None:
-                message = f"'{rule.pattern}' is no padding site: '{padless.path}' is a {padless.op_name}"
+                message = f"'{rule.pattern}' is not a padding site: '{padless.path}' is a {padless.op_name}"
                 raise RecipeError(message, next="only convolutions and pools have a padding")
             raise unmatched(
                 f"'{rule.pattern}' matches no padding site", rule.pattern, sites, [other.pattern for other in zoo.padding]

@@ -65,7 +65,7 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 
 class NoNumber(RecipeError):
-    """An expression computes with a value that is no number."""
+    """An expression computes with a value that is not a number."""
 
 
 class UnknownVariable(RecipeError):
@@ -74,7 +74,7 @@ class UnknownVariable(RecipeError):
     def __init__(self, name: str, known: Iterable[str]) -> None:
         scope = _SCOPES.get(name)
         advice = f"it is known {scope}" if scope else hint(name, {*known, *FUNCTIONS})
-        super().__init__(f"'{name}' is no variable here", next=advice)
+        super().__init__(f"'{name}' is not a variable here", next=advice)
         self.name = name
 
 
@@ -126,7 +126,7 @@ def parse(text: str) -> ast.expr:
     """The tree of an expression, without its `=`.
 
     Raises:
-        RecipeError: it is no expression of Python, too long, or has a part that recipes lack.
+        RecipeError: it is not an expression of Python, too long, or has a part that recipes lack.
     """
     if len(text) > MAX_LENGTH:
         raise RecipeError(f"an expression has at most {MAX_LENGTH} characters, this one has {len(text)}")
@@ -136,7 +136,7 @@ def parse(text: str) -> ast.expr:
             tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError, Warning):
         raise RecipeError(
-            f"'{text}' is no expression",
+            f"'{text}' is not an expression",
             next="such as =4*width or =1 if first else 2; in quotes if it contains a comma or a bracket",
         ) from None
     _check(tree, text)

@@ -59,7 +59,7 @@ def _of_user() -> Path | None:
 def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tuple[Declared, ...]:
     """What the recipes in `recipe_folders` declare, each without the names that a recipe of an earlier folder has.
 
-    A recipe has a fault if its text is no valid YAML; if it has a name of another recipe in its folder; or if it has a name of
+    A recipe has a fault if its text is not valid YAML; if it has a name of another recipe in its folder; or if it has a name of
     porter's own recipes, unless it is in `given`. An exact copy of one of porter's own is left out: a checkout has all of them in
     ./recipes, beside those of an installed porter.
 
@@ -84,7 +84,7 @@ def declared_recipes(given: Path | None = None, with_zoos: bool = False) -> tupl
 
 
 def _is_stray(recipe: Declared, given: Path | None) -> bool:
-    """Whether a file in ./recipes is no recipe: any project may have a folder of that name."""
+    """Whether a file in ./recipes is not a recipe: any project may have a folder of that name."""
     return not recipe.architecture and recipe.path.parent == WORKING != given
 
 
@@ -98,7 +98,7 @@ def taken_name(path: Path) -> RecipeError | None:
 
 
 def _copied(path: Path, own: Path) -> bool:
-    """Whether a file is an exact copy of one of porter's own. One that is no readable recipe is none, whatever its name."""
+    """Whether a file is an exact copy of one of porter's own. One that is not a readable recipe is none, whatever its name."""
     original = own / path.name
     try:
         return original.is_file() and read_text(original) == read_text(path)
@@ -222,7 +222,7 @@ class Known:
 
 def known_variants(given: Path | None = None) -> tuple[tuple[Known, ...], tuple[RecipeError, ...]]:
     """Every variant and zoo in `recipe_folders`, and the errors of the recipes that cannot be used: a wrong recipe spoils itself
-    only. Nothing is said of files in ./recipes that are no recipes. Recipes with fingerprints are not read.
+    only. Nothing is said of files in ./recipes that are not recipes. Recipes with fingerprints are not read.
 
     Raises:
         UsageError: as `recipe_folders`.

@@ -36,7 +36,7 @@ KEYS: Mapping[str, str] = {
     "ignore": "by pattern of a tensor's name, the tensors that stay unused, and why",
     "protocols": "preprocessing by name",
     "protocol": "the preprocessing with which the accuracy was measured: one of `protocols`, or in place; null for none",
-    "address": "what a `file` begins with that is no address itself",
+    "address": "what a `file` begins with that is not an address itself",
     "source": "where the accuracy is published",
     "note": "what must be known about the accuracy",
     "weights": "what the zoo publishes, by variant",

@@ -87,7 +87,7 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
     faults.tried(_check_variables, source, ("constants",), document.constants, options)
     for here, _ in expressions((), {key: source.data.get(key, {}) for key in ("variants", "options", "constants")}):
         with faults.kept(), source.at(here):
-            raise RecipeError("a variable's value is no expression", next="write the expression in the step that needs it")
+            raise RecipeError("a variable's value is not an expression", next="write the expression in the step that needs it")
     sizes = faults.tried(parse_section, InputSection, source, ("input",), document.input)
     sections = {name: faults.tried(_read_block, source, name, values) for name, values in document.blocks.items()}
     faults.expect_none()  # a step may use any block

@@ -27,7 +27,7 @@ TRAINING_OPTIONS = frozenset({"bn_momentum"})
 """Options that do not change what a trained network computes."""
 
 BUILT_SIZE = "input_size"
-"""A key of a zoo's `assumed` that is no option: the input size that a model was built for."""
+"""A key of a zoo's `assumed` that is not an option: the input size that a model was built for."""
 
 OWN = "own"
 """In a tap, the node's own name."""

@@ -65,7 +65,7 @@ def tap_names(member: Member, graph: Graph) -> Mapping[str, str]:
     """By path, the source's layers whose output can be read: the names of `taps`, otherwise those of `layer_names`.
 
     A layer in `taps` shows that node only: Keras's convolutions may contain their activation, and show its values. A bare parameter
-    is no layer.
+    is not a layer.
 
     Raises:
         RecipeError: as `layer_names`.

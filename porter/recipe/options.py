@@ -27,7 +27,7 @@ def split_settings(settings: Sequence[str]) -> dict[str, str]:
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or name in found:
-            problem = "is set twice" if equals else "is no NAME=VALUE"
+            problem = "is set twice" if equals else "is not NAME=VALUE"
             raise UsageError(f"'{name if equals else setting}' {problem}", where=_WHERE, next="write NAME=VALUE, each name once")
         found[name] = value
     return found
@@ -95,7 +95,7 @@ def _valued(recipe: Recipe, name: str, value: Value) -> Value:
     if isinstance(default, str):
         words = list(dict.fromkeys(_words(recipe, name)))
         if value not in words:
-            raise UsageError(f"'{value}' is no value of '{name}'", where=_WHERE, next=hint(str(value), map(str, words)))
+            raise UsageError(f"'{value}' is not a value of '{name}'", where=_WHERE, next=hint(str(value), map(str, words)))
         return value
     kind = type(default)
     read = _read(value, kind) if isinstance(value, str) else float(value) if kind is float and type(value) is int else value

@@ -23,7 +23,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     """The regular expression of a pattern.
 
     Raises:
-        RecipeError: a capture is no plain name or occurs twice, a brace has no pair, or there are too many wildcards.
+        RecipeError: a capture is not a plain name or occurs twice, a brace has no pair, or there are too many wildcards.
     """
     segments = pattern.split("/")
     if (

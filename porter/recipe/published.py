@@ -98,7 +98,7 @@ def _file(source: Source, here: Location, row: WeightsSection, zoo: ZooSection) 
     if url is not None and "://" not in url:
         if zoo.address is None:
             advice = "write it from https:// on, or give the zoo an 'address' with which its files begin"
-            raise RecipeError(f"'{url}' is no address", where=source.where((*here, "file")), next=advice)
+            raise RecipeError(f"'{url}' is not an address", where=source.where((*here, "file")), next=advice)
         url = f"{zoo.address}{url}"
     with source.at(here):
         return WeightsFile(

@@ -77,7 +77,7 @@ class FactsSection(Section):
     """What holds for the models of a zoo whatever their graph.
 
     `protocol` is one of `protocols` by its name, or in place. `address` is what the `file` of each of its weights begins with, if
-    that is no address itself. `source` is where their figures are published, `note` what holds for all of them.
+    that is not an address itself. `source` is where their figures are published, `note` what holds for all of them.
     """
 
     framework: Word | None = None

@@ -144,7 +144,7 @@ def read_source(path: Path) -> Source:
     """Reads a recipe's YAML.
 
     Raises:
-        RecipeError: it is unreadable, too large, not UTF-8 or no valid YAML, has an alias or a key twice, or a value is no
+        RecipeError: it is unreadable, too large, not UTF-8 or not valid YAML, has an alias or a key twice, or a value is no
             mapping, list, number, boolean, word or null.
     """
     text = read_text(path)
@@ -183,14 +183,14 @@ def read_text(path: Path) -> str:
 
 
 def no_yaml(path: Path, error: yaml.YAMLError) -> RecipeError:
-    """The error of a recipe that is no valid YAML."""
+    """The error of a recipe that is not valid YAML."""
     problem = getattr(error, "problem", None) or " ".join(str(error).split())
     start, mark = getattr(error, "context_mark", None), getattr(error, "problem_mark", None)
     if start and mark and start.line < mark.line and "flow" in str(getattr(error, "context", "")):
         problem, mark = "a bracket is opened here and not closed on its line", start
     advice = next((advice for words, advice in _YAML_ADVICE if words in problem), "put a value with one of : , # { } [ ] in quotes")
     place = Mark(path, mark.line + 1, mark.column + 1) if mark else Mark(path, 1, 1)
-    return RecipeError(f"no valid YAML: {problem}", where=str(place), next=advice)
+    return RecipeError(f"not valid YAML: {problem}", where=str(place), next=advice)
 
 
 def _check_events(path: Path, text: str) -> None:
@@ -261,7 +261,7 @@ def _scalar(path: Path, node: yaml.ScalarNode, kind: str) -> Any:
     except (ValueError, KeyError, OverflowError):
         pass
     where = str(mark_of(path, node))
-    raise RecipeError(f"'{node.value[:40]}' is no value of a recipe ({kind})", where=where, next="put it in quotes")
+    raise RecipeError(f"'{node.value[:40]}' is not a value of a recipe ({kind})", where=where, next="put it in quotes")
 
 
 def mark_of(path: Path, node: yaml.Node | yaml.Event) -> Mark:

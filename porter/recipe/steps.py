@@ -252,7 +252,7 @@ def _expect_known(source: Source, location: Location, kind: str, keys: Iterable[
 
 
 def check_expressions(source: Source, location: Location, value: Any) -> None:
-    """Refuses values that begin with `=` and are no expressions, at any depth."""
+    """Refuses values that begin with `=` and are not expressions, at any depth."""
     faults = Faults()
     for here, text in expressions(location, value):
         with faults.kept(), source.at(here):

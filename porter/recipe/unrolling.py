@@ -150,7 +150,7 @@ class Unrolling:
             self.counts[prefix, step.path] = self.counts.get((prefix, step.path), 0) + 1
             path = f"{prefix}{name}"
             if not _PATH.fullmatch(name) or name == INPUT or len(path) > MAX_PATH:
-                raise RecipeError(f"'{name}' is no path: words of letters, digits, _ . and -, such as stage1/conv")
+                raise RecipeError(f"'{name}' is not a path: words of letters, digits, _ . and -, such as stage1/conv")
             if path in self.outputs:
                 raise RecipeError(f"two steps have the path '{path}'", next="give them 'when' conditions that exclude each other")
             return path

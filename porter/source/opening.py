@@ -29,7 +29,7 @@ def open_port(port: Port, member: Member | None = None) -> Opened:
         member: what it is a port of; None for a port without a recipe, and where the recipe is not needed.
 
     Raises:
-        UsageError: it is no port of `member`.
+        UsageError: it is not a port of `member`.
     """
     folder, record = port.folder, port.record
     if member is not None and (record.variant, record.zoo) != (member.variant, member.zoo.name):

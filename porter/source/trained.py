@@ -26,7 +26,7 @@ def parse_padding(text: str, member: Member) -> Padding:
         return "trained"
     if text == "shipped":
         return "shipped"
-    raise UsageError(f"'{text}' is no padding", where="--padding", next="write shipped or trained")
+    raise UsageError(f"'{text}' is not a padding", where="--padding", next="write shipped or trained")
 
 
 def _expect_stated(member: Member) -> dict[str, Convention]:

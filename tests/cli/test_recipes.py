@@ -41,7 +41,7 @@ def test_lines_name_the_folder_that_only_the_option_knows(cli: Cli, own: Path, m
     page = re.sub("<[^>]*>", "", Path(cli("report", "port").out.splitlines()[0]).read_text(encoding="utf-8"))
     assert "--layers --recipes own" in page and page.count("--recipes own") == 3
     write(own, "zoos: [", "wrong.yaml")
-    assert "  left out   own/wrong.yaml:2:1: no valid YAML" in cli("inspect", "tiny.safetensors", *recipes).out
+    assert "  left out   own/wrong.yaml:2:1: not valid YAML" in cli("inspect", "tiny.safetensors", *recipes).out
     monkeypatch.setenv("PORTER_RECIPES", "own")
     assert cli(*made, "--out", "other").status == 0
     refused(cli("verify", "other", "--weights", "tiny.safetensors"), "porter's own build")
@@ -92,7 +92,7 @@ def test_the_list_says_where_a_recipe_comes_from_and_what_it_leaves_out(cli: Cli
     assert ran.status == 0 and first == ["architecture", "file", "variants", "zoos"]
     assert tiny == ["tiny", "own/tiny.yaml", "tiny,", "tiny_wide", "home"]
     assert others == [line.split() for line in shipped.out.splitlines()[1:]]
-    assert ran.err.startswith("left out: own/wrong.yaml:2:1: no valid YAML")
+    assert ran.err.startswith("left out: own/wrong.yaml:2:1: not valid YAML")
     found = json.loads(cli("recipe", "list", "--recipes", "own", "--json").out)
     assert found["recipes"][0] == {
         "architecture": "tiny",

@@ -163,9 +163,9 @@ zoos:
     names: {stem/conv: stem, stem/norm: norm, head/logits: out}
 """
 WRONG = {
-    "no YAML": ("zoos: [", "2:1: no valid YAML"),
+    "no YAML": ("zoos: [", "2:1: not valid YAML"),
     "an unknown key": (RECIPE.replace("input:", "inptu:"), "4:1: there is no key 'inptu'"),
-    "an unknown variable": (RECIPE.replace("=width", "=widht"), "6:32: 'widht' is no variable"),
+    "an unknown variable": (RECIPE.replace("=width", "=widht"), "6:32: 'widht' is not a variable"),
     "a node without a name": (RECIPE.replace("stem/norm: norm, ", ""), "14:5: zoo 'own' does not name 'stem/norm'"),
 }
 

@@ -113,7 +113,7 @@ def test_any_text_is_a_value_or_a_recipe_error(text: str) -> None:
 
 
 def test_the_nearest_variable_and_function_are_named() -> None:
-    with pytest.raises(RecipeError, match="'wdith' is no variable") as caught:
+    with pytest.raises(RecipeError, match="'wdith' is not a variable") as caught:
         evaluate("=2*wdith", VARIABLES)
     assert caught.value.next == "did you mean 'width'?"
     with pytest.raises(RecipeError, match="no function 'round9'") as caught:

@@ -107,14 +107,14 @@ def test_a_recipe_that_is_no_yaml_spoils_itself_only(places: dict[str, Path]) ->
     write(folder, "zoos: [", "wrong.yaml")
     write(folder, f"{VALID}    home: [", "late.yaml")
     assert find_recipe("resnet18").path.parent == recipes_folder()
-    with pytest.raises(RecipeError, match="no valid YAML"):
+    with pytest.raises(RecipeError, match="not valid YAML"):
         find_recipe("tiny")
     with pytest.raises(UsageError, match="no variant 'absent'") as caught:
         find_recipe("absent")
     assert "recipes/" not in str(caught.value.next)
     with pytest.raises(UsageError, match="no variant 'wrong'") as caught:
         find_recipe("wrong")
-    assert "; recipes/wrong.yaml:2:1: no valid YAML" in str(caught.value.next)
+    assert "; recipes/wrong.yaml:2:1: not valid YAML" in str(caught.value.next)
     assert [str(fault.where).partition(":")[0] for fault in known_variants()[1]] == ["recipes/late.yaml"]
     assert "recipes/wrong.yaml:2:1" in [fault.where for fault in known_variants(Path("recipes"))[1]]
 
@@ -175,7 +175,7 @@ def test_a_recipe_is_found_without_loading_the_others(tmp_path: Path) -> None:
     write(tmp_path, VALID)
     write(tmp_path, "architecture: other\nvariants:\n  other: {}\nzoos: [", "other.yaml")
     assert find_recipe("tiny_wide", tmp_path).architecture == find_recipe("tiny", tmp_path).architecture == "tiny"
-    with pytest.raises(RecipeError, match="no valid YAML") as caught:
+    with pytest.raises(RecipeError, match="not valid YAML") as caught:
         find_recipe("other", tmp_path)
     assert str(caught.value.where).startswith(str(tmp_path / "other.yaml"))
 

@@ -126,7 +126,7 @@ def test_a_zoo_is_read_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.
     path = split(tmp_path, f"{SECTION}  broken: {{}}\n")
     write(tmp_path / "zoos", "zoo: [", "broken.yaml")
     assert use(open_recipe(path)) and list(open_recipe(path).zoos) == ["home", "broken"]
-    with pytest.raises(RecipeError, match="no valid YAML"):
+    with pytest.raises(RecipeError, match="not valid YAML"):
         load_recipe(path)
     read: list[str] = []
     monkeypatch.setattr(zoos, "read_source", lambda path: read.append(path.name) or read_source(path))

@@ -181,7 +181,7 @@ def test_what_is_not_stated_is_refused(recipes: Path, tmp_path: Path) -> None:
         convert(recipes_folder(), missing, tmp_path / "port")
     with pytest.raises(UsageError, match="zoo 'tensornets' records no pads of training for resnet200v2"):
         porter.convert("resnet200v2", "tensornets", "torch", weights=missing, out=tmp_path / "port", padding="trained")
-    with pytest.raises(UsageError, match="'tuned' is no padding"):
+    with pytest.raises(UsageError, match="'tuned' is not a padding"):
         convert(recipes, missing, tmp_path / "port", padding="tuned")
     assert not (tmp_path / "port").exists()
 

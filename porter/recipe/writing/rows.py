@@ -75,7 +75,7 @@ def _different(one: Line, other: Line) -> list[str]:
 
 
 def _cost(values: Sequence[Line], start: int, end: int) -> float:
-    """Of the steps from `start` to `end` as one line: its overrides cost a little. Infinite where they are no such line."""
+    """Of the steps from `start` to `end` as one line: its overrides cost a little. Infinite where they are not such a line."""
     usual = _usual(values, start, end)
     overrides = [_different(value, usual) for value in (values[start], values[end - 1])] if end - start > 1 else []
     keys = [key for found in overrides for key in found]

@@ -82,15 +82,17 @@ MISTAKES = {
         "tiny: {top1: 50, top5: 80, size: 32, source: made up}", "tiny: ¶{top1: 50, top5: 80, size: 32}", "'source'", ""
     ),
     # expressions
-    "an unknown variable": Mistake("filters: =width, k", "filters: ¶=widht, k", "'widht' is no variable", "'width'"),
+    "an unknown variable": Mistake("filters: =width, k", "filters: ¶=widht, k", "'widht' is not a variable", "'width'"),
     "one in a part that nothing reaches": Mistake(
-        "=stem_pool", "¶=stem_pool or stem_pol", "'stem_pol' is no variable", "'stem_pool'"
+        "=stem_pool", "¶=stem_pool or stem_pol", "'stem_pol' is not a variable", "'stem_pool'"
     ),
     "one of another scope": Mistake(
-        "{relu: stem/relu}", "{relu: stem/relu, when: ¶=first}", "'first' is no variable", "with 'repeat'"
+        "{relu: stem/relu}", "{relu: stem/relu, when: ¶=first}", "'first' is not a variable", "with 'repeat'"
     ),
-    "no expression": Mistake("filters: =width, k", "filters: ¶'=4 *', k", "'4 *' is no expression", "=4*width"),
-    "no expression as a default": Mistake("kernel: 3}\n    steps", "kernel: ¶=3+}\n    steps", "'3+' is no expression", "=4*width"),
+    "not an expression": Mistake("filters: =width, k", "filters: ¶'=4 *', k", "'4 *' is not an expression", "=4*width"),
+    "not an expression as a default": Mistake(
+        "kernel: 3}\n    steps", "kernel: ¶=3+}\n    steps", "'3+' is not an expression", "=4*width"
+    ),
     "a constant that is an option": Mistake(
         "options: {", "constants: {¶stem_pool: 3}\noptions: {", "'stem_pool' is an option too", "another name"
     ),
@@ -100,10 +102,10 @@ MISTAKES = {
         "'extra' is a constant too",
         "another name",
     ),
-    "an expression as a constant": Mistake("options: {", "constants: {a: ¶'=2*4'}\noptions: {", "is no expression", ""),
+    "an expression as a constant": Mistake("options: {", "constants: {a: ¶'=2*4'}\noptions: {", "is not an expression", ""),
     "an option that is a constant": Mistake(HOME, HOME + "    options: {¶depth: 1}\n", "no option 'depth'", "known are"),
     "an expression as a variable": Mistake(
-        "{width: 8, ", '{width: ¶"=2*4", ', "value is no expression", "in the step that needs it"
+        "{width: 8, ", '{width: ¶"=2*4", ', "value is not an expression", "in the step that needs it"
     ),
     "a division by zero": Mistake("filters: =width, k", "filters: ¶=width//0, k", "'width // 0' divides by zero", "if b > 0"),
     "an index too large": Mistake('"=depths[0]"', '¶"=depths[2]"', "index 2 is outside a list of 2", "first index is 0"),
@@ -156,7 +158,7 @@ MISTAKES = {
     "a place of all names": Mistake(
         "      stem/conv: conv1\n",
         "      prefix: ¶'a{place}'\n      stem/conv: conv1\n",
-        "'place' is no variable here",
+        "'place' is not a variable here",
         "not in the prefix of all",
     ),
     "a name that computes with a word": Mistake(
@@ -176,7 +178,7 @@ MISTAKES = {
     "a pad at a step that takes none": Mistake(
         "padding: {stem", "padding: {¶stem/relu: 1, stem", "'stem/relu' is a relu", "only convolutions and pools"
     ),
-    "a fill that is no number": Mistake(
+    "a fill that is not a number": Mistake(
         "padding: {stem", "padding: {stem/pool: {fill: ¶zero}, stem", "'fill' is a number", "write 0"
     ),
 }
@@ -215,7 +217,7 @@ OF_TWO_FILES = {
     "a zoo's name": Mistake("zoo: home", "zoo: ¶hom", "this is the file of zoo 'home', got 'hom'", ""),
     "a word in quotes": Mistake("licence: MIT", "licence: ¶3", "'licence' is a word or a text, got 3", "quotes"),
     "a scope's variable": Mistake(
-        NAMES, '      "stage{s}/":\n        "unit{u}/conv": ¶"layer{t}.{u-1}.conv"\n', "'t' is no variable", "known are"
+        NAMES, '      "stage{s}/":\n        "unit{u}/conv": ¶"layer{t}.{u-1}.conv"\n', "'t' is not a variable", "known are"
     ),
     "a scope's pattern": Mistake(
         NAMES, NAMES + '      "stage{s}/":\n        ¶"unt{u}/conv": a\n', "'stage{s}/unt{u}/conv' matches no node", "did you mean"

@@ -239,7 +239,7 @@ def test_a_port_of_other_weights_is_refused_before_anything_runs(place: Place, p
     before = (port / "port.json").read_bytes()
     with pytest.raises(UsageError, match="not from this file"):
         place.study(port=port, weights=other, data=Path("never-read"))
-    with pytest.raises(UsageError, match="this is no port"):
+    with pytest.raises(UsageError, match="this is not a port"):
         place.study(port=tmp_path, data=Path("never-read"))
     assert (port / "port.json").read_bytes() == before
 
