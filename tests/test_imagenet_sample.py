@@ -20,9 +20,9 @@ from porter.frameworks import get_destination
 from porter.graph.plan import make_plan
 from porter.identify.doors import open_member
 from porter.padding import Convention
-from porter.recipe import find_recipe
+from porter.recipe import find_member, find_recipe
 from porter.source.opened import Opened
-from porter.source.weights import fetch_weights
+from porter.source.weights import fetch_published
 from tests.support import strided_sites, with_convention
 
 PHOTOS = Path(__file__).parents[2] / "shared" / "imagenet-sample" / "val"
@@ -42,7 +42,7 @@ INNER = ("MobilenetV1/Logits/Conv2d_1c_1x1=head/logits",)
 @pytest.fixture(scope="module")
 def torchvision_file() -> Path:
     try:
-        return fetch_weights("mobilenet_v2", "torchvision", None).path
+        return fetch_published(find_member("mobilenet_v2", "torchvision")).path
     except DownloadError as error:
         pytest.skip(f"the weights cannot be had: {error}")
 

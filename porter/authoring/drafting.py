@@ -85,16 +85,6 @@ class NewRecipe:
         }
 
 
-def expect_free(path: Path) -> None:
-    """Refuses to replace a file.
-
-    Raises:
-        UsageError: `path` exists.
-    """
-    if path.exists():
-        raise UsageError("this file exists", where=str(path), next="add --overwrite to replace it, or --out FILE")
-
-
 def _expect_names(variant: str, zoo: str, path: Path) -> None:
     """Refuses names that no recipe may have, and those of other recipes than the one at `path`."""
     for name, where in ((variant, "NAME"), (zoo, "--zoo")):

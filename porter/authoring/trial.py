@@ -43,7 +43,7 @@ class Trial:
 
     def record(self) -> dict[str, Any]:
         """As `porter recipe check --json` prints it."""
-        opened, error = self.opened, self.error
+        opened = self.opened
         member = opened.member if opened else None
         return {
             "variant": member.variant if member else None,
@@ -51,7 +51,7 @@ class Trial:
             "tensors": opened.lists.counts() if opened else None,
             "parity": self.verdict.record() if self.verdict else None,
             "skipped": self.skipped,
-            "error": {"code": error.code, "message": error.message, "where": error.where, "next": error.next} if error else None,
+            "error": self.error and self.error.record(),
         }
 
 

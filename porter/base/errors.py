@@ -53,6 +53,10 @@ class PorterError(Exception):
         self.where = where
         self.next = next
 
+    def record(self) -> dict[str, str | None]:
+        """The error in JSON."""
+        return {"code": self.code, "message": self.message, "where": self.where, "next": self.next}
+
     def lines(self) -> list[str]:
         """The error as people read it: one line, and one for each line of a `next` that has several."""
         text = f"{self.where}: {self.message}" if self.where else self.message

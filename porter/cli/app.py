@@ -204,9 +204,10 @@ def pads(
 @app.command()
 def fetch(variant: Variant, source: From, recipes: Recipes = None, as_json: Json = False) -> None:
     """Download a variant's published weights into the cache, check them and print their path."""
-    from porter.source.weights import fetch_weights
+    from porter.recipe import find_member
+    from porter.source.weights import fetch_published
 
-    fetched = fetch_weights(variant, source, recipes)
+    fetched = fetch_published(find_member(variant, source, recipes))
     if as_json:
         show({"path": str(fetched.path), "sha256": fetched.sha256, "warnings": list(fetched.warnings)})
     else:

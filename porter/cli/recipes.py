@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from porter.base.errors import MappingError
+from porter.base.errors import MappingError, UsageError
 from porter.cli import printing
 from porter.cli.arguments import InputSize, Json, Recipes, help_without_command
 from porter.cli.terminal import say, show, write
@@ -84,13 +84,13 @@ def recipe_new(
     as_json: Json = False,
 ) -> None:
     """Draft a recipe from a file that carries its own graph, whole, or from a file of weights, with # TODO where it is a guess."""
-    from porter.authoring.drafting import OWN, expect_free, new_recipe
+    from porter.authoring.drafting import OWN, new_recipe
     from porter.padding.sizes import parse_size
 
     size = None if input_size is None else parse_size(input_size)
     path = out or Path(f"{name}.yaml")
-    if not overwrite:
-        expect_free(path)
+    if path.exists() and not overwrite:
+        raise UsageError("this file exists", where=str(path), next="add --overwrite to replace it, or --out FILE")
     drafted = new_recipe(name, path, model, weights, zoo or OWN, size)
     show(drafted.record() if as_json else printing.new_recipe(drafted))
     if drafted.problem is not None and model is not None:  # a draft from weights only is there to be completed

@@ -55,12 +55,12 @@ def write(text: str, err: bool = False) -> None:
             raise FileError(f"cannot be written: {error.strerror}", where=stream.name) from None
 
 
-def _fail(code: str, message: str, where: str | None, next: str | None, status: int) -> NoReturn:
+def _fail(error: PorterError, code: str, status: int) -> NoReturn:
     """Reports one error, as JSON if the arguments ask for it; under torchrun only the first process writes the JSON."""
     if "--json" in sys.argv and os.environ.get("RANK", "0") == "0":
-        show({"error": {"code": code, "message": message, "where": where, "next": next}})
+        show({"error": {**error.record(), "code": code}})
     else:
-        first, *more = PorterError(message, where=where, next=next).lines()
+        first, *more = error.lines()
         say([f"error: {first}", *more], err=True)
     sys.exit(status)
 
@@ -97,17 +97,20 @@ def stems_from_interrupt(error: BaseException | None) -> bool:
 def end_with(error: BaseException) -> NoReturn:
     """Reports the error that ended the command, and exits with its status."""
     if isinstance(error, PorterError):
-        more = f"{len(error.others)} more: porter recipe check FILE" if isinstance(error, RecipeError) and error.others else None
-        _fail(error.code, error.message, error.where, "; ".join(filter(None, (error.next, more))) or None, error.status)
+        if isinstance(error, RecipeError) and error.others:
+            error.next = "; ".join(filter(None, (error.next, f"{len(error.others)} more: porter recipe check FILE")))
+        _fail(error, error.code, error.status)
     if isinstance(error, TyperException):
         context = getattr(error, "ctx", None)
-        _fail("usage", error.format_message(), None, f"see {context.command_path if context else 'porter'} --help", 2)
+        typed = f"see {context.command_path if context else 'porter'} --help"
+        _fail(PorterError(error.format_message(), next=typed), "usage", 2)
     if isinstance(error, Abort | KeyboardInterrupt):
-        _fail("interrupted", "interrupted", None, None, INTERRUPTED)
+        _fail(PorterError("interrupted"), "interrupted", INTERRUPTED)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        _fail("file", f"cannot be written: {error.strerror}", error.filename, None, FileError.status)
+        end_with(FileError(f"cannot be written: {error.strerror}", where=error.filename))
     if isinstance(error, OSError) and isinstance(error.filename, str) and "PORTER_DEBUG" not in os.environ:
-        _fail("file", f"cannot be read or written: {error.strerror}", error.filename, None, FileError.status)
+        end_with(FileError(f"cannot be read or written: {error.strerror}", where=error.filename))
     if "PORTER_DEBUG" in os.environ:
         raise error
-    _fail("internal", f"{type(error).__name__}: {error}", None, "a fault of porter's; PORTER_DEBUG=1 shows where", EX_SOFTWARE)
+    fault = PorterError(f"{type(error).__name__}: {error}", next="a fault of porter's; PORTER_DEBUG=1 shows where")
+    _fail(fault, "internal", EX_SOFTWARE)

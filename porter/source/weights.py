@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from porter.base.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import Fetched, fetch, is_published
-from porter.recipe import Member, find_member
-
-
-def fetch_weights(variant: str, source: str, recipes: Path | None) -> Fetched:
-    """The zoo's published file of a variant, from the cache or the network, checked. See porter.files.fetch."""
-    return fetch_published(find_member(variant, source, recipes))
+from porter.recipe import Member
 
 
 def fetch_published(member: Member) -> Fetched:
-    """As `fetch_weights`.
+    """The zoo's published file of a variant, from the cache or the network, checked. See porter.files.fetch.
 
     Raises:
         UsageError: the zoo publishes none.

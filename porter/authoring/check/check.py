@@ -42,8 +42,8 @@ class Checked:
     def record(self) -> dict[str, Any]:
         """As `porter recipe check --json` prints it."""
         return {
-            "errors": [_record(error) for error in self.errors],
-            "warnings": [_record(warning) for warning in self.warnings],
+            "errors": [error.record() for error in self.errors],
+            "warnings": [warning.record() for warning in self.warnings],
             "checked": {"variants": self.variants, "zoos": self.zoos, "nodes": self.nodes, "sites": self.sites},
         }
 
@@ -114,7 +114,3 @@ def _expect_known(recipe: Recipe, uses: Iterator[Use]) -> None:
             with faults.kept(), recipe.source.at(use.location):
                 raise UnknownVariable(name, use.known)
     faults.expect_none()
-
-
-def _record(error: RecipeError) -> dict[str, str | None]:
-    return {"message": error.message, "where": error.where, "next": error.next}

@@ -133,5 +133,5 @@ def test_the_command_prints_what_was_checked_and_says_it_as_json(cli: Cli, tmp_p
     ran = cli("pads", "tiny", "--from", "home", "--to", "tf", "--recipes", tmp_path)
     assert ran.status == 2 and ran.err.endswith("(did you mean 'top5'?; 1 more: porter recipe check FILE)\n")
     assert said["errors"] == [
-        {"message": "'stem/nrom' matches no node", "where": f"{path}:27:7", "next": "did you mean 'stem/norm'?"}
+        {"code": "recipe", "message": "'stem/nrom' matches no node", "where": f"{path}:27:7", "next": "did you mean 'stem/norm'?"}
     ]
