@@ -98,13 +98,13 @@ def _read(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]
         read = "read as beta, moving_mean, moving_variance (scale=False)"
         notes.append(f"batch norms with three variables, {read}: {len(guessed)}, such as {guessed[0]}")
     # A group's name is its layer's class.
-    scaling = [layer.path[-1] if counted else names.get(layer.path, layer.path[-1]) for layer in stored.values() if _scales(layer)]
+    scaling = [
+        layer.path[-1] if counted else names.get(layer.path, layer.path[-1])
+        for layer in stored.values()
+        if layer.path and is_scaling(layer.path[-1])
+    ]
     tensors = hdf5.read_datasets(file, name_tensors(file, layers))
     return Checkpoint(file.path, format, "tf", tensors, tuple(notes), counted, scaling=() if described else tuple(scaling))
-
-
-def _scales(stored: _Stored) -> bool:
-    return bool(stored.path) and is_scaling(stored.path[-1])
 
 
 def _steps(path: LayerPath) -> list[LayerPath]:

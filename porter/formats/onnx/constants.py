@@ -44,18 +44,6 @@ def _axes(node: OnnxNode, axes: Numbers | None) -> tuple[int, ...]:
     return node.integers("axes") or (() if axes is None else tuple(axes.ravel().tolist()))
 
 
-def _squeezed(node: OnnxNode, value: Numbers, axes: Numbers | None = None) -> Numbers:
-    return np.squeeze(value, _axes(node, axes) or None)
-
-
-def _expanded(node: OnnxNode, value: Numbers, axes: Numbers | None = None) -> Numbers:
-    return np.expand_dims(value, _axes(node, axes))
-
-
-def _reshaped(node: OnnxNode, value: Numbers, shape: Numbers) -> Numbers:
-    return value.reshape(wanted_sizes(node, value.shape, shape.ravel().tolist()))
-
-
 def wanted_sizes(node: OnnxNode, known: tuple[int, ...], wanted: list[int]) -> list[int]:
     """The sizes of a Reshape: 0 stands for the size that the value has there, unless `allowzero`."""
     keeps = not node.integer("allowzero")
@@ -139,12 +127,12 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "Range": _images,
     "ReduceProd": partial(_reduced, np.prod),
     "ReduceSum": partial(_reduced, np.sum),
-    "Reshape": _reshaped,
+    "Reshape": lambda node, value, shape: value.reshape(wanted_sizes(node, value.shape, shape.ravel().tolist())),
     **dict.fromkeys(("Shape", "Size"), lambda node, value: stated_sizes(node, value.shape)),
     "Slice": _sliced,
     "Split": _split,
-    "Squeeze": _squeezed,
+    "Squeeze": lambda node, value, axes=None: np.squeeze(value, _axes(node, axes) or None),
     "Transpose": lambda node, value: value.transpose(node.integers("perm") or None),
-    "Unsqueeze": _expanded,
+    "Unsqueeze": lambda node, value, axes=None: np.expand_dims(value, _axes(node, axes)),
 }
 """What they give has no more numbers than they take (porter.filegraph.dataflow)."""

@@ -62,14 +62,6 @@ def _gathered(node: GraphNode, value: Numbers, places: Numbers, axis: Numbers | 
     return value[places]
 
 
-def _squeezed(node: GraphNode, value: Numbers) -> Numbers:
-    return np.squeeze(value, node.integers("squeeze_dims") or None)
-
-
-def _packed(node: GraphNode, *values: Numbers) -> Numbers:
-    return np.stack(values, node.integer("axis"))
-
-
 def is_cast(node: GraphNode) -> bool:
     """Halves round, integers cut, and truths are 0 and 1."""
     return node.op == "Cast" and node.type("DstT") in WIDE_FLOATS
@@ -85,13 +77,13 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "Cast": _cast,
     "Reshape": lambda node, value, shape: value.reshape(shape.ravel().tolist()),
     "ExpandDims": lambda node, value, axis: np.expand_dims(value, int(axis)),
-    "Squeeze": _squeezed,
+    "Squeeze": lambda node, value: np.squeeze(value, node.integers("squeeze_dims") or None),
     "Mean": _reduced(np.mean),
     "Prod": _reduced(np.prod),
     "Sum": _reduced(np.sum),
     "GatherV2": _gathered,
     "Gather": _gathered,
-    "Pack": _packed,
+    "Pack": lambda node, *values: np.stack(values, node.integer("axis")),
     "Unpack": lambda node, value: list(np.moveaxis(value, node.integer("axis"), 0)),
     "ConcatV2": lambda node, *values: np.concatenate(values[:-1], int(values[-1])),
     "StridedSlice": lambda node, value, *bounds: value[

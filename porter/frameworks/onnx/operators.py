@@ -74,10 +74,6 @@ def _hardmax(x: Numbers, axis: int) -> Any:
     return np.eye(x.shape[axis])[x.argmax(axis)]
 
 
-def _squeeze(x: Array, axes: Sequence[int] | None) -> Any:
-    return np.squeeze(x, tuple(axes) if axes else None)
-
-
 def _batch_norm(x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers, epsilon: float, **stated: Any) -> Any:
     return values.batch_norm(x, mean, variance, gamma, beta, epsilon)
 
@@ -88,14 +84,6 @@ def _group_norm(x: Numbers, gamma: Numbers, beta: Numbers, epsilon: float, num_g
 
 
 # Of each number.
-
-
-def _gelu(x: Numbers, approximate: str) -> Any:
-    return values.gelu(x, approximate == "tanh")
-
-
-def _hard_sigmoid(x: Numbers, alpha: float, beta: float) -> Any:
-    return values.hard_sigmoid(x, hard_slope(alpha), beta)
 
 
 def _selu(x: Numbers, alpha: float, gamma: float) -> Any:
@@ -166,14 +154,14 @@ _OWN: Mapping[str, tuple[Operator, int]] = {
     "Softmax": (partial(_from_axis, values.softmax), _SOFTMAX),
     "LogSoftmax": (partial(_from_axis, values.log_softmax), _SOFTMAX),
     "Hardmax": (partial(_from_axis, _hardmax), _SOFTMAX),
-    "Squeeze": (_squeeze, 13),
+    "Squeeze": (lambda x, axes: np.squeeze(x, tuple(axes) if axes else None), 13),
     "BatchNormalization": (_batch_norm, 14),
     "GroupNormalization": (_group_norm, _NEVER),
     "LRN": (values.response_norm, _NEVER),
     "Erf": (values.erf, _NEVER),
-    "Gelu": (_gelu, _NEVER),
+    "Gelu": (lambda x, approximate: values.gelu(x, approximate == "tanh"), _NEVER),
     "Sigmoid": (values.sigmoid, _NEVER),
-    "HardSigmoid": (_hard_sigmoid, _NEVER),
+    "HardSigmoid": (lambda x, alpha, beta: values.hard_sigmoid(x, hard_slope(alpha), beta), _NEVER),
     "HardSwish": (values.hard_swish, _NEVER),
     "Selu": (_selu, _NEVER),
     "Pad": (_pad, _NEVER),

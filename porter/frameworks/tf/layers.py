@@ -147,10 +147,6 @@ def _leaky_relu(maker: LayerMaker, op: ops.LeakyRelu, name: str, inputs: list[An
     return maker.operation("maximum" if op.slope <= 1 else "minimum", name, inputs[0], below)
 
 
-def _prelu(maker: LayerMaker, op: ops.PRelu, name: str, inputs: list[Any]) -> Any:
-    return maker.layer("PReLU", name, **({"shared_axes": (1, 2)} if inputs[0].ndim == 4 else {}))(inputs[0])
-
-
 def _softplus(maker: LayerMaker, op: ops.Softplus, name: str, inputs: list[Any]) -> Any:
     if not op.cut:
         return _activation("softplus", maker, op, name, inputs)
@@ -195,10 +191,6 @@ def _flatten(maker: LayerMaker, op: ops.Flatten, name: str, inputs: list[Any]) -
     if op.order == "CHW" and (op.rows, op.columns) != (1, 1):
         value = maker.layer("Permute", maker.name(f"{name}_channels_first"), dims=(3, 1, 2))(value)
     return maker.spatial("Flatten", name)(value)
-
-
-def _as_map(maker: LayerMaker, op: ops.AsMap, name: str, inputs: list[Any]) -> Any:
-    return maker.layer("Reshape", name, target_shape=(1, 1, inputs[0].shape[-1]))(inputs[0])
 
 
 def _extend_map(maker: LayerMaker, op: ops.ExtendMap, name: str, inputs: list[Any]) -> Any:
@@ -271,7 +263,9 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.ThresholdedRelu: _thresholded_relu,
     ops.Clip: _operation("clip", lambda op: (op.low, op.high)),
     ops.LeakyRelu: _leaky_relu,
-    ops.PRelu: _prelu,
+    ops.PRelu: lambda maker, op, name, inputs: maker.layer(
+        "PReLU", name, **({"shared_axes": (1, 2)} if inputs[0].ndim == 4 else {})
+    )(inputs[0]),
     ops.Elu: _layer("ELU", lambda op: {"alpha": op.alpha}),
     ops.Softplus: _softplus,
     ops.HardSigmoid: _hard_sigmoid,
@@ -285,7 +279,7 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.Concat: partial(_merge, "Concatenate", axis=-1),
     ops.Identity: _layer("Identity"),
     ops.Flatten: _flatten,
-    ops.AsMap: _as_map,
+    ops.AsMap: lambda maker, op, name, inputs: maker.layer("Reshape", name, target_shape=(1, 1, inputs[0].shape[-1]))(inputs[0]),
     ops.PadMap: lambda maker, op, name, inputs: maker.pad(inputs[0], op.pads, op.fill, name),
     ops.ExtendMap: _extend_map,
     ops.Crop: _spatial("Cropping2D", lambda op: {"cropping": (op.pads[:2], op.pads[2:])}),

@@ -104,10 +104,6 @@ def _upsample(op: ops.Upsample, shape: Shape) -> Layer:
     return Layer("Upsample", {"scale_factor": pair((op.rows, op.columns)), "mode": mode})
 
 
-def _pad_map(op: ops.PadMap, shape: Shape) -> Layer:
-    return constant_pad(op.pads, op.fill)
-
-
 def _plain(kind: str) -> Callable[[Any, Shape], Layer]:
     return lambda op, shape: Layer(kind)
 
@@ -148,7 +144,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Identity: _plain("Identity"),
     ops.Flatten: _flatten,
     ops.AsMap: lambda op, shape: MAP_OF_FEATURES,
-    ops.PadMap: _pad_map,
+    ops.PadMap: lambda op, shape: constant_pad(op.pads, op.fill),
     ops.ExtendMap: lambda op, shape: Layer(_EXTENSIONS[op.mode], {"padding": torch_pads(op.pads)}),
     ops.Crop: lambda op, shape: Layer("ZeroPad2d", {"padding": tuple(-n for n in torch_pads(op.pads))}, "negative pads crop"),
     ops.PadChannels: lambda op, shape: Layer("PadChannels", {"before": op.before, "after": op.after}),

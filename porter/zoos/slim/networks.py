@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from porter.base.errors import UsageError
@@ -60,24 +61,18 @@ def _inception_v3(images: Any, classes: int, arguments: Mapping[str, Any]) -> An
         return code.inception_v3(images, classes, is_training=False, create_aux_logits=False, **arguments)
 
 
-def _resnet_v1(images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:
-    slim, code = import_slim(), import_net("resnet_v1")
+def _resnet(version: str, images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:
+    slim, code = import_slim(), import_net(version)
     with slim.arg_scope(code.resnet_arg_scope()):
-        return getattr(code, f"resnet_v1_{arguments['layers']}")(images, classes, is_training=False)
-
-
-def _resnet_v2(images: Any, classes: int, arguments: Mapping[str, Any]) -> Any:
-    slim, code = import_slim(), import_net("resnet_v2")
-    with slim.arg_scope(code.resnet_arg_scope()):
-        return getattr(code, f"resnet_v2_{arguments['layers']}")(images, classes, is_training=False)
+        return getattr(code, f"{version}_{arguments['layers']}")(images, classes, is_training=False)
 
 
 _NETWORKS: Mapping[str, Callable[[Any, int, Mapping[str, Any]], Any]] = {
     "inception_v3": _inception_v3,
     "mobilenet_v1": _mobilenet_v1,
     "mobilenet_v2": _mobilenet_v2,
-    "resnet_v1": _resnet_v1,
-    "resnet_v2": _resnet_v2,
+    "resnet_v1": partial(_resnet, "resnet_v1"),
+    "resnet_v2": partial(_resnet, "resnet_v2"),
 }
 
 IMPLEMENTATION = implementation("tf_slim", construct)
