@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import yaml
 
-from porter.authoring.json_schema import SECTIONS, operation_words
+from porter.authoring.json_schema import operation_words
 from porter.data.preprocess import Preprocess
 from porter.frameworks import get_destination
 from porter.frameworks.torch.code import model_source
@@ -26,6 +26,7 @@ from porter.recipe import expand, load_recipe
 from porter.recipe.keys import KEYS
 from porter.recipe.model import STANDARD_OPTIONS
 from porter.recipe.schema import (
+    SECTIONS,
     BlockSection,
     Document,
     Extension,

@@ -13,8 +13,7 @@ from porter.files import is_plain
 from porter.recipe.expressions import FUNCTIONS, is_expression
 from porter.recipe.faults import Faults
 from porter.recipe.model import RESERVED, STANDARD_OPTIONS, Recipe, Zoo
-from porter.recipe.published import LABEL_FILE
-from porter.recipe.schema import BlockSection, Document, Extension, InputSection, ZooSection, parse_section
+from porter.recipe.schema import LABEL_FILE, BlockSection, Document, Extension, InputSection, ZooSection, parse_section
 from porter.recipe.source import Location, Part, Source, assemble, read_source
 from porter.recipe.spelling import nearest
 from porter.recipe.steps import COMMON, OPERATIONS, Block, Step, check_expressions, expressions, nested, parse_steps

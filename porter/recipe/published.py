@@ -13,11 +13,9 @@ from porter.data.preprocess import Preprocess
 from porter.files import WeightsFile
 from porter.recipe.faults import Faults
 from porter.recipe.model import Published, Weights
-from porter.recipe.schema import WeightsSection, ZooSection, one_of, parse_section
+from porter.recipe.schema import LABEL_FILE, WeightsSection, ZooSection, one_of, parse_section
 from porter.recipe.source import Location, Source
 
-LABEL_FILE = ".txt"
-"""How the name of a file of labels ends."""
 _DIGESTS = ("sha256", "sha256_prefix", "md5")
 
 

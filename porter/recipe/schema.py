@@ -5,22 +5,69 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from porter.base.errors import RecipeError
+from porter.data.labels import LABEL_MAPS
+from porter.data.preprocess import Preprocess
 from porter.recipe.faults import Faults
+from porter.recipe.fixed import FIXED
 from porter.recipe.refusals import refused
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint
+from porter.recipe.transforms import TRANSFORMS
+from porter.zoos.tables import REFERENCES
 
+LABEL_FILE = ".txt"
+"""How the name of a file of labels ends."""
+NO_REFERENCE = "none"
+"""The `reference` of a zoo that extends another, if the other's reference lacks its models."""
 T = TypeVar("T")
 Word = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.+-]*$", max_length=64)]
 """What a variant, a zoo or a block may be called."""
 Values = dict[str, Any]
 Side = Annotated[int, Field(ge=1, le=8192)]
 Percent = Annotated[float, Field(ge=0, le=100)]
+Schema = dict[str, Any]
+
+
+class Holds(NamedTuple):
+    """What a key holds, in JSON Schema, where its type says less. porter.authoring.json_schema has the definitions."""
+
+    schema: Schema
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def list_of(item: Schema) -> Schema:
+    return {"type": "array", "items": item, "minItems": 1}
+
+
+def table_of(item: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": item}
+
+
+def either(*schemas: Schema) -> Schema:
+    return {"anyOf": list(schemas)}
+
+
+def words_of(words: Iterable[str]) -> Schema:
+    return {"enum": list(words)}
+
+
+_OPTIONS, _TEXT = table_of(ref("value")), {"type": "string"}
+Options = Annotated[Values, Holds(_OPTIONS)]
+Steps = Annotated[tuple[Any, ...], Field(min_length=1), Holds(list_of(ref("step")))]
+Padding = Annotated[Values, Holds(table_of(ref("padding")))]
+Names = Annotated[Values, Holds(ref("names"))]
+Protocol = Annotated[str | Values | None, Holds(either(_TEXT, {"type": "null"}, ref("preprocess")))]
+LabelMap = Annotated[Word | None, Holds(either(words_of(LABEL_MAPS), {"type": "string", "pattern": rf"^\w[\w.+-]*\{LABEL_FILE}$"}))]
+_ZOOS = Holds(table_of(ref("zoo")))
+_REFERENCES = (*dict.fromkeys(name for names in REFERENCES.values() for name in names), NO_REFERENCE)
 
 
 _ROW = "list it in the zoo's 'weights': {VARIANT: {file: ..., md5: ..., top1: ..., top5: ..., source: ...}}"
@@ -39,23 +86,23 @@ class Document(Section):
 
     architecture: Word
     paper: str | None = None
-    variants: Annotated[dict[Word, Values], Field(min_length=1)]
-    options: Values = {}
-    constants: Values = {}
-    input: Values
-    graph: Annotated[tuple[Any, ...], Field(min_length=1)]
-    blocks: dict[Word, Values] = {}
-    zoos: Annotated[dict[Word, Values], Field(min_length=1)]
+    variants: Annotated[dict[Word, Values], Field(min_length=1), Holds(table_of(_OPTIONS))]
+    options: Options = {}
+    constants: Options = {}
+    input: Annotated[Values, Holds(ref("input"))]
+    graph: Steps
+    blocks: Annotated[dict[Word, Values], Holds(table_of(ref("block")))] = {}
+    zoos: Annotated[dict[Word, Values], Field(min_length=1), _ZOOS]
 
 
 class Extension(Section):
     """A recipe that adds variants, options, constants and zoos to another one."""
 
     extends: Word
-    variants: dict[Word, Values] = {}
-    options: Values = {}
-    constants: Values = {}
-    zoos: dict[Word, Values] = {}
+    variants: Annotated[dict[Word, Values], Holds(table_of(_OPTIONS))] = {}
+    options: Options = {}
+    constants: Options = {}
+    zoos: Annotated[dict[Word, Values], _ZOOS] = {}
 
 
 class InputSection(Section):
@@ -68,9 +115,9 @@ class InputSection(Section):
 class BlockSection(Section):
     """Steps with parameters; a parameter whose default is null must be given. `inputs` names several inputs."""
 
-    parameters: Values = {}
-    inputs: Annotated[tuple[Word, ...], Field(min_length=1)] = ("input",)
-    steps: Annotated[tuple[Any, ...], Field(min_length=1)]
+    parameters: Options = {}
+    inputs: Annotated[tuple[Word, ...], Field(min_length=1), Holds(list_of(_TEXT))] = ("input",)
+    steps: Steps
 
 
 class FactsSection(Section):
@@ -80,15 +127,15 @@ class FactsSection(Section):
     that is not an address itself. `source` is where their figures are published, `note` what holds for all of them.
     """
 
-    framework: Word | None = None
-    reference: Word | None = None
-    options: Values = {}
-    ignore: Values = {}
-    labels: Word | None = None
+    framework: Annotated[Word | None, Holds(words_of(REFERENCES))] = None
+    reference: Annotated[Word | None, Holds(words_of(_REFERENCES))] = None
+    options: Options = {}
+    ignore: Annotated[Values, Holds(table_of(either(_TEXT, ref("ignore"))))] = {}
+    labels: LabelMap = None
     activation: Literal["softmax", "sigmoid"] | None = None
     licence: str | None = None
-    protocols: dict[Word, Values] = {}
-    protocol: str | Values | None = None
+    protocols: Annotated[dict[Word, Values], Holds(table_of(ref("preprocess")))] = {}
+    protocol: Protocol = None
     address: str | None = None
     source: str | None = None
     note: str | None = None
@@ -97,7 +144,7 @@ class FactsSection(Section):
 class GroupSection(FactsSection):
     """What a zoo's file says of one architecture: what differs there, and the published weights by variant."""
 
-    weights: dict[str, Values] = {}
+    weights: Annotated[dict[str, Values], Holds(table_of(ref("weights")))] = {}
 
 
 class ZooSection(GroupSection):
@@ -111,26 +158,26 @@ class ZooSection(GroupSection):
     extends: str | None = None
     only: tuple[str, ...] = ()
     assumed: dict[str, str] = {}
-    padding: Values = {}
-    padding_as_trained: Values = {}
-    names: Values = {}
-    generations: dict[str, Values] = {}
-    taps: Values = {}
-    variants: dict[str, Values] = {}
+    padding: Padding = {}
+    padding_as_trained: Padding = {}
+    names: Names = {}
+    generations: Annotated[dict[str, Values], Holds(table_of(ref("generation")))] = {}
+    taps: Names = {}
+    variants: Annotated[dict[str, Values], Holds(table_of(ref("override")))] = {}
 
 
 class ZooDocument(FactsSection):
     """A zoo's file: what holds for all its models, and what for those of each architecture."""
 
     zoo: Word
-    architectures: dict[Word, Values] = {}
+    architectures: Annotated[dict[Word, Values], Holds(table_of(ref("group")))] = {}
 
 
 class OverrideSection(Section):
     """What a zoo does differently for one variant."""
 
-    options: Values = {}
-    padding: Values = {}
+    options: Options = {}
+    padding: Padding = {}
 
 
 class WeightsSection(Section):
@@ -151,16 +198,16 @@ class WeightsSection(Section):
     size: Side | None = None
     source: str | None = None
     note: str | None = None
-    protocol: str | Values | None = None
-    labels: Word | None = None
+    protocol: Protocol = None
+    labels: LabelMap = None
 
 
 class GenerationSection(Section):
     """Older names, only those that differ from the zoo's, and what the code of that time computed differently."""
 
-    names: Values
-    options: Values = {}
-    padding: Values = {}
+    names: Names
+    options: Options = {}
+    padding: Padding = {}
 
 
 class NameSection(Section):
@@ -171,14 +218,21 @@ class NameSection(Section):
     name: str
     tensor: Word | None = None
     adapted: bool = False
-    transforms: tuple[str, ...] = ()
+    transforms: Annotated[tuple[str, ...], Holds({"type": "array", "items": words_of(TRANSFORMS)})] = ()
 
 
 class IgnoreSection(Section):
     """Why a source tensor is left unused, and what it must equal: one number, or a fixed array of porter.recipe.fixed."""
 
     reason: str
-    equals: float | str | None = None
+    equals: Annotated[float | str | None, Holds(either({"type": "number"}, words_of(FIXED)))] = None
+
+
+SECTIONS: tuple[type[Any], ...] = (
+    *(Document, Extension, InputSection, BlockSection, ZooSection, GenerationSection, OverrideSection, NameSection, IgnoreSection),
+    *(WeightsSection, Preprocess, ZooDocument, GroupSection),
+)
+"""Every section of a recipe and of a zoo's file."""
 
 
 def parse_section(kind: type[T], source: Source, location: Location, values: Any) -> T:

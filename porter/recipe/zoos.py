@@ -21,6 +21,7 @@ from porter.recipe.names import read_names
 from porter.recipe.paddings import read_rules
 from porter.recipe.published import read_label_map, read_protocol, read_weights
 from porter.recipe.schema import (
+    NO_REFERENCE,
     Document,
     GenerationSection,
     GroupSection,
@@ -38,8 +39,6 @@ from porter.zoos.tables import REFERENCES
 
 ZOOS = "zoos"
 """The folder of the zoos' files, beside the recipes."""
-NO_REFERENCE = "none"
-"""The `reference` of a zoo that extends another, if the other's reference lacks its models."""
 _INHERITED = (
     *("framework", "only", "reference", "options", "padding", "padding_as_trained", "names", "generations", "taps", "ignore"),
     *("labels", "activation"),

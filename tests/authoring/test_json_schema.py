@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from porter.authoring.json_schema import SECTIONS, json_schema, schema_text
+from porter.authoring.json_schema import json_schema, schema_text
 from porter.recipe import recipes_folder
 from porter.recipe.keys import KEYS
-from porter.recipe.schema import keys_of
+from porter.recipe.schema import SECTIONS, keys_of
 from porter.recipe.source import read_source
 from tests.conftest import Cli
 from tests.recipe.recipes import VALID, write
