@@ -61,7 +61,10 @@ Preprocess = Annotated[
 ClassNames = Annotated[
     Path | None, typer.Option("--class-names", metavar="FILE", help="the names of the classes, one on each line, in their order")
 ]
-Labels = Annotated[Path | None, typer.Option(metavar="FILE", help="ReaL's real.json, or ImageNet's development kit")]
+Split = Annotated[str | None, typer.Option(metavar="NAME", help="train, val or test; default: val, or the only one")]
+Labels = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="ReaL's real.json, ImageNet's development kit, or a list (docs/data.md)")
+]
 
 
 def help_without_command(context: typer.Context) -> None:

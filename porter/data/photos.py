@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 VALIDATION_IMAGES = 50_000
 _PHOTO_SUFFIXES = (".jpeg", ".jpg", ".jpe", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+_UNREAD_SUFFIXES = (".heic", ".heif", ".avif", ".jxl", ".dng", ".cr2", ".nef", ".arw")
+"""Photos all the same: in silence they would be missing from the figures."""
 _NUMBERED = re.compile(r"ILSVRC2012_val_(\d{8})(?!\d)")
 
 
@@ -144,7 +146,13 @@ class Found:
 def is_photo(name: str) -> bool:
     """Whether a file is a photo by its name. A name that begins with a dot belongs to a system or a program."""
     base = name.rpartition("/")[2]
-    return base.lower().endswith(_PHOTO_SUFFIXES) and not base.startswith(".")
+    return base.lower().endswith(_PHOTO_SUFFIXES + _UNREAD_SUFFIXES) and not base.startswith(".")
+
+
+def why_unread(name: str) -> str:
+    """Why a photo of this name cannot be read; empty if it can."""
+    suffix = name.lower().rpartition(".")[2]
+    return f"porter does not read .{suffix}: save it as JPEG or PNG" if f".{suffix}" in _UNREAD_SUFFIXES else ""
 
 
 def validation_number(key: str) -> int | None:

@@ -78,6 +78,7 @@ def evaluate(
             classes=Classes(record.classes - record.background, record.label_map),
             labels=options.labels,
             limit=options.limit,
+            split=options.split,
         )
         if not (data_set.photos or data_set.failed):
             raise UsageError(f"there is no photo to score in these {data_set.layout}", where=str(data))
@@ -156,6 +157,7 @@ def _evaluation(
         complete=scored.complete,
         per_second=int(scored.reached.sum()) / scored.seconds,
         limit=photos.limit,
+        split=options.split,
         labels=None if photos.labels is None else str(photos.labels),
         warnings=warnings,
     )

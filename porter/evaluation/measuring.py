@@ -41,7 +41,8 @@ class PhotoOptions(TypedDict, total=False):
         workers: processes that decode; None for one per core.
         limit: of photos.
         cache: a folder in which prepared photos are kept for the next run.
-        labels: ReaL's real.json or ImageNet's development kit, instead of the data set's own labels, if it has any.
+        labels: ReaL's real.json, ImageNet's development kit or a list of labels (docs/data.md), instead of the data set's own.
+        split: `train`, `val` or `test` of a data set that has several; None for its validation set.
         preprocess, class_names: as `convert` takes them, in place of the port's own.
     """
 
@@ -52,6 +53,7 @@ class PhotoOptions(TypedDict, total=False):
     limit: int | None
     cache: AnyPath | None
     labels: AnyPath | None
+    split: str | None
     preprocess: AnyPath | Mapping[str, Any] | None
     class_names: AnyPath | None
 
@@ -65,6 +67,7 @@ class Options:
         limit: of photos.
         cache: a folder for prepared photos.
         labels: a file of labels, instead of the data set's own.
+        split: of the data set.
         stated: what the user says of the model's photos and classes.
 
     Raises:
@@ -79,6 +82,7 @@ class Options:
     limit: int | None = None
     cache: Path | None = None
     labels: Path | None = None
+    split: str | None = None
     stated: Stated = NOTHING
 
     def __post_init__(self) -> None:

@@ -80,6 +80,7 @@ class Evaluation(Judgement, Accuracy):
         complete: False if it was interrupted; the figures are then of the photos so far.
         per_second: photos from first to last, over the wall clock.
         limit: the number of photos that `--limit` took of a larger data set; None if all were to be scored.
+        split: what `--split` chose; None for the validation set, or all there is.
         labels: the file of `--labels`, which replaced the data set's own labels.
         unnamed: for `failed`, `excluded` and `differing`, the number of photos that the list does not name.
     """
@@ -101,6 +102,7 @@ class Evaluation(Judgement, Accuracy):
     fed: str = ""
     preprocess: Mapping[str, Any] | None = None
     limit: int | None = None
+    split: str | None = None
     labels: str | None = None
     warnings: tuple[str, ...] = ()
     unnamed: Mapping[str, int] = field(default_factory=dict)
@@ -177,7 +179,7 @@ class Study:
         by_entropy: the result by entropy; None if the study is judged by it.
         unlabelled: why the photos have no classes; None if they have classes.
         protocol: the preprocessing, in words.
-        limit, labels: see Evaluation.
+        limit, split, labels: see Evaluation.
         skipped: by name, why a case was not run.
         complete: False if Ctrl-C ended it; cases that were not measured on all photos are then left out.
     """
@@ -196,6 +198,7 @@ class Study:
     unlabelled: str | None = None
     protocol: str = ""
     limit: int | None = None
+    split: str | None = None
     labels: str | None = None
     skipped: Mapping[str, str] = field(default_factory=dict)
     complete: bool = True

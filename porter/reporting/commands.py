@@ -81,7 +81,8 @@ def _photos(result: Evaluation | Study) -> list[str]:
     """The photos that were measured, and how many of them under which labels."""
     limit = [] if result.limit is None else ["--limit", str(result.limit)]
     labels = [] if result.labels is None else ["--labels", result.labels]
-    return [*limit, *labels, "--data", result.photos[0]]
+    split = [] if result.split is None else ["--split", result.split]
+    return [*limit, *split, *labels, "--data", result.photos[0]]
 
 
 def reproduce(contents: Contents, folder: str) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -31,21 +31,26 @@ _NEXT = "docs/data.md lists the layouts that are read"
 
 _SHARDS = (".parquet", ".tar")
 _COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip")
-_VALIDATION = ("validation", "val")
-"""What figures are published on."""
-_SPLIT = re.compile(r"(?:^|[-_.])(validation|val|train|test)(?=[-_.])", re.IGNORECASE)
+_SPLITS = {
+    "val": "validation", "valid": "validation", "validation": "validation", "train": "train", "training": "train", "test": "test"
+}  # fmt: skip
+"""Words for a split to the split. Figures are published on validation."""
+_SPLIT = re.compile(rf"(?:^|[-_.])({'|'.join(_SPLITS)})(?=[-_.])", re.IGNORECASE)
 _TRAINING = re.compile(r"n\d{8}_\d")
 """How the photos of ImageNet's training set are named."""
 
 
-def open_photos(path: Path, *, classes: Classes, labels: Path | None = None, limit: int | None = None) -> PhotoSet:
+def open_photos(
+    path: Path, *, classes: Classes, labels: Path | None = None, limit: int | None = None, split: str | None = None
+) -> PhotoSet:
     """The photos of a data set and their labels; no photo is opened.
 
     Args:
         path: a folder or a file in one of the layouts.
         classes: those that the port tells apart.
-        labels: a devkit or ReaL's labels, in place of what the data set itself says.
+        labels: a devkit, ReaL's labels or a list, in place of what the data set itself says.
         limit: at most so many photos, spread evenly over all of them.
+        split: of a data set that has several: `train`, `validation` (`val`) or `test`; None for validation, or its only one.
 
     Raises:
         UsageError: arguments that do not fit each other, or classes that do not fit the port's.
@@ -56,7 +61,7 @@ def open_photos(path: Path, *, classes: Classes, labels: Path | None = None, lim
         raise UsageError(f"the number of photos is at least 1, got {limit}")
     if labels is not None and not classes.imagenet:
         raise UsageError("label files are ImageNet's, and this port has other classes", where=str(labels))
-    found = _find(path, classes)
+    found = _find(path, classes, None if split is None else _split_of(split))
     validation = classes.imagenet and _is_validation(found.candidates)
     if labels is not None:
         found = relabelled(found, read_label_file(labels))
@@ -79,7 +84,9 @@ def open_photos(path: Path, *, classes: Classes, labels: Path | None = None, lim
     )
 
 
-def open_any_photos(path: Path, *, classes: Classes, labels: Path | None = None, limit: int | None = None) -> PhotoSet:
+def open_any_photos(
+    path: Path, *, classes: Classes, labels: Path | None = None, limit: int | None = None, split: str | None = None
+) -> PhotoSet:
     """As `open_photos`; but a folder in which most photos tell no class that the port knows gives all its photos without classes,
     and so does one that has no layout.
 
@@ -87,12 +94,12 @@ def open_any_photos(path: Path, *, classes: Classes, labels: Path | None = None,
         PorterError: as `open_photos`.
     """
     try:
-        found = open_photos(path, classes=classes, labels=labels, limit=limit)
+        found = open_photos(path, classes=classes, labels=labels, limit=limit, split=split)
         if labels is not None or len(found.photos) >= len(found.failed) or not path.is_dir():
             return found
         why = f"most photos tell no class: {listed(sorted({photo.why for photo in found.failed}))}"
     except (FileError, UsageError) as error:
-        if labels is not None or not path.is_dir() or not list_photos(path).photos:
+        if labels is not None or split is not None or not path.is_dir() or not list_photos(path).photos:
             raise
         why = error.message
     listing = list_photos(path)
@@ -127,7 +134,13 @@ def _spread(candidates: Sequence[T], limit: int | None) -> Sequence[T]:
     return [candidates[part * len(candidates) // limit] for part in range(limit)]
 
 
-def _find(path: Path, classes: Classes) -> Found:
+def _split_of(word: str) -> str:
+    if word.lower() not in _SPLITS:
+        raise UsageError(f"'{word}' is no split", where="--split", next=f"write one of {', '.join(_SPLITS)}")
+    return _SPLITS[word.lower()]
+
+
+def _find(path: Path, classes: Classes, split: str | None) -> Found:
     """The photos of a folder or file, at least one, with what it says of their classes.
 
     Raises:
@@ -136,7 +149,7 @@ def _find(path: Path, classes: Classes) -> Found:
     try:
         if not path.exists():
             raise FileError("there is no such file or folder", where=str(path))
-        found = _in_folder(_inner(path), classes) if path.is_dir() else _in_file(path, classes)
+        found = _in_folder(_inner(path, split), classes, split) if path.is_dir() else _in_file(path, classes)
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
     if not found.candidates:
@@ -144,21 +157,29 @@ def _find(path: Path, classes: Classes) -> Found:
     return found
 
 
-def _inner(path: Path) -> Path:
-    """The folder of the validation photos, where `path` holds that one: `val` beside `train`, or Hugging Face's `data`."""
+def _inner(path: Path, split: str | None) -> Path:
+    """The folder of a split, where `path` holds folders of splits: `val` beside `train`; or Hugging Face's `data`.
+
+    Raises:
+        UsageError: it holds several, and which one is not said; or it lacks the one that is said.
+    """
     folders, files = contents(path)
-    for name in _VALIDATION:
-        if name in folders:
-            return path / name
+    splits = {name: _SPLITS[name.lower()] for name in folders if name.lower() in _SPLITS}
+    chosen = [name for name, of in splits.items() if of == (split or "validation")]
+    if not chosen and splits and len(splits) == len(folders) and (split is not None or len(splits) > 1):
+        lacking = f"it has no split '{split}'" if split else "it has several splits, and none is of validation"
+        raise UsageError(f"{lacking}: {', '.join(splits)}", where=str(path), next=f"add --split {next(iter(splits))}")
+    if chosen or (splits and len(splits) == len(folders)):
+        return path / (chosen or list(splits))[0]
     if "data" not in folders or any(name.endswith(_SHARDS) for name in files):
         return path
     return path / "data" if any(name.endswith(_SHARDS) for name in contents(path / "data")[1]) else path
 
 
-def _in_folder(path: Path, classes: Classes) -> Found:
+def _in_folder(path: Path, classes: Classes, split: str | None) -> Found:
     listing = list_photos(path)
     if tables := [path / name for name in listing.others if name.endswith(".parquet")]:
-        return parquet(path, _of_one_split(tables), classes)
+        return parquet(path, _of_one_split(tables, split), classes)
     in_folders = sum(bool(photo.folder) for photo in listing.photos)
     numbered = sum(not photo.folder and validation_number(photo.name) is not None for photo in listing.photos)
     if classes.imagenet and numbered > in_folders:
@@ -166,9 +187,9 @@ def _in_folder(path: Path, classes: Classes) -> Found:
     if in_folders:
         return class_folders(path, listing, classes)
     if shards := [path / name for name in listing.others if _is_shard(path / name)]:
-        return tfrecord(path, _of_one_split(shards), classes)
+        return tfrecord(path, _of_one_split(shards, split), classes)
     if tars := [path / name for name in listing.others if name.endswith(".tar")]:
-        return _in_tars(path, _of_one_split(tars), classes)
+        return _in_tars(path, _of_one_split(tars, split), classes)
     seen = [f"{len(listing.photos):,} photos lie in no class folder"] if listing.photos else []
     if listing.folders:
         seen.append(f"no photos in the folders {listed(listing.folders)}")
@@ -206,24 +227,27 @@ def _in_tars(path: Path, files: Sequence[Path], classes: Classes) -> Found:
     )
 
 
-def _of_one_split(files: Sequence[Path]) -> list[Path]:
-    """The validation files among `files`, by their names, or all of them where they name at most one split.
+def _of_one_split(files: Sequence[Path], split: str | None) -> list[Path]:
+    """The files of a split among `files`, by their names: of validation where none is asked for, or all of them where they name at
+    most one split.
 
     Raises:
-        UsageError: several splits and none of them validation.
+        UsageError: several splits and none of them validation, or none of the split that is asked for.
     """
     splits: dict[str, list[Path]] = {}
     for file in files:
         match = _SPLIT.search(file.name)
-        splits.setdefault(match[1].lower() if match else "", []).append(file)
-    for split in _VALIDATION:
-        if split in splits:
-            return splits[split]
+        splits.setdefault(_SPLITS[match[1].lower()] if match else "", []).append(file)
+    wanted = split or "validation"
+    if wanted in splits:
+        return splits[wanted]
+    if split is not None and set(splits) != {""}:
+        raise UsageError(f"no files of split '{split}': {_listed(splits)}", where=str(files[0].parent))
     if len(splits) > 1:
-        named = ", ".join(sorted(split or "no split" for split in splits))
-        raise UsageError(
-            f"files of several splits and none of validation: {named}",
-            where=str(files[0].parent),
-            next="put the files to evaluate in a folder of their own",
-        )
+        message = f"files of several splits and none of validation: {_listed(splits)}"
+        raise UsageError(message, where=str(files[0].parent), next=f"add --split {max(splits)}")
     return list(files)
+
+
+def _listed(splits: Iterable[str]) -> str:
+    return ", ".join(sorted(split or "no split" for split in splits))

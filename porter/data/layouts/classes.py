@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from porter.base.errors import FileError, UsageError
+from porter.base.errors import FileError, UsageError, escaped
 from porter.data.labels import IMAGENET, Labels, imagenet_classes
 
 _WNID = re.compile(r"(n\d{8})(?![0-9A-Za-z])")
@@ -65,6 +65,14 @@ def folder_labels(folders: Collection[str], classes: Classes, where: str) -> dic
     return {name: _imagenet_label(name) for name in folders}
 
 
+def why_no_class(folder: str) -> str:
+    """Why a folder is no class of ImageNet."""
+    if (shared := _plain(folder)) in _SHARED:
+        two = " or ".join(entry.wnid for entry in imagenet_classes() if _plain(entry.name).split()[0] == shared)
+        return f"'{escaped(folder)}' is the name of two classes of ImageNet-1k: name the folder {two}"
+    return f"'{escaped(folder)}' is no class of ImageNet-1k"
+
+
 def _numbered_folders(folders: Collection[str], classes: int, where: str) -> dict[str, int | None]:
     numbers = {name: int(name) for name in folders if len(name) <= len(str(classes))}
     if len(set(numbers.values())) < len(numbers) or 0 not in numbers.values():
@@ -73,6 +81,12 @@ def _numbered_folders(folders: Collection[str], classes: int, where: str) -> dic
             f"the folders' names are numbers ({listed(sorted(folders))}) that do not show whether they count from 0",
             where=where,
             next="name the folders by wnid",
+        )
+    if 1 < len(numbers) == len(folders) < classes and max(numbers.values()) == len(numbers) - 1:
+        raise UsageError(
+            f"the folders {listed(sorted(folders))} are ImageNet's first {len(folders)} classes, or {len(folders)} others",
+            where=where,
+            next="name the folders by wnid; a model of other classes takes --class-names FILE",
         )
     return {name: numbers[name] if numbers.get(name, classes) < classes else None for name in folders}
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from porter.base.errors import FileError, escaped
-from porter.data.layouts.classes import Classes, folder_labels, wnid_label
+from porter.data.layouts.classes import Classes, folder_labels, why_no_class, wnid_label
 from porter.data.layouts.tars import Member
-from porter.data.photos import Bytes, Candidate, Failure, Found, is_photo
+from porter.data.photos import Bytes, Candidate, Failure, Found, is_photo, why_unread
 
 _WITH_WNID = re.compile(r"ILSVRC2012_val_\d{8}_(n\d{8})\.")
 
@@ -81,7 +81,8 @@ def list_photos(folder: Path) -> Listing:
                     folders.append(name)
                 waiting.append((entry.path, f"{name}/"))
             elif is_photo(name):
-                photos.append(Photograph(name, entry.path, "" if entry.is_file() else "a broken link, or no regular file"))
+                why = why_unread(name) if entry.is_file() else "a broken link, or no regular file"
+                photos.append(Photograph(name, entry.path, why))
             elif not prefix:
                 others.append(name)
     photos.sort()
@@ -126,7 +127,7 @@ def class_folders(path: Path, listing: Listing, classes: Classes) -> Found:
     candidates = []
     for photo in listing.photos:
         label = known.get(photo.folder)
-        unknown = f"'{escaped(photo.folder)}' is no class of ImageNet-1k" if photo.folder else "it lies in no class folder"
+        unknown = why_no_class(photo.folder) if photo.folder else "it lies in no class folder"
         place = None if photo.why else Bytes(Path(photo.path))
         labels = () if label is None else (label,)
         candidates.append(Candidate(escaped(photo.name), photo.name, place, labels, photo.why or unknown))

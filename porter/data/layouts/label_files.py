@@ -1,7 +1,7 @@
-"""The labels of ImageNet's validation photos: from ILSVRC 2012's devkit, or ReaL's reassessed ones.
+"""The labels of ImageNet's validation photos: from ILSVRC 2012's devkit, ReaL's reassessed ones, or a list that people have.
 
-Both were checked on the real files: `ILSVRC2012_devkit_t12.tar.gz`, whose MD5 in torchvision is fa75699e90414af021442c21a62c3abf,
-and google-research/reassessed-imagenet's `real.json`.
+The first two were checked on the real files: `ILSVRC2012_devkit_t12.tar.gz`, whose MD5 in torchvision is
+fa75699e90414af021442c21a62c3abf, and google-research/reassessed-imagenet's `real.json`; lists only on generated ones.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from porter.base.errors import FileError
 from porter.data.labels import imagenet_classes
+from porter.data.layouts.classes import wnid_label
 from porter.data.photos import VALIDATION_IMAGES, Failure, Found, validation_number
 from porter.files.archives import unpack
 
@@ -21,7 +22,9 @@ _ARCHIVE = "ILSVRC2012_devkit_t12.tar.gz"
 _TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 _MAX_FILE = 8 << 20  # ReaL's file has 0.4 million bytes, the ground truth 0.2
 
-_NEXT = f"give the devkit ({_ARCHIVE}, unpacked or not) or ReaL's real.json with --labels"
+_NEXT = f"give the devkit ({_ARCHIVE}, unpacked or not), ReaL's real.json, slim's, Caffe's or Kaggle's list with --labels"
+_LISTS = ((b"ImageId", "Kaggle's list"), (b"ILSVRC2012_val_", "Caffe's list"), (b"n", "slim's list"))
+"""How lists of labels begin."""
 
 
 class LabelFile(NamedTuple):
@@ -37,7 +40,8 @@ class LabelFile(NamedTuple):
 
 
 def read_label_file(path: Path) -> LabelFile:
-    """Reads a devkit (the archive, its folder, or the ground truth) or ReaL's real.json, by content.
+    """Reads a devkit (the archive, its folder, or the ground truth), ReaL's real.json, or a list: slim's
+    `imagenet_2012_validation_synset_labels.txt`, Caffe's `val.txt`, Kaggle's `LOC_val_solution.csv`. The content tells which it is.
 
     Raises:
         FileError: it is neither of them, or broken.
@@ -55,6 +59,9 @@ def read_label_file(path: Path) -> LabelFile:
         with tempfile.TemporaryDirectory(prefix="porter-devkit-") as name:
             unpack(path, f"ILSVRC2012_devkit_t12/data/{_TRUTH}", Path(name))
             return LabelFile("the devkit", _read_devkit(Path(name, _TRUTH)))
+    for start, name in _LISTS:
+        if head.startswith(start):
+            return LabelFile(name, _read_list(path, name))
     return LabelFile("the devkit", _read_devkit(path))
 
 
@@ -115,6 +122,33 @@ def _read_devkit(truth: Path) -> tuple[tuple[int, ...], ...]:
     if unknown := set(ids) - by_id.keys():
         raise FileError(f"ILSVRC ids are from 1 to {len(by_id)}, got {min(unknown)}", where=str(truth))
     return tuple((by_id[number],) for number in ids)
+
+
+def _read_list(path: Path, name: str) -> tuple[tuple[int, ...], ...]:
+    """A photo on each line: its wnid; its name and its class from 0 in the order of wnids; or its name, a comma, and boxes that
+    begin with its wnid.
+    """
+    lines = _read(path).split("\n")[1 if name == "Kaggle's list" else 0 :]
+    found: dict[int, int] = {}
+    for number, line in enumerate(filter(None, map(str.strip, lines)), 1):
+        photo, label = _on_line(line, number)
+        if photo is None or label is None:
+            raise FileError(f"{name} has no photo and class in '{line[:60]}'", where=f"{path}:{number}", next=_NEXT)
+        found[photo] = label
+    if len(found) != VALIDATION_IMAGES:
+        message = f"{name} of ImageNet's validation set has {VALIDATION_IMAGES:,} photos, got {len(found):,}"
+        raise FileError(message, where=str(path), next=_NEXT)
+    return tuple((found[number],) for number in range(1, VALIDATION_IMAGES + 1))
+
+
+def _on_line(line: str, number: int) -> tuple[int | None, int | None]:
+    name, _, label = line.replace(",", " ", 1).partition(" ")
+    if not label:
+        return (number if number <= VALIDATION_IMAGES else None), wnid_label(name)
+    label = label.split()[0]
+    if label.isascii() and label.isdigit() and len(label) <= 3:
+        return validation_number(name), int(label)
+    return validation_number(name), wnid_label(label)
 
 
 def _read_real(path: Path) -> tuple[tuple[int, ...], ...]:

@@ -76,6 +76,7 @@ def study(
         classes=Classes(opened.facts.classes - opened.facts.background, opened.facts.label_map),
         labels=how.labels,
         limit=how.limit,
+        split=how.split,
     )
     framework = running_framework(opened.framework)
     setting = Setting(opened.graph, (protocol.square, protocol.square), framework.CAPABILITIES)
@@ -94,6 +95,7 @@ def study(
         photos=(str(data_set.path), data_set.layout),
         protocol=in_words(protocol, how.crops),
         limit=data_set.limit,
+        split=how.split,
         labels=None if data_set.labels is None else str(data_set.labels),
         images=len(data_set.photos) + len(data_set.failed),
         failed=(*data_set.failed, *(bench.failed[position] for position in sorted(bench.failed))),

@@ -87,6 +87,8 @@ def test_names_of_classes_are_understood_where_just_one_class_has_them(tmp_path:
     found = opened(files(tmp_path, "Great_white-shark/a.jpg", "tench, Tinca tinca/b.jpg", "crane/c.jpg", "Cardigan/d.jpg"))
     assert labels(found) == {"Great_white-shark/a.jpg": (2,), "tench, Tinca tinca/b.jpg": (0,)}
     assert [failure.name for failure in found.failed] == ["Cardigan/d.jpg", "crane/c.jpg"]
+    assert found.failed[1].why.endswith("the name of two classes of ImageNet-1k: name the folder n02012849 or n03126707")
+    assert found.failed[0].why.endswith("name the folder n02113186 or n02963159")
 
 
 @pytest.mark.parametrize("form", ["{}", "{:03}"])
@@ -100,6 +102,32 @@ def test_numbers_that_may_count_from_one_are_refused(folders: list[str], tmp_pat
     files(tmp_path, *(f"{folder}/a.jpg" for folder in folders))
     with pytest.raises(UsageError, match="do not show whether they count from 0"):
         opened(tmp_path)
+
+
+def test_the_first_numbers_may_be_other_classes(tmp_path: Path) -> None:
+    files(tmp_path, "0/a.jpg", "1/a.jpg", "2/a.jpg")
+    with pytest.raises(UsageError, match="the folders 0, 1, 2 are ImageNet's first 3 classes, or 3 others"):
+        opened(tmp_path)
+
+
+def test_photos_that_porter_does_not_read_are_counted(tmp_path: Path) -> None:
+    found = opened(files(tmp_path, "n01440764/a.jpg", "n01440764/b.HEIC"))
+    assert found.failed == (Failure("n01440764/b.HEIC", "porter does not read .heic: save it as JPEG or PNG"),)
+    with pytest.raises(FileError, match=r"none of the 1 photos can be scored: porter does not read \.avif"):
+        opened(files(tmp_path / "all", "n01440764/a.avif"))
+
+
+def test_folders_of_splits_are_no_classes(tmp_path: Path) -> None:
+    files(tmp_path, *(f"{split}/{wnid}/a.jpg" for split in ("train", "Test") for wnid in WNIDS[:2]))
+    with pytest.raises(UsageError, match="several splits, and none is of validation: Test, train"):
+        opened(tmp_path)
+    assert opened(tmp_path, split="test").path == tmp_path / "Test" and opened(tmp_path, split="train").path == tmp_path / "train"
+    with pytest.raises(UsageError, match="no split 'validation': Test, train"):
+        opened(tmp_path, split="val")
+    with pytest.raises(UsageError, match="'dev' is no split"):
+        opened(tmp_path, split="dev")
+    files(tmp_path / "one", "test/n01440764/a.jpg")
+    assert opened(tmp_path / "one").path == tmp_path / "one" / "test"
 
 
 def test_numbers_beyond_the_classes_are_none(tmp_path: Path) -> None:

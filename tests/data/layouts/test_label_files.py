@@ -9,7 +9,7 @@ import pytest
 
 from porter.base.errors import FileError
 from porter.data.layouts.label_files import read_label_file
-from tests.data.layouts.making import PHOTOS, label_of
+from tests.data.layouts.making import PHOTOS, WNIDS, label_of, val
 
 EXPECTED = tuple((label_of(number),) for number in range(1, PHOTOS + 1))
 TRUTH = "data/ILSVRC2012_validation_ground_truth.txt"
@@ -26,6 +26,35 @@ def test_the_devkit_is_read_in_every_form(devkit: Path, tmp_path: Path) -> None:
 def test_ids_are_no_class_indices(devkit: Path) -> None:
     ids = (devkit / TRUTH).read_text().split()
     assert sum(int(number) - 1 == label for number, (label,) in zip(ids, EXPECTED, strict=True)) < PHOTOS // 100
+
+
+def lists_of(kind: str) -> list[str]:
+    numbers = range(1, PHOTOS + 1)
+    if kind == "slim's list":
+        return [WNIDS[label_of(number)] for number in numbers]
+    if kind == "Caffe's list":
+        return [f"{val(number)} {label_of(number)}" for number in reversed(numbers)]
+    boxes = (f"{val(number)[:-5]},{WNIDS[label_of(number)]} 85 1 499 272 {WNIDS[label_of(number)]} 1 2 3 4" for number in numbers)
+    return ["ImageId,PredictionString", *boxes]
+
+
+@pytest.mark.parametrize("kind", ["slim's list", "Caffe's list", "Kaggle's list"])
+def test_lists_of_labels_are_read(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "list").write_text("\n".join(lists_of(kind)) + "\n")
+    assert read_label_file(tmp_path / "list") == (kind, EXPECTED)
+    (tmp_path / "list").write_text("\n".join(lists_of(kind)[:-1]))
+    with pytest.raises(FileError, match="has 50,000 photos, got 49,999"):
+        read_label_file(tmp_path / "list")
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"), [("n99999999", "n99999999"), (f"{val(1)} 1000", "1000"), (f"{val(1)} x", "x"), ("a.jpg 3", "a.jpg 3")]
+)
+def test_a_line_without_a_photo_or_a_class_is_named(line: str, shown: str, tmp_path: Path) -> None:
+    (tmp_path / "list").write_text(f"{WNIDS[0] if line.startswith('n') else val(2) + ' 5'}\n{line}\n")
+    with pytest.raises(FileError, match=f"has no photo and class in '{line}'") as caught:
+        read_label_file(tmp_path / "list")
+    assert caught.value.where == f"{tmp_path / 'list'}:2"
 
 
 def test_reals_lists_are_read(real: Path) -> None:
