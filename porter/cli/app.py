@@ -33,10 +33,12 @@ from porter.cli.arguments import (
     Preprocess,
     Recipes,
     Split,
+    Stock,
     Subject,
     To,
     Variant,
     Weights,
+    WithStock,
     Workers,
     help_without_command,
 )
@@ -69,7 +71,7 @@ def start(
     help_without_command(context)
 
 
-@app.command()
+@app.command(cls=WithStock)
 def convert(
     subject: Subject,
     destination: To,
@@ -93,16 +95,15 @@ def convert(
     mapped: Mapped = None,
     options: Options = None,
     fold_bn: Annotated[bool, typer.Option("--fold-bn", help="fold batch norms into the layers before them")] = False,
-    stock: Annotated[
-        bool, typer.Option("--stock", help="use the names of the destination's stock class, if it computes the same")
-    ] = False,
+    stock: Stock = None,
     check: Annotated[bool | None, typer.Option("--check/--no-check", help="compare port and source; default: if possible")] = None,
     reference: GivenReference = None,
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:
     """Port a variant's weights (--from its zoo), or a file that carries its own graph, to another framework and prove the port."""
-    conversion = porter.convert(**_given(locals()))
+    given = _given(locals())
+    conversion = porter.convert(**{**given, "stock": stock == "" or stock or False})
     show(conversion.record() if as_json else printing.conversion(conversion))
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from porter.cli.terminal import write
 from porter.frameworks import DESTINATION_NAMES
+from porter.zoos.tables import STOCK
 
 _DESTINATIONS = " or ".join((", ".join(DESTINATION_NAMES[:-1]), DESTINATION_NAMES[-1]))
 Variant = Annotated[str, typer.Argument(metavar="VARIANT", help="such as mobilenet_v2; see porter recipe list")]
@@ -38,6 +40,14 @@ Mapped = Annotated[
 Options = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="NAME=VALUE", help="set an option of the recipe that a file of weights does not record"),
+]
+Stock = Annotated[
+    str | None,
+    typer.Option(
+        "--stock",
+        metavar="[timm]",
+        help="use the names of the destination's stock class, if it computes the same: torchvision's, Keras's or timm's",
+    ),
 ]
 GivenReference = Annotated[
     str | None,
@@ -71,3 +81,14 @@ def help_without_command(context: typer.Context) -> None:
     """Prints the help if no command is given, as --help does."""
     if context.invoked_subcommand is None:
         write(context.get_help())
+
+
+class WithStock(TyperCommand):
+    """A command whose `--stock` may have a value, which Typer's options always have or never have."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        libraries = {library for libraries in STOCK.values() for library in libraries}
+        followed = zip(args, [*args[1:], ""], strict=True)
+        return super().parse_args(
+            ctx, ["--stock=" if each == "--stock" and then not in libraries else each for each, then in followed]
+        )

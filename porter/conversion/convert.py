@@ -95,7 +95,7 @@ def convert(
     mapped: Sequence[str] = (),
     options: Mapping[str, bool | float | str] | None = None,
     fold_bn: bool = False,
-    stock: bool = False,
+    stock: bool | str = False,
     check: bool | None = None,
     reference: AnyPath | None = None,
     recipes: AnyPath | None = None,
@@ -126,7 +126,7 @@ def convert(
         options: of the recipe, instead of the zoo's, if the file of weights does not record them: `{"transform_input": False}`.
         fold_bn: folds every batch norm that is the only reader of a convolution or dense layer into it, for deployment.
         stock: writes the names of the destination's stock class (torchvision, keras.applications), which must compute exactly the
-            source's function.
+            source's function; `timm` for timm's, in a folder that `timm.create_model("local-dir:FOLDER", pretrained=True)` opens.
         check: compares the port with its source; None compares if the frameworks that it needs are installed.
         reference: a reference of your own, with which the port is compared too: another file that carries its graph, or code as
             `model.py:build`, which is run; `build()` gives a torch.nn.Module or a keras.Model.
@@ -173,7 +173,7 @@ def convert(
         size = size or opened.sizes.built
         opened.sizes.expect(size)
         target = Target(framework, size, stored_as, allow_overflow)
-        written = write_stock(building, opened, target) if stock else write_plain(building, opened, target, fold_bn)
+        written = _write(building, opened, target, stock, fold_bn)
         record = _record(opened, written, target, wishes, folder)
         verdict: Verdict | None = None
         warnings: tuple[str, ...] = ()
@@ -184,6 +184,12 @@ def convert(
         write_record(building, record)
     warnings = (*opened.warnings, *written.warnings, *_record_warnings(record, opened.member), *warnings)
     return Conversion(read_port(port, held=False), verdict, warnings)
+
+
+def _write(folder: Path, opened: Opened, target: Target, stock: bool | str, fold_bn: bool) -> Written:
+    if not stock:
+        return write_plain(folder, opened, target, fold_bn)
+    return write_stock(folder, opened, target, stock if isinstance(stock, str) else None)
 
 
 def write_trial(folder: Path, opened: Opened) -> Port:

@@ -6,7 +6,7 @@ wrongly. So the graph that the stock class computes, as the recipe has it, is co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,8 +22,7 @@ from porter.graph.folding import absorb_biases, only_readers
 from porter.padding import Site, Size
 from porter.recipe import LayerName, Member, expand, layer_names
 from porter.recipe.transforms import undo_transforms
-from porter.zoos.implementation import StockClass, StockModel, stock_library
-from porter.zoos.tables import DEFAULT_ZOOS
+from porter.zoos.implementation import StockClass, StockLibrary, StockModel
 
 FILLINGS: Mapping[str, int] = {"bias": 0, "gamma": 1, "beta": 0, "batches": 0}
 """What a stock class may have in addition to the source's tensors, with the number that changes nothing."""
@@ -34,11 +33,13 @@ class Stock:
     """A source's graph and canonical tensors as the stock class has them.
 
     Attributes:
+        zoo: whose function the class computes.
         builder: the class.
         layers: its layers' names and transforms, by path.
         absorbed: path of each norm whose mean took in a bias that the class lacks, to the layer that had it.
     """
 
+    zoo: str
     builder: StockClass
     graph: Graph
     tensors: Tensors
@@ -46,8 +47,10 @@ class Stock:
     absorbed: Mapping[str, str]
 
 
-def as_stock(member: Member, framework: Destination, graph: Graph, tensors: Tensors, classes: int, size: Size) -> Stock:
-    """The source as the class that the destination's default zoo has for the variant.
+def as_stock(
+    member: Member, libraries: Mapping[str, StockLibrary], model: StockModel, graph: Graph, tensors: Tensors, size: Size
+) -> Stock:
+    """The source as the class that a library has for the variant, or one of its classes, by zoo.
 
     If the class lacks a bias before a norm, the bias goes into that norm's mean, in float64; a bias that the source lacks is 0.
 
@@ -57,16 +60,25 @@ def as_stock(member: Member, framework: Destination, graph: Graph, tensors: Tens
     Raises:
         UsageError: there is no such class, the file has no head, or the function differs; it names where and how.
     """
-    if not classes:
+    if not model.classes:
         raise UsageError("a stock class has a head, and the file has none", where="--stock", next="convert without --stock")
-    builder = stock_library(framework.NAME).stock_class(StockModel(member.variant, classes), size)
-    stocked = member.recipe.member(member.variant, DEFAULT_ZOOS[framework.NAME])
-    theirs = expand(stocked, {"classes": classes})
-    _expect_same(graph, theirs, size, builder.name)
-    absorbed = _absorbable(graph, theirs)
-    nodes = tuple(replace(node, op=_like(node.op, theirs.by_path[node.path].op)) for node in graph.nodes)
-    names = layer_names(stocked, theirs)
-    return Stock(builder, replace(graph, nodes=nodes), absorb_biases(tensors, absorbed), names, absorbed)
+    refusals: list[tuple[int, UsageError]] = []
+    for zoo, library in libraries.items():
+        try:
+            builder = library.stock_class(model, size)
+        except UsageError as error:
+            refusals.append((len(graph.nodes), error))
+            continue
+        stocked = member.recipe.member(member.variant, zoo)
+        theirs = expand(stocked, {"classes": model.classes})
+        differences = [*_site_differences(graph, theirs, size)], [*_number_differences(graph, theirs)]
+        if not any(differences):
+            absorbed = _absorbable(graph, theirs)
+            nodes = tuple(replace(node, op=_like(node.op, theirs.by_path[node.path].op)) for node in graph.nodes)
+            names, tensors = layer_names(stocked, theirs), absorb_biases(tensors, absorbed)
+            return Stock(zoo, builder, replace(graph, nodes=nodes), tensors, names, absorbed)
+        refusals.append((sum(map(len, differences)), _refusal(builder.name, *differences, _kernels(graph) == _kernels(theirs))))
+    raise min(refusals, key=lambda refusal: refusal[0])[1]
 
 
 def stock_arrays(framework: Destination, stock: Stock, tensors: Tensors, dtype: Dtype) -> tuple[dict[str, Array], dict[str, int]]:
@@ -110,26 +122,19 @@ def _loses_bias(path: str, graph: Graph, theirs: Graph) -> bool:
     return bool(getattr(graph.by_path[path].op, "bias", False) and not getattr(theirs.by_path[path].op, "bias", False))
 
 
-def _expect_same(graph: Graph, theirs: Graph, size: Size, name: str) -> None:
-    """Refuses a stock class that computes another function. Names the first structure or padding site and the first number that
-    differ.
+def _refusal(name: str, sites: Sequence[tuple[str, str]], numbers: Sequence[tuple[str, str]], fits: bool) -> UsageError:
+    """Of a stock class that computes another function. Names the first structure or padding site and the first number that differ.
+
+    Args:
+        fits: all shapes are the same.
     """
-    sites, numbers = list(_site_differences(graph, theirs, size)), list(_number_differences(graph, theirs))
-    if not sites and not numbers:
-        return
     where, first = (sites or numbers)[0]
     then = f"; {numbers[0][0]} {numbers[0][1]}" if sites and numbers else ""
     count = len(sites) + len(numbers)
     more = f"; {count} differences in all" if count > 1 else ""
-    if _kernels(graph) == _kernels(theirs):
-        risk = "the shapes would fit, strict loading would succeed and the answers would be wrong"
-    else:
-        risk = "not even the shapes would fit"
-    raise UsageError(
-        f"{name} is another function: {first}{then}{more}. {risk.capitalize()}",
-        where=where,
-        next="convert without --stock",
-    )
+    risk = "The shapes would fit, strict loading would succeed and the answers would be wrong"
+    said = f"{name} is another function: {first}{then}{more}. {risk if fits else 'Not even the shapes would fit'}"
+    return UsageError(said, where=where, next="convert without --stock")
 
 
 def _kernels(graph: Graph) -> dict[str, tuple[int, ...]]:

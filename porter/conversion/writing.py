@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from porter.base.dtypes import Array, Dtype, cast
@@ -18,7 +19,7 @@ from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, Size
 from porter.recipe import expand, layer_names
 from porter.source.opened import Opened
-from porter.zoos.implementation import StockClass, StockModel, stock_library
+from porter.zoos.implementation import StockClass, StockModel, stock_libraries
 from porter.zoos.tables import DEFAULT_ZOOS
 
 
@@ -93,30 +94,42 @@ def write_plain(folder: Path, opened: Opened, target: Target, fold_bn: bool = Fa
     return Written(plan, model, folding.tensors, layers, filled, folded=folding.folded if fold_bn else None)
 
 
-def write_stock(folder: Path, opened: Opened, target: Target) -> Written:
-    """Writes a port as the destination's stock class, which has to compute exactly the source's function.
+def write_stock(folder: Path, opened: Opened, target: Target, library: str | None) -> Written:
+    """Writes a port as a stock class of the destination, which has to compute exactly the source's function.
+
+    Args:
+        library: see porter.zoos.implementation.stock_libraries.
 
     Raises:
         UsageError: there is no such class, or it computes another function than the source.
         PorterError: as `write_plain`.
     """
-    if opened.member is None:
+    member, facts = opened.member, opened.facts
+    if member is None:
         raise UsageError("a stock class is a variant's, and no recipe has this graph", where="--stock", next="leave it out")
-    framework, right_at = target.framework, target.plan(opened, opened.graph).only_size or ANY
-    library = stock_library(framework.NAME)
-    taken = right_at if library.takes_any_size else target.size
-    stock = as_stock(opened.member, framework, opened.graph, opened.tensors, opened.facts.classes, taken)
+    framework, libraries = target.framework, stock_libraries(target.framework.NAME, library)
+    any_size = all(library.takes_any_size for library in libraries.values())
+    model = StockModel(member.variant, facts.classes, opened.sizes.built, facts.preprocess, facts.class_names)
+    # A class that pads by the size, as TensorFlow does, is right at every size, where the port's own pads are for one.
+    at = partial(as_stock, member, libraries, model, opened.graph, opened.tensors)
+    try:
+        stock, taken = at(ANY if any_size else target.size), opened.sizes.only or (ANY if any_size else target.size)
+    except UsageError:
+        right_at = target.plan(opened, opened.graph).only_size
+        if not any_size or right_at is None:
+            raise
+        stock, taken = at(right_at), right_at
     rows, columns = taken
     fixed = None if rows is None or columns is None else (rows, columns)
-    plan = replace(target.plan(opened, stock.graph), only_size=fixed)
+    plan = replace(replace(target, size=taken).plan(opened, stock.graph), only_size=fixed)
     arrays, filled = stock_arrays(framework, stock, target.stored(stock.tensors), target.dtype)
     held = tensor_shapes(stock.graph)
     layers = {path: layer.name for path, layer in stock.layers.items() if framework.NAMES_LAYERS or path in held}
-    model = library.write(folder, plan, StockModel(opened.member.variant, opened.facts.classes), arrays, layers, target.dtype)
-    warnings: tuple[str, ...] = ()
-    if library.takes_any_size and fixed is not None:
-        warnings = (f"{stock.builder.name} takes every input size, but is the source's function only at {rows}x{columns}",)
-    return Written(plan, model, stock.tensors, layers, filled, absorbed=stock.absorbed, stock=stock.builder, warnings=warnings)
+    digests = libraries[stock.zoo].write(folder, plan, model, arrays, layers, target.dtype)
+    warnings = stock.builder.cautions
+    if any_size and fixed is not None:
+        warnings += (f"{stock.builder.name} takes every input size, but is the source's function only at {rows}x{columns}",)
+    return Written(plan, digests, stock.tensors, layers, filled, absorbed=stock.absorbed, stock=stock.builder, warnings=warnings)
 
 
 def facts_of(opened: Opened) -> dict[str, str]:

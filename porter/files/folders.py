@@ -16,7 +16,7 @@ from porter.files.locks import locked
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-_PORT_FILE = re.compile(r"(port|evaluation)\.json|report\.html|model[.-][\w.-]+|__pycache__|\..+\.porter-new")
+_PORT_FILE = re.compile(r"(port|evaluation|config)\.json|report\.html|model[.-][\w.-]+|__pycache__|\..+\.porter-new")
 """What a port consists of, and what an import of its model.py or a killed write leaves in its folder."""
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 

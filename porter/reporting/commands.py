@@ -33,7 +33,7 @@ def convert(record: Record, folder: str) -> str:
     if record.background:
         options.append("--keep-background")
     if record.stock_class is not None:
-        options.append("--stock")
+        options += ["--stock", *(["timm"] if record.stock_class.startswith("timm.") else [])]
     if record.folded is not None:
         options.append("--fold-bn")
     if record.protocol_by == "user" and record.preprocess is not None:

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, Protocol
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import UsageError
+from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph.plan import Plan
 from porter.padding import Size
-from porter.zoos.tables import DEFAULT_ZOOS
+from porter.zoos.tables import DEFAULT_ZOOS, STOCK
 
 OTHER_CODE = "--reference FILE.py:CALLABLE compares with code of your own, which can be"
 """What to do if a zoo's own code cannot be built as the source is."""
@@ -21,10 +22,15 @@ OTHER_CODE = "--reference FILE.py:CALLABLE compares with code of your own, which
 
 @dataclass(frozen=True)
 class StockClass:
-    """How to build a model that gives logits: the name of a class or function, and its arguments, which JSON can hold."""
+    """How to build a model that gives logits: the name of a class or function, and its arguments, which JSON can hold.
+
+    Attributes:
+        cautions: what its files say otherwise than the port.
+    """
 
     name: str
     arguments: Mapping[str, Any]
+    cautions: tuple[str, ...] = ()
 
 
 class Build(Protocol):
@@ -53,10 +59,18 @@ class Build(Protocol):
 
 
 class StockModel(NamedTuple):
-    """What a stock class is asked for."""
+    """What a stock class is asked for.
+
+    Attributes:
+        size: rows and columns that the model is for.
+        preprocess, class_names: see porter.port.Facts, for files that can hold them.
+    """
 
     variant: str
     classes: int
+    size: tuple[int, int]
+    preprocess: Preprocess | None = None
+    class_names: tuple[str, ...] = ()
 
 
 class WriteStock(Protocol):
@@ -73,7 +87,7 @@ class WriteStock(Protocol):
 
 @dataclass(frozen=True)
 class StockLibrary:
-    """A framework's own library of models, whose names `--stock` writes.
+    """A library of models of a framework, whose names `--stock` writes.
 
     Attributes:
         stock_class: the class of a model, for an input of a size; a UsageError if there is none.
@@ -93,7 +107,7 @@ class Implementation:
         runs_at_any_size: whether the model of a variant is right at every input size, not only at the one that it is built for.
         variables: shapes of its variables by name, for a variant and a number of classes, in the order in which it makes them, if
             its loader ignores the names in a file and uses their places; otherwise None.
-        stock: if it is a framework's own library.
+        stock: if `--stock` writes its names.
     """
 
     build: Build
@@ -125,14 +139,17 @@ def get_implementation(reference: str) -> Implementation:
     return found
 
 
-def stock_library(framework: str) -> StockLibrary:
-    """The library of a framework's default zoo.
+def stock_libraries(framework: str, library: str | None) -> dict[str, StockLibrary]:
+    """The libraries that `--stock LIBRARY` names, by zoo; None for that of the framework's default zoo.
 
     Raises:
-        UsageError: no zoo is written in the framework.
+        UsageError: the framework has no such library.
     """
-    if framework not in DEFAULT_ZOOS:
+    libraries = STOCK.get(framework)
+    if libraries is None:
         raise UsageError(f"{framework} has no stock classes", where="--stock", next="leave it out")
-    found = get_implementation(DEFAULT_ZOOS[framework]).stock
-    assert found is not None, f"the default zoo of {framework} has no stock classes"
-    return found
+    name = library or DEFAULT_ZOOS[framework]
+    if name not in libraries:
+        raise UsageError(f"{framework} has no stock classes of {name}", where="--stock", next=f"its are {', '.join(libraries)}")
+    stock = {zoo: get_implementation(zoo).stock for zoo in libraries[name]}
+    return {zoo: found for zoo, found in stock.items() if found is not None}

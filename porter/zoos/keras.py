@@ -82,7 +82,7 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
     Raises:
         UsageError: it has no class, or `size` is not fixed: its models are padded for the size that they are built for.
     """
-    variant, classes = model
+    variant, classes = model.variant, model.classes
     if variant not in KERAS:
         raise UsageError(f"keras.applications has no class of {variant}", where="--stock", next="convert without --stock")
     rows, columns = size
@@ -95,7 +95,7 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
 
 def build_stock(model: StockModel, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype) -> Any:
     """As IMPLEMENTATION.build, with the layer names that the first model of a process has."""
-    keras, numbered = import_keras(), IMPLEMENTATION.build(*model, size, checkpoint, dtype)
+    keras, numbered = import_keras(), IMPLEMENTATION.build(model.variant, model.classes, size, checkpoint, dtype)
     names = {layer.name: name for name, layer in first_names(numbered).items()}
     with import_tensorflow().device(tensorflow_device("cpu")):
         copy = keras.models.clone_model(

@@ -105,6 +105,7 @@ TIMM: Mapping[str, Call] = {
     "mnasnet_1.4": ("mnasnet_140", {}),
     "mnasnet_0.75": ("mnasnet_075", {}),
     "mnasnet_0.5": ("mnasnet_050", {}),
+    "mobilenet_v1": ("mobilenetv1_100", {}),
     "mobilenet_v2": ("mobilenetv2_100", {}),
     **{f"mobilenet_v2_{width / 100}": (f"mobilenetv2_{width:03}", {}) for width in (140, 75, 50, 35)},
     "mobilenet_v3_large": ("mobilenetv3_large_100", {}),
@@ -116,8 +117,16 @@ TIMM: Mapping[str, Call] = {
     "xception": ("legacy_xception", {}),
 }
 
+_LIKE_TF: Mapping[str, Any] = {"pad_type": "same", "bn_eps": 1e-3}
+"""What timm's own tf_ models set."""
 TIMM_TF: Mapping[str, Call] = {
     "efficientnet_lite0": ("tf_efficientnet_lite0", {}),
+    "mobilenet_v1": ("mobilenetv1_100", _LIKE_TF),
+    "mobilenet_v2": ("mobilenetv2_100", _LIKE_TF),
+    "mobilenet_v2_1.4": ("mobilenetv2_140", _LIKE_TF),
+    "mobilenet_v2_0.75": ("mobilenetv2_075", _LIKE_TF),
+    "mobilenet_v2_0.5": ("mobilenetv2_050", _LIKE_TF),
+    "mobilenet_v2_0.35": ("mobilenetv2_035", _LIKE_TF),
     "mobilenet_v3_large": ("tf_mobilenetv3_large_100", {}),
     "mobilenet_v3_large_0.75": ("tf_mobilenetv3_large_075", {}),
     "mobilenet_v3_large_minimalistic": ("tf_mobilenetv3_large_minimal_100", {}),
@@ -132,6 +141,14 @@ REFERENCES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "torch": {"torchvision": TORCHVISION, "timm": TIMM, "timm_tf": TIMM_TF},
 }
 """By framework and reference, the variants."""
+
+STOCK: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "tf": {"keras": ("keras",)},
+    "torch": {"torchvision": ("torchvision",), "timm": ("timm", "timm_tf")},
+}
+"""By framework, the libraries whose names `--stock` writes, that of the default zoo first; by library, the zoos whose functions its
+models compute.
+"""
 
 DEFAULT_ZOOS: Mapping[str, str] = {"tf": "keras", "torch": "torchvision"}
 """By framework, the zoo that its name stands for after `--from`, and whose library has its stock classes."""

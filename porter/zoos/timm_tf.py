@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from porter.zoos.implementation import Implementation
 from porter.zoos.tables import TIMM_TF
-from porter.zoos.timm import import_timm
-from porter.zoos.torchvision import build_by
+from porter.zoos.timm import implementation
 
-IMPLEMENTATION = Implementation(build_by("timm", TIMM_TF, import_timm), runs_at_any_size=lambda variant: True)
+IMPLEMENTATION = implementation(TIMM_TF)

@@ -72,7 +72,7 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
     Raises:
         UsageError: it has none.
     """
-    variant, classes = model
+    variant, classes = model.variant, model.classes
     if variant not in TORCHVISION:
         raise UsageError(f"torchvision has no class of {variant}", where="--stock", next="convert without --stock")
     name, arguments = TORCHVISION[variant]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,22 @@ from safetensors.torch import load_file
 
 import porter
 from porter.base.errors import UsageError
-from porter.conversion.stock import as_stock, stock_arrays
-from porter.frameworks import get_destination
+from porter.conversion.stock import Stock, as_stock as as_stock_of, stock_arrays
+from porter.data.preprocess import Preprocess
+from porter.frameworks import Destination, Tensors, get_destination
 from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch.graph_module import to_tensor
-from porter.graph import Conv, tensor_shapes
-from porter.padding import ANY, Convention
+from porter.graph import Conv, Graph, tensor_shapes
+from porter.padding import ANY, Convention, Size
 from porter.port import Record, read_port
-from porter.recipe import expand, find_recipe
+from porter.recipe import Member, expand, find_recipe
 from porter.verification.check import Check
 from porter.verification.computed import Shifted
 from porter.verification.fallback import own_build
 from porter.verification.references import OwnBuild
 from porter.verification.sizes import Sizes
+from porter.zoos.implementation import StockModel, stock_libraries
+from porter.zoos.timm import cautions, import_timm
 from porter.zoos.torchvision import import_models
 from tests.conftest import WeightsMaker
 from tests.standin import calibrated_tensors, smooth_images
@@ -35,6 +39,12 @@ from tests.support import with_convention
 
 NARROW = "mobilenet_v2_0.35"
 WRONG = "The shapes would fit, strict loading would succeed and the answers would be wrong"
+
+
+def as_stock(member: Member, framework: Destination, graph: Graph, tensors: Tensors, classes: int, size: Size) -> Stock:
+    """As the class of the destination's default zoo."""
+    libraries, model = stock_libraries(framework.NAME, None), StockModel(member.variant, classes, (224, 224))
+    return as_stock_of(member, libraries, model, graph, tensors, size)
 
 
 def torchvision_class(record: Record) -> torch.nn.Module:
@@ -84,6 +94,62 @@ def test_torchvisions_class_takes_the_file_strictly_and_gives_the_sources_answer
     if variant == NARROW:
         verdict = porter.verify(tmp_path / "port", weights=weights, float64=True)
         assert verdict.ok and verdict.notes == ()
+
+
+# Slim pads as TensorFlow does, which timm's MobileNets can: at every size, by arguments that its own tf_ models have.
+@pytest.mark.parametrize(
+    ("variant", "zoo", "suffix", "arguments"),
+    [
+        (NARROW, "keras", ".h5", {"pad_type": "same", "bn_eps": 0.001}),
+        (NARROW, "torchvision", ".pth", {}),
+        pytest.param("mobilenet_v1", "keras", ".h5", {"pad_type": "same", "bn_eps": 0.001}, marks=pytest.mark.full),
+        pytest.param("xception", "timm", ".pth", {}, marks=pytest.mark.full),
+    ],
+)
+def test_timm_opens_the_folder(
+    variant: str, zoo: str, suffix: str, arguments: dict[str, Any], weights_file: WeightsMaker, tmp_path: Path
+) -> None:
+    weights = weights_file(variant, zoo, suffix)
+    import_timm()
+    import timm
+    from timm.data import create_transform, resolve_data_config
+
+    made = porter.convert(variant, zoo, "torch", weights=weights, out=tmp_path / "port", stock="timm", check=False)
+    record = made.port.record
+    assert record.stock_class == "timm.create_model" and arguments.items() <= record.stock_arguments.items()
+    model = timm.create_model(f"local-dir:{tmp_path / 'port'}", pretrained=True).double().eval()
+    sizes = [record.input.size] if record.input.size else [(96, 96), (97, 65)]
+    for size in sizes:
+        found = logits(porter.load(tmp_path / "port").double(), images(size))
+        assert np.allclose(logits(model, images(size)), found, rtol=1e-10, atol=1e-10)
+    taken = record.preprocess
+    assert taken is not None
+    transform = create_transform(**resolve_data_config(model=model))
+    normalise = transform.transforms[-1]
+    assert np.allclose(np.array(taken.mean) * taken.divide / 255, normalise.mean)
+    assert np.allclose(np.array(taken.std) * taken.divide / 255, normalise.std)
+    assert list(transform.transforms[1].size) == [taken.crop or taken.size] * 2
+    assert porter.verify(tmp_path / "port", weights=weights, float64=True).ok
+
+
+@pytest.mark.parametrize(
+    ("variant", "zoo", "message"),
+    [
+        ("xception", "keras", "timm.create_model is another function: pads 'same, -inf' in the source, '1, -inf'"),
+        ("resnet50", "slim", "timm.create_model is another function: pads 'same, -inf'"),
+        ("resnet50v2", "keras", "timm has no model of resnet50v2"),
+    ],
+)
+def test_timms_model_of_another_function_is_refused(variant: str, zoo: str, message: str) -> None:
+    member = find_recipe(variant).member(variant, zoo)
+    with pytest.raises(UsageError, match=re.escape(message)):
+        as_stock_of(member, stock_libraries("torch", "timm"), StockModel(variant, 10, (224, 224)), expand(member), {}, (224, 224))
+
+
+def test_what_timms_transforms_do_otherwise_is_said() -> None:
+    said = Preprocess("squash", 224, "opencv_cubic", channels="bgr", central_fraction=0.875)
+    for protocol, count in ((None, 0), (Preprocess("shorter_side", 341, "pil_bicubic", crop=299), 0), (said, 3)):
+        assert len(cautions(StockModel(NARROW, 10, (224, 224), protocol))) == count
 
 
 def test_a_stock_port_is_a_source_like_any_other(weights_file: WeightsMaker, tmp_path: Path) -> None:
@@ -292,9 +358,10 @@ def test_the_command_line_prints_what_the_port_is(
     arguments = ["convert", NARROW, "--from", "torchvision", "--to", "torch", "--weights", str(weights), "--no-check"]
     for options, words in (
         (["--stock"], "torchvision.models.mobilenet_v2(num_classes=1000, width_mult=0.35)"),
+        (["--stock", "timm"], "timm.create_model(model_name='mobilenetv2_035', num_classes=1000)"),
         (["--fold-bn"], "52 folded into the layers before them"),
     ):
-        out = str(tmp_path / options[0])
+        out = str(tmp_path / "".join(options))
         monkeypatch.setattr("sys.argv", ["porter", *arguments, *options, "--out", out])
         with pytest.raises(SystemExit) as exited:
             main()
