@@ -88,7 +88,6 @@ class WithStock(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         libraries = {library for libraries in STOCK.values() for library in libraries}
-        followed = zip(args, [*args[1:], ""], strict=True)
-        return super().parse_args(
-            ctx, ["--stock=" if each == "--stock" and then not in libraries else each for each, then in followed]
-        )
+        followed = zip(args, [*args, ""][1:], strict=True)
+        bare = ["--stock=" if each == "--stock" and then not in libraries else each for each, then in followed]
+        return super().parse_args(ctx, bare)
