@@ -102,8 +102,8 @@ def convert(
     as_json: Json = False,
 ) -> None:
     """Port a variant's weights (--from its zoo), or a file that carries its own graph, to another framework and prove the port."""
-    given = _given(locals())
-    conversion = porter.convert(**{**given, "stock": stock == "" or stock or False})
+    given = _given(locals()) | ({"stock": True} if stock == "" else {})
+    conversion = porter.convert(**given)
     show(conversion.record() if as_json else printing.conversion(conversion))
 
 
