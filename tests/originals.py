@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -45,9 +45,14 @@ def akamaster_preset(image: Image.Image) -> Values:
 def timm_preset(model: str) -> Callable[[Image.Image], Values]:
     """timm's transform for a pretrained model; gives 3 x rows x columns."""
     import_timm()
+    return timm_transform(import_module("timm").get_pretrained_cfg(model).to_dict())
+
+
+def timm_transform(settings: Mapping[str, Any]) -> Callable[[Image.Image], Values]:
+    """timm's transform for a `pretrained_cfg`; gives 3 x rows x columns."""
+    import_timm()
     data = import_module("timm.data")
-    settings = data.resolve_data_config(pretrained_cfg=import_module("timm").get_pretrained_cfg(model).to_dict())
-    transform = data.create_transform(**settings)
+    transform = data.create_transform(**data.resolve_data_config(pretrained_cfg=dict(settings)))
     return lambda image: transform(image).numpy()
 
 

@@ -14,6 +14,7 @@ from porter.formats.recognition import is_there
 from porter.identify.matching import LIKELY, NO_RECIPE, Match, rank
 from porter.port import port_at
 from porter.recipe import Member, convert_command, declared_recipes
+from porter.source.beside import CONFIG, stated_beside, weights_in
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
 from porter.source.opening import expect_as_made, open_checkpoint, open_port
@@ -35,13 +36,22 @@ def open_member(member: Member, path: Path | None, wishes: Wishes = NONE) -> Ope
     if path is None:
         fetched = fetch_published(member)
         path, warnings = fetched.path, fetched.warnings
+    path = weights_in(path)
     port = port_at(path)
     if port is not None:
         expect_as_made(port, wishes)
         opened = open_port(port, member)
     else:
-        opened = _advised(member, read_weights(path, needs_md5(member)), wishes)
+        opened = _with_config(_advised(member, read_weights(path, needs_md5(member)), wishes), path)
     return replace(opened, warnings=(*warnings, *_no_background(opened, path, wishes), *opened.warnings))
+
+
+def _with_config(opened: Opened, path: Path) -> Opened:
+    """With what timm's config.json beside the weights states, unless a zoo publishes them."""
+    if opened.file.published:
+        return opened
+    stated, warnings = stated_beside(path)
+    return replace(opened, facts=stated.of(opened.facts, str(path.parent / CONFIG)), warnings=(*opened.warnings, *warnings))
 
 
 def _no_background(opened: Opened, path: Path, wishes: Wishes) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from porter.port.folder import (
     Input,
     Padding,
     Port,
+    ProtocolBy,
     Record,
     SourceFile,
     TensorLists,

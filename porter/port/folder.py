@@ -57,8 +57,9 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 ClassNames = Annotated[tuple[Annotated[str, Field(max_length=MAX_LABEL)], ...], Field(max_length=MAX_BYTES)]
 Padding = Literal["shipped", "trained"]
 """The pads of a port: the source's own, or the training pads at the sites where the recipe says that they differ."""
-ProtocolBy = Literal["published", "recipe", "user"]
-"""Who states the protocol: the zoo that publishes this file, a recipe for a file that its zoo does not publish, or the user."""
+ProtocolBy = Literal["published", "recipe", "file", "user"]
+"""Who states the protocol: the zoo that publishes this file, a recipe for a file that its zoo does not publish, what stands beside
+the file, or the user."""
 Gives = Literal["logits", "probabilities", "features"]
 """What a model's output is: probabilities if the source's last softmax or sigmoid is kept, features if there are no classes."""
 

@@ -16,17 +16,18 @@ from porter.data.preprocess import Preprocess
 from porter.data.statements import OPTION, in_words, read_preprocess
 from porter.files import AnyPath
 from porter.graph import Affine
-from porter.port import Facts
+from porter.port import Facts, ProtocolBy
 
 Some = TypeVar("Some", bound=Facts)
 
 
 @dataclass(frozen=True)
 class Stated:
-    """What a user says of a model's photos and classes, in place of what its file, its recipe or its port says."""
+    """What a user or a file beside the weights says of a model's photos and classes, in place of its recipe or its port."""
 
     preprocess: Preprocess | None = None
     labels: Labels | None = None
+    by: ProtocolBy = "user"
 
     def of(self, facts: Some, where: str) -> Some:
         """The facts with what is stated.
@@ -36,7 +37,7 @@ class Stated:
         """
         said: dict[str, Any] = {}
         if self.preprocess is not None:
-            said |= {"preprocess": self.preprocess, "protocol_by": "user"}
+            said |= {"preprocess": self.preprocess, "protocol_by": self.by}
         if self.labels is not None:
             if self.labels.count != facts.classes - facts.background:
                 message = f"{self.labels.name} names {self.labels.count} classes, and the model has {facts.classes}"

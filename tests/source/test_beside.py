@@ -1,0 +1,80 @@
+"""timm's config.json beside a file of weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+import porter
+from porter.base.errors import UsageError
+from porter.data.preprocess import Preprocess, prepare
+from porter.source.beside import stated_beside, weights_in
+from tests import originals
+from tests.conftest import WeightsMaker
+
+VARIANT = "mobilenet_v2_0.35"
+SETTINGS: dict[str, Any] = {
+    "input_size": [3, 96, 96],
+    "interpolation": "bicubic",
+    "crop_pct": 0.9,
+    "crop_mode": "center",
+    "mean": [0.5, 0.4, 0.3],
+    "std": [0.2, 0.2, 0.3],
+}
+PROTOCOL = Preprocess("shorter_side", 106, "pil_bicubic", crop=96, divide=255, mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.3))
+
+
+def folder(path: Path, settings: dict[str, Any], **more: Any) -> Path:
+    path.mkdir(exist_ok=True)
+    (path / "config.json").write_text(json.dumps({"architecture": "mobilenetv2_035", "pretrained_cfg": settings, **more}))
+    (path / "model.safetensors").touch()
+    return path / "model.safetensors"
+
+
+@pytest.mark.parametrize(
+    "change", [{}, {"crop_mode": "squash"}, {"interpolation": "bilinear", "crop_pct": 1.0}, {"crop_pct": 0.875}]
+)
+def test_photos_are_prepared_as_timm_prepares_them(change: dict[str, Any], tmp_path: Path) -> None:
+    stated, warnings = stated_beside(folder(tmp_path, {**SETTINGS, **change}))
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (120, 90, 3), dtype=np.uint8))
+    assert stated.preprocess is not None and not warnings
+    np.testing.assert_array_equal(prepare(image, stated.preprocess), originals.timm_transform({**SETTINGS, **change})(image))
+
+
+@pytest.mark.parametrize(
+    "change", [{"crop_mode": "border"}, {"interpolation": "random"}, {"input_size": [3, 96, 80]}, {"std": [0, 0, 0]}]
+)
+def test_what_porter_cannot_prepare_is_said(change: dict[str, Any], tmp_path: Path) -> None:
+    stated, (said,) = stated_beside(folder(tmp_path, {**SETTINGS, **change}))
+    assert stated.preprocess is None and said.startswith("the preprocessing that config.json states is not used")
+
+
+def test_other_configs_say_nothing(tmp_path: Path) -> None:
+    for content in ("[]", "{}", '{"pretrained_cfg": 3}'):
+        file = folder(tmp_path, {})
+        (tmp_path / "config.json").write_text(content)
+        assert stated_beside(file) == stated_beside(tmp_path / "none" / "model.safetensors")
+    assert weights_in(tmp_path) == tmp_path / "model.safetensors" and weights_in(tmp_path / "x") == tmp_path / "x"
+
+
+def test_a_hugging_face_folder_gives_the_protocol_and_the_labels(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    names = [f"flower {number}" for number in range(5)]
+    file = folder(tmp_path / "flowers", SETTINGS, label_names=names)
+    save_file(torch.load(weights_file(VARIANT, "torchvision", ".pth", 5), weights_only=True), file)
+    made = porter.convert(VARIANT, "torchvision", "torch", weights=file.parent, out=tmp_path / "port", check=False)
+    record = made.port.record
+    assert (record.preprocess, record.protocol_by, record.class_names) == (PROTOCOL, "file", tuple(names))
+    assert not any("--preprocess" in warning for warning in made.warnings)
+    own = {"preprocess": "resize=none,size=96"}
+    again = porter.convert(VARIANT, "torchvision", "torch", weights=file, out=tmp_path / "own", check=False, **own)  # type: ignore[arg-type]
+    assert again.port.record.protocol_by == "user"
+    (file.parent / "config.json").write_text(json.dumps({"pretrained_cfg": SETTINGS, "label_names": names[:3]}))
+    with pytest.raises(UsageError, match=r"config\.json names 3 classes, and the model has 5"):
+        porter.convert(VARIANT, "torchvision", "torch", weights=file, out=tmp_path / "three", check=False)
