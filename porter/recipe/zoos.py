@@ -6,7 +6,7 @@ architecture, its published weights. A section that states the zoo's framework s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -202,9 +202,12 @@ class _Reader:
         # Without its protocols, a row has no size.
         weights = {} if faults.found else tried(read_weights, source, here, section, protocols, self.document.variants)
         tried(check_expressions, source, here, values)
+        framework = section.framework
+        if framework is not None:
+            tried(one_of, source, (*here, "framework"), "framework", framework, REFERENCES)
         zoo = Zoo(
             name=self.name,
-            framework=tried(self._word, here, "framework", section.framework, tuple(REFERENCES)) or "",
+            framework=framework or "",
             only=tried(self._only, (*here, "only"), section.only),
             reference=section.reference,
             options=tried(self._options, (*here, "options"), section.options),
@@ -234,9 +237,6 @@ class _Reader:
             one_of(self.source, (*here, place), "variant", variant, self.document.variants)
             for place, variant in enumerate(variants)
         )
-
-    def _word(self, here: Location, key: str, word: str | None, known: Iterable[str]) -> str | None:
-        return None if word is None else one_of(self.source, (*here, key), key, word, known)
 
     def _options(self, location: Location, options: Mapping[str, Any]) -> Mapping[str, Any]:
         faults = Faults()
@@ -270,17 +270,13 @@ class _Reader:
 
     def _overrides(self, location: Location, table: Mapping[str, Any]) -> Mapping[str, Override]:
         found = {}
-        for variant, values in self._of_variants(location, table).items():
+        for variant, values in table.items():
             here = (*location, variant)
+            one_of(self.source, here, "variant", variant, self.document.variants, key=True)
             section = parse_section(OverrideSection, self.source, here, values)
             options = self._options((*here, "options"), section.options)
             found[variant] = Override(options, read_rules(self.source, (*here, "padding"), section.padding))
         return found
-
-    def _of_variants(self, location: Location, table: Mapping[str, Any]) -> Mapping[str, Any]:
-        for variant in table:
-            one_of(self.source, (*location, variant), "variant", variant, self.document.variants, key=True)
-        return table
 
     @property
     def _known_options(self) -> tuple[str, ...]:

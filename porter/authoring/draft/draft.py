@@ -84,19 +84,16 @@ def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts, made_up: 
     if facts.activation:
         zoo["activation"] = facts.activation
     different = {name: value for name, value in options.items() if STANDARD_OPTIONS.get(name) != value}
-    document: dict[str, dict[str, Any]] = {
-        "head": {"architecture": facts.variant, "variants": {facts.variant: {}}},
-        "options": {
-            **({"options": different} if different else {}),
-            "input": {"size": rows if rows == columns else [rows, columns], "channels": graph.channels},
-        },
-        "graph": {"graph": steps},
+    head_of_file: dict[str, Any] = {
+        **{"architecture": facts.variant, "variants": {facts.variant: {}}},
+        **({"options": different} if different else {}),
+        "input": {"size": rows if rows == columns else [rows, columns], "channels": graph.channels},
     }
     blocks = {}
     for name, block in drafted.blocks.items():
         blocks[name] = {**({"parameters": dict(block.parameters)} if block.parameters else {}), "steps": list(block.steps)}
-    sections = [{**document["head"], **document["options"]}, document["graph"], *([{"blocks": blocks}] if blocks else [])]
-    text = "\n\n".join("\n".join(section(part)) for part in [*sections, {"zoos": {facts.zoo: zoo}}])
+    parts = [head_of_file, {"graph": steps}, *([{"blocks": blocks}] if blocks else []), {"zoos": {facts.zoo: zoo}}]
+    text = "\n\n".join("\n".join(section(part)) for part in parts)
     return Draft(f"{MODELINE}\n{text}\n", found.graph, Counter(scope.block for scope in found.graph.scopes))
 
 
