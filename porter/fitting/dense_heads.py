@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
 
 from porter.base.errors import UsageError
-from porter.fitting.grafting import path_word
+from porter.filegraph.names import unused_name
+from porter.filegraph.to_graph import path_word
 from porter.graph import Dense, Graph, Node, Relu, Relu6
 
 BETWEEN: Mapping[str, type[Relu | Relu6] | None] = {"relu": Relu, "relu6": Relu6, "none": None}
@@ -58,17 +58,12 @@ def with_dense_head(features: Graph, head: DenseHead, dense: Mapping[str, Dense]
     nodes, layers, source = list(features.nodes), dict[str, str](), features.output
     taken = {*features.by_path, output}
     for name, word in zip(head.layers, (*head.between, "none"), strict=True):
-        path = output if name == head.layers[-1] else _free(f"head/{path_word(name)}", taken)
+        path = output if name == head.layers[-1] else unused_name(f"head/{path_word(name)}", taken)
         taken.add(path)
         nodes.append(Node(path, dense[name], (source,)))
         layers[path], source, op = name, path, BETWEEN[word]
         if op is not None:
-            source = _free(f"{path}_{word}", taken)
+            source = unused_name(f"{path}_{word}", taken)
             taken.add(source)
             nodes.append(Node(source, op(), (path,)))
     return Graph(tuple(nodes), features.channels, output, features.scopes), layers
-
-
-def _free(path: str, taken: Container[str]) -> str:
-    """`path`, or with the first number from 2 on that makes it a new one."""
-    return path if path not in taken else next(free for number in count(2) if (free := f"{path}_{number}") not in taken)

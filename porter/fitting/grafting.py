@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from keyword import iskeyword
 
 from porter.base.errors import GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, with_momentum
+from porter.filegraph.to_graph import path_word
 from porter.graph import INPUT, Graph, Node, Op, ops, shapes
 
 OUTSIDE = "save the model without the layers before the network, and compute outside what they do to the photos"
@@ -119,9 +118,3 @@ def _adopted(op: Op, layer: FileNode) -> Op:
     if isinstance(op, ops.BatchNorm) and isinstance(layer.op, ops.BatchNorm) and not layer.op.momentum:
         return replace(layer.op, momentum=op.momentum)  # a graph made for inference does not state its momentum
     return op if isinstance(op, ops.GlobalAvgPool) else found
-
-
-def path_word(name: str) -> str:
-    """A layer's name as one part of a path, which is also a valid name in generated code."""
-    word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "layer"
-    return f"layer_{word}" if word[0].isdigit() or iskeyword(word) else word
