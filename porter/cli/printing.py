@@ -52,7 +52,9 @@ def conversion(made: Conversion) -> list[str]:
         folded = f"{len(record.folded)} folded into the layers before them; {kept}"
         lines.append(f"  norms    {folded if record.folded or made.norms else 'none to fold: the source has no batch norms'}")
     if record.stock_class:
-        lines.append(f"  stock    {_call(record.stock_class, record.stock_arguments)}{_absorbed(record.absorbed)}")
+        arguments = ", ".join(f"{key}={value!r}" for key, value in record.stock_arguments.items())
+        absorbed = f"; {len(record.absorbed)} biases absorbed into the means of the norms after them" if record.absorbed else ""
+        lines.append(f"  stock    {record.stock_class}({arguments}){absorbed}")
     if made.verdict is None:
         lines.append(f"  check    {record.check}")
     else:
@@ -70,14 +72,6 @@ def _size(taken: Input) -> str:
 def _tensors(lists: TensorLists) -> str:
     ignored = [f"{count} ignored: {reason}" for reason, count in lists.reasons.items()]
     return "; ".join((f"{len(lists.used)} used", *ignored, *(f"{count} filled: {kind}" for kind, count in lists.fillings.items())))
-
-
-def _call(name: str, arguments: Mapping[str, Any]) -> str:
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
-
-
-def _absorbed(norms: Mapping[str, str]) -> str:
-    return f"; {len(norms)} biases absorbed into the means of the norms after them" if norms else ""
 
 
 def _classes(of: Record | Inspection) -> str:

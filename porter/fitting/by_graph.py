@@ -23,7 +23,7 @@ from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, channels_of, ops, shapes, tensor_shapes
 from porter.graph.difference import site_differences
 from porter.padding import Size
-from porter.recipe import LayerName, Member, Zoo, expand, layer_names, tap_names
+from porter.recipe import LayerName, Member, expand, layer_names, tap_names
 
 AFTER = "the file's graph does not use it for the logits"
 
@@ -97,6 +97,8 @@ def _fit(
     plain, shown = not differences and not folded and grafted.plain, tap_names(member, draft)
     rest = left_out(file, end.layer)
     left = (f"left out, because the head does not read them: {some(rest)}",) if rest else ()
+    used = f"the file's graph is used; it differs from that of zoo '{member.zoo.name}': {some(differences)}"
+    different = (used,) if differences else ()
     return Fit(
         graph=graph,
         found=found,
@@ -114,7 +116,7 @@ def _fit(
         folded=folded,
         differences=len(differences),
         scaling=grafted.scaling,
-        warnings=(*left, *_difference_warnings(member.zoo, differences), *grafted.warnings),
+        warnings=(*left, *different, *grafted.warnings),
         notes=(OWN_GRAPH, *_norms_note(draft, grafted.graph, folded)),
     )
 
@@ -170,10 +172,6 @@ def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Si
                 f"{node.path}: {'a' if theirs.bias else 'no'} bias where the recipe has {'none' if theirs.bias else 'one'}"
             )
     return found
-
-
-def _difference_warnings(zoo: Zoo, differences: list[str]) -> tuple[str, ...]:
-    return (f"the file's graph is used; it differs from that of zoo '{zoo.name}': {some(differences)}",) if differences else ()
 
 
 def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> None:

@@ -74,17 +74,13 @@ def locate(graph: Graph, layers: Mapping[str, LayerName], zoo: Zoo, checkpoint: 
                 missing[names[0]] = Missing(path, roles[role])
     averages = {f"{name}{dialect.AVERAGE_SUFFIX}" for name in found.values()}
     rest = checkpoint.tensors.keys() - set(found.values()) - averages
-    ignored = {name: reason for name in rest if (reason := _ignore_reason(name, zoo)) is not None}
+    ignored = {name: rule.reason for rule in reversed(zoo.ignore) for name in rest if fnmatchcase(name, rule.pattern)}
     for path, layer in layers.items():
         if layer.adapted:
             shape, (*needed, count) = (channels_of(graph)[path],), adapted_tensors(layer)
             missing |= {name: Missing(path, shape) for name in needed if name not in checkpoint.tensors}
             ignored |= dict.fromkeys(rest.intersection((*needed, count)), CONSTANTS.format(path))
     return Located(found, missing, tuple(sorted(rest - ignored.keys())), ignored)
-
-
-def _ignore_reason(name: str, zoo: Zoo) -> str | None:
-    return next((rule.reason for rule in zoo.ignore if fnmatchcase(name, rule.pattern)), None)
 
 
 def fit_by_names(member: Member, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Fit:
@@ -106,7 +102,8 @@ def fit_by_names(member: Member, checkpoint: Checkpoint, wishes: Wishes = NONE) 
     if zoo is not current:
         draft = expand(member)
     located = locate(draft, layers, zoo, checkpoint)
-    outside = _outside(naming.prefix, located.unexpected)
+    # Beside the network, if the file's names begin with a prefix: tensors of a loss, of metrics, of a second network.
+    outside = tuple(name for name in located.unexpected if naming.prefix and not name.startswith(naming.prefix))
     head = find_head(draft, dialect, layers, checkpoint, located.unexpected, chosen)
     transforms = {path: layer.transforms for path, layer in layers.items()}
     background = head.own and "drop_background" in transforms[last]
@@ -161,7 +158,8 @@ def fit_by_names(member: Member, checkpoint: Checkpoint, wishes: Wishes = NONE) 
         reference_taps={path: name for path, name in shown.items() if path in graph.by_path and path not in row},
         stand_in=stand_in,
         reference_names={
-            name: naming.reference_layers[path].name + _variable(name, layers[path].name, dialect.AVERAGE_SUFFIX)
+            name: naming.reference_layers[path].name
+            + name.removeprefix(layers[path].name).removesuffix(dialect.AVERAGE_SUFFIX or "")
             for (path, _), name in found.items()
             if zoo is current and path not in row
         },
@@ -189,21 +187,11 @@ def _generation_warnings(current: Zoo, older: Zoo, generation: str | None) -> tu
     return (f"the port computes what {generation} did, not what zoo '{current.name}' does today: {', '.join(different)}",)
 
 
-def _outside(prefix: str, unexpected: tuple[str, ...]) -> tuple[str, ...]:
-    """Tensors beside the network, if the file's names begin with a prefix: those of a loss, of metrics, of a second network."""
-    return tuple(name for name in unexpected if prefix and not name.startswith(prefix))
-
-
 def _activation(zoo: Zoo, classes: int) -> str | None:
     """The zoo's activation after logits. A softmax of one class is 1 for every photo, so one class has a sigmoid."""
     if classes == 1 and zoo.activation == "softmax":
         return "sigmoid"
     return zoo.activation if classes else None
-
-
-def _variable(name: str, layer: str, suffix: str | None) -> str:
-    """A tensor's name without its layer and without an average's suffix."""
-    return name.removeprefix(layer).removesuffix(suffix or "")
 
 
 def _assert_ignored_values(zoo: Zoo, checkpoint: Checkpoint, ignored: Mapping[str, str]) -> None:

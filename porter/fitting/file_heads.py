@@ -57,7 +57,8 @@ def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ker
         head = head_of(graph).path
         found = file.by_name[aligned.pairs(graph.output, layer)[head]]
         own = _units(found.op) == tensor_shapes(graph)[head]["kernel"][0]
-    return End(layer, own, _activation_of(file, layer))
+    after = (node.op.name for node in file.nodes if isinstance(node.op, Softmax | Sigmoid) and layer in node.inputs)
+    return End(layer, own, next(after, None))
 
 
 def possible_heads(aligned: Alignment) -> list[str]:
@@ -88,10 +89,6 @@ def _logits_of(file: FileGraph, name: str) -> str:
     """The input of `name` if that is an activation, otherwise `name`; only one activation, because a port records one."""
     layer = file.by_name.get(name)
     return layer.inputs[0] if layer and isinstance(layer.op, Softmax | Sigmoid) else name
-
-
-def _activation_of(file: FileGraph, layer: str) -> str | None:
-    return next((node.op.name for node in file.nodes if isinstance(node.op, Softmax | Sigmoid) and layer in node.inputs), None)
 
 
 def _layer_called(file: FileGraph, name: str, checkpoint: Checkpoint) -> str:

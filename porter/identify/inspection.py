@@ -124,7 +124,8 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None) -> In
         if match.score >= LIKELY and unmatched.commands and not commands:
             return replace(unmatched, matches=matches, match=match, problem=f"{problem.where}: {problem.message}")
         if commands or match.score >= LIKELY:
-            size, stated = _size(checkpoint, match), _stated(problem, checkpoint)
+            # What is about the whole file has the commands as its next step.
+            size, stated = _size(checkpoint, match), problem.message if problem.where == str(checkpoint.path) else str(problem)
             return Inspection(checkpoint, matches, match, size=size, problem=stated, commands=commands)
     return replace(unmatched, matches=matches)
 
@@ -201,11 +202,6 @@ def _settled(checkpoint: Checkpoint, match: Match, error: PorterError, recipes: 
             continue
         found.append(convert_command(match.member, _other_than(opened.framework), checkpoint.path, recipes, "--map", setting))
     return tuple(found)
-
-
-def _stated(problem: PorterError, checkpoint: Checkpoint) -> str:
-    """A problem with its layer and the next step, if it is about one layer; what is about the whole file has the commands."""
-    return problem.message if problem.where == str(checkpoint.path) else str(problem)
 
 
 def _size(checkpoint: Checkpoint, match: Match) -> tuple[int, int] | None:

