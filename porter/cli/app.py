@@ -165,7 +165,11 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Measure a port's top-1 and top-5 on labelled photos. Ctrl-C stops and prints the figures so far."""
-    measured = porter.evaluate(**_given(locals()))
+    given = _given(locals())
+    try:
+        measured = porter.evaluate(**given)
+    except KeyboardInterrupt as stopped:  # typer would end without a word
+        end_with(stopped)
     from porter.cli.evaluation import evaluation
     from porter.evaluation.distributed import this_process
 

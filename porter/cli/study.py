@@ -42,9 +42,9 @@ def _table(result: Study) -> list[str]:
     columns = {
         "case": [case.name for case in result.cases],
         "pads": [case.convention for case in result.cases],
-        "top-1 %": [_figure(case.top1_error, 3) for case in result.cases],
-        "top-5 %": [_figure(case.top5_error, 3) for case in result.cases],
-        "ten-crop top-5 %": [_figure(case.ten_crop_top5_error, 3) for case in result.cases],
+        "top-1 error %": [_figure(case.top1_error, 3) for case in result.cases],
+        "top-5 error %": [_figure(case.top5_error, 3) for case in result.cases],
+        "ten-crop top-5 error %": [_figure(case.ten_crop_top5_error, 3) for case in result.cases],
         "log-loss": [_figure(case.log_loss, 4) for case in result.cases],
         "entropy": [_figure(case.entropy, 4) for case in result.cases],
         "p": [f"{case.p:.1e}" if case.p < 1 else "" for case in result.cases],

@@ -105,7 +105,8 @@ def end_with(error: BaseException) -> NoReturn:
         typed = f"see {context.command_path if context else 'porter'} --help"
         _fail(PorterError(error.format_message(), next=typed), "usage", 2)
     if isinstance(error, Abort | KeyboardInterrupt):
-        _fail(PorterError("interrupted"), "interrupted", INTERRUPTED)
+        said = f": {error}" if str(error) else ""
+        _fail(PorterError(f"interrupted{said}"), "interrupted", INTERRUPTED)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         end_with(FileError(f"cannot be written: {error.strerror}", where=error.filename))
     if isinstance(error, OSError) and isinstance(error.filename, str) and "PORTER_DEBUG" not in os.environ:

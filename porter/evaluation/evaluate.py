@@ -85,7 +85,7 @@ def evaluate(
         opened = source_of(port, path_of(weights), path_of(recipes)) if source else None
         measured = merged(gather(measure(port, opened, data_set.photos, protocol, options, process)))
     if not measured.scored.complete and not measured.scored.reached.any():
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt("before the first photos were scored, so there are no figures")
     found = _evaluation(port, data_set, protocol, options, measured, _member(record, path_of(recipes)))
     if expected is not None:
         met = found.complete and abs(found.top1 - expected[0]) <= expected[1] + 1e-9

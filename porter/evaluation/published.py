@@ -52,7 +52,7 @@ def judge(accuracy: Accuracy, published: Published | None, against: Sequence[str
     stated = f"published {published.top1:.3f} ({published.source})"
     notes = [*notes, *([published.note] if published.note else [])]
     if against:
-        return Judgement("not comparable", "; ".join([*against, measured, stated, *notes]))
+        return Judgement("not comparable", "; ".join([f"with the {stated}", *against, measured, *notes]))
     difference = accuracy.top1 - published.top1
     # Published figures have three decimals; 1e-9 is for their binary rounding.
     verdict = "reproduced" if abs(difference) <= REPRODUCED + 1e-9 else f"off by {difference:+.2f}"

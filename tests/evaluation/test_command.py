@@ -137,8 +137,8 @@ def test_control_c_prints_what_was_measured(ended: Ended) -> None:
 
 
 def test_control_c_before_anything_was_measured(ended: Ended) -> None:
-    status, out, _ = ended(KeyboardInterrupt())
-    assert status == 130 and out == ""
+    status, out, err = ended(KeyboardInterrupt("before the first photos"))
+    assert (status, out, err) == (130, "", "error: interrupted: before the first photos\n")
 
 
 def test_only_the_first_process_prints(ended: Ended, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -234,6 +234,15 @@ def test_control_c_leaves_the_record_as_it_is(mine: Made, monkeypatch: pytest.Mo
     assert (mine.port / RECORD).read_bytes() == before and not (mine.port / details.DETAILS).exists()
 
 
+def test_control_c_before_the_first_photos_says_so(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(scoring, "_begin", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="before the first photos were scored, so there are no figures"):
+        run(mine)
+
+
 def test_figures_that_cannot_be_written_are_not_lost(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise FileError("cannot be written: no space", where="port.json")

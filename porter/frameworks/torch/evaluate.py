@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from porter.base.dtypes import Array, Precision
-from porter.base.errors import UsageError, first_line
+from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
+from porter.frameworks.torch.graph_module import no_device
 from porter.frameworks.torch.running import tf32
 
 
@@ -30,7 +31,7 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precisi
         target = torch.device(device)
         model.to(target, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
     except (RuntimeError, AssertionError) as error:
-        raise UsageError(f"torch cannot use the device '{device}': {first_line(error)}") from None
+        raise no_device(device, error) from None
     # On the device, because CUDA replaces a division by a host's number by a product with its rounded reciprocal.
     divide, mean, std = (torch.tensor(value, dtype=torch.float32, device=target) for value in _scaling(protocol))
     reduced: Any = torch.autocast(target.type, torch.bfloat16) if precision == "bf16" else nullcontext()

@@ -115,7 +115,13 @@ def build_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: D
     try:
         return model.to(device).eval()
     except (RuntimeError, AssertionError) as error:
-        raise UsageError(f"torch cannot use the device '{device}': {first_line(error)}") from None
+        raise no_device(device, error) from None
+
+
+def no_device(device: str, error: Exception) -> UsageError:
+    """The error of a device that torch cannot use."""
+    next = "use --device cpu, or on a machine with an NVIDIA GPU install a torch for its CUDA: https://pytorch.org/get-started"
+    return UsageError(f"torch cannot use the device '{device}': {first_line(error)}", where="--device", next=next)
 
 
 def twin_of(model: GraphModule, plan: Plan) -> GraphModule:
