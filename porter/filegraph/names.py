@@ -13,7 +13,11 @@ from porter.graph import INPUT
 
 def unused_name(name: str, taken: Collection[str]) -> str:
     """`name`, or the first of `name_2`, `name_3`, ... where it is taken. Of many names, `Names` gives each in constant time."""
-    return Names(taken).take(name)
+    candidate, count = name, 1
+    while candidate in taken:
+        count += 1
+        candidate = f"{name}_{count}"
+    return candidate
 
 
 class Names:

@@ -16,16 +16,7 @@ from porter.graph import LocalResponseNorm, PRelu, Softplus, Tanh, ThresholdedRe
 
 KINDS = {
     **{"add": "Add", "sub": "Sub", "rsub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "maximum": "Max", "minimum": "Min"},
-    **{
-        "neg": "Neg",
-        "sqrt": "Sqrt",
-        "rsqrt": "Rsqrt",
-        "reciprocal": "Reciprocal",
-        "sigmoid": "Sigmoid",
-        "tanh": "Tanh",
-        "relu": "Relu",
-        "erf": "Erf",
-    },
+    **{"neg": "Neg", "sqrt": "Sqrt", "rsqrt": "Rsqrt", "sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu", "erf": "Erf"},
     **{"exp": "Exp", "log1p": "Log1p", "abs": "Abs", "gt": "Greater", "where": "Where", "clamp_min": "Max", "clamp_max": "Min"},
     **{"reciprocal": "Reciprocal", "relu6": "Relu6", "constant_pad_nd": "pad", "reshape": "view", "_unsafe_view": "view"},
 }
