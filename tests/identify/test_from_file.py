@@ -85,7 +85,7 @@ def test_the_commands_work_on_such_a_port(saved: Callable[[str], Path], tmp_path
     assert ran.status == 0 and found["port"] == "small-torch" and found["variant"] is None
     assert cli("verify", port, "--weights", file, "--float64").status == 0
     refused(cli("verify", port), "made from small.keras", "add --weights")
-    refused(cli("predict", port, "photo.jpg"), "nothing says how a photo becomes", "recipe")
+    refused(cli("predict", port, "photo.jpg"), "nothing says how a photo becomes", "--preprocess")
     assert "small.keras" in (Path(cli("report", port).out.strip())).read_text()
     assert [site["site"] for site in json.loads(cli("pads", file, "--to", "torch", "--json").out)["sites"]] == ["stem"]
     (line,) = [line for line in cli("inspect", file).out.splitlines() if "porter convert" in line]
