@@ -61,25 +61,21 @@ def _changed_by(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[str]:
     """The variables that an op may change."""
     if node.op in _HANDS_ON:
         return []
-    return [_variable(origin) for source, _ in node.inputs if _may_change(node, origin := _origin(source, nodes))]
-
-
-def _may_change(node: GraphNode, origin: GraphNode) -> bool:
-    if origin.op == "VarHandleOp":
-        return node.op not in _READS
-    if origin.op not in VARIABLE_OPS or node.op == "IsVariableInitialized":
-        return False
-    # A variable of TF 1 is a reference, which an op takes by its definition or whose value it reads.
     definition = import_module("tensorflow.python.framework.op_def_registry").get(node.op)
-    return definition is None or any(argument.is_ref for argument in definition.input_arg)
-
-
-def _origin(name: str, nodes: Mapping[str, GraphNode]) -> GraphNode:
-    """The node whose value others hand on."""
-    node = nodes[name]
-    while node.op in _HANDS_ON and len(node.inputs) == 1:
-        node = nodes[node.inputs[0][0]]
-    return node
+    found = []
+    for place, (source, _) in enumerate(node.inputs):
+        origin, by_value = nodes[source], False
+        while origin.op in _HANDS_ON and len(origin.inputs) == 1:
+            by_value |= not origin.op.startswith("Ref")
+            origin = nodes[origin.inputs[0][0]]
+        if origin.op == "VarHandleOp":
+            changed = node.op not in _READS
+        else:  # a variable of TF 1, a reference, which an op takes by its definition; most take its value
+            taken = definition is None or any(argument.is_ref for argument in definition.input_arg[place : place + 1])
+            changed = origin.op in VARIABLE_OPS and taken and not by_value and node.op != "IsVariableInitialized"
+        if changed:
+            found.append(_variable(origin))
+    return found
 
 
 def _variable(node: GraphNode) -> str:

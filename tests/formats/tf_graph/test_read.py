@@ -151,7 +151,7 @@ def test_a_model_that_changes_its_variables_is_named(tmp_path: Path) -> None:
     assert "(AssignVariableOp) changes a variable that the model reads" in refused(tmp_path / "saved")
 
 
-@pytest.mark.parametrize("order", ["before", "after", "elsewhere", "other"])
+@pytest.mark.parametrize("order", ["before", "after", "elsewhere", "other", "read"])
 @pytest.mark.parametrize("use_resource", [True, False])
 def test_a_main_graph_that_changes_its_variables_is_named(tmp_path: Path, order: str, use_resource: bool) -> None:
     """An assignment is run for the outputs if they wait for it; one that they do not wait for is not run, as a trainer's."""
@@ -161,7 +161,8 @@ def test_a_main_graph_that_changes_its_variables_is_named(tmp_path: Path, order:
         x = image = v1.placeholder(tf.float64, [None, 12, 11, 3], name="image")
         names = ("scale", "count")
         scale, count = (v1.get_variable(name, initializer=tf.ones(4, tf.float64), use_resource=use_resource) for name in names)
-        changing = v1.assign_add(count if order == "other" else scale, tf.ones(4, tf.float64) * 2.0)
+        changed = count if order in ("other", "read") else scale
+        changing = v1.assign_add(changed, tf.identity(scale) if order == "read" else tf.ones(4, tf.float64) * 2.0)
         asserted = v1.Assert(tf.reduce_all(x > -1e9), [x])
         x = tf.nn.conv2d(x, variable("net/conv/weights", 3, 3, 3, 4), 2, "SAME")
         if order == "after":
