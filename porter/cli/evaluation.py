@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from porter.cli.printing import table
-from porter.data.photos import Failure
+from porter.cli.printing import some, table
 from porter.evaluation.results import Accuracy, Agreement, Evaluation
-
-SHOWN = 5
-"""Photos of each kind that are named."""
 
 
 def evaluation(result: Evaluation) -> list[str]:
@@ -22,13 +16,12 @@ def evaluation(result: Evaluation) -> list[str]:
         f"  images     {_images(result)}; {result.classes_present:,} classes present",
     ]
     if result.excluded:
-        lines.append(f"  left out   {len(result.excluded):,} that the labels leave out, such as {_named(result.excluded[:1])}")
+        first = result.excluded[0]
+        lines.append(f"  left out   {len(result.excluded):,} that the labels leave out, such as {first.name}: {first.why}")
     lines += [f"  {line}" for line in _figures(result)]
     if result.source is not None:
         lines += [f"  {line}" for line in _agreement(result.source)]
-    lines += [f"  failed     {_named([photo])}" for photo in result.failed[:SHOWN]]
-    if len(result.failed) > SHOWN:
-        lines.append(f"             and {len(result.failed) - SHOWN:,} more (--json names all)")
+    lines += some("  failed     ", [f"{photo.name}: {photo.why}" for photo in result.failed])
     if not result.complete:
         lines.append("  INCOMPLETE interrupted: these are the figures so far, and the port's record is unchanged")
     lines.append(f"  verdict    {result.verdict}: {result.why}")
@@ -63,13 +56,8 @@ def _agreement(beside: Agreement) -> list[str]:
         f"agreement  {beside.agreeing:,} of {beside.compared:,} photos with {beside.reference}; "
         f"logits differ by {beside.max_abs:.1e} at most, relative L2 {beside.rel_l2:.1e}"
     ]
-    for photo in beside.differing[:SHOWN]:
-        right = ", ".join(map(str, photo.labels))
-        lines.append(f"differs    {photo.name}: source {photo.source}, port {photo.port}, right {right}")
-    if len(beside.differing) > SHOWN:
-        lines.append(f"           and {len(beside.differing) - SHOWN:,} more (--json names all)")
-    return lines
-
-
-def _named(photos: Sequence[Failure]) -> str:
-    return ", ".join(f"{photo.name}: {photo.why}" for photo in photos)
+    differing = [
+        f"{photo.name}: source {photo.source}, port {photo.port}, right {', '.join(map(str, photo.labels))}"
+        for photo in beside.differing
+    ]
+    return lines + some("differs    ", differing)

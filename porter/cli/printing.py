@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from porter.verification.verdict import Verdict
 
 SHOWN = 5
-"""Items that `inspect` prints of each list; the JSON has all."""
+"""Items that are printed of each list; the JSON has all."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -32,6 +33,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [header, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+
+
+def some(label: str, items: Sequence[str]) -> list[str]:
+    """A line for each of the first items, after a label, and one that says how many more there are."""
+    more = [f"{' ' * len(label)}and {len(items) - SHOWN:,} more (--json names all)"] if len(items) > SHOWN else []
+    return [*(f"{label}{item}" for item in items[:SHOWN]), *more]
 
 
 def conversion(made: Conversion) -> list[str]:
@@ -81,10 +88,7 @@ def _classes(of: Record | Inspection) -> str:
 
 
 def _pads_summary(pads: Sequence[Pad]) -> str:
-    kinds: dict[str, int] = {}
-    for pad in pads:
-        kinds[pad.kind] = kinds.get(pad.kind, 0) + 1
-    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    return ", ".join(f"{count} {kind}" for kind, count in Counter(pad.kind for pad in pads).items())
 
 
 def _parity_line(parity: Parity) -> str:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from porter.cli.printing import table
+from porter.cli.printing import some, table
 from porter.evaluation.padding_study.naming import in_words
 from porter.evaluation.results import Study, Trained
-
-SHOWN = 5
-"""Failed photos that are named."""
 
 
 def study(result: Study) -> list[str]:
@@ -17,10 +14,8 @@ def study(result: Study) -> list[str]:
         f"  photos    {result.images:,} of {path} ({layout}{', --limit' if result.limit else ''})",
         f"  protocol  {result.protocol}",
         f"  sites     {', '.join(result.sites) or 'none'}",
-        *(f"  failed    {photo.name}: {photo.why}" for photo in result.failed[:SHOWN]),
+        *some("  failed    ", [f"{photo.name}: {photo.why}" for photo in result.failed]),
     ]
-    if len(result.failed) > SHOWN:
-        lines.append(f"            and {len(result.failed) - SHOWN:,} more (--json names all)")
     if result.unlabelled is not None:
         lines.append(f"  classes   none ({result.unlabelled}), so the cases are judged by the entropy of the answers")
     lines += ["", *_table(result), ""]
