@@ -161,6 +161,7 @@ def evaluate(
     class_names: ClassNames = None,
     expect_top1: Annotated[float | None, typer.Option(metavar="X", help="exit status 1 unless top-1 is near X per cent")] = None,
     tolerance: Annotated[float | None, typer.Option(metavar="T", help="how near, in percentage points; default: 0.05")] = None,
+    predictions: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="write what the port saw in every photo")] = None,
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:

@@ -20,6 +20,7 @@ from porter.evaluation.details import write_details
 from porter.evaluation.distributed import joined, this_process
 from porter.evaluation.intervals import wilson
 from porter.evaluation.measuring import Measured, Options, PhotoOptions, measure, merged, read_options
+from porter.evaluation.predictions import write_predictions
 from porter.evaluation.protocol import protocol_of
 from porter.evaluation.published import judge, notes_on_weights, obstacles, published_figure
 from porter.evaluation.results import Accuracy, Evaluation
@@ -43,6 +44,7 @@ def evaluate(
     precision: str = "fp32",
     expect_top1: float | None = None,
     tolerance: float | None = None,
+    predictions: AnyPath | None = None,
     recipes: AnyPath | None = None,
     **photos: Unpack[PhotoOptions],
 ) -> Evaluation:
@@ -58,6 +60,7 @@ def evaluate(
         weights: the file that the port was made from; None for the zoo's published one.
         precision: `fp32` (an NVIDIA GPU's TF32 is off), `tf32`, or `bf16` (torch's autocast: batch norms stay in float32).
         expect_top1: in per cent; `ok` says whether the port's is within `tolerance` (percentage points, 0.05 if None) of it.
+        predictions: a CSV to write, with what the port saw in every photo (porter.evaluation.predictions).
         photos: how photos are read and run (porter.evaluation.measuring.PhotoOptions).
 
     Raises:
@@ -92,6 +95,8 @@ def evaluate(
         found = replace(found, expected=expected, ok=met)
     if process.leads and found.complete:
         found = _written(port, data_set, measured, found)
+        if predictions is not None:
+            write_predictions(Path(predictions), record, data_set.photos, measured.scored.models[PORT], found.failed)
     return found
 
 
@@ -177,10 +182,22 @@ def _failed(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:
 
 
 def _written(port: Port, photos: PhotoSet, measured: Measured, found: Evaluation) -> Evaluation:
-    """Puts the figures into the port's folder. If the folder cannot be written, a warning beside the figures says so."""
+    """Puts the figures into the port's folder; of fewer photos than the record's, only a line. Where that is so, or the folder
+    cannot be written, a warning beside the figures says so.
+    """
+    kept = port.record.evaluation
+    images = kept.get("images") if kept else None
+    smaller = isinstance(images, int) and images > found.images
     try:
+        if kept is not None and smaller:
+            update_record(port.folder, "evaluation", kept, found.line())
+            return _warned(found, f"the port's record and report keep the figures of {images:,} photos; these are in its list")
         write_details(port, photos.photos, measured.scored, measured.compared)
-        update_record(port.folder, "evaluation", found.summary())
+        update_record(port.folder, "evaluation", found.summary(), found.line())
     except FileError as error:
-        return replace(found, warnings=(*found.warnings, f"the figures are not in the port's folder: {error}"))
+        return _warned(found, f"the figures are not in the port's folder: {error}")
     return found
+
+
+def _warned(found: Evaluation, warning: str) -> Evaluation:
+    return replace(found, warnings=(*found.warnings, warning))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from porter.base.dtypes import Precision
@@ -113,6 +114,12 @@ class Evaluation(Judgement, Accuracy):
         for kind in ("failed", "excluded"):
             fields[kind] = [{"file": photo["name"], "why": photo["why"]} for photo in fields[kind]]
         return fields
+
+    def line(self) -> dict[str, Any]:
+        """As port.json lists all evaluations: what was measured, on what and when."""
+        names = ("images", "top1", "top5", "photos", "split", "limit", "labels", "protocol", "crops", "precision", "device")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        return {"date": now, **{name: getattr(self, name) for name in names}}
 
     def summary(self) -> dict[str, Any]:
         """As port.json keeps it: with the first `NAMED` of each list of photos, and with the names of the fields here."""

@@ -29,6 +29,8 @@ from porter.padding.sizes import MAX_SIDE, InputSizes
 
 RECORD = "port.json"
 MAX_RECORD_BYTES = 64 << 20
+MOST_LINES = 200
+"""Of a port's evaluations."""
 
 OWN_BUILD = "self"
 """The reference of a comparison with porter's own build of the source, which is no proof."""
@@ -41,7 +43,7 @@ ORDER = (
     *("chosen", "recipes", "assumed", "layers", "names", "output_names", "batches", "tensors", "mapped", "dtype", "preprocess"),
     *("protocol_by", "labels", "class_names", "classes", "source_classes", "background", "output", "activation", "licence"),
     *("folded", "absorbed", "evaluated", "stock_class", "stock_arguments", "reference", "parity", "check", "versions"),
-    *("evaluation", "study"),
+    *("evaluation", "evaluations", "study"),
 )
 """The keys of port.json in their order."""
 
@@ -205,7 +207,9 @@ class Record(Facts):
         stock_class: the builder of the class whose names the model file has, called with `stock_arguments`; None for porter's own
             names.
         parity: the comparison with the source (porter.verification.results.VerdictRecord); None if none was made.
-        evaluation: the last accuracy measured (porter.evaluation.results.Evaluation.summary); None if none was.
+        evaluation: the accuracy measured over the most photos, the last such one (porter.evaluation.results.Evaluation.summary);
+            None if none was.
+        evaluations: a line for each accuracy measured, the last MOST_LINES (porter.evaluation.results.Evaluation.line).
         study: the last padding study of these weights (porter.evaluation.results.Study.record); None if none was.
     """
 
@@ -235,6 +239,7 @@ class Record(Facts):
     check: str
     versions: dict[str, str]
     evaluation: dict[str, Any] | None = None
+    evaluations: tuple[dict[str, Any], ...] = ()
     study: dict[str, Any] | None = None
 
     @property
@@ -367,10 +372,15 @@ def write_record(folder: Path, record: Record) -> None:
     write_whole(folder / RECORD, json.dumps({name: stated[name] for name in ORDER}, indent=1, allow_nan=False) + "\n")
 
 
-def update_record(folder: Path, figures: Literal["evaluation", "study"], found: dict[str, Any]) -> None:
-    """Puts figures that were measured later into a port's port.json. It is read again, because it may have changed meanwhile.
+def update_record(
+    folder: Path, figures: Literal["evaluation", "study"], found: dict[str, Any], line: dict[str, Any] | None = None
+) -> None:
+    """Puts figures that were measured later into a port's port.json, and a `line` into its list of evaluations. It is read again,
+    because it may have changed meanwhile.
 
     Raises:
         UsageError, FileError: as `read_port`, or the folder cannot be written.
     """
-    write_record(folder, read_port(folder, held=False).record.model_copy(update={figures: found}))
+    record = read_port(folder, held=False).record
+    lines = record.evaluations if line is None else (*record.evaluations, line)[-MOST_LINES:]
+    write_record(folder, record.model_copy(update={figures: found, "evaluations": lines}))

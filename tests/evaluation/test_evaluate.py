@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import json
 import shutil
 from dataclasses import dataclass
@@ -105,7 +106,7 @@ def test_figures_and_details_stay_with_the_port(made: Made, measured: tuple[Path
     folder, found = measured
     record = read_port(folder).record
     assert record.evaluation == json.loads(json.dumps(found.summary()))
-    assert record.model_copy(update={"evaluation": None}) == read_port(made.port).record
+    assert record.model_copy(update={"evaluation": None, "evaluations": ()}) == read_port(made.port).record
     left = json.loads((folder / details.DETAILS).read_text())
     assert left["pairs"] == [] and 0 < len(left["photos"]) <= 12
     for photo in left["photos"]:
@@ -232,6 +233,33 @@ def test_control_c_leaves_the_record_as_it_is(mine: Made, monkeypatch: pytest.Mo
     seen = {photo.parent for photo in sorted(mine.photos.glob("*/*"))[:5]}
     assert found.classes_present == len(seen) < len(list(mine.photos.iterdir()))
     assert (mine.port / RECORD).read_bytes() == before and not (mine.port / details.DETAILS).exists()
+
+
+def test_fewer_photos_do_not_replace_more(mine: Made, tmp_path: Path) -> None:
+    run(mine, predictions=tmp_path / "seen.csv")
+    before = read_port(mine.port).record
+    shown = (mine.port / details.DETAILS).read_bytes()
+    small = run(mine, limit=3)
+    after = read_port(mine.port).record
+    assert after.evaluation == before.evaluation and (mine.port / details.DETAILS).read_bytes() == shown
+    assert [line["images"] for line in after.evaluations] == [PHOTOS + len(BROKEN), 3] and after.evaluations[1]["limit"] == 3
+    assert (
+        small.warnings[-1]
+        == f"the port's record and report keep the figures of {PHOTOS + len(BROKEN)} photos; these are in its list"
+    )
+    assert not any("keep the figures" in warning for warning in run(mine).warnings)
+
+    with (tmp_path / "seen.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    ranks = [int(row["rank"]) for row in rows if row["rank"]]
+    assert (
+        len(ranks) == PHOTOS
+        and len(rows) == PHOTOS + len(BROKEN)
+        and ranks.count(0) == FIRST
+        and sum(rank < 5 for rank in ranks) == FIRST + AMONG_FIVE
+    )
+    assert all(row["label"] == row["class1"] for row in rows if row["rank"] == "0")
+    assert rows[0]["name1"] == imagenet_classes()[int(rows[0]["class1"])].name and 0 < float(rows[0]["probability1"]) <= 1
 
 
 def test_control_c_before_the_first_photos_says_so(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:

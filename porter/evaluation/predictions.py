@@ -1,0 +1,42 @@
+"""What a port saw in every photo of an evaluation, as a table for other programs."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+
+from porter.base.errors import escaped
+from porter.data.labels import class_label
+from porter.data.photos import Failure, Photo
+from porter.evaluation.ranking import TOP
+from porter.evaluation.scoring import Scores
+from porter.files import write_whole
+from porter.port import Record
+
+_HEAD = ("photo", "label", "rank", *(f"{what}{place}" for place in range(1, TOP + 1) for what in ("class", "name", "probability")))
+
+
+def write_predictions(path: Path, record: Record, photos: Sequence[Photo], scores: Scores, failed: Sequence[Failure]) -> None:
+    """Writes a CSV with a line for each photo: its labels, the number of classes before the best of them (0 is top-1), and the five
+    likeliest classes with their names and probabilities. Classes are rows of the port's logits. Failed photos have only a name.
+
+    Raises:
+        FileError: it cannot be written.
+    """
+    text = StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(_HEAD)
+    for position, photo in enumerate(photos):
+        rank = int(scores.ranks[position])
+        if rank < 0:
+            continue
+        cells: list[object] = [photo.name, "|".join(str(label + record.background) for label in photo.labels), rank]
+        for row, share in zip(scores.top[position].tolist(), scores.shares[position].tolist(), strict=True):
+            label = class_label(row, record.label_map, record.background) if row >= 0 else None
+            cells += [row, escaped(label.name) if label else "", f"{share:.6g}"] if row >= 0 else ["", "", ""]
+        table.writerow(cells)
+    for failure in failed:
+        table.writerow([failure.name])
+    write_whole(path, text.getvalue())
