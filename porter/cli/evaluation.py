@@ -42,13 +42,14 @@ def _figures(result: Evaluation) -> list[str]:
     if result.source is not None:
         rows.append(("source", *_row(result.source.accuracy)))
     if result.published is not None:
-        rows.append(("published", f"{result.published['top1']:.3f}", f"{result.published['top5']:.3f}", ""))
-    return table(("         ", "top-1", "top-5", "top-1 at 95 %"), rows)
+        rows.append(("published", f"{result.published['top1']:.3f}", f"{result.published['top5']:.3f}", "", ""))
+    return table(("         ", "top-1", "top-5", "loss", "top-1 at 95 %"), rows)
 
 
-def _row(accuracy: Accuracy) -> tuple[str, str, str]:
+def _row(accuracy: Accuracy) -> tuple[str, str, str, str]:
     low, high = accuracy.ci95
-    return f"{accuracy.top1:.3f}", f"{accuracy.top5:.3f}", f"{low:.2f} to {high:.2f}"
+    loss = "" if accuracy.loss is None else f"{accuracy.loss:.4f}"
+    return f"{accuracy.top1:.3f}", f"{accuracy.top5:.3f}", loss, f"{low:.2f} to {high:.2f}"
 
 
 def _agreement(beside: Agreement) -> list[str]:

@@ -170,10 +170,12 @@ def _evaluation(
 
 def _accuracy(scored: Scored, model: str, failed: int) -> Accuracy:
     """Of the photos that were reached, and of those that the data set already names as failed."""
-    ranks = scored.models[model].ranks
+    ranks, losses = scored.models[model].ranks, scored.models[model].losses
     images = int(scored.reached.sum()) + failed
     right, among5 = (int(np.count_nonzero((ranks >= 0) & (ranks < most))) for most in (1, 5))
-    return Accuracy(images, 100 * right / images, 100 * among5 / images, wilson(right, images))
+    told = losses[~np.isnan(losses)]
+    loss = float(told.mean()) if len(told) else None
+    return Accuracy(images, 100 * right / images, 100 * among5 / images, wilson(right, images), loss=loss)
 
 
 def _failed(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:

@@ -12,16 +12,25 @@ Losses = NDArray[np.float64]
 
 
 def log_losses(logits: NDArray[np.float64], labels: Sequence[tuple[int, ...]], activation: str | None) -> Losses:
-    """For each row of `logits` (N x classes), minus the logarithm of the probability of the row's labels together.
+    """For each photo of `logits` (N x crops x classes), minus the logarithm of the probability of the photo's labels together: the
+    cross-entropy. The probability is the mean of the crops'; nothing is rounded to 0, so the loss of finite logits is finite.
 
     If the source ends in a sigmoid, every class is a separate question, and the logarithms of all right answers are added.
     """
-    wanted = np.zeros(logits.shape, np.bool_)
-    for row, right in zip(wanted, labels, strict=True):
+    wanted = np.zeros((len(logits), 1, logits.shape[2]), np.bool_)
+    for row, right in zip(wanted[:, 0], labels, strict=True):
         row[list(right)] = True
+    crops = np.log(logits.shape[1])
     if activation == "sigmoid":
-        return np.asarray(np.logaddexp(0, np.where(wanted, -logits, logits)).sum(axis=1))
-    return np.asarray(np.logaddexp.reduce(logits, axis=1) - np.logaddexp.reduce(np.where(wanted, logits, -np.inf), axis=1))
+        return np.asarray((crops - _log_sum(-np.logaddexp(0, np.where(wanted, -logits, logits)), 1)).sum(axis=-1)[:, 0])
+    shares = logits - _log_sum(logits, 2)
+    return np.asarray(crops - _log_sum(np.where(wanted, shares, -np.inf), (1, 2))[:, 0, 0])
+
+
+def _log_sum(logs: NDArray[np.float64], axes: int | tuple[int, ...]) -> NDArray[np.float64]:
+    """The logarithm of the sum of numbers that are given by their logarithms; the axes stay, with length 1."""
+    largest = logs.max(axis=axes, keepdims=True)
+    return np.asarray(largest + np.log(np.exp(logs - largest).sum(axis=axes, keepdims=True)))
 
 
 def entropies(logits: NDArray[np.float64], activation: str | None) -> Losses:

@@ -17,13 +17,19 @@ NAMED = 100
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Top-1 and top-5 over `images`; photos that failed are included and count as not recognised."""
+    """Top-1 and top-5 over `images`; photos that failed are included and count as not recognised.
+
+    Attributes:
+        ci95: of top-1: Wilson's interval at 95 %.
+        loss: the mean cross-entropy in nats, of the photos that have one: failed ones do not (porter.evaluation.losses.log_losses).
+            None if no photo has one, and in records of older porters.
+    """
 
     images: int
     top1: float
     top5: float
     ci95: tuple[float, float]
-    """Of top-1: Wilson's interval at 95 %."""
+    loss: float | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,7 @@ class Evaluation(Judgement, Accuracy):
 
     def line(self) -> dict[str, Any]:
         """As port.json lists all evaluations: what was measured, on what and when."""
-        names = ("images", "top1", "top5", "photos", "split", "limit", "labels", "protocol", "crops", "precision", "device")
+        names = ("images", "top1", "top5", "loss", "photos", "split", "limit", "labels", "protocol", "crops", "precision", "device")
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return {"date": now, **{name: getattr(self, name) for name in names}}
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from porter.base.dtypes import Array
 from porter.data.photos import Failure, Photo
 from porter.data.preprocess import Preprocess
+from porter.evaluation.losses import Losses, log_losses
 from porter.evaluation.progress import Progress
 from porter.evaluation.ranking import TOP, averaged, label_ranks, probabilities, top_classes
 from porter.frameworks import Classifier
@@ -46,11 +47,12 @@ class Logits:
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of one model for every photo, by the photo's position; -1 if the photo failed or was not reached.
+    """The scores of one model for every photo, by the photo's position; -1, or nan, if the photo failed or was not reached.
 
     Attributes:
         ranks: the number of classes before the photo's label: 0 is top-1, below 5 top-5. For several crops, by their average.
         centre: the same only by the first crop, which is the centre: single-crop figures from a ten-crop pass.
+        losses: the cross-entropies (porter.evaluation.losses.log_losses), in float64; nan also if the photos have no labels.
         top: the five likeliest classes, best first; rows of the logits.
         shares: their probabilities.
         failed: photos whose logits are not finite.
@@ -58,6 +60,7 @@ class Scores:
 
     ranks: NDArray[np.int32]
     centre: NDArray[np.int32]
+    losses: Losses
     top: NDArray[np.int32]
     shares: NDArray[np.float32]
     failed: dict[int, Failure] = field(default_factory=dict)
@@ -122,12 +125,10 @@ def merged(parts: Sequence[Scored]) -> Scored:
 
 
 def _merged(parts: Sequence[Scores]) -> Scores:
-    """A photo that no process reached is -1 in all parts, its probabilities are 0."""
-    ranks, centre, top, shares = (
-        np.maximum.reduce(arrays)
-        for arrays in zip(*((part.ranks, part.centre, part.top, part.shares) for part in parts), strict=True)
-    )
-    return Scores(ranks, centre, top, shares, {position: why for part in parts for position, why in part.failed.items()})
+    """A photo that no process reached is -1 in all parts, its loss is nan and its probabilities are 0."""
+    fields = ((part.ranks, part.centre, part.losses, part.top, part.shares) for part in parts)
+    ranks, centre, losses, top, shares = (np.fmax.reduce(arrays) for arrays in zip(*fields, strict=True))
+    return Scores(ranks, centre, losses, top, shares, {position: why for part in parts for position, why in part.failed.items()})
 
 
 def _pass(
@@ -196,6 +197,8 @@ class _Tally:
         shares = average if logits.shape[1] > 1 else probabilities(logits[:, 0], self._activation)
         scores.ranks[at] = label_ranks(average, labels)
         scores.centre[at] = label_ranks(logits[:, 0], labels)
+        if all(labels):
+            scores.losses[at] = log_losses(logits.astype(np.float64), labels, self._activation)
         scores.top[at, : best.shape[1]] = best
         scores.shares[at, : best.shape[1]] = np.take_along_axis(shares, best, axis=1)
         return int((scores.ranks[at] == 0).sum())
@@ -204,9 +207,10 @@ class _Tally:
         for scores in self._scores.values():  # Ctrl-C may have come between two models
             for values in (scores.ranks, scores.centre, scores.top):
                 values[~self._reached] = -1
+            scores.losses[~self._reached] = np.nan
         return Scored(self._scores, self._reached, self._failed, complete, seconds)
 
 
 def _unscored(photos: int) -> Scores:
     ranks, top = np.full(photos, -1, np.int32), np.full((photos, TOP), -1, np.int32)
-    return Scores(ranks, ranks.copy(), top, np.zeros((photos, TOP), np.float32))
+    return Scores(ranks, ranks.copy(), np.full(photos, np.nan), top, np.zeros((photos, TOP), np.float32))

@@ -26,7 +26,7 @@ def seen(source: np.ndarray, port: np.ndarray, positions: range) -> Comparison:
 
 def scores(first: list[int]) -> Scores:
     top = np.tile(np.array(first, np.int32)[:, np.newaxis], 5)
-    return Scores(top[:, 0], top[:, 0], top, np.zeros(top.shape, np.float32))
+    return Scores(top[:, 0], top[:, 0], np.full(len(top), np.nan), top, np.zeros(top.shape, np.float32))
 
 
 def test_distances_and_pairs() -> None:

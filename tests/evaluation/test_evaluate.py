@@ -84,13 +84,19 @@ def measured(made: Made, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     return port, run(Made(port, made.weights, made.photos))
 
 
-def test_top1_top5_and_failures_in_the_denominator(measured: tuple[Path, Evaluation]) -> None:
+def test_top1_top5_and_failures_in_the_denominator(made: Made, measured: tuple[Path, Evaluation]) -> None:
     _, found = measured
     images = PHOTOS + len(BROKEN)
     assert found.images == images
     assert found.top1 == pytest.approx(100 * FIRST / images)
     assert found.top5 == pytest.approx(100 * (FIRST + AMONG_FIVE) / images)
     assert sorted(Path(photo.name).name for photo in found.failed) == sorted(BROKEN) and all(photo.why for photo in found.failed)
+    wnids, logits, labels = [entry.wnid for entry in imagenet_classes()], [], []
+    for photo in sorted(made.photos.glob("*/*.png")):
+        logits.append(torch.from_numpy(porter.predict(measured[0], [photo])[0].logits).double())
+        labels.append(wnids.index(photo.parent.name))
+    wanted = torch.nn.functional.cross_entropy(torch.stack(logits), torch.tensor(labels)).item()
+    assert found.loss == pytest.approx(wanted, rel=1e-6) and found.line()["loss"] == found.loss
     assert found.verdict == "no published figure" and found.ok and found.complete and found.source is None
 
 
@@ -128,7 +134,9 @@ def test_the_source_beside_the_port(mine: Made) -> None:
     found = run(mine, source=True, weights=mine.weights)
     assert found.source is not None and found.source.reference == "torchvision"
     assert (found.source.compared, found.source.agreeing, found.source.differing) == (PHOTOS, PHOTOS, ())
-    assert vars(found.source.accuracy).items() <= vars(found).items() and found.source.max_abs < 1e-4
+    theirs = vars(found.source.accuracy)
+    assert {name: theirs[name] for name in ("images", "top1", "top5", "ci95")}.items() <= vars(found).items()
+    assert theirs["loss"] == pytest.approx(found.loss, rel=1e-6) and found.source.max_abs < 1e-4
     left = json.loads((mine.port / details.DETAILS).read_text())
     assert 0 < len(left["pairs"]) <= 4000 and all(abs(source - port) < 1e-4 for source, port in left["pairs"])
     assert all(photo["source"][0]["index"] == photo["port"][0]["index"] for photo in left["photos"])
@@ -293,9 +301,11 @@ def test_two_processes_give_what_one_gives(mine: Made, tmp_path: Path) -> None:
     assert status == other_status == 0 and nothing == ""  # the first one prints, for both
     whole, found = porter.evaluate(mine.port, many, source=True, weights=mine.weights, workers=0), json.loads(output)
     for field, value in json.loads(json.dumps(whole.record())).items():
-        assert field in ("per_second", "source") or found[field] == value, field
+        assert field in ("per_second", "source", "loss") or found[field] == value, field
+    assert found["loss"] == pytest.approx(whole.loss, rel=1e-6)  # batches of other sizes
     assert whole.source is not None and found["source"]["agreeing"] == whole.source.agreeing == 2 * PHOTOS
-    assert found["source"]["accuracy"] == json.loads(json.dumps(whole.record()))["source"]["accuracy"]
+    theirs = vars(whole.source.accuracy)
+    assert found["source"]["accuracy"] == {**theirs, "ci95": list(theirs["ci95"]), "loss": pytest.approx(theirs["loss"], rel=1e-6)}
 
     def left(port: Path) -> list[Any]:
         photos = json.loads((port / details.DETAILS).read_text())["photos"]

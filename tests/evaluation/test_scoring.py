@@ -187,6 +187,6 @@ def test_shares_add_up_to_the_whole(photos: list[Photo], tmp_path: Path) -> None
     whole, parts = scored(many), [scored(many, feed=Feed(batch_size=4, share=(rank, 2))) for rank in range(2)]
     assert all(0 < part.reached.sum() < len(many) for part in parts)
     found = merged(parts)
-    for name in ("ranks", "centre", "top", "shares"):
-        assert np.array_equal(getattr(found.models["port"], name), getattr(whole.models["port"], name))
+    for name in ("ranks", "centre", "losses", "top", "shares"):
+        assert np.array_equal(getattr(found.models["port"], name), getattr(whole.models["port"], name), equal_nan=True)
     assert found.reached.all() and found.failed == whole.failed and list(found.failed) == [20]

@@ -178,6 +178,13 @@ def test_a_record_of_another_form_is_refused_with_its_place(
         page_of(full_port(tmp_path / "port", evaluation=fields))
 
 
+def test_the_loss_stands_beside_the_accuracies_and_older_records_have_none(tmp_path: Path) -> None:
+    fields = evaluation(loss=1.23456).summary()
+    assert "1.2346" in page_of(full_port(tmp_path / "new", evaluation=fields))[0]
+    del fields["loss"], fields["source"]["accuracy"]["loss"]
+    assert "1.2346" not in page_of(full_port(tmp_path / "old", evaluation=fields))[0]
+
+
 def test_a_port_of_one_size_has_the_steps_of_its_own_size(tmp_path: Path) -> None:
     taken = {"layout": "NCHW", "size": [160, 160], "native_size": [224, 224], "channels": 3}
     fed = "160x160: resized to 183, cropped to 160"

@@ -54,7 +54,7 @@ class Seen:
             self.entropy[place] = entropies(pair, self._activation).mean() if finite else np.inf
             if self.log_loss is not None and self._labels is not None:
                 labels = [self._labels[place]] * 2
-                self.log_loss[place] = log_losses(pair, labels, self._activation).mean() if finite else np.inf
+                self.log_loss[place] = log_losses(pair[:, np.newaxis], labels, self._activation).mean() if finite else np.inf
 
 
 @dataclass
