@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from unicodedata import category
 
 _ESCAPED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Unicode's categories of characters that control a terminal or the order of its text, break a line, or are no text."""
+"""Unicode's categories of characters that control a terminal or the order of its text, break a line, or are not text."""
 _JOINERS = "\u200c\u200d"
 """Harmless characters of category Cf: Persian words and composed emoji have them."""
 
 
 def escaped(text: str) -> str:
-    r"""`text` with control characters, bidi overrides, line breaks and bytes that are no text (lone surrogates) written as \x1b.
+    r"""`text` with control characters, bidi overrides, line breaks and bytes that are not text (lone surrogates) written as \x1b.
 
     Everything else stays, such as letters of every script and text that is already escaped.
     """

@@ -138,7 +138,7 @@ class Builder:
         """Pads around a map: top, bottom, left, right; negative ones crop it.
 
         Raises:
-            PaddingError: the pads are too large, or the fill is no number.
+            PaddingError: the pads are too large, or the fill is not a number.
         """
         if min(pads) < 0:
             top, bottom, left, right = (max(-pad, 0) for pad in pads)
@@ -255,7 +255,7 @@ class Builder:
         columns.
         """
         if not value.is_map:
-            return self.foreign(name, f"a {function} of what is no map", value)
+            return self.foreign(name, f"a {function} of what is not a map", value)
         both = {"rows", "columns"} <= set(axes)
         if both and function == "norm":
             end = [] if keep else [ops.Flatten()]

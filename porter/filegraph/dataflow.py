@@ -131,7 +131,7 @@ class Dataflow(Generic[N]):
         nodes: in order, without nodes that give their input unchanged.
         live: names of the nodes that depend on the input.
         kind: the op of a node in patterns, and in ELEMENTWISE.
-        evaluators: by op, of those that are no function of each number. What they give has no more numbers than they take.
+        evaluators: by op, of those that are not functions of each number. What they give has no more numbers than they take.
         is_cast: whether a node gives the numbers of its first input, as a copy or in another type that has them.
         reshapes: ops that keep the numbers of their first input, in their order.
         operands: what a node reads in patterns: its inputs, and numbers that its format has as attributes.
@@ -214,7 +214,7 @@ class Dataflow(Generic[N]):
         return [int(number) for number in value.ravel()] if value is not None and whole else None
 
     def tensor(self, source: Reference) -> Tensor | None:
-        """The constant or variable that a value is; None for a computed value, or a reshaped one that is no vector."""
+        """The constant or variable that a value is; None for a computed value, or a reshaped one that is not a vector."""
         origin = self.origin(source)
         shape = self.constants.declared(origin)
         found = None if shape is None or source[0] in self.live else Tensor(origin, shape)

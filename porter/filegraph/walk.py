@@ -205,7 +205,7 @@ def read_nodes(walk: Walk[N], reader_of: Callable[[str], Reader[N] | None], sett
         except (PaddingError, GraphError) as error:  # a window or a pad is too large
             given = f"{node.op} with {error.message}"
         except (ValueError, TypeError, LookupError, ArithmeticError) as error:
-            # Inputs or numbers that the op does not take, or lacks; or a fault of porter's, which is no op that porter lacks.
+            # Inputs or numbers that the op does not take, or lacks; or a fault of porter's, which is not an op that porter lacks.
             given = f"{node.op} that could not be read, though porter has the op: {type(error).__name__}: {first_line(error)}"
         if given is None or isinstance(given, str):
             given = walk.foreign(node, given or node.op)

@@ -123,7 +123,7 @@ def _attempt(url: str, partial: Path) -> None:
             _receive(response, url, partial, offset)
     except HTTPError as error:
         error.close()
-        if error.code == 416:  # the file there has changed, and what was downloaded is no part of it
+        if error.code == 416:  # the file there has changed, and what was downloaded is not part of it
             discard(partial)
         if error.code in {416, *_TRANSIENT_STATUS} or error.code >= 500:
             raise _Interrupted(f"the server answers {error.code} {error.reason}") from None

@@ -103,7 +103,7 @@ def _refuse(target: Path, overwrite: bool) -> None:
         raise _unwritable(target, error) from None
     if not is_free:
         raise UsageError(
-            "the folder is no port (it has no port.json) and is never replaced",
+            "the folder is not a port (it has no port.json) and is never replaced",
             where=str(target),
             next="choose another --out, or move it away",
         )

@@ -17,10 +17,10 @@ def is_plain(path: Path) -> bool:
 
 
 def expect_plain(path: Path) -> None:
-    """Refuses to read what is no plain file.
+    """Refuses to read what is not a plain file.
 
     Raises:
         FileError: nothing, a link, a pipe, a device or a folder stands there.
     """
     if not is_plain(path):
-        raise FileError("this is no plain file", where=str(path), next="put the file itself there, not a link to it")
+        raise FileError("this is not a plain file", where=str(path), next="put the file itself there, not a link to it")

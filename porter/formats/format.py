@@ -25,7 +25,7 @@ class Content:
     """What formats are told apart by. Suffixes lie, so only TensorFlow's checkpoints, which are several files, are told by name.
 
     Attributes:
-        head: the first bytes of the file; empty for an empty file, and for a path that is no file.
+        head: the first bytes of the file; empty for an empty file, and for a path that is not a file.
         tail: its last eight bytes.
     """
 
@@ -110,7 +110,7 @@ def starts_with(*magics: bytes) -> Callable[[Content], bool]:
 
 
 def look_at(path: Path) -> Content:
-    """The content of a file; of a path that is no file, only the path.
+    """The content of a file; of a path that is not a file, only the path.
 
     Raises:
         FileError: the file cannot be opened.

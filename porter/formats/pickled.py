@@ -27,7 +27,7 @@ def read_opcodes(stream: bytes | IO[bytes], where: str, next: str) -> Iterator[s
 
     Raises:
         FileError: it has too many opcodes, a place in the memo far beyond those before it, or too deeply nested values.
-        Exception: any that pickletools raises for bytes that are no pickle, or cut short.
+        Exception: any that pickletools raises for bytes that are not a pickle, or cut short.
     """
     machine = _Machine()
     for count, (opcode, argument, _) in enumerate(pickletools.genops(stream)):

@@ -82,7 +82,7 @@ def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
     for node in graph.nodes:
         missing = [path for path in node.inputs if path not in known]
         if missing:
-            raise GraphError(f"input '{missing[0]}' is no earlier node", where=node.path)
+            raise GraphError(f"input '{missing[0]}' is not an earlier node", where=node.path)
         if node.path in known:
             raise GraphError("two nodes have this path", where=node.path)
         if len(node.inputs) < 2 if node.op.several else len(node.inputs) != 1:
@@ -94,7 +94,7 @@ def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
             raise GraphError(error.message, where=node.path, next=error.next) from None
     for path in graph.outputs:
         if path not in graph.by_path:
-            raise GraphError("the output is no node", where=path)
+            raise GraphError("the output is not a node", where=path)
     return known
 
 

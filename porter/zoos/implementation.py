@@ -44,7 +44,7 @@ class Build(Protocol):
         options: Mapping[str, Any] = ...,
     ) -> Any:
         """A zoo's own model of `variant`, for an input of `size` (rows, columns), giving logits, with the weights of `checkpoint`,
-        loaded by its own names and in its own axis order. So porter's mapping is no part of the reference.
+        loaded by its own names and in its own axis order. So porter's mapping is not part of the reference.
 
         Its framework runs it (porter.frameworks.Engine.run_reference).
 

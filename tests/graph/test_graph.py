@@ -177,9 +177,9 @@ def test_no_pool_called_non_negative_gives_less_than_zero() -> None:
         (Graph((Node("relu", Relu(), ()),), 3, "relu"), "relu", "one input, got 0"),
         (Graph((Node("relu", Relu(), (INPUT,)), Node("relu", Relu(), (INPUT,))), 3, "relu"), "relu", "two nodes"),
         (Graph((Node(INPUT, Relu(), (INPUT,)),), 3, INPUT), INPUT, "two nodes"),
-        (Graph((Node("a", Relu(), ("b",)), Node("b", Relu(), ("a",))), 3, "b"), "a", "no earlier node"),
-        (Graph((Node("a", Relu(), (INPUT,)),), 3, "b"), "b", "output is no node"),
-        (Graph((), 3, INPUT), INPUT, "output is no node"),
+        (Graph((Node("a", Relu(), ("b",)), Node("b", Relu(), ("a",))), 3, "b"), "a", "not an earlier node"),
+        (Graph((Node("a", Relu(), (INPUT,)),), 3, "b"), "b", "output is not a node"),
+        (Graph((), 3, INPUT), INPUT, "output is not a node"),
     ],
 )
 def test_graphs_that_do_not_fit(graph: Graph, where: str, message: str) -> None:

@@ -161,7 +161,7 @@ def _name(layer: Mapping[str, Any]) -> str:
     config = layer["config"]
     name = layer.get("name") or (config["name"] if isinstance(config, dict) else "sequential")
     if not isinstance(name, str):
-        raise ValueError("a layer's name is no text")
+        raise ValueError("a layer's name is not text")
     return name
 
 
@@ -209,7 +209,7 @@ def _call(
     training = fixed if isinstance(fixed, bool) else training
     kind, config = layer["class_name"], layer["config"]
     if not isinstance(kind, str):
-        raise ValueError("a layer's class is no text")
+        raise ValueError("a layer's class is not text")
     if kind in MODELS and not index:
         return _flatten(calls, layer, path, results_in(given), training)
     if kind in MODELS:

@@ -261,7 +261,7 @@ def read_datasets(file: Hdf5, found: Mapping[str, h5py.Dataset]) -> dict[str, Ar
     """The values of every dataset, under its key, in native byte order. The sizes of all are checked before any is read.
 
     Raises:
-        FileError: a type is no number, the file cannot hold the sizes, or chunks unpack to more than they declare.
+        FileError: a type is not a number, the file cannot hold the sizes, or chunks unpack to more than they declare.
     """
     types = {name: _number_type(file, dataset) for name, dataset in found.items()}
     plain = packed = 0

@@ -97,7 +97,7 @@ class Layer:
         """The first value with other axes after the batch; -1 is what is left.
 
         Raises:
-            NoOp: the sizes are no whole numbers.
+            NoOp: the sizes are not whole numbers.
         """
         if not isinstance(sizes, list | tuple) or not all(type(size) is int for size in sizes):
             raise NoOp(f"{self.op} to {sizes!r:.40}")

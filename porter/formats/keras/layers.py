@@ -289,7 +289,7 @@ def sides(value: Any) -> Pads:
     """Top, bottom, left, right of a ZeroPadding2D or Cropping2D: a number, (rows, columns), or ((top, bottom), (left, right)).
 
     Raises:
-        PaddingError: they are no numbers of cells.
+        PaddingError: they are not numbers of cells.
     """
     (top, bottom), (left, right) = (pair(side) for side in pair(value))
     return Convention("explicit", (top, bottom, left, right)).pads

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _CONSTANT = "_CONSTANT_VALUE"
-"""Keras 2's mark of a first argument that is no tensor (keras/engine/node.py)."""
+"""Keras 2's mark of a first argument that is not a tensor (keras/engine/node.py)."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def read_npz(path: Path) -> Checkpoint:
             tensors[name] = make_array(content, dtype, shape, fortran, f"{path}: {name}")
         else:
             ignored.append(name)
-    notes = (f"ignored {', '.join(ignored[:5])}, which are no numbers",) if ignored else ()
+    notes = (f"ignored {', '.join(ignored[:5])}, which are not numbers",) if ignored else ()
     return Checkpoint(path, "npz", None, tensors, notes)
 
 
@@ -85,7 +85,7 @@ def _strings(data: bytes, where: str) -> list[str]:
         # Bytes are from Python 2. numpy's text may hold characters that UTF-8 lacks and no terminal prints.
         names = [(name if isinstance(name, bytes) else str(name).encode()).decode() for name in listed]
     except ValueError as error:
-        raise FileError(f"a name is no text: {error}", where=where, next="fetch it again") from None
+        raise FileError(f"a name is not text: {error}", where=where, next="fetch it again") from None
     return [name.removesuffix(":0") for name in names]
 
 

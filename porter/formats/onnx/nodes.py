@@ -78,7 +78,7 @@ class OnnxNode:
         """As `stated`, for one number.
 
         Raises:
-            GraphError: the input is no single constant number.
+            GraphError: the input is not a single constant number.
         """
         if name in self.attributes:
             return self.real(name, default)
@@ -87,5 +87,5 @@ class OnnxNode:
             return default
         found: float | None = flow.number(source)
         if found is None:
-            raise GraphError(f"'{name}' that is no constant number")
+            raise GraphError(f"'{name}' that is not a constant number")
         return found

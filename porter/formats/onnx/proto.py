@@ -125,7 +125,7 @@ def _expect_names(graph: Any, refuse: Refuse) -> None:
     counts = Counter([*stored, *images, *(name for node in graph.node for name in node.output if name)])
     titles = (text for node in graph.node for text in (node.name, node.op_type, node.domain))
     if not all(isinstance(name, str) for name in (*counts, *titles)):  # bytes that are no UTF-8
-        raise refuse("a name in the model is no text", "fetch or copy it again")
+        raise refuse("a name in the model is not text", "fetch or copy it again")
     twice = next((name for name, count in counts.items() if count > 1 or not name), None)
     if twice is not None:
         message = f"the model has two values called '{twice}'" if twice else "the model stores a tensor without a name"
@@ -186,7 +186,7 @@ class _Stored:
         for key, kind in (("value_float", "f"), ("value_floats", "floats"), ("value_int", "i"), ("value_ints", "ints")):
             if key in attributes:
                 return np.asarray(getattr(attributes[key], kind), np.float32 if "float" in key else np.int64)
-        raise self.refuse(f"the constant '{name}' is no tensor of numbers", "export the model again")
+        raise self.refuse(f"the constant '{name}' is not a tensor of numbers", "export the model again")
 
     def array(self, tensor: Any, name: str) -> Array:
         """A tensor's numbers.

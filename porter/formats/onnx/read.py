@@ -50,7 +50,7 @@ def read_onnx(path: Path) -> Checkpoint:
     try:
         return _read(path, refuse)
     except UnicodeDecodeError:
-        raise refuse("a name in the model is no text", "fetch or copy it again") from None
+        raise refuse("a name in the model is not text", "fetch or copy it again") from None
 
 
 def _read(path: Path, refuse: Refuse) -> Checkpoint:

@@ -29,7 +29,7 @@ def read_convolution(walk: Walk, node: OnnxNode) -> Read:
         return None
     tensors = {"kernel": Stored(kernel.name, "OIHW")}
     if not _with_bias(walk, node, tensors):
-        return "Conv with a bias that is no stored vector"
+        return "Conv with a bias that is not a stored vector"
     filters, _, rows, columns = kernel.shape
     op = Conv(filters, _window(node, (rows, columns)), _convention(node), node.integer("group", 1))
     return walk.builder.conv(node.name, value, op, tensors)
@@ -52,7 +52,7 @@ def read_transposed(walk: Walk, node: OnnxNode) -> Read:
         return None
     tensors = {"kernel": Stored(kernel.name, "OIHW")}
     if not _with_bias(walk, node, tensors):
-        return "ConvTranspose with a bias that is no stored vector"
+        return "ConvTranspose with a bias that is not a stored vector"
     window, groups, rule = _window(node, kernel.shape[2:]), node.integer("group", 1), node.text("auto_pad", "NOTSET")
     more = node.integers("output_padding") or (0, 0)
     wanted = node.integers("output_shape")[-2:]
@@ -149,7 +149,7 @@ def read_resize(walk: Walk, node: OnnxNode) -> Read:
 
 
 def _factors(walk: Walk, node: OnnxNode, sizes: tuple[int, ...]) -> list[int] | None:
-    """How often each axis is repeated; None where the nearest cells are no repetition."""
+    """How often each axis is repeated; None where the nearest cells are not a repetition."""
     places = node.integers("axes") or range(len(sizes))  # the axes that scales and sizes are of
     place = {"Upsample": 1}.get(node.op, 1 if node.opset < 11 else 2)
     source, wanted = node.input(place), node.input(3)

@@ -48,7 +48,7 @@ def read_safetensors(path: Path) -> Checkpoint:
 
     try:
         with safe_open(path, framework="numpy") as file:
-            for name in file.keys():  # noqa: SIM118  the file is no mapping
+            for name in file.keys():  # noqa: SIM118  the file is not a mapping
                 dtype = file.get_slice(name).get_dtype()
                 if dtype not in _DTYPES.values():
                     raise FileError(f"tensor '{name}' is {dtype}, expected one of {', '.join(_DTYPES.values())}", where=str(path))

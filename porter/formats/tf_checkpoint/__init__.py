@@ -1,4 +1,4 @@
-"""TensorFlow's checkpoints, of both versions. The `.index` stands for a prefix, which is no file, and for a shard of the data."""
+"""TensorFlow's checkpoints, of both versions. The `.index` stands for a prefix, which is not a file, and for a data shard."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def is_checkpoint_folder(folder: Path) -> bool:
 
 
 def is_checkpoint_part(path: Path) -> bool:
-    """Whether a path that is no table itself names a checkpoint: its prefix, a data shard of V2, or a V1 pattern."""
+    """Whether a path that is not a table itself names a checkpoint: its prefix, a data shard of V2, or a V1 pattern."""
     if path.exists():
         return _SHARD.fullmatch(path.name) is not None
     return _beside(path, ".index").is_file() or bool(_old_shards(path))

@@ -30,7 +30,7 @@ class Bundle:
 
     Attributes:
         path: the checkpoint, for messages.
-        others: keys of values that are no arrays of numbers: strings, such as a layer's config.
+        others: keys of values that are not arrays of numbers: strings, such as a layer's config.
     """
 
     path: Path
@@ -109,7 +109,7 @@ def read_tf_checkpoint(path: Path) -> Checkpoint:
     notes = [f"ignored the training's state: {len(training)} tensors, such as {_some(training)}"] if training else []
     others = [key for key in bundle.others if key != OBJECT_GRAPH]
     if others:
-        notes.append(f"ignored {_some(others)}, which are no numbers")
+        notes.append(f"ignored {_some(others)}, which are not numbers")
     values = bundle.read(kept)
     doubles = _doubles(kept, owners, values)
     if doubles:

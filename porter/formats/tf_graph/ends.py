@@ -34,7 +34,7 @@ _OBSERVERS = frozenset(
         "TensorSummaryV2",
     }
 )
-"""Ops that observe a network and are no part of it: sizes, rankings, losses, summaries."""
+"""Ops that observe a network and are not part of it: sizes, rankings, losses, summaries."""
 
 
 def image_inputs(nodes: Mapping[str, GraphNode]) -> list[str]:
@@ -71,6 +71,6 @@ def loose_ends(nodes: Mapping[str, GraphNode], image: str) -> list[str]:
 
 
 def within_network(nodes: Mapping[str, GraphNode], image: str, ends: Collection[Reference]) -> list[str]:
-    """The nodes of `ends`, such as a signature's outputs, that depend on the image and are no observers."""
+    """The nodes of `ends`, such as a signature's outputs, that depend on the image and are not observers."""
     live = depending(nodes, [image])
     return list(dict.fromkeys(name for name, _ in ends if name in live and nodes[name].op not in _OBSERVERS))

@@ -45,7 +45,7 @@ def read_archive(path: Path) -> Checkpoint:
 
     Raises:
         MissingFramework: torch is not installed.
-        FileError: the file is damaged, a whole module or a pickle of other things than tensors, or a tensor is no plain array.
+        FileError: the file is damaged, a whole module or a pickle of other things than tensors, or a tensor is not a plain array.
     """
     return _checkpoint(path, zipped=True)
 

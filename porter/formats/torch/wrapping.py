@@ -49,7 +49,7 @@ def unwrap(loaded: object, is_tensor: IsTensor, path: Path) -> StateDict:
         path: the file, for messages.
 
     Raises:
-        FileError: it is no mapping, has no tensor, or has averages of only some tensors.
+        FileError: it is not a mapping, has no tensor, or has averages of only some tensors.
     """
     if not isinstance(loaded, Mapping):
         raise FileError(f"expected a state_dict, got a {type(loaded).__name__}", where=str(path), next=_SAVE)

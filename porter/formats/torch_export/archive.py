@@ -125,7 +125,7 @@ class _Members(Members):
     def _tensor(self, name: str, data: bytes, stated: Mapping[str, Any]) -> Array:
         """A tensor over its storage, without a copy."""
         if stated["layout"] != _STRIDED or stated["dtype"] not in TYPES:
-            raise FileError(f"tensor '{name}' is no dense tensor of real numbers", where=str(self.path), next=SAVE)
+            raise FileError(f"tensor '{name}' is not a dense tensor of real numbers", where=str(self.path), next=SAVE)
         kind = storage_type(TYPES[stated["dtype"]])  # type: ignore[arg-type]
         sizes, strides = ([int(each["as_int"]) for each in stated[key]] for key in ("sizes", "strides"))
         offset = int(stated["storage_offset"]["as_int"])

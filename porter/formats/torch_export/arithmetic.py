@@ -49,7 +49,7 @@ def read_binary(walk: Walk, node: AtenNode) -> Read:
 def read_scaled_sum(walk: Walk, node: AtenNode) -> Read:
     """addcmul, a constant plus the product of a constant and a value."""
     if node.arguments.get("value", 1) != 1 or walk.flow.is_value(node.arguments["self"]):
-        return f"{node.op} that is no scale and offset of a value"
+        return f"{node.op} that is not a scale and offset of a value"
     product = arithmetic.combine(walk, node, "Mul", (node.arguments["tensor1"], node.arguments["tensor2"]))
     if not isinstance(product, View):
         return product

@@ -101,7 +101,7 @@ def _read(node: ast.expr) -> Guard:
     """A guard, or a part of one, as a function of the image's sizes.
 
     Raises:
-        ValueError: it is no arithmetic of sizes.
+        ValueError: it is not arithmetic of sizes.
     """
     key: type | str
     match node:
@@ -120,6 +120,6 @@ def _read(node: ast.expr) -> Guard:
         case _:
             key, parts = type(node), []
     if key not in _FUNCTIONS:
-        raise ValueError(f"a guard is no arithmetic of sizes: {key}")
+        raise ValueError(f"a guard is not arithmetic of sizes: {key}")
     function, given = _FUNCTIONS[key], [_read(part) for part in parts]
     return lambda sizes: function(*(each(sizes) for each in given))

@@ -203,7 +203,7 @@ def _name(stated: Mapping[str, Any]) -> str:
         stated = inner
     name = str(stated["name"] if "name" in stated else stated["as_name"])
     if not name.isidentifier():
-        raise ValueError(f"{name!r} is no name of a value")
+        raise ValueError(f"{name!r} is not a name of a value")
     return name
 
 

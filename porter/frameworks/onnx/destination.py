@@ -21,5 +21,5 @@ ENGINE: PortEngine = engine
 
 
 def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
-    """Empty: a model.onnx is no code."""
+    """Empty: a model.onnx is not code."""
     return {}

@@ -94,7 +94,7 @@ def _reduce(maker: LayerMaker, op: ops.Reduce, name: str, inputs: list[Any]) -> 
 
 
 def _local_response_norm(maker: LayerMaker, op: ops.LocalResponseNorm, name: str, inputs: list[Any]) -> Any:
-    """tf.nn.local_response_normalization is no operation of Keras, so the squares are added from shifted channels."""
+    """tf.nn.local_response_normalization is not an operation of Keras, so the squares are added from shifted channels."""
     value, channels = inputs[0], inputs[0].shape[-1]
     before, after = min(op.size // 2, channels - 1), min((op.size - 1) // 2, channels - 1)
     squares = maker.operation("square", maker.name(f"{name}_squares"), value)

@@ -52,7 +52,7 @@ def read_weights(folder: Path, graph: Graph, layers: Mapping[str, str]) -> dict[
     """The canonical tensors of the port in `folder`; `layers` is empty, or names a stock class's modules by path.
 
     Raises:
-        FileError: there is no such file, or it is no safetensors file. MappingError: the tensors do not fit the graph.
+        FileError: there is no such file, or it is not a safetensors file. MappingError: the tensors do not fit the graph.
     """
     path = folder / WEIGHTS_FILE
     if not path.is_file():

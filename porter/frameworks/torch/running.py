@@ -19,7 +19,7 @@ def run_model(model: nn.Module, batch: Array, taps: Sequence[str]) -> dict[str, 
     """Values at the nodes `taps` of a model from graph_module.py, for a batch N×C×H×W.
 
     Raises:
-        UsageError: a tap is no node of the model.
+        UsageError: a tap is not a node of the model.
     """
     modules = {path: module_name(path) for path in taps}
     missing = [path for path, name in modules.items() if not _has_module(model, name)]

@@ -34,7 +34,7 @@ REDUCTIONS: Mapping[str, tuple[str, int]] = {
 }
 """Functions of one value over one of its axes: torch's method, and its `dim`."""
 FUNCTIONS = frozenset({"add", "multiply", "divide", "maximum", "minimum", "concat", *REDUCTIONS})
-"""Kinds that are no module in a generated class: its `forward` says them."""
+"""Kinds that are not modules in a generated class: its `forward` says them."""
 GLOBAL_POOLS: Mapping[str, str] = {"global_avg_pool": "AdaptiveAvgPool2d", "global_max_pool": "AdaptiveMaxPool2d"}
 """Kinds that are a pool to 1x1 and then a Flatten, with torch's class of the pool."""
 MAP_OF_FEATURES = Layer("Unflatten", {"dim": 1, "unflattened_size": (-1, 1, 1)})

@@ -138,7 +138,7 @@ class Arguments:
                 yield f"{factor} * {name}", (name,), {use: factor * value for use, value in _numbers(known[name])}
         for text, pair in products:
             yield text, pair, _product(known, pair)
-        # A nested block's width, such as that of a squeeze; a layer's own width is no quotient.
+        # A nested block's width, such as that of a squeeze; a layer's own width is not a quotient.
         for name in numbers if slot not in _NAMES else []:
             for divisor in (2, 4, 8, 16):
                 yield f"{name} // {divisor}", (name,), {use: value // divisor for use, value in _numbers(known[name])}

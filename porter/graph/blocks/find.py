@@ -54,7 +54,7 @@ def renamed(graph: Graph, paths: Mapping[str, str]) -> Graph:
 
 
 def _without_parts(root: Group) -> Group:
-    """The outermost groups that are no blocks and have none, as their nodes under the paths that they had."""
+    """The outermost groups that are not blocks and have none, as their nodes under the paths that they had."""
     members: list[Leaf | Group] = []
     for member in root.members:
         if isinstance(member, Group) and member.block is None and not any(_scopes(member, "")):

@@ -82,7 +82,7 @@ def _without(group: Group, blocks: set[str]) -> Group:
 
 
 def is_stage(group: Group) -> bool:
-    """Whether it holds a row of modules; without modules, only other groups that are no chains found by their ops."""
+    """Whether it holds a row of modules; without modules, only other groups that are not chains found by their ops."""
     return group.stage if group.module else all(isinstance(member, Group) and not member.unit for member in group.members)
 
 

@@ -31,7 +31,7 @@ def has_modules(names: Mapping[str, str]) -> bool:
 
 
 def modules(graph: Graph, names: Mapping[str, str]) -> Group:
-    """The whole graph as nested groups. A module with several inputs or outputs is no group: its members are its parent's.
+    """The whole graph as nested groups. A module with several inputs or outputs is not a group: its members are its parent's.
 
     Args:
         names: what the layers are called, by path, as a person says them.
@@ -102,7 +102,7 @@ def _follows(before: Group, group: Group) -> bool:
 
 
 def _joined(member: Leaf | Group) -> str:
-    """What follows the name of a module that is no group: `stages1` for 1 in stages, otherwise with a line between."""
+    """What follows the name of a module that is not a group: `stages1` for 1 in stages, otherwise with a line between."""
     if isinstance(member, Group) and member.counted:
         return member.name.removeprefix("unit")
     return f"_{member.name}"

@@ -158,7 +158,7 @@ def expect_groups(filters: int, groups: int, shape: Shape) -> None:
     """Refuses groups that do not divide a convolution's channels and filters.
 
     Raises:
-        GraphError: they do not, or the input is no map.
+        GraphError: they do not, or the input is not a map.
     """
     channels = expect_map(shape)[0] or 0
     counts = {"channels": channels, "filters": filters}

@@ -407,7 +407,7 @@ def test_models_that_are_cut_short_are_refused(tmp_path: Path) -> None:
             read_checkpoint(tmp_path / "model.onnx")
         assert caught.value.next
     (tmp_path / "model.onnx").write_bytes(whole.replace(b"k3", b"k\xff"))
-    with pytest.raises(FileError, match="is no text"):
+    with pytest.raises(FileError, match="is not text"):
         read_checkpoint(tmp_path / "model.onnx")
 
 

@@ -97,7 +97,7 @@ def _expect_numbers(tensorflow: Any, node: Any) -> None:
     for key, value in node.attr.items():
         types = [value.type] if value.WhichOneof("value") == "type" else list(value.list.type)
         if not numbers.issuperset(types):
-            raise MissingFramework(f"porter does not run a '{node.op}' whose {key} is no type of numbers", where=node.name)
+            raise MissingFramework(f"porter does not run a '{node.op}' whose {key} is not a type of numbers", where=node.name)
     if "data_format" in node.attr and node.attr["data_format"].s != b"NHWC":
         layout = node.attr["data_format"].s.decode(errors="replace")[:20]
         raise MissingFramework(f"TensorFlow does not run '{node.op}' with data_format {layout} on a CPU", where=node.name)

@@ -159,7 +159,7 @@ def find_runs(
 
 
 def whole_run(parts: Sequence[TemplatePart], classes: Mapping[str, _HasParameters]) -> Run | None:
-    """The run of all `parts` of a chain; None where they are no run."""
+    """The run of all `parts` of a chain; None where they are not one."""
     runs = find_runs(parts, classes, shortest=1)
     return runs[0] if runs and len(runs[0].names) == len(parts) else None
 

@@ -32,7 +32,7 @@ _OF_MODULES = (
 class Part:
     """A member of a module: a layer or a nested module, and the names of the parts that feed it.
 
-    If its container is no module, its name begins with the container's: `stem.conv`.
+    If its container is not a module, its name begins with the container's: `stem.conv`.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Body:
 
 
 def make_tree(graph: Graph, steps: Sequence[Step]) -> Body:
-    """The whole model. A container with several inputs or outputs is no module: its members become its parent's.
+    """The whole model. A container with several inputs or outputs is not a module: its members become its parent's.
 
     Raises:
         GraphError: part of a path is no Python name, or a name that nn.Module has already.

@@ -268,7 +268,7 @@ def _no_input() -> None:
     ("make", "error", "message"),
     [
         (broken(_enlarge), FileError, "big: the constants of this graph are larger"),
-        (broken(_text), MissingFramework, "out: porter does not run a 'Relu' whose T is no type of numbers"),
+        (broken(_text), MissingFramework, "out: porter does not run a 'Relu' whose T is not a type of numbers"),
         (broken(_twice), GraphError, "out: two ops have this name"),
         (broken(_nowhere), GraphError, "out: reads 'gone'"),
         (
