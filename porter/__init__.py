@@ -12,7 +12,7 @@ from porter.base.package import __version__ as __version__
 
 if TYPE_CHECKING:
     from porter.conversion.convert import convert as convert
-    from porter.evaluation.evaluate import evaluate as evaluate
+    from porter.evaluation.evaluate import evaluate as evaluate, evaluate_several as evaluate_several
     from porter.evaluation.padding_study.study import study as study
     from porter.evaluation.prediction import predict as predict
     from porter.identify.inspection import inspect as inspect
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "convert": "porter.conversion.convert",
     "evaluate": "porter.evaluation.evaluate",
+    "evaluate_several": "porter.evaluation.evaluate",
     "inspect": "porter.identify.inspection",
     "load": "porter.port.folder",
     "predict": "porter.evaluation.prediction",
@@ -31,7 +32,7 @@ _MODULES = {
     "verify": "porter.verification.reverify",
 }
 
-__all__ = ["convert", "evaluate", "inspect", "load", "predict", "report", "study", "verify"]
+__all__ = ["convert", "evaluate", "evaluate_several", "inspect", "load", "predict", "report", "study", "verify"]
 
 
 def __getattr__(name: str) -> Any:

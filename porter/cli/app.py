@@ -144,7 +144,7 @@ def predict(
 
 @app.command("eval")
 def evaluate(
-    folder: PortFolder,
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="folders of ports; several share the decoded photos")],
     data: Data,
     source: Annotated[bool, typer.Option("--source", help="run the source in its own framework beside the port")] = False,
     weights: Weights = None,
@@ -162,22 +162,30 @@ def evaluate(
     expect_top1: Annotated[float | None, typer.Option(metavar="X", help="exit status 1 unless top-1 is near X per cent")] = None,
     tolerance: Annotated[float | None, typer.Option(metavar="T", help="how near, in percentage points; default: 0.05")] = None,
     predictions: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="write what the port saw in every photo")] = None,
+    results: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="write a line of figures for each port")] = None,
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:
-    """Measure a port's top-1 and top-5 on labelled photos. Ctrl-C stops and prints the figures so far."""
-    given = _given(locals())
+    """Measure the top-1, top-5 and loss of ports on labelled photos. Ctrl-C stops and prints the figures so far."""
+    given = _given(locals(), "results")
     try:
-        measured = porter.evaluate(**given)
+        measured = porter.evaluate_several(**given)
     except KeyboardInterrupt as stopped:  # typer would end without a word
         end_with(stopped)
-    from porter.cli.evaluation import evaluation
+    from porter.cli.evaluation import evaluation, evaluations
     from porter.evaluation.distributed import this_process
+    from porter.evaluation.predictions import write_results
 
+    complete = len(measured) == len(folders) and all(each.evaluation.complete for each in measured)
     if this_process().leads:
-        show(measured.record() if as_json else evaluation(measured))
-    if not (measured.ok and measured.complete):
-        raise typer.Exit(1 if measured.complete else INTERRUPTED)
+        if len(folders) == 1:
+            show(measured[0].evaluation.record() if as_json else evaluation(measured[0].evaluation))
+        else:
+            show({"ports": [each.record() for each in measured]} if as_json else evaluations(measured, len(folders)))
+        if results is not None and complete:
+            write_results(results, measured)
+    if not (complete and all(each.evaluation.ok for each in measured)):
+        raise typer.Exit(1 if complete else INTERRUPTED)
 
 
 @app.command()

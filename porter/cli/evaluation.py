@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from porter.cli.printing import some, table
-from porter.evaluation.results import Accuracy, Agreement, Evaluation
+from porter.evaluation.results import Accuracy, Agreement, Evaluation, OfPort
+
+_COLUMNS = ("top-1", "top-5", "loss", "top-1 at 95 %")
 
 
 def evaluation(result: Evaluation) -> list[str]:
@@ -31,6 +35,38 @@ def evaluation(result: Evaluation) -> list[str]:
     return [*lines, *(f"  warning    {warning}" for warning in result.warnings)]
 
 
+def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
+    """Several ports over the same photos, as one table; `asked` is the number of ports that were to be measured."""
+    first = results[0].evaluation
+    path, layout = first.photos
+    protocols = list(dict.fromkeys(each.evaluation.protocol for each in results))
+    columns = {
+        "port": [each.port for each in results],
+        "is": [each.name for each in results],
+        "framework": [each.framework for each in results],
+        "protocol": [str(1 + protocols.index(each.evaluation.protocol)) for each in results],
+        "photos": [f"{each.evaluation.images:,}" for each in results],
+        **dict(zip(_COLUMNS, zip(*(_row(each.evaluation) for each in results), strict=True), strict=True)),
+        "photos/s": [f"{each.evaluation.per_second:,.1f}" for each in results],
+        "verdict": [each.evaluation.verdict for each in results],
+    }
+    if first.source is not None:
+        beside = [each.evaluation.source for each in results]
+        columns["as the source"] = ["" if each is None else f"{each.agreeing:,} of {each.compared:,}" for each in beside]
+    lines = [f"{path} ({layout})", f"  run        {first.precision} on {first.device}"]
+    lines += [f"  protocol {number} {words}" for number, words in enumerate(protocols, start=1)]
+    lines += [f"  {line}" for line in table(list(columns), list(zip(*columns.values(), strict=True)))]
+    for each in results:
+        found = each.evaluation
+        lines += some(f"  failed     {each.port}: ", [f"{photo.name}: {photo.why}" for photo in found.failed])
+        if found.expected is not None and not found.ok:
+            lines.append(f"  expected   {each.port}: top-1 {found.expected[0]:g} within {found.expected[1]:g}: MISSED")
+        lines += [f"  warning    {each.port}: {warning}" for warning in found.warnings]
+    if len(results) < asked or not all(each.evaluation.complete for each in results):
+        lines.append("  INCOMPLETE interrupted: these are the figures so far; only those of whole runs are in the ports' records")
+    return lines
+
+
 def _images(result: Evaluation) -> str:
     limited = " (--limit)" if result.limit else ""
     failed = f", of which {len(result.failed):,} failed and count as not recognised" if result.failed else ""
@@ -43,7 +79,7 @@ def _figures(result: Evaluation) -> list[str]:
         rows.append(("source", *_row(result.source.accuracy)))
     if result.published is not None:
         rows.append(("published", f"{result.published['top1']:.3f}", f"{result.published['top5']:.3f}", "", ""))
-    return table(("         ", "top-1", "top-5", "loss", "top-1 at 95 %"), rows)
+    return table(("         ", *_COLUMNS), rows)
 
 
 def _row(accuracy: Accuracy) -> tuple[str, str, str, str]:

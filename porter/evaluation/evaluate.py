@@ -1,7 +1,8 @@
-"""The accuracy of a port on labelled photos, with or without its source beside it."""
+"""The accuracy of ports on labelled photos, with or without their sources beside them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import compress
 from pathlib import Path
@@ -17,13 +18,13 @@ from porter.data.preprocess import Preprocess
 from porter.data.statements import fed, in_words
 from porter.evaluation.comparison import PORT, SOURCE, agreement
 from porter.evaluation.details import write_details
-from porter.evaluation.distributed import joined, this_process
+from porter.evaluation.distributed import Process, joined, this_process
 from porter.evaluation.intervals import wilson
-from porter.evaluation.measuring import Measured, Options, PhotoOptions, measure, merged, read_options
+from porter.evaluation.measuring import Entrant, Measured, Options, PhotoOptions, measure, merged, read_options
 from porter.evaluation.predictions import write_predictions
 from porter.evaluation.protocol import protocol_of
 from porter.evaluation.published import judge, notes_on_weights, obstacles, published_figure
-from porter.evaluation.results import Accuracy, Evaluation
+from porter.evaluation.results import Accuracy, Evaluation, OfPort
 from porter.evaluation.scoring import Scored
 from porter.files import AnyPath, path_of
 from porter.port import Port, Record, read_port, update_record
@@ -66,37 +67,126 @@ def evaluate(
     Raises:
         PorterError: the input is bad, or the protocol cannot be fitted to the only size that the port takes.
     """
+    found = evaluate_several(
+        [folder],
+        data,
+        source=source,
+        weights=weights,
+        precision=precision,
+        expect_top1=expect_top1,
+        tolerance=tolerance,
+        predictions=predictions,
+        recipes=recipes,
+        **photos,
+    )
+    return found[0].evaluation
+
+
+def evaluate_several(
+    folders: Sequence[AnyPath],
+    data: AnyPath,
+    *,
+    source: bool = False,
+    weights: AnyPath | None = None,
+    precision: str = "fp32",
+    expect_top1: float | None = None,
+    tolerance: float | None = None,
+    predictions: AnyPath | None = None,
+    recipes: AnyPath | None = None,
+    **photos: Unpack[PhotoOptions],
+) -> tuple[OfPort, ...]:
+    """Measures several ports as `evaluate` measures one. Each gets the figures that it would get by itself.
+
+    Ports that tell the same classes apart, and whose protocols resize and crop alike, are run in one pass: every photo is decoded
+    once for all of them, and their models are in memory together. The others take a pass for each such group.
+
+    Args:
+        predictions: of one port only. The other arguments are those of `evaluate`, for every port.
+
+    Returns:
+        The results in the order of the folders. If Ctrl-C ends the run, ports that have no figures yet are left out.
+    """
     options = read_options(photos, precision)
     expected = _expected(expect_top1, tolerance)
     if weights is not None and not source:
         raise UsageError("these weights are the source's, and --source is not given", where="--weights", next="add --source")
+    _expect_apart(folders, predictions)
     process = this_process()
     with joined(process) as gather:
-        port = read_port(Path(folder))
-        record = options.stated.of(port.record, str(folder))
-        port = replace(port, record=record)
-        protocol = protocol_of(port, options.crops)
-        data_set = open_photos(
-            Path(data),
-            classes=Classes(record.classes - record.background, record.label_map),
-            labels=options.labels,
-            limit=options.limit,
-            split=options.split,
-        )
-        if not (data_set.photos or data_set.failed):
-            raise UsageError(f"there is no photo to score in these {data_set.layout}", where=str(data))
-        opened = source_of(port, path_of(weights), path_of(recipes)) if source else None
-        measured = merged(gather(measure(port, opened, data_set.photos, protocol, options, process)))
-    if not measured.scored.complete and not measured.scored.reached.any():
+        entrants = [_entrant(folder, source, path_of(weights), path_of(recipes), options) for folder in folders]
+        sets = {classes: _photos(Path(data), classes, options) for classes in dict.fromkeys(map(_classes, entrants))}
+        parts = gather(_passes(entrants, sets, options, process))
+    results = []
+    for place, entrant in enumerate(entrants):
+        shares = [part[place] for part in parts if place in part]
+        if len(shares) < len(parts):
+            continue  # Ctrl-C came first
+        measured, data_set = merged(shares), sets[_classes(entrant)]
+        if not measured.scored.complete and not measured.scored.reached.any():
+            continue
+        found = _evaluation(entrant, data_set, options, measured, _member(entrant.port.record, path_of(recipes)))
+        if expected is not None:
+            met = found.complete and abs(found.top1 - expected[0]) <= expected[1] + 1e-9
+            found = replace(found, expected=expected, ok=met)
+        record = entrant.port.record
+        if process.leads and found.complete:
+            found = _written(entrant.port, data_set, measured, found)
+            if predictions is not None:
+                write_predictions(Path(predictions), record, data_set.photos, measured.scored.models[PORT], found.failed)
+        results.append(OfPort(str(entrant.port.folder), record.name, record.framework, found))
+    if not results:
         raise KeyboardInterrupt("before the first photos were scored, so there are no figures")
-    found = _evaluation(port, data_set, protocol, options, measured, _member(record, path_of(recipes)))
-    if expected is not None:
-        met = found.complete and abs(found.top1 - expected[0]) <= expected[1] + 1e-9
-        found = replace(found, expected=expected, ok=met)
-    if process.leads and found.complete:
-        found = _written(port, data_set, measured, found)
-        if predictions is not None:
-            write_predictions(Path(predictions), record, data_set.photos, measured.scored.models[PORT], found.failed)
+    return tuple(results)
+
+
+def _expect_apart(folders: Sequence[AnyPath], predictions: AnyPath | None) -> None:
+    if not folders:
+        raise UsageError("there is no port to measure")
+    places = [Path(folder).resolve() for folder in folders]
+    twice = next((str(folder) for folder, place in zip(folders, places, strict=True) if places.count(place) > 1), None)
+    if twice is not None:
+        raise UsageError("this port is given twice", where=twice)
+    if predictions is not None and len(folders) > 1:
+        raise UsageError(f"it is of one port, and {len(folders)} are given", where="--predictions", next="run that port by itself")
+
+
+def _entrant(folder: AnyPath, source: bool, weights: Path | None, recipes: Path | None, options: Options) -> Entrant:
+    port = read_port(Path(folder))
+    port = replace(port, record=options.stated.of(port.record, str(folder)))
+    return Entrant(port, protocol_of(port, options.crops), source_of(port, weights, recipes) if source else None)
+
+
+def _classes(entrant: Entrant) -> Classes:
+    record = entrant.port.record
+    return Classes(record.classes - record.background, record.label_map)
+
+
+def _photos(data: Path, classes: Classes, options: Options) -> PhotoSet:
+    found = open_photos(data, classes=classes, labels=options.labels, limit=options.limit, split=options.split)
+    if not (found.photos or found.failed):
+        raise UsageError(f"there is no photo to score in these {found.layout}", where=str(data))
+    return found
+
+
+def _passes(
+    entrants: Sequence[Entrant], sets: Mapping[Classes, PhotoSet], options: Options, process: Process
+) -> dict[int, Measured]:
+    """What this process measured, by the place of each entrant: all, unless Ctrl-C ended it."""
+    groups: dict[tuple[Classes, Preprocess, int | None], list[int]] = {}
+    for place, entrant in enumerate(entrants):
+        key = (_classes(entrant), entrant.protocol.geometry, entrant.protocol.crop)
+        groups.setdefault(key, []).append(place)
+    found: dict[int, Measured] = {}
+    for (classes, *_), places in groups.items():
+        try:
+            group = measure([entrants[place] for place in places], sets[classes].photos, options, process)
+        except KeyboardInterrupt:
+            if not found:
+                raise
+            break
+        found |= dict(zip(places, group, strict=True))
+        if not group[0].scored.complete:
+            break
     return found
 
 
@@ -121,15 +211,8 @@ def _member(record: Record, recipes: Path | None) -> Member | None:
         return None
 
 
-def _evaluation(
-    port: Port,
-    photos: PhotoSet,
-    protocol: Preprocess,
-    options: Options,
-    measured: Measured,
-    member: Member | None,
-) -> Evaluation:
-    record, scored = port.record, measured.scored
+def _evaluation(entrant: Entrant, photos: PhotoSet, options: Options, measured: Measured, member: Member | None) -> Evaluation:
+    record, protocol, scored = entrant.port.record, entrant.protocol, measured.scored
     accuracy = _accuracy(scored, PORT, len(photos.failed))
     published = published_figure(record, member)
     own = ["the preprocessing is your own, and not the zoo's"] if record.protocol_by == "user" else []

@@ -1,14 +1,14 @@
-"""One pass of a port over a set of photos, with or without its source beside it."""
+"""One pass of ports over a set of photos, with or without their sources beside them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, get_args
 
-from porter.base.dtypes import Precision
+from porter.base.dtypes import Array, Precision
 from porter.base.errors import UsageError
 from porter.data.photos import Photo
 from porter.data.pipeline import Feed
@@ -141,28 +141,58 @@ class Measured:
     warnings: tuple[str, ...] = ()
 
 
-def measure(
-    port: Port, opened: Opened | None, photos: Sequence[Photo], protocol: Preprocess, options: Options, process: Process
-) -> Measured:
-    """Runs the models over this process's part of the photos.
+@dataclass(frozen=True)
+class Entrant:
+    """A port to measure.
 
-    Args:
+    Attributes:
+        protocol: how photos are prepared for it; ports of one pass have its `geometry` and its crop in common.
         opened: the source to run beside the port, or None.
+    """
+
+    port: Port
+    protocol: Preprocess
+    opened: Opened | None = None
+
+
+def measure(entrants: Sequence[Entrant], photos: Sequence[Photo], options: Options, process: Process) -> list[Measured]:
+    """Runs the models over this process's part of the photos, in one pass for all ports.
 
     Raises:
         PorterError: a device, a precision or a framework is not available.
     """
     device = process.device(options.device)
-    # Weights as the port stores them, computed in float32 for every storage type.
-    model = port.build("float32", device)
-    models: dict[str, Classifier] = {PORT: port.destination.ENGINE.classifier(model, protocol, device, options.precision)}
-    seen, reference, warnings = None, "", tuple[str, ...]()
-    if opened is not None:
-        reference, models[SOURCE], warnings = source_classifier(port, opened, protocol, device)
-        seen = Comparison(len(photos))
+    models: dict[str, Classifier] = {}
+    seen: dict[int, Comparison] = {}
+    beside: dict[int, tuple[str, tuple[str, ...]]] = {}
+    logits: dict[str, Logits] = {}
+    for place, entrant in enumerate(entrants):
+        port, own, source = entrant.port, _named(PORT, place), _named(SOURCE, place)
+        # Weights as the port stores them, computed in float32 for every storage type.
+        model = port.build("float32", device)
+        models[own] = port.destination.ENGINE.classifier(model, entrant.protocol, device, options.precision)
+        logits |= dict.fromkeys((own, source), logits_of(port.record))
+        if entrant.opened is not None:
+            reference, models[source], warnings = source_classifier(port, entrant.opened, entrant.protocol, device)
+            seen[place], beside[place] = Comparison(len(photos)), (reference, warnings)
+
+    def watch(positions: Sequence[int], given: Mapping[str, Array]) -> None:
+        for place, pair in seen.items():
+            pair.watch(positions, {role: given[_named(role, place)] for role in (PORT, SOURCE)})
+
     feed = options.feed(options.crops, len(photos), process)
-    scored = score(photos, protocol, models, feed, logits_of(port.record), seen.watch if seen else None)
-    return Measured(scored, seen, reference, warnings)
+    scored = score(photos, entrants[0].protocol, models, feed, logits, watch)
+    found = []
+    for place in range(len(entrants)):
+        roles = (PORT, SOURCE) if place in seen else (PORT,)
+        own_scores = replace(scored, models={role: scored.models[_named(role, place)] for role in roles})
+        found.append(Measured(own_scores, seen.get(place), *beside.get(place, ())))
+    return found
+
+
+def _named(role: str, place: int) -> str:
+    """The name in a pass of a port, or of its source."""
+    return f"{role} {place}"
 
 
 def merged(parts: Sequence[Measured]) -> Measured:

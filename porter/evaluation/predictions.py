@@ -1,4 +1,4 @@
-"""What a port saw in every photo of an evaluation, as a table for other programs."""
+"""The figures of several ports, and what a port saw in every photo, as tables for other programs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,44 @@ from porter.base.errors import escaped
 from porter.data.labels import class_label
 from porter.data.photos import Failure, Photo
 from porter.evaluation.ranking import TOP
+from porter.evaluation.results import OfPort
 from porter.evaluation.scoring import Scores
 from porter.files import write_whole
 from porter.port import Record
 
 _HEAD = ("photo", "label", "rank", *(f"{what}{place}" for place in range(1, TOP + 1) for what in ("class", "name", "probability")))
+
+
+_RESULTS = ("port", "name", "framework", "protocol", "photos", "top1", "top5", "loss", "photos_per_second")
+
+
+def write_results(path: Path, results: Sequence[OfPort]) -> None:
+    """Writes a CSV with a line for each port: accuracies in percent of all photos, the loss in nats, and the speed of its pass,
+    which several ports may have shared.
+
+    Raises:
+        FileError: it cannot be written.
+    """
+    text = StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(_RESULTS)
+    for each in results:
+        found = each.evaluation
+        loss = "" if found.loss is None else found.loss
+        table.writerow(
+            [
+                each.port,
+                each.name,
+                each.framework,
+                found.protocol,
+                found.images,
+                found.top1,
+                found.top5,
+                loss,
+                f"{found.per_second:.1f}",
+            ]
+        )
+    write_whole(path, text.getvalue())
 
 
 def write_predictions(path: Path, record: Record, photos: Sequence[Photo], scores: Scores, failed: Sequence[Failure]) -> None:

@@ -141,6 +141,20 @@ class Evaluation(Judgement, Accuracy):
 
 
 @dataclass(frozen=True)
+class OfPort:
+    """An evaluation of one of several ports: its folder, the name of what it is a port of, and its framework."""
+
+    port: str
+    name: str
+    framework: str
+    evaluation: Evaluation
+
+    def record(self) -> dict[str, Any]:
+        """As `porter eval PORT PORT --json` prints it."""
+        return {"port": self.port, "name": self.name, "framework": self.framework, **self.evaluation.record()}
+
+
+@dataclass(frozen=True)
 class Case:
     """The same weights under one padding convention.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -90,14 +90,16 @@ def score(
     protocol: Preprocess,
     models: Mapping[str, Classifier],
     feed: Feed,
-    logits: Logits | None = None,
+    logits: Mapping[str, Logits] | None = None,
     watch: Watch | None = None,
 ) -> Scored:
     """Prepares every photo once and feeds it to all `models`. Ctrl-C ends the pass and keeps the scores so far.
 
     Args:
         photos: all with labels, or all without; ranks are then the number of classes.
-        models: see porter.frameworks.Engine.classifier; the progress bar shows the first one's top-1.
+        models: see porter.frameworks.Engine.classifier; the progress bar shows the first one's top-1. All
+            take the `geometry` and the crop of `protocol`.
+        logits: what the logits of each model are, if not the defaults.
 
     Raises:
         UsageError, FileError: as porter.data.pipeline.batches.
@@ -105,7 +107,7 @@ def score(
     from porter.data.pipeline import batches
 
     stream, (rank, world) = batches(photos, protocol, feed), feed.share
-    tally, start = _Tally(photos, tuple(models), logits or Logits()), perf_counter()
+    tally, start = _Tally(photos, {name: (logits or {}).get(name, Logits()) for name in models}), perf_counter()
     labelled = any(photo.labels for photo in photos)
     with Progress(-(-len(photos) // world), rank == 0, labelled) as progress, closing(stream):
         complete = _pass(stream, models, tally, watch, progress)
@@ -169,36 +171,34 @@ def _logits(begun: Mapping[str, Callable[[], Array]], batch: Batch) -> dict[str,
 class _Tally:
     """Collects scores by position."""
 
-    def __init__(self, photos: Sequence[Photo], names: Iterable[str], logits: Logits) -> None:
-        self._labels = [tuple(map(logits.row, photo.labels)) for photo in photos]
-        self._names = [photo.name for photo in photos]
-        self._activation = logits.activation
+    def __init__(self, photos: Sequence[Photo], models: Mapping[str, Logits]) -> None:
+        self._photos, self._models = photos, models
         self._reached = np.zeros(len(photos), np.bool_)
         self._failed: dict[int, Failure] = {}
-        self._scores = {name: _unscored(len(photos)) for name in names}
+        self._scores = {name: _unscored(len(photos)) for name in models}
 
     def add(self, batch: Batch, logits: Mapping[str, Array]) -> int:
         """Adds a batch; returns the number of photos that the first model recognises."""
-        right = [self._add(batch.positions, self._scores[name], values) for name, values in logits.items()]
+        right = [self._add(batch.positions, self._models[name], self._scores[name], values) for name, values in logits.items()]
         self._failed.update(batch.failed)
         for position in (*batch.positions, *(position for position, _ in batch.failed)):
             self._reached[position] = True
         return right[0] if right else 0
 
-    def _add(self, positions: Sequence[int], scores: Scores, logits: Array) -> int:
+    def _add(self, positions: Sequence[int], what: Logits, scores: Scores, logits: Array) -> int:
         finite = np.isfinite(logits).all(axis=(1, 2))
         for place in map(int, np.flatnonzero(~finite)):
             position = positions[place]
-            scores.failed[position] = Failure(self._names[position], _NOT_FINITE)
+            scores.failed[position] = Failure(self._photos[position].name, _NOT_FINITE)
         at, logits = np.asarray(positions, np.intp)[finite], logits[finite]
-        labels = [self._labels[position] for position in at]
-        average = averaged(logits, self._activation)
+        labels = [tuple(map(what.row, self._photos[position].labels)) for position in at]
+        average = averaged(logits, what.activation)
         best = top_classes(average)
-        shares = average if logits.shape[1] > 1 else probabilities(logits[:, 0], self._activation)
+        shares = average if logits.shape[1] > 1 else probabilities(logits[:, 0], what.activation)
         scores.ranks[at] = label_ranks(average, labels)
         scores.centre[at] = label_ranks(logits[:, 0], labels)
         if all(labels):
-            scores.losses[at] = log_losses(logits.astype(np.float64), labels, self._activation)
+            scores.losses[at] = log_losses(logits.astype(np.float64), labels, what.activation)
         scores.top[at, : best.shape[1]] = best
         scores.shares[at, : best.shape[1]] = np.take_along_axis(shares, best, axis=1)
         return int((scores.ranks[at] == 0).sum())

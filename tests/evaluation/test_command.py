@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from porter.base.errors import UsageError
 from porter.cli.app import main
 from porter.cli.evaluation import evaluation
 from porter.data.photos import Failure
-from porter.evaluation.results import Accuracy, Agreement, Differing, Evaluation
+from porter.evaluation.results import Accuracy, Agreement, Differing, Evaluation, OfPort
 
 FOUND = Evaluation(
     photos=("val", "class folders"),
@@ -61,13 +62,13 @@ def ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     def run(found: Evaluation | BaseException, *arguments: str) -> tuple[int, str, str]:
         asked: dict[str, Any] = {}
 
-        def evaluated(folder: Any, data: Any, **options: Any) -> Evaluation:
+        def evaluated(folders: Any, data: Any, **options: Any) -> tuple[OfPort, ...]:
             asked.update(options)
             if isinstance(found, BaseException):
                 raise found
-            return found
+            return tuple(OfPort(str(folder), "lenet", "torch", found) for folder in folders)
 
-        monkeypatch.setattr(porter, "evaluate", evaluated)
+        monkeypatch.setattr(porter, "evaluate_several", evaluated)
         monkeypatch.setattr(sys, "argv", ["porter", "eval", "port", "--data", "val", *arguments])
         with pytest.raises(SystemExit) as exited:
             main()
@@ -119,6 +120,43 @@ def test_json_is_one_object(ended: Ended) -> None:
     record = json.loads(out)
     assert status == 0 and err == "" and record["verdict"] == "not comparable" and record["ci95"] == [79.25, 85.85]
     assert len(record["failed"]) == 7 and len(record["source"]["differing"]) == 7
+
+
+def test_several_ports_are_one_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = (
+        OfPort("one", "lenet", "torch", replace(FOUND, failed=(), expected=(82.0, 1.0))),
+        OfPort(
+            "two",
+            "vgg16",
+            "onnx",
+            replace(FOUND, failed=(), protocol="squashed", loss=None, expected=(80.0, 1.0), ok=False),
+        ),
+    )
+    monkeypatch.setattr(porter, "evaluate_several", lambda folders, data, **_: found)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["porter", "eval", "one", "two", *arguments, "--data", "val"])
+        with pytest.raises(SystemExit) as exited:
+            main()
+        return int(exited.value.code or 0), capsys.readouterr().out
+
+    status, out = run("--results", str(tmp_path / "figures.csv"))
+    assert status == 1
+    assert out.splitlines() == [
+        "val (class folders)",
+        "  run        fp32 on cpu",
+        "  protocol 1 shorter side 256",
+        "  protocol 2 squashed",
+        "  port  is     framework  protocol  photos  top-1   top-5   loss    top-1 at 95 %   photos/s  verdict",
+        "  one   lenet  torch      1         500     82.800  96.600  0.7123  79.25 to 85.85  123.4     not comparable",
+        "  two   vgg16  onnx       2         500     82.800  96.600          79.25 to 85.85  123.4     not comparable",
+        "  expected   two: top-1 80 within 1: MISSED",
+    ]
+    assert (tmp_path / "figures.csv").read_text().splitlines()[2] == "two,vgg16,onnx,squashed,500,82.8,96.6,,123.4"
+    assert [each["port"] for each in json.loads(run("--json")[1])["ports"]] == ["one", "two"]
+    monkeypatch.setattr(porter, "evaluate_several", lambda folders, data, **_: found[:1])  # Ctrl-C in the second pass
+    status, out = run()
+    assert status == 130 and "INCOMPLETE" in out
 
 
 @pytest.mark.parametrize("ok", [True, False])

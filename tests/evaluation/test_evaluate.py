@@ -19,7 +19,9 @@ from PIL import Image
 import porter
 from porter.base.errors import FileError, UsageError
 from porter.data.labels import imagenet_classes
-from porter.evaluation import details, scoring
+from porter.data.pipeline import making
+from porter.evaluation import details, measuring, scoring
+from porter.evaluation.predictions import write_results
 from porter.evaluation.results import NAMED, Evaluation
 from porter.files import new_folder
 from porter.port import RECORD, read_port, update_record
@@ -149,7 +151,7 @@ def test_a_port_that_differs_is_named(mine: Made, monkeypatch: pytest.MonkeyPatc
         found = original(begun, batch)
         if not turned_at:
             turned_at.append(batch.positions[0])
-            found["port"][0] = -found["port"][0]
+            found["port 0"][0] = -found["port 0"][0]
         return found
 
     monkeypatch.setattr(scoring, "_logits", turned)
@@ -165,7 +167,7 @@ def test_photos_on_which_the_source_fails_are_told(mine: Made, monkeypatch: pyte
 
     def broken(begun: Any, batch: Any) -> Any:
         found = original(begun, batch)
-        return {**found, "source": found["source"] * np.nan}
+        return {**found, "source 0": found["source 0"] * np.nan}
 
     monkeypatch.setattr(scoring, "_logits", broken)
     found = run(mine, source=True, weights=mine.weights)
@@ -268,6 +270,76 @@ def test_fewer_photos_do_not_replace_more(mine: Made, tmp_path: Path) -> None:
     )
     assert all(row["label"] == row["class1"] for row in rows if row["rank"] == "0")
     assert rows[0]["name1"] == imagenet_classes()[int(rows[0]["class1"])].name and 0 < float(rows[0]["probability1"]) <= 1
+
+
+@pytest.fixture(scope="module")
+def others(made: Made, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Ports of the same weights: fed the same pixels on another scale, in another framework, and resized otherwise."""
+    folder = tmp_path_factory.mktemp("others")
+    kept = {"resize": "shorter_side", "size": 256, "interpolation": "pil_bilinear", "crop": 224, "divide": 255.0}
+    stated: dict[str, tuple[str, Any]] = {
+        "scaled": ("torch", kept | {"mean": 0.5}),
+        "onnx": ("onnx", None),
+        "squashed": ("torch", {"resize": "squash", "size": 128, "interpolation": "pil_bicubic", "divide": 255.0}),
+    }
+    for name, (framework, preprocess) in stated.items():
+        out = folder / name
+        porter.convert(VARIANT, "torchvision", framework, weights=made.weights, out=out, check=False, preprocess=preprocess)
+    return [folder / name for name in stated]
+
+
+def test_several_ports_get_the_figures_of_separate_runs_from_one_decoding(
+    mine: Made, others: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, decoded = making.open_image, []
+    monkeypatch.setattr(making, "open_image", lambda photo: (decoded.append(photo), original(photo))[1])
+    ports = [mine.port, *others]
+    settings: dict[str, Any] = {"source": True, "weights": mine.weights, "batch_size": 5, "workers": 0}
+    found = porter.evaluate_several(ports, mine.photos, **settings)
+    assert len(decoded) == 2 * (PHOTOS + 1)  # the empty photo is not opened; the squashed ones are another group
+    assert [(each.port, each.framework) for each in found] == [
+        (str(port), framework) for port, framework in zip(ports, ("torch", "torch", "onnx", "torch"), strict=True)
+    ]
+    assert len({each.evaluation.loss for each in found}) == 4
+    for each in found:
+        alone, both = porter.evaluate(each.port, mine.photos, **settings).record(), each.evaluation.record()
+        assert alone | {"per_second": 0} == both | {"per_second": 0}
+        assert read_port(Path(each.port)).record.evaluation is not None
+
+    write_results(tmp_path / "results.csv", found)
+    with (tmp_path / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["port"], float(row["top1"]), float(row["loss"])) for row in rows] == [
+        (each.port, each.evaluation.top1, each.evaluation.loss) for each in found
+    ]
+    assert rows[0]["name"] == f"{VARIANT} from torchvision" and rows[3]["protocol"].startswith("128x128 by")
+
+
+def test_control_c_in_the_second_pass_keeps_the_figures_of_the_first(
+    mine: Made, others: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, passes = measuring.score, []
+
+    def score(*given: Any) -> Any:
+        passes.append(given)
+        if len(passes) == 2:
+            raise KeyboardInterrupt
+        return original(*given)
+
+    monkeypatch.setattr(measuring, "score", score)
+    found = porter.evaluate_several([mine.port, others[2], others[0]], mine.photos, batch_size=5, workers=0)
+    assert [each.port for each in found] == [str(mine.port), str(others[0])] and all(each.evaluation.complete for each in found)
+
+
+def test_ports_that_cannot_be_measured_together(mine: Made, tmp_path: Path) -> None:
+    twice = [mine.port, mine.port / ".." / "port"]
+    for folders, options, words in (
+        ([], {}, "no port"),
+        (twice, {}, "given twice"),
+        ([mine.port, tmp_path / "other"], {"predictions": tmp_path / "seen.csv"}, "one port"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            porter.evaluate_several(folders, mine.photos, **options)  # type: ignore[arg-type]
 
 
 def test_control_c_before_the_first_photos_says_so(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,8 @@ def test_a_background_row_moves_labels_one_row_down(photos: list[Photo]) -> None
         return np.concatenate([np.full_like(logits[:, :1], -1e9), logits], axis=1)
 
     assert np.array_equal(
-        scored(photos, with_background, logits=Logits(background=True)).models["port"].ranks, scored(photos).models["port"].ranks
+        scored(photos, with_background, logits={"port": Logits(background=True)}).models["port"].ranks,
+        scored(photos).models["port"].ranks,
     )
     assert not np.array_equal(scored(photos, with_background).models["port"].ranks, scored(photos).models["port"].ranks)
 

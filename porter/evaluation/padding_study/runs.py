@@ -98,9 +98,8 @@ class Bench:
             trial.name: self.destination.ENGINE.classifier(self._model(trial), self.protocol, options.device, options.precision)
             for trial in trials
         }
-        scored = score(
-            photos, self.protocol, models, options.feed(10 if options.crops == 10 else 2, len(photos), Process()), logits, watch
-        )
+        feed = options.feed(10 if options.crops == 10 else 2, len(photos), Process())
+        scored = score(photos, self.protocol, models, feed, dict.fromkeys(models, logits), watch)
         if not scored.complete:
             raise KeyboardInterrupt
         return [self._outcome(scored, trial.name, seen[trial.name]) for trial in trials]
