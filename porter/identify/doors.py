@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from porter.base.errors import MappingError, PorterError, UsageError
+from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.wishes import NONE, Wishes
 from porter.formats.reading import read_weights
@@ -14,7 +15,7 @@ from porter.formats.recognition import is_there
 from porter.identify.matching import LIKELY, NO_RECIPE, Match, rank
 from porter.port import port_at
 from porter.recipe import Member, convert_command, declared_recipes
-from porter.source.beside import CONFIG, stated_beside, weights_in
+from porter.source.beside import stated_beside, weights_in
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
 from porter.source.opening import expect_as_made, open_checkpoint, open_port
@@ -51,7 +52,7 @@ def _with_config(opened: Opened, path: Path) -> Opened:
     if opened.file.published:
         return opened
     stated, warnings = stated_beside(path)
-    return replace(opened, facts=stated.of(opened.facts, str(path.parent / CONFIG)), warnings=(*opened.warnings, *warnings))
+    return replace(opened, facts=stated.of(opened.facts, str(path.parent / CONFIG_FILE)), warnings=(*opened.warnings, *warnings))
 
 
 def _no_background(opened: Opened, path: Path, wishes: Wishes) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ import porter
 from porter.base.errors import UsageError
 from porter.conversion.stock import Stock, as_stock as as_stock_of, stock_arrays
 from porter.data.preprocess import Preprocess
+from porter.data.statements import read_preprocess
+from porter.data.timm_config import from_timm, to_timm, unlike_timm
 from porter.frameworks import Destination, Tensors, get_destination
 from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch.graph_module import to_tensor
@@ -31,7 +33,7 @@ from porter.verification.fallback import own_build
 from porter.verification.references import OwnBuild
 from porter.verification.sizes import Sizes
 from porter.zoos.implementation import StockModel, stock_libraries
-from porter.zoos.timm import cautions, import_timm
+from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models
 from tests.conftest import WeightsMaker
 from tests.standin import calibrated_tensors, smooth_images
@@ -148,8 +150,8 @@ def test_timms_model_of_another_function_is_refused(variant: str, zoo: str, mess
 
 def test_what_timms_transforms_do_otherwise_is_said() -> None:
     said = Preprocess("squash", 224, "opencv_cubic", channels="bgr", central_fraction=0.875)
-    for protocol, count in ((None, 0), (Preprocess("shorter_side", 341, "pil_bicubic", crop=299), 0), (said, 3)):
-        assert len(cautions(StockModel(NARROW, 10, (224, 224), protocol))) == count
+    plain = Preprocess("shorter_side", 341, "pil_bicubic", crop=299, divide=255)
+    assert len(unlike_timm(said)) == 3 and not unlike_timm(plain) and read_preprocess(from_timm(to_timm(plain))) == plain
 
 
 def test_a_stock_port_is_a_source_like_any_other(weights_file: WeightsMaker, tmp_path: Path) -> None:
