@@ -60,7 +60,7 @@ GivenReference = Annotated[
 Data = Annotated[Path, typer.Option("--data", metavar="PATH", help="labelled photos: class folders, a tar, Parquet shards, ...")]
 Device = Annotated[str, typer.Option(metavar="cpu|cuda", help="where the models run")]
 Crops = Annotated[int, typer.Option(metavar="1|10", help="ten crops: the mean of their probabilities")]
-BatchSize = Annotated[int, typer.Option(metavar="N", help="photos at a time")]
+BatchSize = Annotated[int | None, typer.Option(metavar="N", help="photos at a time; default: 16 on a CPU, 64 on a GPU")]
 Workers = Annotated[int | None, typer.Option(metavar="N", help="processes that decode; default: one per core")]
 Limit = Annotated[int | None, typer.Option(metavar="N", help="score at most N photos")]
 Cache = Annotated[Path | None, typer.Option(metavar="DIR", help="keep prepared photos for the next run")]

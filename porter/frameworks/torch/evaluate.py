@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
@@ -22,7 +24,7 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precisi
     """See porter.frameworks.Engine.classifier. The model goes to `device` with its channels last.
 
     bf16 means autocast: convolutions and products run in bfloat16, batch norms in float32, and the weights stay float32. Published
-    mixed-precision figures are measured with it.
+    mixed-precision figures are measured with it. Photos for which a GPU has no memory run by halves.
 
     Raises:
         UsageError: no such device.
@@ -43,20 +45,31 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precisi
         ordered = values if protocol.channels == "rgb" else values.flip(-1)
         return ((ordered - mean) / std).permute(0, 3, 1, 2)
 
+    most = sys.maxsize
+
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
-        given = torch.from_numpy(pixels)
+        nonlocal most
+        if len(pixels) > most:
+            parts = [classify(part) for part in np.array_split(pixels, -(-len(pixels) // most))]
+            return lambda: np.concatenate([part() for part in parts])
         try:
-            if target.type == "cuda":
-                given = given.pin_memory().to(target, non_blocking=True)
-            with torch.inference_mode(), tf32(precision == "tf32"):
-                images = normalised(given)
-                with reduced:
-                    logits = _value(model, images, tap)
-                return _fetched(logits.flatten(1).float())
+            return whole(pixels)
         except torch.cuda.OutOfMemoryError:
-            taken = pixels.shape[0] * pixels.shape[1]
-            message = f"the GPU has no memory left for {taken} images at once"
-            raise UsageError(message, where="--device", next="use a smaller --batch-size") from None
+            if len(pixels) == 1:
+                message = f"the GPU has no memory left for {pixels.shape[1]} images at once"
+                raise UsageError(message, where="--device", next="use another GPU, or --device cpu") from None
+        most = len(pixels) // 2
+        return classify(pixels)
+
+    def whole(pixels: NDArray[Any]) -> Callable[[], Array]:
+        given = torch.from_numpy(pixels)
+        if target.type == "cuda":
+            given = given.pin_memory().to(target, non_blocking=True)
+        with torch.inference_mode(), tf32(precision == "tf32"):
+            images = normalised(given)
+            with reduced:
+                logits = _value(model, images, tap)
+            return _fetched(logits.flatten(1).float())
 
     return classify
 

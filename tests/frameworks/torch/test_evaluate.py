@@ -71,14 +71,27 @@ def test_a_tap_is_read_instead_of_the_output() -> None:
     assert np.array_equal(2 * FRAMEWORK.ENGINE.classifier(Doubled(), PROTOCOLS[0], "cpu", "fp32", "head")(pixels)(), whole)
 
 
-def test_a_batch_that_a_gpu_has_no_memory_for() -> None:
-    class Large(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+def test_a_batch_that_a_gpu_has_no_memory_for_runs_by_halves() -> None:
+    runs: list[int] = []
 
-    with pytest.raises(UsageError, match="30 images at once") as refused:
-        FRAMEWORK.ENGINE.classifier(Large(), PROTOCOLS[0], "cpu", "fp32")(pixels_of(PROTOCOLS[0], photos=3, crops=10))
-    assert refused.value.next == "use a smaller --batch-size"
+    class Large(Shows):
+        def __init__(self, most: int) -> None:
+            super().__init__()
+            self.most = most
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            runs.append(len(x))
+            if len(x) > self.most:
+                raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+            return super().forward(x)
+
+    pixels = pixels_of(PROTOCOLS[0], photos=5, crops=2)
+    whole = FRAMEWORK.ENGINE.classifier(Shows(), PROTOCOLS[0], "cpu", "fp32")(pixels)()
+    halves = FRAMEWORK.ENGINE.classifier(Large(4), PROTOCOLS[0], "cpu", "fp32")
+    assert np.array_equal(halves(pixels)(), whole) and runs == [10, 4, 4, 2]
+    assert np.array_equal(halves(pixels)(), whole) and runs[4:] == [4, 4, 2]  # what does not fit is tried once
+    with pytest.raises(UsageError, match="no memory left for 2 images at once"):
+        FRAMEWORK.ENGINE.classifier(Large(1), PROTOCOLS[0], "cpu", "fp32")(pixels)
 
 
 def test_no_such_device() -> None:
