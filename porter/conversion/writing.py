@@ -113,7 +113,7 @@ def write_stock(folder: Path, opened: Opened, target: Target, library: str | Non
     # A class that pads by the size, as TensorFlow does, is right at every size, where the port's own pads are for one.
     at = partial(as_stock, member, libraries, model, opened.graph, opened.tensors)
     try:
-        stock, taken = at(ANY if any_size else target.size), opened.sizes.only or (ANY if any_size else target.size)
+        stock, taken = at(ANY if any_size else target.size), ANY if any_size else target.size
     except UsageError:
         right_at = target.plan(opened, opened.graph).only_size
         if not any_size or right_at is None:
@@ -121,7 +121,7 @@ def write_stock(folder: Path, opened: Opened, target: Target, library: str | Non
         stock, taken = at(right_at), right_at
     rows, columns = taken
     fixed = None if rows is None or columns is None else (rows, columns)
-    plan = replace(replace(target, size=taken).plan(opened, stock.graph), only_size=fixed)
+    plan = replace(replace(target, size=taken).plan(opened, stock.graph), only_size=opened.sizes.only or fixed)
     arrays, filled = stock_arrays(framework, stock, target.stored(stock.tensors), target.dtype)
     held = tensor_shapes(stock.graph)
     layers = {path: layer.name for path, layer in stock.layers.items() if framework.NAMES_LAYERS or path in held}

@@ -56,7 +56,9 @@ def to_timm(protocol: Preprocess) -> dict[str, Any]:
 def unlike_timm(protocol: Preprocess) -> tuple[str, ...]:
     """What timm's transforms do otherwise than a protocol."""
     differs = {
-        f"they resize by Pillow, the protocol by {protocol.interpolation}": not protocol.interpolation.startswith("pil_"),
+        "they resize": protocol.resize == "none",
+        f"they resize by Pillow, the protocol by {protocol.interpolation}": not protocol.interpolation.startswith(("pil_", "none")),
+        "they feed squares": protocol.fed_side is None,
         "they keep the whole photo before resizing": protocol.central_fraction is not None,
         "they feed RGB": protocol.channels != "rgb",
     }

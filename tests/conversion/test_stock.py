@@ -151,6 +151,8 @@ def test_timms_model_of_another_function_is_refused(variant: str, zoo: str, mess
 def test_what_timms_transforms_do_otherwise_is_said() -> None:
     said = Preprocess("squash", 224, "opencv_cubic", channels="bgr", central_fraction=0.875)
     plain = Preprocess("shorter_side", 341, "pil_bicubic", crop=299, divide=255)
+    assert unlike_timm(Preprocess("none", 96, "none")) == ("they resize",)
+    assert unlike_timm(Preprocess("shorter_side", 256, "pil_bilinear")) == ("they feed squares",)
     assert len(unlike_timm(said)) == 3 and not unlike_timm(plain) and read_preprocess(from_timm(to_timm(plain))) == plain
 
 
