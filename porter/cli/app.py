@@ -162,6 +162,7 @@ def evaluate(
     expect_top1: Annotated[float | None, typer.Option(metavar="X", help="exit status 1 unless top-1 is near X per cent")] = None,
     tolerance: Annotated[float | None, typer.Option(metavar="T", help="how near, in percentage points; default: 0.05")] = None,
     predictions: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="write what the port saw in every photo")] = None,
+    afresh: Annotated[bool, typer.Option("--afresh", help="do not go on where Ctrl-C ended a run, but measure all photos")] = False,
     results: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="write a line of figures for each port")] = None,
     recipes: Recipes = None,
     as_json: Json = False,

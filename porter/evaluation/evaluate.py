@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import compress
 from pathlib import Path
 from typing import Unpack
@@ -16,6 +16,7 @@ from porter.data.layouts.classes import Classes
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.data.statements import fed, in_words
+from porter.evaluation import unfinished
 from porter.evaluation.comparison import PORT, SOURCE, agreement
 from porter.evaluation.details import write_details
 from porter.evaluation.distributed import Process, joined, this_process
@@ -46,13 +47,15 @@ def evaluate(
     expect_top1: float | None = None,
     tolerance: float | None = None,
     predictions: AnyPath | None = None,
+    afresh: bool = False,
     recipes: AnyPath | None = None,
     **photos: Unpack[PhotoOptions],
 ) -> Evaluation:
     """Measures a port's accuracy on labelled photos, prepared by the port's own protocol, beside the published accuracy.
 
-    The figures go into port.json, and details for a report into evaluation.json beside it. If Ctrl-C ends the run, nothing is
-    written and the result has the figures so far and is not `complete`. Under torchrun every process scores its part of the photos,
+    The figures go into port.json, and details for a report into evaluation.json beside it. If Ctrl-C ends the run, nothing
+    is written there, the result has the figures so far and is not `complete`, and the next run of the same port, photos and
+    settings goes on where it stopped (porter.evaluation.unfinished). Under torchrun every process scores its part of the photos,
     and all get the same result; the first process writes.
 
     Args:
@@ -62,6 +65,7 @@ def evaluate(
         precision: `fp32` (an NVIDIA GPU's TF32 is off), `tf32`, or `bf16` (torch's autocast: batch norms stay in float32).
         expect_top1: in per cent; `ok` says whether the port's is within `tolerance` (percentage points, 0.05 if None) of it.
         predictions: a CSV to write, with what the port saw in every photo (porter.evaluation.predictions).
+        afresh: measures all photos, also where Ctrl-C ended an earlier run.
         photos: how photos are read and run (porter.evaluation.measuring.PhotoOptions).
 
     Raises:
@@ -76,6 +80,7 @@ def evaluate(
         expect_top1=expect_top1,
         tolerance=tolerance,
         predictions=predictions,
+        afresh=afresh,
         recipes=recipes,
         **photos,
     )
@@ -92,6 +97,7 @@ def evaluate_several(
     expect_top1: float | None = None,
     tolerance: float | None = None,
     predictions: AnyPath | None = None,
+    afresh: bool = False,
     recipes: AnyPath | None = None,
     **photos: Unpack[PhotoOptions],
 ) -> tuple[OfPort, ...]:
@@ -115,7 +121,9 @@ def evaluate_several(
     with joined(process) as gather:
         entrants = [_entrant(folder, source, path_of(weights), path_of(recipes), options) for folder in folders]
         sets = {classes: _photos(Path(data), classes, options) for classes in dict.fromkeys(map(_classes, entrants))}
-        parts = gather(_passes(entrants, sets, options, process))
+        here = _passes(entrants, sets, options, process, afresh)
+        parts = gather(here.measured)
+    kept = here.settle(all(_whole(part, len(entrants)) for part in parts))
     results = []
     for place, entrant in enumerate(entrants):
         shares = [part[place] for part in parts if place in part]
@@ -125,6 +133,9 @@ def evaluate_several(
         if not measured.scored.complete and not measured.scored.reached.any():
             continue
         found = _evaluation(entrant, data_set, options, measured, _member(entrant.port.record, path_of(recipes)))
+        if kept and not found.complete:
+            at = int(measured.scored.reached.sum())
+            found = _warned(found, f"the same line goes on at photo {at:,} of {len(data_set.photos):,}; --afresh starts anew")
         if expected is not None:
             met = found.complete and abs(found.top1 - expected[0]) <= expected[1] + 1e-9
             found = replace(found, expected=expected, ok=met)
@@ -168,23 +179,47 @@ def _photos(data: Path, classes: Classes, options: Options) -> PhotoSet:
     return found
 
 
+@dataclass(frozen=True)
+class _Passes:
+    """What this process measured, by the place of each entrant, and where each pass is kept if the run does not end."""
+
+    measured: dict[int, Measured] = field(default_factory=dict)
+    files: dict[Path, list[int]] = field(default_factory=dict)
+
+    def settle(self, whole: bool) -> bool:
+        """Keeps all passes for the next run, or drops them after a whole run. Gives whether they are kept."""
+        if whole:
+            for file in self.files:
+                unfinished.drop(file)
+            return False
+        passes = {file: [self.measured[place] for place in places] for file, places in self.files.items()}
+        return all(unfinished.keep(file, group) for file, group in passes.items() if group[0].scored.reached.any())
+
+
+def _whole(part: Mapping[int, Measured], entrants: int) -> bool:
+    return len(part) == entrants and all(each.scored.complete for each in part.values())
+
+
 def _passes(
-    entrants: Sequence[Entrant], sets: Mapping[Classes, PhotoSet], options: Options, process: Process
-) -> dict[int, Measured]:
-    """What this process measured, by the place of each entrant: all, unless Ctrl-C ended it."""
+    entrants: Sequence[Entrant], sets: Mapping[Classes, PhotoSet], options: Options, process: Process, afresh: bool
+) -> _Passes:
+    """Runs all passes, unless Ctrl-C ends one; where an earlier run was ended so, goes on there."""
     groups: dict[tuple[Classes, Preprocess, int | None], list[int]] = {}
     for place, entrant in enumerate(entrants):
         key = (_classes(entrant), entrant.protocol.geometry, entrant.protocol.crop)
         groups.setdefault(key, []).append(place)
-    found: dict[int, Measured] = {}
+    found = _Passes()
     for (classes, *_), places in groups.items():
+        members, photos = [entrants[place] for place in places], sets[classes].photos
+        file = unfinished.place_of(members, photos, options, process)
         try:
-            group = measure([entrants[place] for place in places], sets[classes].photos, options, process)
+            group = measure(members, photos, options, process, None if afresh else unfinished.kept(file, len(photos)))
         except KeyboardInterrupt:
-            if not found:
+            if not found.measured:
                 raise
             break
-        found |= dict(zip(places, group, strict=True))
+        found.measured.update(zip(places, group, strict=True))
+        found.files[file] = places
         if not group[0].scored.complete:
             break
     return found
@@ -219,6 +254,9 @@ def _evaluation(entrant: Entrant, photos: PhotoSet, options: Options, measured: 
     against = own + obstacles(protocol.square, photos, accuracy, options, published, scored.complete) if published else []
     judgement = judge(accuracy, published, against, notes_on_weights(record, member))
     beside, warnings = None, (*doubted(record, record.zoo), *measured.warnings)
+    if measured.earlier:
+        went_on = f"went on at photo {measured.earlier:,} of {len(photos.photos):,}, where Ctrl-C had ended an earlier run"
+        warnings = (*warnings, went_on)
     if measured.compared is not None:
         theirs = _accuracy(scored, SOURCE, len(photos.failed))
         beside = agreement(measured.reference, theirs, photos.photos, scored, measured.compared)

@@ -141,12 +141,14 @@ class Measured:
     Attributes:
         compared: source and port photo by photo; None if only the port ran.
         reference: the name of the model that computed the source's logits.
+        earlier: the number of photos that a run scored which Ctrl-C ended.
     """
 
     scored: Scored
     compared: Comparison | None = None
     reference: str = ""
     warnings: tuple[str, ...] = ()
+    earlier: int = 0
 
 
 @dataclass(frozen=True)
@@ -163,8 +165,17 @@ class Entrant:
     opened: Opened | None = None
 
 
-def measure(entrants: Sequence[Entrant], photos: Sequence[Photo], options: Options, process: Process) -> list[Measured]:
+def measure(
+    entrants: Sequence[Entrant],
+    photos: Sequence[Photo],
+    options: Options,
+    process: Process,
+    earlier: Sequence[Measured] | None = None,
+) -> list[Measured]:
     """Runs the models over this process's part of the photos, in one pass for all ports.
+
+    Args:
+        earlier: what a run of the same ports, photos and settings measured before Ctrl-C ended it. This one goes on there.
 
     Raises:
         PorterError: a device, a precision or a framework is not available.
@@ -188,14 +199,22 @@ def measure(entrants: Sequence[Entrant], photos: Sequence[Photo], options: Optio
         for place, pair in seen.items():
             pair.watch(positions, {role: given[_named(role, place)] for role in (PORT, SOURCE)})
 
-    feed = options.feed(options.crops, len(photos), process)
+    done = int(earlier[0].scored.reached.sum()) if earlier else 0
+    feed = replace(options.feed(options.crops, len(photos), process), done=done)
     scored = score(photos, entrants[0].protocol, models, feed, logits, watch)
     found = []
     for place in range(len(entrants)):
         roles = (PORT, SOURCE) if place in seen else (PORT,)
         own_scores = replace(scored, models={role: scored.models[_named(role, place)] for role in roles})
         found.append(Measured(own_scores, seen.get(place), *beside.get(place, ())))
-    return found
+    return [_continued(*both) for both in zip(earlier, found, strict=True)] if earlier else found
+
+
+def _continued(earlier: Measured, later: Measured) -> Measured:
+    both = merged([later, earlier])
+    seconds = earlier.scored.seconds + later.scored.seconds
+    scored = replace(both.scored, complete=later.scored.complete, seconds=seconds)
+    return replace(both, scored=scored, earlier=int(earlier.scored.reached.sum()))
 
 
 def _named(role: str, place: int) -> str:
@@ -211,6 +230,7 @@ def merged(parts: Sequence[Measured]) -> Measured:
         comparison.merged(seen) if seen else None,
         parts[0].reference,
         parts[0].warnings,
+        sum(part.earlier for part in parts),
     )
 
 

@@ -9,13 +9,20 @@ from typing import Any
 
 class Progress:
     """A bar on stderr with images per second and, for labelled photos, the top-1 so far; nothing if stderr is no terminal or
-    `shown` is false.
+    `shown` is false. `done` photos were counted in an earlier run.
     """
 
-    def __init__(self, photos: int, shown: bool = True, labelled: bool = True) -> None:
+    def __init__(self, photos: int, shown: bool = True, labelled: bool = True, done: int = 0) -> None:
         from tqdm import tqdm
 
-        self._bar: Any = tqdm(total=photos, unit=" images", leave=False, disable=not (shown and sys.stderr.isatty()))
+        self._bar: Any = tqdm(
+            total=photos,
+            initial=done,
+            desc=f"goes on at photo {done:,}" if done else None,
+            unit=" images",
+            leave=False,
+            disable=not (shown and sys.stderr.isatty()),
+        )
         self._done = self._right = 0
         self._labelled = labelled
 

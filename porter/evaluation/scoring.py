@@ -109,7 +109,7 @@ def score(
     stream, (rank, world) = batches(photos, protocol, feed), feed.share
     tally, start = _Tally(photos, {name: (logits or {}).get(name, Logits()) for name in models}), perf_counter()
     labelled = any(photo.labels for photo in photos)
-    with Progress(-(-len(photos) // world), rank == 0, labelled) as progress, closing(stream):
+    with Progress(-(-len(photos) // world), rank == 0, labelled, feed.done) as progress, closing(stream):
         complete = _pass(stream, models, tally, watch, progress)
     return tally.result(complete, perf_counter() - start)
 
@@ -175,7 +175,7 @@ class _Tally:
         self._photos, self._models = photos, models
         self._reached = np.zeros(len(photos), np.bool_)
         self._failed: dict[int, Failure] = {}
-        self._scores = {name: _unscored(len(photos)) for name in models}
+        self._scores = {name: unscored(len(photos)) for name in models}
 
     def add(self, batch: Batch, logits: Mapping[str, Array]) -> int:
         """Adds a batch; returns the number of photos that the first model recognises."""
@@ -211,6 +211,7 @@ class _Tally:
         return Scored(self._scores, self._reached, self._failed, complete, seconds)
 
 
-def _unscored(photos: int) -> Scores:
+def unscored(photos: int) -> Scores:
+    """The scores of a model that has seen no photo."""
     ranks, top = np.full(photos, -1, np.int32), np.full((photos, TOP), -1, np.int32)
     return Scores(ranks, ranks.copy(), np.full(photos, np.nan), top, np.zeros((photos, TOP), np.float32))

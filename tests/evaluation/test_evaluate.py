@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from io import BytesIO
@@ -32,6 +33,7 @@ from tests.evaluation.test_distributed import run_two
 VARIANT = "mobilenet_v2_0.35"
 FIRST, AMONG_FIVE, WRONG = 4, 3, 2
 PHOTOS = FIRST + AMONG_FIVE + WRONG
+_BEGIN = scoring._begin
 BROKEN = {"cut.JPEG": b"\xff\xd8\xff\xe0 cut", "empty.JPEG": b""}
 
 
@@ -65,6 +67,13 @@ def made(weights_file: WeightsMaker, tmp_path_factory: pytest.TempPathFactory) -
     for name, content in BROKEN.items():
         (target / name).write_bytes(content)
     return Made(folder / "port", weights, folder / "photos")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where interrupted runs are kept."""
+    monkeypatch.setenv("PORTER_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "unfinished"
 
 
 @pytest.fixture
@@ -340,6 +349,85 @@ def test_ports_that_cannot_be_measured_together(mine: Made, tmp_path: Path) -> N
     ):
         with pytest.raises(UsageError, match=words):
             porter.evaluate_several(folders, mine.photos, **options)  # type: ignore[arg-type]
+
+
+def interrupted_at(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    """Ctrl-C comes when this batch of the next run begins; 0 for none."""
+    original, begun = _BEGIN, []
+
+    def begin(models: Any, given: Any) -> Any:
+        begun.append(given)
+        if len(begun) == batch:
+            raise KeyboardInterrupt
+        return original(models, given)
+
+    monkeypatch.setattr(scoring, "_begin", begin)
+
+
+@pytest.mark.parametrize("source", [False, True])
+def test_a_run_goes_on_where_control_c_ended_it(
+    mine: Made, others: list[Path], own_cache: Path, source: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"batch_size": 3, "workers": 0} | ({"source": True, "weights": mine.weights} if source else {})
+    ports, decoded = [mine.port, others[0]], list[Any]()
+    whole = [each.evaluation for each in porter.evaluate_several(ports, mine.photos, **settings)]
+    assert not list(own_cache.glob("*"))
+
+    for batch, seen in ((3, 6), (2, 9)):  # twice
+        interrupted_at(monkeypatch, batch)
+        parts = porter.evaluate_several(ports, mine.photos, **settings)
+        assert len(list(own_cache.glob("*"))) == 1
+        for part in parts:
+            assert not part.evaluation.complete and part.evaluation.images == seen
+            said = f"the same line goes on at photo {seen} of {PHOTOS + len(BROKEN)}; --afresh starts anew"
+            assert part.evaluation.warnings[-1] == said
+
+    interrupted_at(monkeypatch, 0)
+    original = making.open_image
+    monkeypatch.setattr(making, "open_image", lambda photo: (decoded.append(photo), original(photo))[1])
+    found = [each.evaluation for each in porter.evaluate_several(ports, mine.photos, **settings)]
+    assert not list(own_cache.glob("*"))
+    for once, again in zip(whole, found, strict=True):
+        went_on = f"went on at photo 9 of {PHOTOS + len(BROKEN)}, where Ctrl-C had ended an earlier run"
+        assert went_on in again.warnings
+        same = {**again.record(), "per_second": once.per_second, "warnings": once.warnings}
+        assert same == once.record()
+
+
+def test_what_is_kept_belongs_to_the_same_photos_port_and_settings(
+    mine: Made, others: list[Path], own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(mine.photos, tmp_path / "photos")
+    given, changed = Made(mine.port, mine.weights, tmp_path / "photos"), Made(others[0], mine.weights, tmp_path / "photos")
+
+    def goes_on(port: Made, **options: Any) -> bool:
+        """Whether the run, which is ended again, counts the photos of the first one."""
+        interrupted_at(monkeypatch, 2)
+        return run(port, **options).images > 5
+
+    assert not goes_on(given) and not goes_on(changed) and not goes_on(given, batch_size=4) and not goes_on(given, limit=9)
+    kept = {file: file.read_text() for file in own_cache.glob("*")}
+    assert len(kept) == 4 and not goes_on(given, afresh=True)
+    for file in kept:
+        file.write_text("{")  # cut short by a full disk
+    assert not goes_on(given)
+    for file, text in kept.items():
+        file.write_text(text)
+    photo = min(given.photos.glob("*/*"))
+    photo.write_bytes(photo.read_bytes() + b" ")
+    assert not goes_on(given)
+    assert goes_on(given)
+
+
+def test_only_a_few_runs_are_kept(mine: Made, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_cache.mkdir(parents=True)
+    for number in range(20):
+        (own_cache / f"{number}.json").write_text("[]")
+        os.utime(own_cache / f"{number}.json", (number, number))
+    interrupted_at(monkeypatch, 2)
+    run(mine)
+    left = sorted(file.stem for file in own_cache.glob("*"))
+    assert len(left) == 8 and "12" not in left and "13" in left and "19" in left
 
 
 def test_control_c_before_the_first_photos_says_so(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:

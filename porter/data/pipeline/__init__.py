@@ -52,6 +52,7 @@ class Feed:
         workers: processes that decode; 0 decodes in this one. From a full cache none is started.
         cache: a folder that keeps the resized photos; those of other photos and protocols stay in it.
         share: (rank, world): this process takes every `world`-th chunk, from `rank` on.
+        done: the first photos of this share that are left out, because an earlier run scored them.
 
     Raises:
         UsageError: impossible numbers.
@@ -62,10 +63,11 @@ class Feed:
     workers: int = 0
     cache: Path | None = None
     share: tuple[int, int] = (0, 1)
+    done: int = 0
 
     def __post_init__(self) -> None:
         rank, world = self.share
-        if self.crops not in _CUTS or self.batch_size < 1 or self.workers < 0 or not 0 <= rank < world:
+        if self.crops not in _CUTS or self.batch_size < 1 or min(self.workers, self.done) < 0 or not 0 <= rank < world:
             raise UsageError(f"no batches can be made of {self}")
 
 
@@ -97,7 +99,7 @@ def batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed) -> Genera
     """
     if protocol.crop is None and (feed.crops == 10 or protocol.fed_side is None):
         raise UsageError("the protocol takes no crop after resizing", next="use --crops 1" if protocol.fed_side else None)
-    chunks = shared_chunks(len(photos), feed.share)
+    chunks = shared_chunks(len(photos), feed.share)[feed.done // CHUNK :]
     return _batches(photos, protocol, replace(feed, workers=min(feed.workers, len(chunks))), chunks)
 
 
@@ -119,7 +121,8 @@ def _batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed, chunks: 
         try:
             made = mapped_ahead(readers, lambda chunk: store.chunk([photos[position] for position in chunk]), chunks, 2 * workers)
             pairs = chain.from_iterable(zip(chunk, found.photos, strict=True) for chunk, found in zip(chunks, made, strict=True))
-            stacked = (_batch(group, photos, protocol, feed.crops) for group in _groups(pairs, feed.batch_size))
+            left = islice(pairs, feed.done % CHUNK, None)
+            stacked = (_batch(group, photos, protocol, feed.crops) for group in _groups(left, feed.batch_size))
             yield from taken_ahead(stacker, stacked, _BATCHES_AHEAD)
         finally:
             pool.stop()

@@ -108,11 +108,11 @@ def open_folder(folder: Path) -> None:
 
 def _digest(photos: Sequence[Photo], geometry: Preprocess) -> str:
     """Of everything that decides a chunk's content, with the version of Pillow, which brings the codecs."""
-    content = [_FORMAT, PIL.__version__, asdict(geometry), [_identity(photo.place) for photo in photos]]
+    content = [_FORMAT, PIL.__version__, asdict(geometry), [identity(photo.place) for photo in photos]]
     return sha256(json.dumps(content).encode()).hexdigest()
 
 
-def _identity(place: Place) -> list[Any]:
+def identity(place: Place) -> list[Any]:
     """Where the photo is, and the size and time of its file. The file is not read: a change that keeps both is not noticed."""
     fields = {**asdict(place), "path": str(place.path.absolute())}
     try:

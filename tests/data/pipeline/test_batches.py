@@ -76,6 +76,17 @@ def test_batches_need_not_fit_chunks(photos: list[Photo], batch_size: int) -> No
     assert [position for batch in found for position in batch.positions] == list(range(COUNT))
 
 
+@pytest.mark.parametrize("done", [8, CHUNK, CHUNK + 4, COUNT])
+def test_photos_that_an_earlier_run_has_done_are_left_out(photos: list[Photo], done: int) -> None:
+    batch_size = 4
+    found, whole = every(photos, batch_size=batch_size, done=done), every(photos, batch_size=batch_size)[done // batch_size :]
+    assert [batch.positions for batch in found] == [batch.positions for batch in whole if batch.positions[0] >= done]
+    for batch, wanted in zip(found, whole, strict=False):
+        np.testing.assert_array_equal(batch.pixels, wanted.pixels, strict=True)
+    second = every(photos[:1] * (3 * CHUNK), share=(1, 2), done=2)
+    assert [position for batch in second for position in batch.positions] == list(range(CHUNK + 2, 2 * CHUNK))
+
+
 def test_no_photos_are_no_batches() -> None:
     assert every([], workers=2) == []
 
