@@ -21,7 +21,7 @@ def unused_name(name: str, taken: Collection[str]) -> str:
 
 
 class Names:
-    """Names that are taken; one may be removed from `taken` again."""
+    """Names that are taken."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self.taken = set(taken)

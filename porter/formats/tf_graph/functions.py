@@ -44,7 +44,7 @@ def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], r
     """The graph without calls of `functions` (FunctionDefs).
 
     The names of a function's nodes begin with the caller's name (`block1/call/Conv2D`) if the call is in a scope. Otherwise they
-    stay, as in a function that a signature or a whole model calls.
+    stay, as in a function that a signature or a whole model calls. No node has the name of a call: `moved` and `calls` are by it.
 
     Raises:
         FileError: functions call each other without end, or do not name their outputs.
@@ -62,9 +62,8 @@ def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], r
         for call in calls:
             body = _body(call, library[called_function(call, library) or ""], taken, refuse)
             del nodes[call.name]
-            taken.taken.remove(call.name)
             nodes |= body.nodes
-            ran[call.name] = (*ran.get(call.name, ()), *call.controls, *body.nodes)
+            ran[call.name] = (*call.controls, *body.nodes)
             moved |= {(call.name, index): source for index, source in enumerate(body.outputs)}
             if len(nodes) > MOST_NODES:
                 raise refuse(f"its functions unfold to more than {MOST_NODES} nodes")
