@@ -76,5 +76,5 @@ def test_what_is_no_file_of_labels(content: bytes, words: str, tmp_path: Path) -
     with pytest.raises(FileError, match=words):
         read_labels(tmp_path / "flowers.txt")
     (tmp_path / "link.txt").symlink_to(tmp_path / "flowers.txt")
-    with pytest.raises(FileError, match="no plain file"):
+    with pytest.raises(FileError, match="not a plain file"):
         read_labels(tmp_path / "link.txt")

@@ -168,7 +168,7 @@ BROKEN: dict[str, tuple[Callable[[Members], Members], str]] = {
     "a loop": (program(loop), "which nothing before it gives"),
     "a value without a name": (
         program(lambda graph: graph["nodes"][0]["outputs"][0]["as_tensor"].update(name="a.b")),
-        "no name of a value",
+        "not a name of a value",
     ),
     "a value given twice": (program(twice), "two nodes give 'conv2d'"),
     "an output that nothing gives": (
@@ -200,8 +200,8 @@ BROKEN: dict[str, tuple[Callable[[Members], Members], str]] = {
     "any size by no strides": (weight(sizes=[number(1 << 60)], strides=[number(0)]), "over 432 bytes"),
     "beyond its storage": (weight(storage_offset=number(50)), "over 432 bytes"),
     "before its storage": (weight(storage_offset=number(-1)), "over 432 bytes"),
-    "of no type": (weight(dtype=29), "no dense tensor of real numbers"),
-    "sparse": (weight(layout=1), "no dense tensor of real numbers"),
+    "of no type": (weight(dtype=29), "not a dense tensor of real numbers"),
+    "sparse": (weight(layout=1), "not a dense tensor of real numbers"),
     "of no size": (weight(sizes=None), "the list of weights is damaged"),
     "as an object": (entry(use_pickle=True), "is pickled, as an object"),
     "a path outside": (entry(path_name="weight_/../../../secret"), "lacks 'data/weights/weight_/../../../secret'"),

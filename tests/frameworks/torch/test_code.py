@@ -23,7 +23,7 @@ from porter.graph.plan import make_plan
 from porter.graph.record import from_record, to_record
 from porter.padding import ANY, LOWEST, Convention, Window
 from porter.recipe import Member, expand, find_recipe
-from porter.zoos.implementation import StockModel, stock_library
+from porter.zoos.implementation import StockModel, stock_libraries
 from tests.frameworks.torch.generated import expect_formatted, expect_the_same_as_built, model_of
 from tests.frameworks.torch.graphs import Writer, fine_tuned, inception, mobilenet_v2, resnet_v2, small_mobilenet
 from tests.recipe.recipes import all_recipes
@@ -155,7 +155,9 @@ def test_a_file_that_calls_the_modules_otherwise(tmp_path):
         for path, layer in layers.items()
         for role, names in get_dialect("torch").tensor_names(graph, graph.by_path[path], layer).items()
     }
-    stock_library("torch").write(tmp_path, plan, StockModel("mobilenet_v2", 10), arrays, layers, "float32")
+    stock_libraries("torch", None)["torchvision"].write(
+        tmp_path, plan, StockModel("mobilenet_v2", 10, SIZE), arrays, layers, "float32"
+    )
     found, built = loaded_from(tmp_path).load().state_dict(), framework.ENGINE.build(plan, tensors, {}, "float32").state_dict()
     assert found.keys() == built.keys() and all(torch.equal(found[name], built[name]) for name in built)
     read = framework.read_port(tmp_path, plan, layers)
