@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import import_module
 from typing import Any
 
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.names import Names
 from porter.formats.limits import MOST_NODES
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, controls_of, is_place
+from porter.formats.tf_graph.outputs import output_counts
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _MOST_DEPTH = 32
@@ -60,7 +59,7 @@ def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], r
             rewired = {name: _rewired(node, moved) for name, node in nodes.items()} if moved else nodes
             return Inlined(rewired, moved, ran)
         for call in calls:
-            body = _body(call, library[called_function(call, library) or ""], taken, refuse)
+            body = _body(call, library, taken, refuse)
             del nodes[call.name]
             nodes |= body.nodes
             ran[call.name] = (*call.controls, *body.nodes)
@@ -91,8 +90,9 @@ def follow(source: Reference, moved: Mapping[Reference, Reference]) -> Reference
     return source
 
 
-def _body(call: GraphNode, function: Any, taken: Names, refuse: Refuse) -> _Body:
+def _body(call: GraphNode, library: Mapping[str, Any], taken: Names, refuse: Refuse) -> _Body:
     """The nodes that replace a call; their names are added to `taken`."""
+    function = library[called_function(call, library) or ""]
     arguments = [argument.name for argument in function.signature.input_arg]
     if len(arguments) != len(call.inputs):
         raise refuse(f"'{call.name}' gives {len(call.inputs)} values to '{function.signature.name}', which takes {len(arguments)}")
@@ -101,16 +101,20 @@ def _body(call: GraphNode, function: Any, taken: Names, refuse: Refuse) -> _Body
     names: dict[str, str] = {}
     for proto in function.node_def:
         names[proto.name] = taken.take(prefix + proto.name)
-    ops = {proto.name: proto.op for proto in function.node_def}
+    given = {proto.name: output_counts(proto.op, proto.attr, library) for proto in function.node_def}
 
     def source_of(text: str) -> Reference:
         # In a function a value is `argument`, or `node:output of its op:place in that` (function.proto, FunctionDef.node_def).
         name, *place = text.split(":")
         if not place and name in known:
             return known[name]
-        if name not in ops or len(place) != 2 or not is_place(place[1]):
-            raise refuse(f"function '{function.signature.name}' reads '{text}', which it lacks")
-        return names[name], _outputs_before(ops[name], place[0]) + int(place[1])
+        counts = given.get(name, {})
+        if len(place) != 2 or not is_place(place[1]) or int(place[1]) >= counts.get(place[0], 0):
+            raise refuse(
+                f"function '{function.signature.name}' reads '{text}', which it lacks or whose op TensorFlow does not know"
+            )
+        before = list(counts).index(place[0])
+        return names[name], sum(list(counts.values())[:before]) + int(place[1])
 
     nodes = {
         names[proto.name]: GraphNode(
@@ -126,14 +130,3 @@ def _body(call: GraphNode, function: Any, taken: Names, refuse: Refuse) -> _Body
     if None in outputs:
         raise refuse(f"function '{function.signature.name}' does not name its outputs")
     return _Body(nodes, tuple(source_of(text) for text in outputs if text is not None))
-
-
-@cache
-def _outputs_before(op: str, argument: str) -> int:
-    """The number of outputs of an op before those named `argument`.
-
-    Only an op's last output may be a list of unknown length here; no network has ops with a list before another output.
-    """
-    definition = import_module("tensorflow.python.framework.op_def_registry").get(op)
-    names = [output.name for output in definition.output_arg] if definition is not None else []
-    return names.index(argument) if argument in names else 0

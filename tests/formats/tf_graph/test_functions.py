@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from porter.base.errors import FileError
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.tf.frozen.run import channels_first
 from tests.filegraph.values import values_of
@@ -120,3 +121,26 @@ def test_a_node_of_a_function_with_another_call_s_name(tmp_path: Path) -> None:
     graph.call(graph.definition.node, "other", "g", "conv")
     graph.op(graph.definition.node, "out", "AddV2", "act", "other")
     graph.expect(tmp_path / "graph.pb", "out")
+
+
+def test_the_second_output_of_a_function_called_by_its_own_name(tmp_path: Path) -> None:
+    """TensorFlow's registry does not have its outputs; the graph's library does."""
+    graph = Written()
+    inner = graph.function("inner", "t:y:0", "r:activations:0")
+    graph.op(inner, "t", "Tanh", "x")
+    graph.op(inner, "r", "Relu", "x")
+    outer = graph.function("outer", "s:y:0")
+    graph.call(outer, "call", "inner", "x")
+    graph.op(outer, "s", "Sigmoid", "call:y1:0")
+    graph.call(graph.definition.node, "end", "outer", "conv")
+    graph.op(graph.definition.node, "out", "Identity", "end")
+    graph.expect(tmp_path / "graph.pb", "out")
+
+
+@pytest.mark.parametrize(("op", "source"), [("Relu", "r:y:0"), ("Relu", "r:activations:1"), ("Rectify", "r:activations:0")])
+def test_an_output_that_an_op_lacks(tmp_path: Path, op: str, source: str) -> None:
+    graph = Written()
+    graph.op(graph.function("f", source), "r", op, "x")
+    graph.call(graph.definition.node, "end", "f", "conv")
+    with pytest.raises(FileError, match=f"function 'f' reads '{source}'"):
+        read_checkpoint(graph.write(tmp_path / "graph.pb"))
