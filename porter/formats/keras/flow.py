@@ -72,11 +72,13 @@ class Flow:
 
 
 def results_in(found: Any) -> list[Result]:
-    """The values in one argument, or in all arguments of a call, in order."""
+    """The values in one argument, or in all arguments of a call, in order: those of a dict by its sorted keys."""
     if isinstance(found, Inbound):
         return results_in((found.arguments, tuple(found.keywords.values())))
     if isinstance(found, Result):
         return [found]
+    if isinstance(found, dict):
+        return [value for _, item in sorted(found.items()) for value in results_in(item)]
     return [value for item in found for value in results_in(item)] if isinstance(found, tuple) else []
 
 
@@ -211,7 +213,7 @@ def _call(
     if not isinstance(kind, str):
         raise ValueError("a layer's class is not text")
     if kind in MODELS and not index:
-        return _flatten(calls, layer, path, results_in(given), training)
+        return _flatten(calls, layer, path, _fed(layer, given), training)
     if kind in MODELS:
         return [_add(calls, Call(path, kind, {}, given, index, training))]
     if is_foreign(layer):
@@ -220,6 +222,20 @@ def _call(
     if is_operation(layer):
         kind = f"{OPERATION}{kind}"
     return [_add(calls, Call(path, kind, arguments, given, index, training))]
+
+
+def _fed(model: Mapping[str, Any], given: Inbound) -> list[Result]:
+    """What a nested model is called with, in the order of its inputs. A dict has their keys, or the names of a list of inputs
+    (keras/src/models/functional.py, _standardize_inputs).
+    """
+    named = given.arguments[0] if given.arguments else None
+    if not isinstance(named, dict) or model["class_name"] == "Sequential":
+        return results_in(given)
+    inputs = model["config"]["input_layers"]
+    if isinstance(inputs, dict) and inputs.keys() != named.keys():
+        raise ValueError(f"model '{_name(model)}' has the inputs {sorted(inputs)}, and is called with {sorted(named)}")
+    names = sorted(inputs) if isinstance(inputs, dict) else [reference.layer for reference in parse_references(inputs)]
+    return [value for name in names for value in results_in(named[name])]
 
 
 def _add(calls: list[Call], call: Call) -> Result:
@@ -238,7 +254,7 @@ class _Resolver:
     def __init__(self, layers: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, Sequence[Inbound]]) -> None:
         self._kinds = {name: layer["class_name"] for name, layer in layers.items()}
         self._nodes = nodes
-        self._modern = any(isinstance(node, dict) for layer in layers.values() for node in layer.get("inbound_nodes") or ())
+        self._modern = any(node.keras3 for found in nodes.values() for node in found)
 
     def key(self, reference: Reference, of_model: bool = False) -> tuple[str, int]:
         """Layer and call. `of_model`: the reference is one of the model's outputs.

@@ -1,7 +1,8 @@
 """The arguments of one call of a Keras layer, as configs write them: tensors of other layers, and constants.
 
 Keras 3 writes `{"args": [...], "kwargs": {...}}` with `__keras_tensor__` objects (keras/src/models/functional.py, serialize_node);
-Keras 1 and 2 write `[["layer", 0, 0, {...}], ...]`, and since TensorFlow 2.4 a single such entry for a call without a list.
+Keras 1 and 2 write `[["layer", 0, 0, {...}], ...]`, and since TensorFlow 2.4 a single such entry for a call without a list, and an
+object of such entries for a call with a dict. Both take a dict's values in the order of its sorted keys, whatever the file's order.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Inbound:
-    """The arguments of one call, with references for tensors. `keras3`: Keras 3 wrote it."""
+    """The arguments of one call, with references for tensors; tuples for lists, dicts for objects. `keras3`: Keras 3 wrote it."""
 
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
@@ -50,27 +51,26 @@ def parse_inbound(node: Any, layers: Collection[str]) -> Inbound:
     Raises:
         ValueError, TypeError, KeyError: the entry has none of the known forms.
     """
-    if isinstance(node, dict):
+    if isinstance(node, dict) and node.keys() == {"args", "kwargs"}:
         arguments = _parse(node["args"])
         return Inbound(tuple(arguments), {name: _parse(value) for name, value in node["kwargs"].items()}, keras3=True)
-    if not isinstance(node, list) or not node:
+    if not isinstance(node, dict | list) or not node:
         raise ValueError("an inbound node is neither an object nor a list")
-    entries = [node] if isinstance(node[0], str) else node
+    entries = list(node.values()) if isinstance(node, dict) else [node] if isinstance(node[0], str) else node
     keywords = entries[0][3] if len(entries[0]) > 3 else {}
     found = [_entry(entry) for entry in entries]
-    return Inbound(
-        (found[0] if len(found) == 1 else tuple(found),), {name: _keyword(value, layers) for name, value in keywords.items()}
-    )
+    argument = dict(zip(node, found, strict=True)) if isinstance(node, dict) else found[0] if len(found) == 1 else tuple(found)
+    return Inbound((argument,), {name: _keyword(value, layers) for name, value in keywords.items()})
 
 
 def parse_references(value: Any) -> list[Reference]:
-    """A model's `input_layers` or `output_layers`: `["a", 0, 0]`, a list of such, or an object of such.
+    """A model's `input_layers` or `output_layers`: `["a", 0, 0]`, a list of such, or an object of such in the order of its keys.
 
     Raises:
         ValueError: anything else.
     """
     if isinstance(value, dict):
-        return [found for item in value.values() for found in parse_references(item)]
+        return [found for _, item in sorted(value.items()) for found in parse_references(item)]
     if not isinstance(value, list):
         raise ValueError("inputs and outputs of a model are lists")
     if _is_reference(value):
@@ -97,12 +97,14 @@ def _is_reference(value: list[Any]) -> bool:
 
 
 def _parse(value: Any) -> Any:
-    """A Keras 3 argument: tensors become references, lists tuples, arrays their nested lists."""
+    """A Keras 3 argument: tensors become references, lists tuples, arrays their nested lists, dicts of values dicts."""
     if isinstance(value, list):
         return tuple(_parse(item) for item in value)
     if not isinstance(value, dict):
         return value
-    kind = value.get("class_name")
+    if "class_name" not in value:
+        return {key: _parse(item) for key, item in value.items()}
+    kind = value["class_name"]
     if kind == "__keras_tensor__":
         layer, call, output = value["config"]["keras_history"]
         return Reference(layer, call, output)
@@ -114,12 +116,14 @@ def _parse(value: Any) -> Any:
 def _found(value: Any) -> Iterator[Reference]:
     if isinstance(value, Reference):
         yield value
-    elif isinstance(value, tuple):
-        for item in value:
+    elif isinstance(value, tuple | dict):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from _found(item)
 
 
 def _replaced(value: Any, with_value: Callable[[Reference], Any]) -> Any:
     if isinstance(value, Reference):
         return with_value(value)
+    if isinstance(value, dict):
+        return {key: _replaced(item, with_value) for key, item in value.items()}
     return tuple(_replaced(item, with_value) for item in value) if isinstance(value, tuple) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 
 from porter.base.dtypes import Array
+from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras.graph import read_graph
+from porter.formats.reading import read_checkpoint
 from tests.filegraph.keras_cases import CHANNELS, COLUMNS, ROWS, images
 from tests.filegraph.values import channels_first, distance, values_as_run
 
@@ -86,3 +89,36 @@ def test_functions_of_keras_2(name: str) -> None:
     assert checkpoint.graph is not None
     values = values_as_run(checkpoint, images())
     assert distance(values[checkpoint.graph.outputs[0]], channels_first(expected(images()))) <= 1e-12
+
+
+@pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")
+@pytest.mark.parametrize(("library", "suffix"), [("keras", "keras"), ("keras", "h5"), ("tf_keras", "h5")])
+def test_dicts_are_in_the_order_of_their_keys(tmp_path: Path, library: str, suffix: str) -> None:
+    """The outputs and the inputs of nested models, against what Keras loads from the file."""
+    keras = importlib.import_module(library)
+    layers = keras.layers
+    shape, x = (ROWS, COLUMNS, CHANNELS), keras.Input((ROWS, COLUMNS, CHANNELS))
+    p, q = keras.Input(shape, name="p"), keras.Input(shape, name="q")
+    parts = {"z": layers.Subtract()([p, layers.ReLU()(q)]), "b": layers.Multiply()([p, q])}
+    by_keys, by_names = keras.Model({"q": q, "p": p}, parts), keras.Model([q, p], parts)
+    found = by_keys({"q": x, "p": layers.Conv2D(CHANNELS, 1)(x)})
+    found = by_names({"p": found["z"], "q": found["b"]})
+    keras.Model(x, layers.Subtract()([found["b"], layers.Add()([found["z"], found["z"]])])).save(tmp_path / f"model.{suffix}")
+    checkpoint = read_checkpoint(tmp_path / f"model.{suffix}")
+    assert checkpoint.graph is not None
+    expected = channels_first(keras.models.load_model(tmp_path / f"model.{suffix}", compile=False)(images().astype("float32")))
+    values = values_as_run(checkpoint, images())
+    assert distance(values[checkpoint.graph.outputs[0]], expected) <= 1e-5
+
+
+def test_a_dict_of_other_names_than_the_models_inputs() -> None:
+    def tensor(name: str) -> dict[str, Any]:
+        return {"class_name": "__keras_tensor__", "config": {"keras_history": [name, 0, 0]}}
+
+    start = {"class_name": "InputLayer", "name": "in", "config": {"name": "in", "batch_shape": [None, 8, 8, 3]}}
+    config = {"name": "base", "layers": [start], "input_layers": {"q": ["in", 0, 0]}, "output_layers": [["in", 0, 0]]}
+    base = {"class_name": "Functional", "name": "base", "config": config}
+    base["inbound_nodes"] = [{"args": [{"a": tensor("in"), "q": tensor("in")}], "kwargs": {}}]
+    model = {**config, "layers": [start, base], "input_layers": [["in", 0, 0]], "output_layers": [["base", 1, 0]]}
+    with pytest.raises(FileError, match=r"model 'base' has the inputs \['q'\], and is called with \['a', 'q'\]"):
+        read_graph(json.dumps({"class_name": "Functional", "config": model}), {}, "model.h5")
