@@ -11,7 +11,7 @@ from porter.formats.torch_export.ops import VIEWS
 
 def changed_uses(program: Program, known: Collection[str]) -> dict[str, str]:
     """In words, each use of a value that an op before it has changed, by the name of the node that uses it. Under "" is what
-    concerns the whole program: an output that is changed, or a stored tensor.
+    concerns the whole program: an output that is changed, a stored tensor, or a value that a program without such ops gives back.
 
     Args:
         known: ops that porter knows. Others may give the memory of what they take.
@@ -19,7 +19,7 @@ def changed_uses(program: Program, known: Collection[str]) -> dict[str, str]:
     memory: dict[Reference, str] = {}
     holding: dict[str, list[Reference]] = {}
     changed: dict[Reference, AtenNode] = {}
-    found: dict[str, str] = {}
+    found = {"": f"each run changes {program.mutated[0]}"} if program.mutated else {}
     for node in program.nodes.values():
         for source in node.inputs:
             if source in changed:

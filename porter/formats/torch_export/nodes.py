@@ -6,7 +6,7 @@ arithmetic op takes beside values are constants of their own, as they are in oth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,7 @@ class Program:
         numbers: constants of the program's own, by name of their nodes.
         images: names of the values that the caller gives.
         outputs: names of the values that it returns.
+        mutated: in words, what else each run changes: buffers and parameters of its own, and what the caller gives.
         types: ScalarType of tensors (torch/_export/serde/schema.py).
     """
 
@@ -72,6 +73,7 @@ class Program:
     numbers: Mapping[str, Array]
     images: tuple[str, ...]
     outputs: tuple[str, ...]
+    mutated: tuple[str, ...]
     types: Mapping[str, int]
 
     def sizes(self, name: str) -> Sizes:
@@ -114,6 +116,7 @@ def read_program(program: Mapping[str, Any]) -> Program:
         numbers=reader.numbers,
         images=tuple(images),
         outputs=tuple(_name(output) for output in outputs if "as_tensor" in output),
+        mutated=tuple(_mutated(signature["output_specs"])),
         types={str(name): int(stated["dtype"]) for name, stated in values.items()},
     )
 
@@ -195,6 +198,14 @@ class _Reader:
             return self.given[name]
         ((kind, value),) = stated.items()
         return self.value(value) if kind == "as_tensor" else None if kind == "as_none" else value
+
+
+def _mutated(specs: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for spec in specs:
+        ((kind, stated),) = spec.items()
+        if kind.endswith("_mutation"):
+            what = kind.removesuffix("_mutation")
+            yield f"the {'input' if what == 'user_input' else what} '{stated[f'{what}_name']}'"
 
 
 def _name(stated: Mapping[str, Any]) -> str:

@@ -426,3 +426,35 @@ def test_the_weights_are_read_where_the_graph_is_not(name: str, tmp_path: Path) 
     assert "read without the graph: " in checkpoint.notes[0] and words in checkpoint.notes[0]
     with pytest.raises(UsageError, match=re.escape(words)):
         open_file(path)
+
+
+class Changing(nn.Module):
+    """A convolution, and something that each call changes: in eval mode its norm changes nothing."""
+
+    def __init__(self, change: Callable[[Any, Any], object] = lambda model, x: None) -> None:
+        super().__init__()
+        self.conv, self.norm, self.change = nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), change
+        self.register_buffer("scale", torch.ones(4, 1, 1))
+        self.offset = nn.Parameter(torch.ones(4, 1, 1))
+
+    def forward(self, x: Any) -> Any:
+        self.change(self, x)
+        return self.norm(self.conv(x)) * self.scale + self.offset
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda model, x: model.scale.mul_(1.5), "each run changes the buffer 'scale'"),
+        (lambda model, x: model.offset.mul_(1.5), "each run changes the parameter 'offset'"),
+        (lambda model, x: x.mul_(1.5), "each run changes the input 'x'"),
+    ],
+)
+def test_a_program_without_ops_that_change_says_in_its_signature_what_each_run_changes(
+    change: Callable[[Any, Any], object], words: str, tmp_path: Path
+) -> None:
+    with torch.no_grad():
+        path = export(Changing(change).eval(), torch.randn(1, 3, 4, 4), tmp_path, decomposed=True)[0]
+        with pytest.raises(UsageError, match=words):
+            open_file(path)
+        assert read_checkpoint(export(Changing().eval(), torch.randn(1, 3, 4, 4), tmp_path, decomposed=True)[0]).graph is not None
