@@ -29,7 +29,8 @@ def study(result: Study) -> list[str]:
 
 
 def _verdict(what: str, trained: Trained) -> list[str]:
-    return [f"{what}: {in_words(trained)} ({'certain' if trained.certain else 'not certain'})", f"  {trained.why}"]
+    certain = "certain" if trained.certain else "not certain"
+    return [f"{what}: {trained.in_short}", f"  {in_words(trained)} ({certain}): {trained.why}"]
 
 
 def _table(result: Study) -> list[str]:

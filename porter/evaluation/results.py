@@ -188,12 +188,15 @@ class Trained:
         certain: whether it is the only such case, and no case is missing.
         also: the other such cases, the simplest first.
         why: the reason in a sentence.
+        in_short: what is certain, at which sites the photos are too few, and about how many would decide; empty in records of older
+            porters.
     """
 
     name: str
     certain: bool
     also: tuple[str, ...]
     why: str
+    in_short: str = ""
 
 
 @dataclass(frozen=True)

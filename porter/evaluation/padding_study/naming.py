@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from porter.evaluation.padding_study.cases import SHIPPED
 from porter.evaluation.padding_study.numbers import LEVEL, CaseRanking
 from porter.evaluation.padding_study.rounds import Rounds
@@ -34,7 +36,37 @@ def name_case(rounds: Rounds, judged: CaseRanking, measure: str) -> Trained:
             (p, trial.name) for position, (p, trial) in enumerate(zip(judged.p, trials, strict=True)) if position != judged.best
         )
         why = f"every other case has a larger {measure}: p is below {limit}, at most {nearest[0]:.1e} for '{nearest[1]}'"
-    return Trained(name, not also and rounds.complete, tuple(also), why)
+    return Trained(name, not also and rounds.complete, tuple(also), why, in_short(rounds, judged))
+
+
+def in_short(rounds: Rounds, judged: CaseRanking) -> str:
+    """The sentence that a person needs: which rule holds for all sites, which does not, and what more photos would decide."""
+    trials, base = rounds.trials, rounds.trials[rounds.base]
+    left = [trials[position] for position in judged.plausible]
+    if len(trials) == 1:
+        return f"{base.name}, for there is no other case"
+    rules = [trial.name for trial in left if not trial.changes]
+    if any(name != base.name for name in rules):
+        return f"{' or '.join(rules)}: {_too_few(judged, len(rules) > 2)}"
+    seen = {path: [trial.conventions.get(path) for trial in left] for trial in left for path in trial.conventions}
+    open_sites = [path for path, found in seen.items() if any(convention != found[0] for convention in found)]
+    agreed = [
+        f"{path} {found[0]}" for path, found in seen.items() if path not in open_sites and found[0] != base.conventions.get(path)
+    ]
+    others = [trial.name for trial in trials if not trial.changes and trial is not base]
+    rule = f"{base.name} everywhere{' else' if open_sites or agreed else ''}"
+    known = ", ".join((*agreed, rule, *([f"not {' nor '.join(others)}"] if others else [])))
+    certain = f"{known}: {'certain' if rounds.complete else 'so far'}"
+    return f"{certain}; {_listed(open_sites)}: {_too_few(judged, len(open_sites) > 1)}" if open_sites else certain
+
+
+def _listed(sites: Sequence[str]) -> str:
+    return " and ".join((", ".join(sites[:-1]), sites[-1])) if len(sites) > 1 else sites[0]
+
+
+def _too_few(judged: CaseRanking, several: bool) -> str:
+    few = f"{judged.photos:,} photos are too few"
+    return few if judged.decisive is None else f"{few}, about {judged.decisive:,} decide {'them' if several else 'it'}"
 
 
 def disagreement(trained: Trained, by_entropy: Trained | None) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, lgamma, log, sqrt
+from math import ceil, exp, lgamma, log, log10, sqrt
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,9 @@ _TERMS = 100
 """Terms of the continued fraction; half a million photos need fewer."""
 LEVEL = 0.05
 """The level of significance: the largest probability that the truly best case is counted as worse."""
+POWER = 0.8
+"""The share of studies in which as many photos as photos_to_decide says are enough."""
+MOST_PHOTOS = 100_000
 
 
 def error(ranks: Ranks, top: int) -> float:
@@ -37,11 +41,16 @@ class CaseRanking:
         p: for each case, the probability that it looks at least so much worse than the best if it is truly no worse; 1 for the
             best.
         plausible: the positions of the best case and of those that are not significantly worse.
+        photos: the number of photos that the best case has a loss for.
+        decisive: about how many photos would make all other plausible cases significantly worse (photos_to_decide); None if more
+            than MOST_PHOTOS, or if no number can be said.
     """
 
     best: int
     p: tuple[float, ...]
     plausible: tuple[int, ...]
+    photos: int = 0
+    decisive: int | None = None
 
 
 def judge(cases: Sequence[Losses]) -> CaseRanking:
@@ -53,7 +62,12 @@ def judge(cases: Sequence[Losses]) -> CaseRanking:
     """
     best = best_of(cases)
     p = tuple(1.0 if position == best else no_worse(case, cases[best]) for position, case in enumerate(cases))
-    return CaseRanking(best, p, tuple(position for position in range(len(cases)) if p[position] >= level(len(cases))))
+    limit = level(len(cases))
+    plausible = tuple(position for position in range(len(cases)) if p[position] >= limit)
+    needed = [photos_to_decide(cases[position], cases[best], limit) for position in plausible if position != best]
+    known = [each for each in needed if each is not None]
+    decisive = max(known) if known and len(known) == len(needed) else None
+    return CaseRanking(best, p, plausible, int((~np.isnan(cases[best])).sum()), decisive)
 
 
 def level(cases: int) -> float:
@@ -77,8 +91,7 @@ def no_worse(case: Losses, best: Losses) -> float:
     """The one-sided p-value of the paired t-test: the probability that the mean of `case` is at least so far above that of `best`
     if it is truly no larger. 1 if fewer than two photos have both losses.
     """
-    told = np.isfinite(best) & ~np.isnan(case)
-    differences = case[told] - best[told]
+    differences = _paired(case, best)
     if np.isposinf(differences).any():
         return 0.0
     photos, average = len(differences), float(differences.mean()) if len(differences) else 0.0
@@ -86,6 +99,34 @@ def no_worse(case: Losses, best: Losses) -> float:
         return 1.0
     error_of_mean = float(differences.std(ddof=1)) / sqrt(photos)
     return t_tail(average / error_of_mean, photos - 1) if error_of_mean > 0 else 0.0
+
+
+def photos_to_decide(case: Losses, best: Losses, limit: float) -> int | None:
+    """About how many photos would make `case` worse than `best` at the level `limit`, rounded up to two figures; None if more than
+    MOST_PHOTOS, or if the differences tell nothing.
+
+    It takes the mean m and the standard deviation s of the paired differences for the true ones. With n photos, the test's t is
+    then about normal around m / s * sqrt(n) with a spread of 1. It exceeds the limit's quantile z in POWER of all such studies for
+    n = ((z + z of POWER) * s / m)^2. m is only measured, and a best case that was chosen by these photos looks better than it is:
+    so this is an order of magnitude.
+    """
+    differences = _paired(case, best)
+    if len(differences) < 2 or not np.isfinite(differences).all():
+        return None
+    average, spread = float(differences.mean()), float(differences.std(ddof=1))
+    if average <= 0 or spread == 0:
+        return None
+    normal = NormalDist()
+    needed = float(((normal.inv_cdf(1 - limit) + normal.inv_cdf(POWER)) * spread / average) ** 2)
+    if needed > MOST_PHOTOS:
+        return None
+    step = int(10 ** max(0, int(log10(needed)) - 1))
+    return step * ceil(needed / step)
+
+
+def _paired(case: Losses, best: Losses) -> Losses:
+    told = np.isfinite(best) & ~np.isnan(case)
+    return np.asarray(case[told] - best[told])
 
 
 def t_tail(t: float, freedom: int) -> float:

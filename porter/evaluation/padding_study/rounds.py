@@ -46,12 +46,14 @@ class Rounds:
     Attributes:
         skipped: by name, why a trial was not run.
         complete: False if Ctrl-C ended a later round, which is then left out.
+        base: the position of the trial of the first round whose sites the later ones change.
     """
 
     trials: tuple[Trial, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     complete: bool = True
+    base: int = 0
 
     def best(self) -> int:
         """The position of the trial with the least loss."""
@@ -74,7 +76,8 @@ def run_rounds(setting: Setting, trained: Mapping[str, Convention], asked: Seque
     if why is not None:
         raise PaddingError(why)
     found = _tried(Rounds(), setting, [shipped, *others], "name", run)
-    base = found.trials[found.best()]
+    found = replace(found, base=found.best())
+    base = found.trials[found.base]
     try:
         changes = list(asked or single_changes(setting.graph, base))
         found = _tried(found, setting, [changed(base, [change]) for change in changes], "tell" if asked else "drop", run)

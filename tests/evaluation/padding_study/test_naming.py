@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from porter.evaluation.padding_study.cases import Trial
-from porter.evaluation.padding_study.naming import disagreement, name_case
+from porter.evaluation.padding_study.naming import disagreement, in_short, name_case
 from porter.evaluation.padding_study.numbers import CaseRanking
 from porter.evaluation.padding_study.rounds import Rounds
 from porter.evaluation.results import Trained
+from porter.padding import Convention
 
 ROUNDS = Rounds(
     (
@@ -42,7 +43,43 @@ def test_the_simplest_that_is_not_worse_is_named(best: int, kept: tuple[int, ...
 
 def test_a_single_case_is_all_there_is() -> None:
     found = name_case(Rounds(ROUNDS.trials[1:2]), CaseRanking(0, (1.0,), (0,)), "entropy")
-    assert found == Trained("as shipped = symmetric", True, (), "there is no other case to try")
+    assert found == Trained(
+        "as shipped = symmetric", True, (), "there is no other case to try", "as shipped = symmetric, for there is no other case"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kept", "decisive", "complete", "said"),
+    [
+        ((0,), None, True, "asymmetric everywhere, not as shipped = symmetric: certain"),
+        ((0,), None, False, "asymmetric everywhere, not as shipped = symmetric: so far"),
+        (
+            (0, 2, 3),
+            500,
+            True,
+            "asymmetric everywhere else, not as shipped = symmetric: certain; "
+            "stem and block 3: 60 photos are too few, about 500 decide them",
+        ),
+        (
+            (2, 3),
+            None,
+            True,
+            "stem 1, asymmetric everywhere else, not as shipped = symmetric: certain; block 3: 60 photos are too few",
+        ),
+        ((3,), None, True, "stem 1, asymmetric everywhere else, not as shipped = symmetric: certain"),
+        ((0, 1, 3), 1200, True, "asymmetric or as shipped = symmetric: 60 photos are too few, about 1,200 decide it"),
+    ],
+)
+def test_in_short(kept: tuple[int, ...], decisive: int | None, complete: bool, said: str) -> None:
+    one, same = Convention("explicit", (1, 1, 1, 1)), Convention("same")
+    everywhere = dict.fromkeys(("stem", "block 3"), same)
+    trials = (
+        replace(ROUNDS.trials[0], conventions=everywhere),
+        ROUNDS.trials[1],
+        replace(ROUNDS.trials[2], conventions={"stem": one, "block 3": one}),
+        replace(ROUNDS.trials[3], conventions={**everywhere, "stem": one}),
+    )
+    assert in_short(Rounds(trials, complete=complete), CaseRanking(kept[0], (0.2,) * 4, kept, 60, decisive)) == said
 
 
 def test_log_loss_and_entropy_disagree_where_no_case_is_left_by_both() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from porter.evaluation.losses import Losses
-from porter.evaluation.padding_study.numbers import LEVEL, UNSCORED, best_of, error, judge, mean, no_worse, t_tail
+from porter.evaluation.padding_study.numbers import LEVEL, UNSCORED, best_of, error, judge, mean, no_worse, photos_to_decide, t_tail
 
 
 def losses(*values: float) -> Losses:
@@ -71,6 +71,24 @@ def test_more_cases_ask_for_a_smaller_p() -> None:
     assert enough > 1 and p < LEVEL / enough
     assert len(judge([best, *[case] * enough]).plausible) == 1
     assert len(judge([best, *[case] * (enough + 1)]).plausible) == enough + 2
+
+
+def test_the_number_of_photos_that_decides_does_in_four_of_five_studies() -> None:
+    limit = LEVEL / 7
+    best, case = planted(5000, [0.0, 0.06])
+    needed = photos_to_decide(case, best, limit)
+    assert needed is not None and needed % 10 == 0
+    decided = 0
+    for seed in range(400):
+        less, more = planted(needed, [0.0, 0.06], seed=seed + 1)
+        decided += no_worse(more, less) < limit
+    assert 0.72 < decided / 400 < 0.88
+    assert (
+        photos_to_decide(best, best, limit) is None and photos_to_decide(best, case, limit) is None
+    )  # no difference, and a better one
+    assert photos_to_decide(best + np.arange(5000) % 2 - 0.4999, best, limit) is None  # millions
+    few = judge([best[:100], case[:100]])
+    assert few.photos == 100 and (few.decisive or 0) > 100 and judge([best, case]).decisive is None
 
 
 def test_photos_that_could_not_be_read_are_left_out_and_logits_that_are_not_finite_are_infinitely_wrong() -> None:
