@@ -64,6 +64,7 @@ class Walk(Generic[N]):
         exact: names of constants that a port says more exactly than the file can, such as the root of a half in a GELU.
         stretched: values whose axes of one cell are repeated: before that, and their sizes.
         held: the tensors of a node by role, for formats whose nodes hold their own; others read stored values among their inputs.
+        tap: the framework's name for a value when it runs the file's graph; None where it does not give the value.
     """
 
     builder: Builder
@@ -75,6 +76,7 @@ class Walk(Generic[N]):
     exact: dict[str, float] = field(default_factory=dict)
     stretched: dict[Reference, tuple[Reference, tuple[int, ...]]] = field(default_factory=dict)
     held: Callable[[N], Mapping[str, str]] | None = None
+    tap: Callable[[Reference], str | None] = lambda source: None if source[1] else source[0]
     _settled: dict[Reference, Value] = field(default_factory=dict)
 
     def __post_init__(self, batch: int | None) -> None:
@@ -103,8 +105,7 @@ class Walk(Generic[N]):
         """A value as a map or features, by an op if the tensor holds it in another way."""
         view = self.view(source)
         if source not in self._settled:
-            tap = None if source[1] else source[0]
-            self._settled[source] = self.views.settled(source[0], view, tap)
+            self._settled[source] = self.views.settled(source[0], view, self.tap(source))
         return self._settled[source]
 
     def plain(self, source: Reference) -> View:
@@ -157,11 +158,11 @@ class Walk(Generic[N]):
 
     def _give(self, node: N, index: int, view: View) -> None:
         self.found[node.name, index] = view
-        layer = self.builder.nodes.get(view.value.node)
+        layer, tap = self.builder.nodes.get(view.value.node), self.tap((node.name, index))
         plain = view == self.views.of(view.value)
-        if layer is not None and layer.tap is None and plain and index == 0:
-            self.builder.nodes[layer.name] = replace(layer, tap=node.name)
-        elif layer is not None and layer.tap == node.name and not plain:
+        if layer is not None and layer.tap is None and plain:
+            self.builder.nodes[layer.name] = replace(layer, tap=tap)
+        elif layer is not None and layer.tap == tap and not plain:
             self.builder.nodes[layer.name] = replace(layer, tap=None)
 
     def foreign(self, node: N, kind: str) -> Value:

@@ -85,6 +85,7 @@ def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Map
     shape, axes = (rows, columns), (0, 2, 3, 1) if last else None
     given = Image((image.name, 0), channels or _taken(message, live) or 3, shape, batch, "CHW", None not in shape, axes)
     walk = begin(flow, given, message.arrays)
+    walk.tap = {source: name for name, source in reversed([*message.given.items()])}.get  # a copy's name comes after the first
     read_nodes(walk, READERS.get)
     ends = {message.given[value.name]: value.name for value in message.proto.graph.output if value.name in message.given}
     names = tuple(name for end, name in ends.items() if flow.is_value(end))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 
 from porter.filegraph.dataflow import Reference
 from porter.formats.tf_graph.nodes import GraphNode, depending
+from porter.formats.tf_graph.outputs import output_counts
 
 _IMAGE_TYPES = (1, 2, 4, 19)
 """Float, double, unsigned byte and half (tensorflow/core/framework/types.proto)."""
@@ -70,7 +71,15 @@ def loose_ends(nodes: Mapping[str, GraphNode], image: str) -> list[str]:
     return [node.name for node in network if node.name not in read and node.name != image]
 
 
-def within_network(nodes: Mapping[str, GraphNode], image: str, ends: Collection[Reference]) -> list[str]:
-    """The nodes of `ends`, such as a signature's outputs, that depend on the image and are not observers."""
+def given_by(node: GraphNode) -> list[Reference]:
+    """What a graph gives that ends at a node: its first output, or all of a list, as a Split's. The further outputs of a norm, for
+    one, are statistics.
+    """
+    counts = list(output_counts(node.op, node.attributes, {}).values())
+    return [(node.name, place) for place in range(max([1, *counts[:1]]))]
+
+
+def within_network(nodes: Mapping[str, GraphNode], image: str, ends: Iterable[Reference]) -> list[Reference]:
+    """Those of `ends`, such as a signature's outputs, that depend on the image and are not of observers."""
     live = depending(nodes, [image])
-    return list(dict.fromkeys(name for name, _ in ends if name in live and nodes[name].op not in _OBSERVERS))
+    return list(dict.fromkeys(end for end in ends if end[0] in live and nodes[end[0]].op not in _OBSERVERS))

@@ -18,7 +18,7 @@ from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
 from porter.formats.tf_graph.constants import EVALUATORS, RESHAPES, Constants, is_cast
 from porter.formats.tf_graph.ends import input_sizes
-from porter.formats.tf_graph.nodes import GraphNode, Refuse, depending, ordered
+from porter.formats.tf_graph.nodes import GraphNode, Refuse, depending, ordered, reference_text
 from porter.formats.tf_graph.ops import READERS
 from porter.graph import Sigmoid, Softmax
 from porter.padding import Size
@@ -48,14 +48,14 @@ class PlainGraph:
         nodes: by name, in any order; a node with a value in `variables` is a variable, whatever its op.
         variables: values by the names of their nodes.
         image: the node that takes images; its own inputs are ignored.
-        ends: the nodes whose values the graph gives.
+        ends: the values that the graph gives.
         budget: bytes that one of its constants may unpack to.
     """
 
     nodes: Mapping[str, GraphNode]
     variables: Mapping[str, Array]
     image: str
-    ends: Sequence[str]
+    ends: Sequence[Reference]
     budget: int
 
 
@@ -63,20 +63,22 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     """The graph in porter's terms, and its tensors: every variable, every weight that a node takes, every big constant, and what
     porter computed from them.
 
-    A tap is the name of a TensorFlow op and means its first output. The definition is a GraphDef of the nodes that lead to the
-    outputs and compute something, without control inputs, devices and underscored attributes; in it the tensors are constants
-    with their names, types and shapes, without their content; numbers that the file rounds and a port does not are exact.
+    A tap is the name of a TensorFlow op and means its first output, or has the output's place behind it: `split:1`. The definition
+    is a GraphDef of the nodes that lead to the outputs and compute something, without control inputs, devices and underscored
+    attributes; in it the tensors are constants with their names, types and shapes, without their content; numbers that the file
+    rounds and a port does not are exact.
 
     Raises:
         FileError: there is a loop, a node is missing, or a constant does not hold what it declares.
     """
     nodes = _without_integers(_begun_at(graph.image, _with_constants(graph)), graph.image)
-    nodes, ends = _shortened(ordered(nodes, graph.ends, refuse), graph.ends)
+    nodes, ends = _shortened(ordered(nodes, [name for name, _ in graph.ends], refuse), graph.ends)
     live = depending(nodes, [graph.image] + [node.name for node in nodes.values() if node.op == "Placeholder"])
     constants = Constants(nodes, graph.variables, graph.budget, refuse)
     flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, graph.budget)
     batch, channels, size = _image_shape(nodes, graph.image, flow)
     walk = begin(flow, Image((graph.image, 0), channels, size, batch, fixed=True), graph.variables)
+    walk.tap = reference_text
     read_nodes(walk, READERS.get)
     found = named(replace(walk.builder.finish(_given(walk.builder, walk.ends(ends))), evaluated=flow.evaluated))
     used = [stored.name for node in found.nodes for stored in node.tensors.values() if stored.name not in found.evaluated]
@@ -100,7 +102,7 @@ def _with_constants(graph: PlainGraph) -> dict[str, GraphNode]:
     return {**graph.nodes, **constants}
 
 
-def _shortened(nodes: Mapping[str, GraphNode], ends: Sequence[str]) -> tuple[dict[str, GraphNode], list[Reference]]:
+def _shortened(nodes: Mapping[str, GraphNode], ends: Sequence[Reference]) -> tuple[dict[str, GraphNode], list[Reference]]:
     """The nodes without those that give their input unchanged, and the ends that result. `nodes` are in order."""
     moved: dict[Reference, Reference] = {}
     kept: dict[str, GraphNode] = {}
@@ -110,7 +112,7 @@ def _shortened(nodes: Mapping[str, GraphNode], ends: Sequence[str]) -> tuple[dic
             moved |= {(node.name, index): source for index, source in enumerate(inputs)}
         else:
             kept[node.name] = replace(node, inputs=inputs)
-    return kept, [moved.get((name, 0), (name, 0)) for name in ends]
+    return kept, [moved.get(end, end) for end in ends]
 
 
 def _begun_at(image: str, nodes: dict[str, GraphNode]) -> dict[str, GraphNode]:
@@ -152,7 +154,7 @@ def _definition(nodes: Mapping[str, GraphNode], tensors: Mapping[str, Array], ex
     definition.versions.producer = tf.version.GRAPH_DEF_VERSION
     for node in nodes.values():
         made = definition.node.add(name=node.name, op=node.op)
-        made.input.extend(f"{name}:{index}" if index else name for name, index in node.inputs)
+        made.input.extend(map(reference_text, node.inputs))
         if node.name in tensors:
             _declare(made, tensors[node.name], tf)
             continue

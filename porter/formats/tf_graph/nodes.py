@@ -84,6 +84,12 @@ def parse_reference(text: str) -> Reference:
     return (name, int(index)) if name and is_place(index) else (text, 0)
 
 
+def reference_text(source: Reference) -> str:
+    """As NodeDef.input has it; without a place it is the first output."""
+    name, index = source
+    return f"{name}:{index}" if index else name
+
+
 def is_place(text: str) -> bool:
     """Whether a text is the place of one of a node's outputs: `int` refuses other digits than ASCII's, and very many."""
     return text.isascii() and text.isdigit() and len(text) < 10

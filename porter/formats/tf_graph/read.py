@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_checkpoint.read import read_tf_checkpoint
 from porter.formats.tf_graph.constants import Constants
 from porter.formats.tf_graph.effects import expect_repeatable, run_for
-from porter.formats.tf_graph.ends import image_inputs, loose_ends, within_network
+from porter.formats.tf_graph.ends import given_by, image_inputs, loose_ends, within_network
 from porter.formats.tf_graph.functions import follow, inline_functions
 from porter.formats.tf_graph.graph import PlainGraph, read_graph
-from porter.formats.tf_graph.nodes import GraphNode, Refuse, ordered, parse_nodes, parse_reference
+from porter.formats.tf_graph.nodes import GraphNode, Refuse, ordered, parse_nodes, parse_reference, reference_text
 from porter.formats.tf_graph.saved_variables import VARIABLE_OPS, read_variables
 
 _SERVING = "serving_default"
@@ -48,7 +49,8 @@ def read_frozen_graph(path: Path) -> Checkpoint:
         return Checkpoint(path, "frozen-graph", "tf", _constants(nodes, budget, refuse), notes)
     plain = _in_order(nodes, refuse)
     ends = _ends(plain, called, inlined.moved, image)
-    unfrozen = [node.name for node in ordered(plain, ends, refuse).values() if node.op in VARIABLE_OPS]
+    ended = [name for name, _ in ends]
+    unfrozen = [node.name for node in ordered(plain, ended, refuse).values() if node.op in VARIABLE_OPS]
     if unfrozen:
         message = f"the graph has variables without values, such as '{unfrozen[0]}': it is not frozen"
         raise FileError(message, where=str(path), next="name the checkpoint beside it")
@@ -92,8 +94,9 @@ def read_saved_model(path: Path) -> Checkpoint:
         ends = within_network(plain, image, [follow(source, moved) for source in outputs])
     if not ends:
         raise FileError("no output of the SavedModel depends on the image", where=str(path), next="export it again")
-    needed = ordered(plain, ends, refuse)
-    expect_repeatable(plain, needed, run_for(nodes, ends, inlined.calls), path)
+    ended = [name for name, _ in ends]
+    needed = ordered(plain, ended, refuse)
+    expect_repeatable(plain, needed, run_for(nodes, ended, inlined.calls), path)
     variables = read_variables(meta, needed, stored)
     nodes = variables.renamed(needed)
     files = (file, *variables.files)
@@ -126,17 +129,17 @@ def _image(nodes: Mapping[str, GraphNode], candidates: Sequence[str]) -> tuple[s
 
 def _ends(
     nodes: Mapping[str, GraphNode], called: Mapping[str, GraphNode], moved: Mapping[Reference, Reference], image: str
-) -> list[str]:
-    """The ends of a graph that does not state them: the nodes that nothing reads. Each call of a function is one node here."""
-    found: list[Reference] = []
-    for name in loose_ends(called, image):
-        given = [source for source in moved if source[0] == name]
-        found += [follow(source, moved) for source in given] if given else [(name, 0)]
-    return within_network(nodes, image, found)
+) -> list[Reference]:
+    """The ends of a graph that does not state them: what the nodes give that nothing reads. Each call of a function is one node."""
+    by_call: dict[str, list[Reference]] = {}
+    for source in moved:
+        by_call.setdefault(source[0], []).append(follow(source, moved))
+    given = [by_call.get(name) or given_by(called[name]) for name in loose_ends(called, image)]
+    return within_network(nodes, image, chain.from_iterable(given))
 
 
-def _span(image: str, ends: Sequence[str]) -> str:
-    return f"the graph begins at '{image}' and ends at {', '.join(repr(end) for end in ends)}"
+def _span(image: str, ends: Sequence[Reference]) -> str:
+    return f"the graph begins at '{image}' and ends at {', '.join(repr(reference_text(end)) for end in ends)}"
 
 
 def _constants(nodes: Mapping[str, GraphNode], budget: int, refuse: Refuse) -> dict[str, Array]:

@@ -62,7 +62,7 @@ def run_definition(graph: FileGraph, tensors: Mapping[str, np.ndarray], batch: n
     with tf.Graph().as_default():
         tf.graph_util.import_graph_def(definition, name="")
         with tf.compat.v1.Session() as session:
-            taps = {node.name: f"{node.tap}:0" for node in graph.nodes if node.tap is not None}
+            taps = {node.name: node.tap if ":" in node.tap else f"{node.tap}:0" for node in graph.nodes if node.tap is not None}
             return session.run(taps, {f"{image}:0": batch})
 
 

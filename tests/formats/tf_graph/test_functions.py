@@ -144,3 +144,31 @@ def test_an_output_that_an_op_lacks(tmp_path: Path, op: str, source: str) -> Non
     graph.call(graph.definition.node, "end", "f", "conv")
     with pytest.raises(FileError, match=f"function 'f' reads '{source}'"):
         read_checkpoint(graph.write(tmp_path / "graph.pb"))
+
+
+def test_an_output_that_is_the_second_of_its_op(tmp_path: Path) -> None:
+    tf = tensorflow()
+    expect_saved(tmp_path / "one", lambda x: tf.split(x, 2, -1)[1])
+    expect_saved(tmp_path / "both", lambda x: dict(zip("ba", tf.split(tf.nn.relu(x), [1, 3], -1), strict=True)))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_saved_model_of_tensorflow_1_that_ends_at_a_split(tmp_path: Path, place: int) -> None:
+    """Its signature names `split:1` itself: no Identity stands behind it, as TensorFlow 2 has it."""
+    tf = tensorflow()
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        image = v1.placeholder(tf.float64, [None, 12, 11, 3], name="image")
+        conv = tf.nn.conv2d(image, v1.get_variable("kernel", initializer=tf.constant(KERNEL), use_resource=True), 1, "SAME")
+        session.run(v1.global_variables_initializer())
+        v1.saved_model.simple_save(session, str(tmp_path / "saved"), {"x": image}, {"y": tf.split(conv, 2, -1)[place]})
+    answer = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"](tf.constant(images()))["y"].numpy()
+    expect_answers(tmp_path / "saved", [answer])
+
+
+def test_a_frozen_graph_that_ends_at_a_split(tmp_path: Path) -> None:
+    graph = Written()
+    graph.constant("axis", np.int32(3))
+    graph.op(graph.definition.node, "parts", "Split", "axis", "conv").attr["num_split"].i = 2
+    graph.expect(tmp_path / "graph.pb", "parts", "parts:1")
+    assert "'parts', 'parts:1'" in read_checkpoint(tmp_path / "graph.pb").notes[-1]

@@ -32,7 +32,7 @@ _NUMBERS = ("half", "bfloat16", "float32", "float64", "int8", "uint8", "int16", 
 
 
 def read_definition(definition: bytes, outputs: Collection[str]) -> Any:
-    """The part of a serialised GraphDef that computes the ops named `outputs`, as a GraphDef.
+    """The part of a serialised GraphDef that computes `outputs` (ops, or `op:place`), as a GraphDef.
 
     Control inputs are left out, because ops without effects do not need them. Devices and TensorFlow's own attributes (`_class`,
     `_output_shapes`) are left out too, because they may name ops that are not part of it.
@@ -53,7 +53,7 @@ def read_definition(definition: bytes, outputs: Collection[str]) -> Any:
         if node.name in nodes:
             raise GraphError("two ops have this name", where=node.name)
         nodes[node.name] = node
-    wanted = _ancestors(nodes, outputs)
+    wanted = _ancestors(nodes, [op_name(output) for output in outputs])
     part = tensorflow.compat.v1.GraphDef(versions=whole.versions, node=[_bare(nodes[name]) for name in nodes if name in wanted])
     _expect_pure(part)
     for node in part.node:

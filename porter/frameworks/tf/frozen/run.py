@@ -12,7 +12,7 @@ from porter.base.errors import MissingFramework, UsageError, first_line
 from porter.formats.limits import most_bytes
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.images import expect_fit, in_parts
-from porter.frameworks.tf.frozen.definition import read_definition
+from porter.frameworks.tf.frozen.definition import op_name, output_index, read_definition
 from porter.frameworks.tf.frozen.retype import in_dtype, read_constants
 
 _RUN_IN = ("float32", "float64")
@@ -22,7 +22,7 @@ class GraphRunner:
     """Evaluates ops of one graph on the CPU, each as the graph states it: TensorFlow's rewriting of graphs is off.
 
     Attributes:
-        values: the names of values, to the op whose first output is the value.
+        values: the names of values, to the ops that give them first or `op:place`.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class GraphRunner:
         Args:
             definition: a serialised GraphDef with one placeholder, images N×H×W×C. Only the nodes that lead to `outputs` are run.
             tensors: values of Const ops, by name; other constants keep their own.
-            outputs: names of ops.
+            outputs: names of ops, for their first output, or `op:place`.
             layers: further names for ops.
             decimal_epsilons: see `in_dtype`.
 
@@ -56,7 +56,7 @@ class GraphRunner:
         self._dtype = dtype
         graph, self._fed = in_dtype(part, constants, dtype, decimal_epsilons)
         self._session = _session(tensorflow, graph)
-        self.values = {node.name: node.name for node in part.node} | dict(layers or {})
+        self.values = {name: name for name in (*(node.name for node in part.node), *outputs)} | dict(layers or {})
 
     def __call__(self, batch: Array, names: tuple[str, ...]) -> dict[str, Array]:
         """The values called `names` for a batch N×C×H×W; maps come back as N×C×H×W.
@@ -81,13 +81,17 @@ class GraphRunner:
         tensorflow = import_tensorflow()
         try:
             fed = {f"{op}:0": array for op, array in (self._fed | {self._input: images}).items()}
-            found: dict[str, Array] = self._session.run({name: f"{self.values[name]}:0" for name in names}, fed)
+            found: dict[str, Array] = self._session.run({name: _output(self.values[name]) for name in names}, fed)
         except (tensorflow.errors.UnimplementedError, tensorflow.errors.NotFoundError) as error:
             raise MissingFramework(f"TensorFlow {tensorflow.__version__} cannot run this graph: {first_line(error)}") from None
         except tensorflow.errors.OpError as error:
             size = f"{images.shape[1]}x{images.shape[2]}"
             raise UsageError(f"the graph cannot be run on images of {size}: {first_line(error)}") from None
         return found
+
+
+def _output(source: str) -> str:
+    return f"{op_name(source)}:{output_index(source)}"
 
 
 def _placeholder(tensorflow: Any, graph: Any) -> tuple[str, tuple[int | None, ...]]:
