@@ -15,7 +15,7 @@ from porter.port import Port
 from porter.verification.evidence import NOT_FINITE, excitement
 from porter.verification.inputs import ROUGHNESS, SIGNED, SMOOTH, InputRange, Roughness, make_images, make_telling, ranges
 from porter.verification.numbers import norms
-from porter.verification.parity import AMPLIFIED, LEAST_WRONG, compare, nudged
+from porter.verification.parity import compare
 from porter.verification.references import Source
 from porter.verification.results import Parity
 from porter.verification.sizes import Sizes
@@ -27,6 +27,11 @@ are compared: two images of a few cells show little."""
 _MOST_IMAGES = 64
 _MANY_IMAGES = 12
 """Images of a size where most layers cannot be compared one by one, or the outputs of fewer tell nothing."""
+_LEAST_WRONG = 1e-7
+"""A distance above it in float64 is no rounding of any network."""
+_AMPLIFIED = 32.0
+"""A port's distance is rounding if it is this many times what one rounding of the inputs makes of the source: every layer rounds.
+Measured on an EfficientNet-B3 of random weights, fed noise: 4."""
 CHECKED_DTYPES: tuple[Dtype, ...] = ("float32", "float64")
 """What a port is proved in."""
 
@@ -89,18 +94,15 @@ class Check:
 
     def against(self, source: Source, sizes: Sizes, ending: Callable[[Array], Array] | None = None) -> tuple[Parity, ...]:
         """Compares the port with a source in each number type; on more images if the source shows little but its outputs, or is
-        saturated on all, and on images that are more like photos if on others the source is not finite, or multiplies its rounding
-        beyond the limit. Where it does so on photos too, the limit is for what it multiplies.
+        saturated on all, and on
+        images that are more like photos if on others the source is not finite, or multiplies its rounding beyond the limit.
 
         Args:
             ending: applied to the port's logits, where the source shows what comes after them.
         """
         parities = self._compared(source, sizes, ending)
-        chaotic = self._is_chaotic(parities, source, sizes)
-        if self.rough != SMOOTH and (chaotic or NOT_FINITE in (parities[-1].silent or "")):
+        if self.rough != SMOOTH and (NOT_FINITE in (parities[-1].silent or "") or self._is_chaotic(parities, source, sizes)):
             return replace(self, rough=ROUGHNESS[ROUGHNESS.index(self.rough) + 1]).against(source, sizes, ending)
-        if chaotic:
-            return self._compared(source, sizes, ending, amplified=True)
         computing = {node.path for node in self.port.graph.nodes if site_of(node.op)} | tensor_shapes(self.port.graph).keys()
         hidden = computing & set(parities[-1].uncompared)
         little = 2 * len(hidden) >= len(computing) and all(parity.ok for parity in parities)
@@ -112,18 +114,18 @@ class Check:
     def _is_chaotic(self, parities: Sequence[Parity], source: Source, sizes: Sizes) -> bool:
         """Whether the source's values in float64 move about as far as the port's are away if its inputs move by one rounding."""
         bad = next((parity.first_bad for parity in parities if parity.dtype == "float64"), None)
-        if bad is None or bad.rel_l2 > LEAST_WRONG:
+        if bad is None or bad.rel_l2 > _LEAST_WRONG:
             return False
 
         def moved(batch: Array) -> float:
-            wanted, got = (source.run(each, "float64")[bad.path] for each in (batch, nudged(batch)))
+            up = np.random.default_rng(0).random(batch.shape) < 0.5
+            near = np.nextafter(batch, np.where(up, np.inf, -np.inf))
+            wanted, got = (source.run(each, "float64")[bad.path] for each in (batch, near))
             return norms(wanted, got).rel_l2
 
-        return bad.rel_l2 <= AMPLIFIED * max(map(moved, self.batches(sizes)["float64"]))
+        return bad.rel_l2 <= _AMPLIFIED * max(map(moved, self.batches(sizes)["float64"]))
 
-    def _compared(
-        self, source: Source, sizes: Sizes, ending: Callable[[Array], Array] | None, amplified: bool = False
-    ) -> tuple[Parity, ...]:
+    def _compared(self, source: Source, sizes: Sizes, ending: Callable[[Array], Array] | None) -> tuple[Parity, ...]:
         port = self.port
         models: dict[Dtype, Any] = {}
         batches, taps = self.batches(sizes), [node.path for node in port.graph.nodes]
@@ -136,7 +138,7 @@ class Check:
             output = port.graph.output
             return values if ending is None else {**values, output: ending(values[output])}
 
-        return compare(port.plan, source, run, batches, self.tolerance, amplified)
+        return compare(port.plan, source, run, batches, self.tolerance)
 
     def values(self, batch: Array, dtype: Dtype) -> Mapping[str, Array]:
         """Every node's value in the port, by path, for N x C x H x W."""
