@@ -24,6 +24,10 @@ LEAST_SIDE = 32
 channel's slope."""
 
 
+_REMAINDERS = 3
+"""Of its map's length after whole strides, a window meets as many, or as many as its stride has."""
+
+
 @dataclass(frozen=True)
 class Sizes:
     """Rows and columns to compare at: in float64, node by node, and in every other type."""
@@ -95,8 +99,8 @@ def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
     its stride, or, if the map at the native size is shorter, than that map. An image has at least `LEAST_SIDE` cells a side.
 
     Two conventions can give the same pads for one remainder, for example `same` and (0,1) on even maps. So along rows and along
-    columns each window with a stride meets at least two remainders, if the graph takes sizes at which it does. The pads of rows do
-    not depend on columns, so one size has the native remainders along its rows, and another along its columns.
+    columns each window with a stride meets two remainders, with a stride above two three, if the graph takes sizes at which it does.
+    The pads of rows do not depend on columns, so one size has the native remainders along its rows, and another along its columns.
 
     For ResNet-50 v2 and MobileNet v2 at 224x224 they are 128x97 and 97x128, for Keras's MobileNet v1 128x157 and 157x128, for
     Inception v3 at 299x299 171x202 and 202x171.
@@ -141,14 +145,15 @@ def _sides(graph: Graph, axis: int, native: int) -> list[int]:
         return []
     shortest = bisect_left(range(native), True, key=suffices)
     met = {side: remainders(side) for side in range(shortest, min(shortest + period, 2 * native)) if suffices(side)}
-    sides, once = [alike[first]], remainders(alike[first])
+    sides, seen = [alike[first]], {path: {rest} for path, rest in remainders(alike[first]).items()}
 
     def added(side: int) -> int:
-        return sum(met[side][path] != rest for path, rest in once.items())
+        return sum(rest not in seen[path] and len(seen[path]) < _REMAINDERS for path, rest in met[side].items())
 
     while met and added(best := max(met, key=added)):
         sides.append(best)
-        once = {path: rest for path, rest in once.items() if met[best][path] == rest}
+        for path, rest in met[best].items():
+            seen[path].add(rest)
     return sides
 
 

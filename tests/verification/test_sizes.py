@@ -82,6 +82,12 @@ def test_a_third_size_is_taken_where_no_second_one_shows_all() -> None:
         )
 
 
+def test_a_stride_of_three_meets_every_remainder() -> None:
+    """An average whose pads were wrong at one remainder of three was proved at the two others."""
+    sizes = small_sizes(graph_of((Window((1, 3), (2, 3)), Convention("cntk"))), (27, 26))
+    assert {rows % 2 for rows, _ in sizes} == {0, 1} and {columns % 3 for _, columns in sizes} == {0, 1, 2}
+
+
 class Anything:
     """A source that takes every size."""
 
