@@ -99,8 +99,8 @@ def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
     its stride, or, if the map at the native size is shorter, than that map. An image has at least `LEAST_SIDE` cells a side.
 
     Two conventions can give the same pads for one remainder, for example `same` and (0,1) on even maps. So along rows and along
-    columns each window with a stride meets two remainders, with a stride above two three, if the graph takes sizes at which it does.
-    The pads of rows do not depend on columns, so one size has the native remainders along its rows, and another along its columns.
+    columns each window with a stride meets two remainders, and with a stride above two three, if the graph takes such sizes. The
+    pads of rows do not depend on columns, so one size has the native remainders along its rows, and another along its columns.
 
     For ResNet-50 v2 and MobileNet v2 at 224x224 they are 128x97 and 97x128, for Keras's MobileNet v1 128x157 and 157x128, for
     Inception v3 at 299x299 171x202 and 202x171.
