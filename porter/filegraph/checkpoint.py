@@ -27,6 +27,7 @@ class Checkpoint:
         graph: what the file's layers compute, where it says so.
         files: the checkpoint's files, if it is not the one file `path`.
         digests: of each of its files, if they were read with their digests (porter.formats.reading.read_weights).
+        stated: what the file says of its model by name, as porter writes it into a file that can hold it (porter.conversion).
         scaling: names of layers that scale the input, in a file that does not say what they compute.
     """
 
@@ -38,6 +39,7 @@ class Checkpoint:
     counted: bool = False
     graph: FileGraph | None = field(default=None, repr=False)
     files: tuple[Path, ...] = field(default=(), repr=False)
+    stated: Mapping[str, str] = field(default_factory=dict, repr=False)
     scaling: tuple[str, ...] = ()
     digests: Digests = field(default_factory=dict, repr=False)
 

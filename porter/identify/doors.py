@@ -15,7 +15,7 @@ from porter.formats.recognition import is_there
 from porter.identify.matching import LIKELY, NO_RECIPE, Match, rank
 from porter.port import port_at
 from porter.recipe import Member, convert_command, declared_recipes
-from porter.source.beside import stated_beside, weights_in
+from porter.source.beside import stated_beside, stated_within, weights_in
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
 from porter.source.opening import expect_as_made, open_checkpoint, open_port
@@ -137,7 +137,13 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
     notes = [f"it is {opened.member.name}: the recipe's names, labels and protocol are used"] if opened.member else []
     notes += [f"its {opened.facts.activation} is taken off: --keep-activation keeps it"] if opened.facts.activation else []
     noted = opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)})
-    return replace(opened, file=noted, warnings=(*left_out, *opened.warnings))
+    stated, damaged = stated_within(checkpoint)
+    facts = opened.facts
+    if stated.labels is not None and stated.labels.count != facts.classes - facts.background:
+        stated = replace(stated, labels=None)  # of another head: the file was changed after porter wrote it
+    return replace(
+        opened, file=noted, facts=stated.of(facts, checkpoint.path.name), warnings=(*left_out, *damaged, *opened.warnings)
+    )
 
 
 def expect_file(subject: str, recipes: Path | None, needing: Sequence[str] = ()) -> Path:

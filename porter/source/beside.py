@@ -1,6 +1,8 @@
-"""What stands beside a file of weights: timm's config.json, in a folder as Hugging Face has it.
+"""What a file, or a file beside it, says of photos and classes.
 
-`pretrained_cfg` says how photos are prepared, as timm.data.create_transform reads it, and `label_names` what the classes are.
+An ONNX model that porter wrote has them in its metadata. Beside a file of weights stands timm's config.json, in a folder as Hugging
+Face has it: `pretrained_cfg` says how photos are prepared, as timm.data.create_transform reads it, and `label_names` what the
+classes are.
 """
 
 from __future__ import annotations
@@ -8,10 +10,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from porter.base.errors import PorterError
-from porter.data.labels import MAX_BYTES, Labels
+from porter.base.errors import PorterError, UsageError
+from porter.data.labels import LABEL_MAPS, MAX_BYTES, Labels
 from porter.data.statements import read_preprocess
 from porter.data.timm_config import CONFIG_FILE, from_timm
+from porter.filegraph.checkpoint import Checkpoint
 from porter.files import is_plain
 from porter.source.protocol import NOTHING, Stated
 
@@ -23,6 +26,19 @@ def weights_in(path: Path) -> Path:
     if not (path / CONFIG_FILE).is_file():
         return path
     return next((path / name for name in _WEIGHTS if (path / name).is_file()), path)
+
+
+def stated_within(checkpoint: Checkpoint) -> tuple[Stated, tuple[str, ...]]:
+    """What porter's metadata in a file says, and a warning where it is damaged."""
+    protocol, names, name = (checkpoint.stated.get(f"porter.{key}") for key in ("preprocess", "class_names", "labels"))
+    try:
+        listed = json.loads(names or "[]")
+        if not (isinstance(listed, list) and all(isinstance(each, str) for each in listed)):
+            raise UsageError("'porter.class_names' is not a list of names")
+        labels = Labels(name, tuple(listed)) if name in LABEL_MAPS or (name and listed) else None
+        return Stated(read_preprocess(protocol) if protocol else None, labels, "file"), ()
+    except (PorterError, ValueError, RecursionError) as error:
+        return NOTHING, (f"what porter's metadata in the file says is not used: {error}",)
 
 
 def stated_beside(weights: Path) -> tuple[Stated, tuple[str, ...]]:

@@ -71,7 +71,9 @@ def _read(path: Path, refuse: Refuse) -> Checkpoint:
     note = f"opset {message.nodes[''].opset}, written by {message.proto.producer_name or 'an unknown program'}"
     definition = _definition(message, {**tensors, **used}, stated)
     graph = replace(graph, traced=graph.built_size is not None, definition=definition, language="onnx")
-    return Checkpoint(path, "onnx", None, {**tensors, **used, **graph.evaluated}, (note,), graph=graph, files=message.files)
+    said = {entry.key: entry.value for entry in message.proto.metadata_props}
+    every = {**tensors, **used, **graph.evaluated}
+    return Checkpoint(path, "onnx", None, every, (note,), graph=graph, files=message.files, stated=said)
 
 
 def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Mapping[str, str]]:
