@@ -5,7 +5,8 @@ Tested on files that TensorFlow wrote, with the features and in the order of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ _WNIDS = ("image/class/synset", "image/class/label", "label")
 _FILES = ("image/filename", "file_name")
 _NAMES = ("labels.txt", "label.labels.txt")
 """Beside the shards: slim's `0:daisy` on each line, and that of TensorFlow Datasets, a name on each line."""
+_NUMBERED = re.compile(r"([0-9]{1,9}):(.*)")
 _MAX_NAMES = 1 << 20
 
 
@@ -33,12 +35,13 @@ class _Row(NamedTuple):
 def tfrecord(path: Path, files: Sequence[Path], classes: Classes) -> Found:
     """Photos in the order of the files and of the records in each.
 
-    A synset is a wnid. A number is one of the names in `labels.txt` or `label.labels.txt` beside the shards. Without these, numbers
-    of ImageNet are in the order of wnids: slim's from 1, unless a photo has 0, TensorFlow Datasets' from 0. Other numbers
-    count from 0, or from 1 where the last one is the number of classes.
+    A synset is a wnid. A number is one of the names in `labels.txt` or `label.labels.txt` beside the shards: the one with this
+    number, or on this line, from 0, where the lines have no numbers. Without these, numbers of ImageNet are in the order of wnids:
+    slim's from 1, unless a photo has 0, TensorFlow Datasets' from 0. Other numbers count from 0, or from 1 where the last one is
+    the number of classes.
 
     Raises:
-        FileError: a file cannot be read, or see porter.data.layouts.classes.named_labels.
+        FileError: a file cannot be read, it does not say which number a name has, or see porter.data.layouts.classes.named_labels.
     """
     rows: list[_Row] = []
     for shard in files:
@@ -46,10 +49,10 @@ def tfrecord(path: Path, files: Sequence[Path], classes: Classes) -> Found:
             for number, record in enumerate(records(file, shard)):
                 rows.append(_Row(shard, number, record, read_example(file, record, _PHOTOS, (*_LABELS, *_WNIDS, *_FILES))))
     known, first = _named(path if path.is_dir() else path.parent, classes), _first(rows, classes)
-    return Found(path, "TFRecord", [_candidate(row, classes, known, 0 if known else first) for row in rows])
+    return Found(path, "TFRecord", [_candidate(row, classes, known, first) for row in rows])
 
 
-def _candidate(row: _Row, classes: Classes, known: Sequence[int | None] | None, first: int) -> Candidate:
+def _candidate(row: _Row, classes: Classes, known: Mapping[int, int | None] | None, first: int) -> Candidate:
     name = f"{escaped(row.shard.name)}#{row.number}"
     example = row.example
     if isinstance(example, str):
@@ -66,7 +69,7 @@ def _candidate(row: _Row, classes: Classes, known: Sequence[int | None] | None, 
     return Candidate(name, key, place, () if label is None else (label,), why)
 
 
-def _label(example: Example, classes: Classes, known: Sequence[int | None] | None, first: int) -> int | None:
+def _label(example: Example, classes: Classes, known: Mapping[int, int | None] | None, first: int) -> int | None:
     if classes.imagenet:
         for word in _WNIDS:
             value = example.values.get(word)
@@ -75,8 +78,9 @@ def _label(example: Example, classes: Classes, known: Sequence[int | None] | Non
     number = _number(example)
     if number is None:
         return None
-    rows = tuple(range(classes.count)) if known is None else known
-    return rows[number - first] if 0 <= number - first < len(rows) else None
+    if known is not None:
+        return known.get(number)
+    return number - first if 0 <= number - first < classes.count else None
 
 
 def _number(example: Example) -> int | None:
@@ -92,15 +96,30 @@ def _first(rows: Sequence[_Row], classes: Classes) -> int:
     return int(classes.count in numbers or (slims and classes.imagenet))
 
 
-def _named(folder: Path, classes: Classes) -> Sequence[int | None] | None:
+def _named(folder: Path, classes: Classes) -> Mapping[int, int | None] | None:
     for name in _NAMES:
         file = folder / name
         if file.is_file():
             try:
                 with file.open("rb") as opened:
-                    lines = opened.read(_MAX_NAMES).decode("utf-8", "replace").splitlines()
+                    text = opened.read(_MAX_NAMES).decode("utf-8", "replace")
             except OSError as error:
                 raise FileError(f"cannot be read: {error.strerror}", where=str(file)) from None
-            names = [line.partition(":")[2] if line.partition(":")[0].isdigit() else line for line in lines if line.strip()]
-            return named_labels(names, classes, str(file))
+            names = _numbered([line.strip() for line in text.rstrip().split("\n")], str(file))
+            return dict(zip(names, named_labels(list(names.values()), classes, str(file)), strict=True))
     return None
+
+
+def _numbered(lines: Sequence[str], where: str) -> dict[int, str]:
+    """The names in a list of names by their numbers, in the order of the numbers."""
+    found = [_NUMBERED.fullmatch(line) for line in lines if line]
+    if not any(found) and "" not in lines:
+        return dict(enumerate(lines))
+    names = {int(match[1]): match[2] for match in found if match}
+    if len(names) < len(found):
+        raise FileError(
+            "these lines do not say which number each name has: one is blank, has no number, or the number of another",
+            where=where,
+            next="write NUMBER:NAME on each line",
+        )
+    return dict(sorted(names.items()))

@@ -85,11 +85,32 @@ def test_labels_are_wnids_or_numbers(tmp_path: Path, rows: Sequence[Features], l
     assert [label for _, label in seen(found)] == labels and not found.failed
 
 
-@pytest.mark.parametrize(("name", "lines"), [("labels.txt", "0:bee\n1:ant\n"), ("label.labels.txt", "bee\nant\n")])
-def test_names_beside_the_shards_say_which_classes_the_numbers_are(tmp_path: Path, name: str, lines: str) -> None:
-    shard(tmp_path / "flowers-test.tfrecord-00000-of-00001", [{"image": b"A", "label": 0}, {"image": b"B", "label": 1}])
-    (tmp_path / name).write_text(lines)
-    assert seen(open_photos(tmp_path, classes=Classes(2, Labels("classes.txt", ("ant", "bee"))))) == [(b"A", 1), (b"B", 0)]
+@pytest.mark.parametrize(
+    ("name", "lines", "wanted"),
+    [
+        ("labels.txt", "0:bee\n1:ant\n2:cow\n", [1, 0, 2]),
+        ("labels.txt", "2:ant\r\n0:cow\r\n\r\n1:bee\r\n", [2, 1, 0]),
+        ("labels.txt", "1:ant\n2:bee\n3:cow\n", [0, 1]),
+        ("label.labels.txt", "bee\nant\ncow\n\n", [1, 0, 2]),
+    ],
+)
+def test_names_beside_the_shards_say_which_classes_the_numbers_are(
+    tmp_path: Path, name: str, lines: str, wanted: list[int]
+) -> None:
+    shard(tmp_path / "flowers-test.tfrecord-00000-of-00001", [{"image": b"%d" % label, "label": label} for label in range(3)])
+    (tmp_path / name).write_bytes(lines.encode())
+    found = open_photos(tmp_path, classes=Classes(3, Labels("classes.txt", ("ant", "bee", "cow"))))
+    assert [label for _, label in seen(found)] == wanted
+    unnamed = open_photos(tmp_path, classes=Classes(3))
+    assert [label for _, label in seen(unnamed)] == ([0, 1] if lines.startswith("1") else [0, 1, 2])
+
+
+@pytest.mark.parametrize("lines", ["bee\n\nant\n", "0:bee\nant\n", "0:bee\n0:ant\n", "0:bee\n9999999999:ant\n"])
+def test_names_that_do_not_say_which_number_they_have_are_refused(tmp_path: Path, lines: str) -> None:
+    shard(tmp_path / "x.tfrecord", [{"image": b"A", "label": 0}])
+    (tmp_path / "labels.txt").write_text(lines)
+    with pytest.raises(FileError, match="do not say which number each name has"):
+        open_photos(tmp_path, classes=Classes(2))
 
 
 def test_numbers_of_other_classes_count_from_zero_or_from_one(tmp_path: Path) -> None:
