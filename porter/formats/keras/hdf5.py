@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import numpy as np
 from porter.base.dtypes import Array, storage_type
 from porter.base.errors import FileError
 from porter.formats.keras.chunks import oversized
+from porter.formats.keras.heaps import largest_collection
 from porter.formats.limits import most_bytes
 
 # TensorFlow 2.13 wrote the second (keras/src/saving/saving_lib.py, H5IOStore.get).
@@ -40,15 +42,33 @@ class Hdf5:
         path: the file, for messages.
         root: its root group.
         size: bytes of the file.
-        image: the file's bytes, in memory or mapped, so that tensors can be views of them; None if other bytes stand before HDF5's.
+        data: the file's bytes, in memory or mapped.
         taken: the bytes of the names read so far, under its only key. Any number of names may be the same bytes of a file.
     """
 
     path: Path
     root: h5py.File
     size: int
-    image: bytes | mmap.mmap | None
+    data: bytes | mmap.mmap
     taken: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def image(self) -> bytes | mmap.mmap | None:
+        """The file's bytes, so that tensors can be views of them; None if other bytes stand before HDF5's."""
+        return None if self.root.userblock_size else self.data
+
+    @cached_property
+    def longest_text(self) -> int:
+        """The most bytes that a text of any length has in this file. No such text may be read before this is known. Any number of
+        texts may be the same bytes, and HDF5 takes memory for each.
+
+        Raises:
+            FileError: libhdf5 may never end reading the texts.
+        """
+        try:
+            return largest_collection(self.data, self.root.id.get_create_plist().get_sizes()[1])
+        except ValueError as error:
+            raise self.refuse(f"this HDF5 file is damaged: {error}", "fetch or copy it again") from None
 
     def holds(self, size: int) -> bool:
         """Counts the bytes of a name: False if all are more than a file of this size may make."""
@@ -73,8 +93,7 @@ def open_hdf5(path: Path, image: bytes | None = None) -> Iterator[Hdf5]:
         size = path.stat().st_size if image is None else len(image)
         # best-effort: read-only and network file systems have no locks, and a reader does not need one.
         with h5py.File(path if image is None else BytesIO(image), "r", locking="best-effort" if image is None else None) as root:
-            whole = _mapped(path) if image is None else image
-            yield Hdf5(path, root, size, None if root.userblock_size else whole)
+            yield Hdf5(path, root, size, _mapped(path) if image is None else image)
     # h5py raises any of these for a damaged file: it depends on what the C library was doing.
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError, zlib.error) as error:
         raise FileError(
@@ -200,12 +219,15 @@ def text_attribute(file: Hdf5, owner: h5py.Group, name: str) -> str | None:
     """A scalar text attribute, or None where there is none.
 
     Raises:
-        FileError: it is an array, or not UTF-8.
+        FileError: it is an array, longer than the file, or not UTF-8.
     """
     if name not in owner.attrs:
         return None
-    if owner.attrs.get_id(name).shape != ():
+    attribute = owner.attrs.get_id(name)
+    if attribute.shape != ():
         raise file.refuse(f"expected one text in attribute '{name}' of '{owner.name}', got an array")
+    if _longest(file, attribute) > file.size:
+        raise file.too_long(f"the text in attribute '{name}' of '{owner.name}'")
     value = owner.attrs[name]
     # h5py gives bytes that are no UTF-8 as surrogates, which no encoder accepts again.
     return (value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")).decode("utf-8")
@@ -237,8 +259,7 @@ def _names(file: Hdf5, owner: h5py.Group, name: str) -> tuple[str, ...]:
         return ()
     if h5py.check_string_dtype(attribute.dtype) is None:
         raise file.refuse(f"expected texts in attribute '{name}' of '{owner.name}', got {attribute.dtype}")
-    each = h5py.check_string_dtype(attribute.dtype).length or _longest_text(file)
-    if attribute.shape[0] * each > most_bytes(file.size):
+    if attribute.shape[0] * _longest(file, attribute) > most_bytes(file.size):
         raise file.too_long(f"the names in attribute '{name}' of '{owner.name}'")
     found = tuple(value.decode("utf-8") if isinstance(value, bytes) else str(value) for value in owner.attrs[name])
     if not all(file.holds(len(name)) for name in found):
@@ -246,15 +267,9 @@ def _names(file: Hdf5, owner: h5py.Group, name: str) -> tuple[str, ...]:
     return found
 
 
-def _longest_text(file: Hdf5) -> int:
-    """The most bytes that a text of any length has in this file. It is in a global heap collection, whose header says its size; any
-    number of texts may be the same bytes, and HDF5 takes memory for each (HDF5 File Format Specification, III.E).
-    """
-    if file.image is None or file.root.id.get_create_plist().get_sizes() != (8, 8):
-        return file.size
-    starts = (match.start() + 8 for match in re.finditer(b"GCOL", file.image))
-    sizes = (int.from_bytes(file.image[start : start + 8], "little") for start in starts)
-    return max((size for size in sizes if size <= file.size), default=0)
+def _longest(file: Hdf5, attribute: h5py.h5a.AttrID) -> int:
+    """The most bytes that a value of an attribute has."""
+    return file.longest_text if attribute.dtype.hasobject else int(attribute.dtype.itemsize)
 
 
 def read_datasets(file: Hdf5, found: Mapping[str, h5py.Dataset]) -> dict[str, Array]:

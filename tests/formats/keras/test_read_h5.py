@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from porter.base.errors import FileError
+from porter.formats.keras.heaps import largest_collection
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from tests.frameworks.tf.small_models import expected, functional, sequential
@@ -373,6 +374,53 @@ def test_names_that_are_all_the_same_long_text(tmp_path: Path) -> None:
         data[place : place + 16] = data[long : long + 16]
     path.write_bytes(data)
     refused(path, "'layer_names' of '/' have more than")
+
+
+@pytest.mark.parametrize(
+    ("number", "size", "said"),
+    [
+        (1, 2**64 - 16, "a text of 18446744073709551600 bytes at byte"),  # it leads back to itself
+        (1, 2**64 - 40, "a text of 18446744073709551576 bytes at byte"),  # to before its collection
+        (1, 5000, "a text of 5000 bytes at byte"),
+        (0, 0, "a text of 0 bytes at byte"),
+    ],
+)
+def test_a_text_that_leads_out_of_its_collection(tmp_path: Path, number: int, size: int, said: str) -> None:
+    """libhdf5 never ends reading some of these."""
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.attrs["layer_names"], file.attrs["backend"] = ["a"], "tensorflow"
+    data = bytearray(path.read_bytes())
+    first = data.index(b"GCOL") + 16
+    assert data[first : first + 16] == b"\1" + bytes(7) + b"\1" + bytes(7)  # number 1, of one byte
+    data[first], data[first + 8 : first + 16] = number, size.to_bytes(8, "little")
+    path.write_bytes(data)
+    refused(path, said, "leaves its collection")
+
+
+def collection(size: int, objects: bytes, width: int = 8) -> bytes:
+    return b"GCOL\1\0\0\0" + size.to_bytes(width, "little").ljust(8, b"\0") + objects
+
+
+def test_collections_of_texts() -> None:
+    text, free = b"\1" + bytes(7) + b"\3" + bytes(7) + b"abc" + bytes(5), bytes(8) + b"\x18" + bytes(15)
+    data = b"GCOL" + collection(64, text + free) + collection(44, text + bytes(4)) + collection(10**6, b"")
+    assert (largest_collection(data, 8), largest_collection(data, 4), largest_collection(b"", 8)) == (64, 64, 0)
+    with pytest.raises(ValueError, match="overlap at byte 32"):
+        largest_collection(collection(64, b"\1" + bytes(7) + b"\x18" + bytes(7) + collection(16, b"") + bytes(16)), 8)
+    with pytest.raises(ValueError, match="more than 65536 objects"):
+        largest_collection(collection(16 * 70_001, (b"\1" + bytes(15)) * 70_000), 8)
+
+
+def test_collections_are_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr("porter.formats.keras.hdf5.largest_collection", lambda data, width: seen.append(width) or 4096)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.attrs["layer_names"] = ["a", "b", "c"]
+        for name in "abc":
+            file.create_group(name).attrs["weight_names"] = ["kernel:0"]
+            file[name]["kernel:0"] = VECTOR
+    assert len(read_checkpoint(tmp_path / "a.h5").tensors) == 3 and seen == [8]
 
 
 def test_names_of_any_length_are_read(tmp_path: Path) -> None:
