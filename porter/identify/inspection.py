@@ -20,6 +20,7 @@ from porter.identify.matching import CLOSE, LIKELY, NO_RECIPE, Match, Ranked, ra
 from porter.padding import ANY
 from porter.port import Port, Record, port_at
 from porter.recipe import convert_command
+from porter.source.beside import weights_in
 from porter.source.opened import Opened
 from porter.source.own_graph import open_graph
 
@@ -104,7 +105,7 @@ class Inspection:
 
 def inspect(file: AnyPath, recipes: AnyPath | None = None) -> Inspection:
     """What a weights file is: format, variant, zoo, classes, input size, head and differences, and the command that ports it."""
-    file, folder = Path(file), path_of(recipes)
+    file, folder = weights_in(Path(file)), path_of(recipes)
     port = port_at(file)
     if port is not None:
         return _of_port(port)

@@ -12,6 +12,7 @@ from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_weights
 from porter.port import RECORD, Port, Record, port_at
 from porter.recipe import Member, choose_options, find_member
+from porter.source.beside import weights_in
 from porter.source.opened import Opened
 from porter.source.opening import open_checkpoint, open_port
 from porter.source.own_graph import open_graph
@@ -47,7 +48,7 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
     if weights is None:
         _expect_published(port, member)
     wishes = _wishes_of(port, member)
-    path, warnings = weights, tuple[str, ...]()
+    path, warnings = weights and weights_in(weights), tuple[str, ...]()
     if path is None:
         assert member is not None, "a zoo publishes it"
         try:

@@ -72,6 +72,8 @@ def test_a_hugging_face_folder_gives_the_protocol_and_the_labels(weights_file: W
     record = made.port.record
     assert (record.preprocess, record.protocol_by, record.class_names) == (PROTOCOL, "file", tuple(names))
     assert not any("--preprocess" in warning for warning in made.warnings)
+    assert porter.inspect(file.parent).record() == porter.inspect(file).record()
+    assert porter.verify(tmp_path / "port", weights=file.parent, float64=True).ok
     own = {"preprocess": "resize=none,size=96"}
     again = porter.convert(VARIANT, "torchvision", "torch", weights=file, out=tmp_path / "own", check=False, **own)  # type: ignore[arg-type]
     assert again.port.record.protocol_by == "user"
