@@ -21,7 +21,7 @@ def evaluation(result: Evaluation) -> list[str]:
     ]
     if result.excluded:
         first = result.excluded[0]
-        lines.append(f"  left out   {len(result.excluded):,} that the labels leave out, such as {first.name}: {first.why}")
+        lines.append(f"  left out   {len(result.excluded):,}, such as {first.name}: {first.why}")
     lines += [f"  {line}" for line in _figures(result)]
     if result.source is not None:
         lines += [f"  {line}" for line in _agreement(result.source)]

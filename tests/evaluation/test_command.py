@@ -84,7 +84,7 @@ def test_a_table_for_people() -> None:
         "protocol   shorter side 256",
         "fed        224x224: resized to 256, cropped to 224",
         "images     500, of which 7 failed and count as not recognised; 498 classes present",
-        "left out   1 that the labels leave out, such as x.JPEG: no label in ReaL",
+        "left out   1, such as x.JPEG: no label in ReaL",
         "port       82.800  96.600  0.7123  79.25 to 85.85",
         "source     83.000  96.800          79.46 to 86.03",
         "published  71.878  90.286",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -36,6 +36,9 @@ _SPLITS = {
 }  # fmt: skip
 """Words for a split to the split. Figures are published on validation."""
 _SPLIT = re.compile(rf"(?:^|[-_.])({'|'.join(_SPLITS)})(?=[-_.])", re.IGNORECASE)
+_SHARD = re.compile(r"\.tfrec(?:ords?)?(?:[-_.]?\d+(?:-of-\d+)?)?$|-\d{5}-of-\d{5}$")
+"""How TFRecord files are named: `x.tfrecord`, `x.tfrecord-00000-of-00128`, `train-00000-of-01024`."""
+_OF = re.compile(r"-(\d{5})-of-(\d{5})(?!\d)")
 _TRAINING = re.compile(r"n\d{8}_\d")
 """How the photos of ImageNet's training set are named."""
 
@@ -149,7 +152,7 @@ def _find(path: Path, classes: Classes, split: str | None) -> Found:
     try:
         if not path.exists():
             raise FileError("there is no such file or folder", where=str(path))
-        found = _in_folder(_inner(path, split), classes, split) if path.is_dir() else _in_file(path, classes)
+        found = _in_folder(*_inner(path, split), classes) if path.is_dir() else _in_file(path, split, classes)
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None
     if not found.candidates:
@@ -157,60 +160,86 @@ def _find(path: Path, classes: Classes, split: str | None) -> Found:
     return found
 
 
-def _inner(path: Path, split: str | None) -> Path:
-    """The folder of a split, where `path` holds folders of splits: `val` beside `train`; or Hugging Face's `data`.
+def _inner(path: Path, split: str | None) -> tuple[Path, str | None]:
+    """The folder of a split, where `path` holds folders of splits: `val` beside `train`; or Hugging Face's `data`. With it, the
+    split that remains to be chosen in there.
 
     Raises:
         UsageError: it holds several, and which one is not said; or it lacks the one that is said.
     """
     folders, files = contents(path)
     splits = {name: _SPLITS[name.lower()] for name in folders if name.lower() in _SPLITS}
+    if len(splits) == 1 and _is_class(path / next(iter(splits))):
+        splits = {}
     chosen = [name for name, of in splits.items() if of == (split or "validation")]
-    if not chosen and splits and len(splits) == len(folders) and (split is not None or len(splits) > 1):
+    if not chosen and splits and (split is not None or len(splits) > 1):
         lacking = f"it has no split '{split}'" if split else "it has several splits, and none is of validation"
         raise UsageError(f"{lacking}: {', '.join(splits)}", where=str(path), next=f"add --split {next(iter(splits))}")
-    if chosen or (splits and len(splits) == len(folders)):
-        return path / (chosen or list(splits))[0]
+    if chosen or (splits and len(folders) == 1):
+        return path / (chosen or list(splits))[0], None
     if "data" not in folders or any(name.endswith(_SHARDS) for name in files):
-        return path
-    return path / "data" if any(name.endswith(_SHARDS) for name in contents(path / "data")[1]) else path
+        return path, split
+    return path / "data" if any(name.endswith(_SHARDS) for name in contents(path / "data")[1]) else path, split
 
 
-def _in_folder(path: Path, classes: Classes, split: str | None) -> Found:
+def _is_class(folder: Path) -> bool:
+    """Whether a folder with the name of a split is a class, such as `valid` beside `invalid`: photos lie directly in it, other than
+    ImageNet's validation photos.
+    """
+    folders, files = contents(folder)
+    photos = [name for name in files if is_photo(name)]
+    return not folders and bool(photos) and all(validation_number(name) is None for name in photos)
+
+
+def _in_folder(path: Path, split: str | None, classes: Classes) -> Found:
     listing = list_photos(path)
     if tables := [path / name for name in listing.others if name.endswith(".parquet")]:
-        return parquet(path, _of_one_split(tables, split), classes)
+        return _of_shards(parquet, path, _of_one_split(path, tables, split), classes)
     in_folders = sum(bool(photo.folder) for photo in listing.photos)
     numbered = sum(not photo.folder and validation_number(photo.name) is not None for photo in listing.photos)
     if classes.imagenet and numbered > in_folders:
+        _expect_none(split, path)
         return flat_folder(path, listing)
     if in_folders:
+        _expect_none(split, path)
         return class_folders(path, listing, classes)
-    if shards := [path / name for name in listing.others if _is_shard(path / name)]:
-        return tfrecord(path, _of_one_split(shards, split), classes)
+    shards = [path / name for name in listing.others if _SHARD.search(name)]
+    if any(map(is_tfrecord, shards)):
+        return _of_shards(tfrecord, path, _of_one_split(path, shards, split), classes)
     if tars := [path / name for name in listing.others if name.endswith(".tar")]:
-        return _in_tars(path, _of_one_split(tars, split), classes)
+        return _of_shards(_in_tars, path, _of_one_split(path, tars, split), classes)
     seen = [f"{len(listing.photos):,} photos lie in no class folder"] if listing.photos else []
     if listing.folders:
         seen.append(f"no photos in the folders {listed(listing.folders)}")
     if packed := [name for name in listing.others if name.endswith(_COMPRESSED)]:
         seen.append(f"compressed files are not read: {listed(packed)}")
+    if shards:
+        seen.append(f"these do not begin as TFRecord files do: {listed([file.name for file in shards])}")
     raise FileError("; ".join(seen) or "there are no photos", where=str(path), next=_NEXT)
 
 
-def _in_file(path: Path, classes: Classes) -> Found:
-    if is_parquet(path):
-        return parquet(path, [path], classes)
-    if is_tar(path) or unpacker(path):
-        return _in_tars(path, [path], classes)
-    if is_tfrecord(path):
-        return tfrecord(path, [path], classes)
+def _in_file(path: Path, split: str | None, classes: Classes) -> Found:
+    readers = ((is_parquet, parquet), (lambda file: is_tar(file) or unpacker(file), _in_tars), (is_tfrecord, tfrecord))
+    for recognised, read in readers:
+        if recognised(path):
+            return read(path, _of_one_split(path, [path], split), classes)
     raise FileError("it is no folder, no tar, no TFRecord file and no Parquet file", where=str(path), next=_NEXT)
 
 
-def _is_shard(path: Path) -> bool:
-    """Whether a file has the name of a TFRecord shard and its content."""
-    return (".tfrecord" in path.name or re.search(r"-\d{5}-of-\d{5}$", path.name) is not None) and is_tfrecord(path)
+def _of_shards(
+    read: Callable[[Path, Sequence[Path], Classes], Found], path: Path, files: Sequence[Path], classes: Classes
+) -> Found:
+    """What the files of a folder hold. Those of `-of-N` that are not there are named among what is left out."""
+    found = read(path, files, classes)
+    here = {file.name for file in files}
+    whole = {
+        f"{name[: numbers.start()]}-{number:05}-of-{numbers[2]}{name[numbers.end() :]}"
+        for name in here
+        if (numbers := _OF.search(name))
+        for number in range(int(numbers[2]))
+    }
+    missing = tuple(Failure(escaped(name), "this file of the data set is not there") for name in sorted(whole - here))
+    return replace(found, excluded=(*found.excluded, *missing))
 
 
 def _in_tars(path: Path, files: Sequence[Path], classes: Classes) -> Found:
@@ -227,7 +256,7 @@ def _in_tars(path: Path, files: Sequence[Path], classes: Classes) -> Found:
     )
 
 
-def _of_one_split(files: Sequence[Path], split: str | None) -> list[Path]:
+def _of_one_split(path: Path, files: Sequence[Path], split: str | None) -> list[Path]:
     """The files of a split among `files`, by their names: of validation where none is asked for, or all of them where they name at
     most one split.
 
@@ -241,12 +270,19 @@ def _of_one_split(files: Sequence[Path], split: str | None) -> list[Path]:
     wanted = split or "validation"
     if wanted in splits:
         return splits[wanted]
-    if split is not None and set(splits) != {""}:
-        raise UsageError(f"no files of split '{split}': {_listed(splits)}", where=str(files[0].parent))
+    if set(splits) == {""}:
+        _expect_none(split, path)
+    elif split is not None:
+        raise UsageError(f"no files of split '{split}': {_listed(splits)}", where=str(path))
     if len(splits) > 1:
         message = f"files of several splits and none of validation: {_listed(splits)}"
-        raise UsageError(message, where=str(files[0].parent), next=f"add --split {max(splits)}")
+        raise UsageError(message, where=str(path), next=f"add --split {max(splits)}")
     return list(files)
+
+
+def _expect_none(split: str | None, path: Path) -> None:
+    if split is not None:
+        raise UsageError(f"it has no splits, and '{split}' is asked for", where=str(path), next="leave out --split")
 
 
 def _listed(splits: Iterable[str]) -> str:

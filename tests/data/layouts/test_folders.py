@@ -11,7 +11,7 @@ from porter.data.layouts import open_photos
 from porter.data.layouts.classes import Classes
 from porter.data.photos import Bytes, Failure, PhotoSet
 from porter.data.reading import read_bytes
-from tests.data.layouts.making import WNIDS, files, opened, val
+from tests.data.layouts.making import WNIDS, files, opened, table, val
 
 SAMPLE = Path(__file__).parents[4] / "shared" / "imagenet-sample"
 
@@ -128,6 +128,38 @@ def test_folders_of_splits_are_no_classes(tmp_path: Path) -> None:
         opened(tmp_path, split="dev")
     files(tmp_path / "one", "test/n01440764/a.jpg")
     assert opened(tmp_path / "one").path == tmp_path / "one" / "test"
+
+
+def test_of_two_folders_of_splits_both_are_splits_whatever_stands_beside_them(tmp_path: Path) -> None:
+    """Train, test and docs are three folders for three classes, and none of them is a class."""
+    files(tmp_path, *(f"{split}/{name}/a.jpg" for split in ("train", "test") for name in "abc"), "docs/a.png")
+    with pytest.raises(UsageError, match="several splits, and none is of validation: test, train"):
+        open_photos(tmp_path, classes=Classes(3))
+    assert open_photos(tmp_path, classes=Classes(3), split="test").path == tmp_path / "test"
+    files(tmp_path / "one", "train/a/a.jpg", "docs/a.png")
+    with pytest.raises(UsageError, match="no split 'validation': train"):
+        open_photos(tmp_path / "one", classes=Classes(2), split="val")
+
+
+def test_a_folder_of_photos_with_the_name_of_a_split_is_a_class(tmp_path: Path) -> None:
+    found = open_photos(files(tmp_path, "valid/a.jpg", "invalid/b.jpg"), classes=Classes(2))
+    assert labels(found) == {"invalid/b.jpg": (0,), "valid/a.jpg": (1,)}
+    assert opened(files(tmp_path / "flat", f"val/{val(1, '_n01440764')}", "docs/a.png")).path == tmp_path / "flat" / "val"
+
+
+def test_a_split_of_a_data_set_without_splits_is_refused(tmp_path: Path) -> None:
+    files(tmp_path, "classes/n01440764/a.jpg", f"flat/{val(1, '_n01440764')}")
+    tables = [table(tmp_path / name, [(None, 1)]) for name in ("none/a.parquet", "train-00000-of-00001.parquet")]
+    for path, message in (
+        (tmp_path / "classes", "it has no splits, and 'test' is asked for"),
+        (tmp_path / "flat", "it has no splits"),
+        (tables[0].parent, "it has no splits"),
+        (tables[0], "it has no splits"),
+        (tables[1], "no files of split 'test': train"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            opened(path, split="test")
+    assert len(opened(tables[1], split="train").photos) == 1
 
 
 def test_numbers_beyond_the_classes_are_none(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from porter.data.crc32c import masked
 from porter.data.labels import Labels
 from porter.data.layouts import open_photos
 from porter.data.layouts.classes import Classes
-from porter.data.photos import Bytes
+from porter.data.photos import Bytes, Failure
 from porter.data.reading import read_bytes
 from porter.frameworks.tf.runtime import import_tensorflow
 from tests.data.layouts.making import WNIDS, opened
@@ -138,6 +138,24 @@ def test_a_damaged_photo_is_refused_when_it_is_read(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="the checksum of its record is another"):
         read_bytes(first.place)
     assert read_bytes(second.place) == b"photo 2"
+
+
+def test_no_shard_is_left_out_in_silence(tmp_path: Path) -> None:
+    """One that is damaged is an error, whichever it is, and one that is not there is named."""
+    paths = [shard(tmp_path / f"validation-{number:05}-of-00003", [slim(number + 1, 1)]) for number in (0, 1)]
+    missing = Failure("validation-00002-of-00003", "this file of the data set is not there")
+    assert opened(tmp_path).excluded == (missing,) and opened(paths[0]).excluded == ()
+    for path in paths:
+        whole = path.read_bytes()
+        path.write_bytes(whole[:3] + bytes([whole[3] ^ 1]) + whole[4:])
+        with pytest.raises(FileError, match="byte 0 is not the beginning of a record") as raised:
+            opened(tmp_path)
+        assert path.name in str(raised.value)
+        path.write_bytes(whole)
+    for path in paths:
+        path.write_bytes(b"nothing of a record")
+    with pytest.raises(FileError, match=f"do not begin as TFRecord files do: {paths[0].name}"):
+        opened(tmp_path)
 
 
 def nested(depth: int) -> bytes:
