@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import compress
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from porter.evaluation.intervals import wilson
 from porter.evaluation.measuring import Entrant, Measured, Options, PhotoOptions, measure, merged, read_options
 from porter.evaluation.predictions import write_predictions
 from porter.evaluation.protocol import protocol_of
-from porter.evaluation.published import judge, notes_on_weights, obstacles, published_figure
+from porter.evaluation.published import judge, notes_on_weights, obstacles, other_protocol, published_figure
 from porter.evaluation.results import Accuracy, Evaluation, OfPort
 from porter.evaluation.scoring import Scored
 from porter.files import AnyPath, path_of
@@ -250,8 +250,8 @@ def _evaluation(entrant: Entrant, photos: PhotoSet, options: Options, measured: 
     record, protocol, scored = entrant.port.record, entrant.protocol, measured.scored
     accuracy = _accuracy(scored, PORT, len(photos.failed))
     published = published_figure(record, member)
-    own = ["the preprocessing is your own, and not the zoo's"] if record.protocol_by == "user" else []
-    against = own + obstacles(protocol.square, photos, accuracy, options, published, scored.complete) if published else []
+    other = other_protocol(record)
+    against = other + obstacles(protocol.square, photos, accuracy, options, published, scored.complete) if published else []
     judgement = judge(accuracy, published, against, notes_on_weights(record, member))
     beside, warnings = None, (*doubted(record, record.zoo), *measured.warnings)
     if measured.earlier:
@@ -305,14 +305,13 @@ def _failed(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:
 
 
 def _written(port: Port, photos: PhotoSet, measured: Measured, found: Evaluation) -> Evaluation:
-    """Puts the figures into the port's folder; of fewer photos than the record's, only a line. Where that is so, or the folder
-    cannot be written, a warning beside the figures says so.
+    """Puts the figures into the port's folder; where the record's are of more photos, measured in the same way, only a line. Where
+    that is so, or the folder cannot be written, a warning beside the figures says so.
     """
     kept = port.record.evaluation
     images = kept.get("images") if kept else None
-    smaller = isinstance(images, int) and images > found.images
     try:
-        if kept is not None and smaller:
+        if kept is not None and isinstance(images, int) and images > found.images and _alike(kept, found):
             update_record(port.folder, "evaluation", kept, found.line())
             return _warned(found, f"the port's record and report keep the figures of {images:,} photos; these are in its list")
         write_details(port, photos.photos, measured.scored, measured.compared)
@@ -320,6 +319,12 @@ def _written(port: Port, photos: PhotoSet, measured: Measured, found: Evaluation
     except FileError as error:
         return _warned(found, f"the figures are not in the port's folder: {error}")
     return found
+
+
+def _alike(kept: Mapping[str, Any], found: Evaluation) -> bool:
+    """Whether figures of a record are of the same data and measured in the same way. Where they are not, one may be a mistake."""
+    same = all(kept.get(name) == getattr(found, name) for name in ("split", "labels", "protocol", "crops"))
+    return same and list(kept.get("photos", ())) == list(found.photos)
 
 
 def _warned(found: Evaluation, warning: str) -> Evaluation:

@@ -43,6 +43,12 @@ def obstacles(side: int, photos: PhotoSet, accuracy: Accuracy, options: Options,
     return [why for why, holds in found.items() if holds]
 
 
+def other_protocol(record: Record) -> list[str]:
+    """Why photos are not prepared as they were for the published figure."""
+    whose = {"user": "your own", "file": "the file's"}.get(record.protocol_by or "")
+    return [f"the preprocessing is {whose}, and not the zoo's"] if whose else []
+
+
 def judge(accuracy: Accuracy, published: Published | None, against: Sequence[str], notes: Sequence[str] = ()) -> Judgement:
     """The verdict. `against` are the obstacles to a comparison, `notes` other facts about it."""
     low, high = accuracy.ci95

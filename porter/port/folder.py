@@ -207,8 +207,8 @@ class Record(Facts):
         stock_class: the builder of the class whose names the model file has, called with `stock_arguments`; None for porter's own
             names.
         parity: the comparison with the source (porter.verification.results.VerdictRecord); None if none was made.
-        evaluation: the accuracy measured over the most photos, the last such one (porter.evaluation.results.Evaluation.summary);
-            None if none was.
+        evaluation: the last accuracy measured, or that over more of the same photos in the same way
+            (porter.evaluation.results.Evaluation.summary); None if none was.
         evaluations: a line for each accuracy measured, the last MOST_LINES (porter.evaluation.results.Evaluation.line).
         study: the last padding study of these weights (porter.evaluation.results.Study.record); None if none was.
     """

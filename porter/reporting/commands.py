@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from porter.base.errors import command
-from porter.data.preprocess import Preprocess
-from porter.data.statements import stated
+from porter.data.statements import read_preprocess, stated
 from porter.evaluation.protocol import own_protocol
 from porter.evaluation.results import Evaluation, Study
 from porter.port import Record
@@ -61,7 +60,7 @@ def evaluate(record: Record, folder: str, result: Evaluation | None) -> str:
         options += ["--precision", result.precision]
     if result.device != "cpu":
         options += ["--device", result.device]
-    if result.preprocess is not None and (fed := Preprocess(**result.preprocess)) != own_protocol(record):
+    if result.preprocess is not None and (fed := read_preprocess(result.preprocess)) != own_protocol(record):
         options += ["--preprocess", stated(fed)]
     return command("eval", folder, *options, *_photos(result))
 

@@ -267,6 +267,12 @@ def test_fewer_photos_do_not_replace_more(mine: Made, tmp_path: Path) -> None:
         == f"the port's record and report keep the figures of {PHOTOS + len(BROKEN)} photos; these are in its list"
     )
     assert not any("keep the figures" in warning for warning in run(mine).warnings)
+    squashed = run(
+        mine, limit=3, preprocess="resize=squash,size=224,interpolation=pil_bilinear,divide=255"
+    )  # the first was a mistake
+    other = read_port(mine.port).record
+    assert other.evaluation is not None and (other.evaluation["images"], other.evaluation["protocol"]) == (3, squashed.protocol)
+    assert len(other.evaluations) == 4 and not squashed.warnings
 
     with (tmp_path / "seen.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

@@ -9,7 +9,7 @@ import pytest
 from porter.data.photos import Bytes, Failure, Photo, PhotoSet
 from porter.evaluation.intervals import wilson
 from porter.evaluation.measuring import Options
-from porter.evaluation.published import judge, notes_on_weights, obstacles, published_figure
+from porter.evaluation.published import judge, notes_on_weights, obstacles, other_protocol, published_figure
 from porter.evaluation.results import Accuracy
 from porter.files import WeightsFile
 from porter.port import Record, SourceFile
@@ -76,6 +76,14 @@ def against(**changed: Any) -> list[str]:
 
 def test_the_published_protocol_over_the_whole_set_is_comparable() -> None:
     assert against() == []
+    assert [other_protocol(record(protocol_by=by)) for by in ("published", "recipe", None)] == [[], [], []]
+
+
+def test_a_protocol_that_is_not_the_zoos_is_an_obstacle() -> None:
+    assert [other_protocol(record(protocol_by=by)) for by in ("user", "file")] == [
+        ["the preprocessing is your own, and not the zoo's"],
+        ["the preprocessing is the file's, and not the zoo's"],
+    ]
 
 
 @pytest.mark.parametrize(

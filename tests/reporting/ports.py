@@ -33,6 +33,11 @@ GRAPH = Graph(
     scopes=(),
 )
 
+PROTOCOL = {
+    **{"resize": "shorter_side", "size": 256, "interpolation": "pil_bilinear", "crop": 224, "divide": 255.0},
+    **{"mean": [0.485, 0.456, 0.406], "std": [0.5, 0.5, 0.5]},
+}
+
 LOGITS = {"max_abs": 3e-14, "l1": 1e-14, "rel_l2": 1.3e-14, "snr_db": 277.6, "psnr_db": 288.3, "argmax_equal": True}
 
 
@@ -65,7 +70,7 @@ def write_port(folder: Path, **changes: Any) -> Path:
         "pads": [pad.model_dump() for pad in pads_of(plan)],
         **{"padding": "shipped", "options": {"classes": 1000}, "layers": {}, "batches": {}, "mapped": [], "dtype": "float32"},
         "tensors": {"used": {"a": "stem/conv:kernel"}, "ignored": {"b": "a step counter", "c": "a step counter"}, "filled": {}},
-        "preprocess": {"resize": "shorter_side", "size": 256, "interpolation": "pil_bilinear", "crop": 224, "divide": 255.0},
+        "preprocess": PROTOCOL,
         **{"labels": "imagenet-1000", "classes": 1000, "source_classes": 1001, "background": False, "output": "logits"},
         **{
             "activation": "softmax",

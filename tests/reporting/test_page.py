@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -11,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from porter.data.statements import read_preprocess
+from porter.reporting import commands
 from porter.reporting.page import page, sections
 from porter.reporting.records import read_contents
 from tests.reporting.html import Page, parse
-from tests.reporting.ports import details, evaluation, full_port, jpeg, parity, study, write_port
+from tests.reporting.ports import PROTOCOL, details, evaluation, full_port, jpeg, parity, study, write_port
 
 HEADINGS = {
     "errors": "Error of every node",
@@ -93,6 +96,17 @@ def test_a_part_of_the_photos_is_told_from_all_of_them(whole: tuple[str, Page], 
     limited = {"evaluation": evaluation(limit=500).summary(), "study": replace(study(), limit=16).record()}
     found = page_of(full_port(tmp_path / "limited", **limited))[1].text
     assert "--limit" not in whole[1].text and all(f"--limit {limit}" in found for limit in (500, 16))
+
+
+@pytest.mark.parametrize("changes", [{}, {"mean": [0.5, 0.5, 0.5], "std": [1.0, 0.5, 0.5]}])
+def test_the_line_that_measures_again_states_the_protocol_as_it_is_read(changes: dict[str, Any], tmp_path: Path) -> None:
+    """It is left out where it is the port's own. The record has lists."""
+    fed = {**PROTOCOL, **changes}
+    contents = read_contents(full_port(tmp_path / "port", evaluation=evaluation(preprocess=fed).summary()))
+    words = shlex.split(commands.evaluate(contents.record, "port", contents.evaluation))
+    assert ("--preprocess" in words) == bool(changes)
+    if changes:
+        assert read_preprocess(words[words.index("--preprocess") + 1]) == read_preprocess(fed)
 
 
 def test_a_whole_report_lacks_nothing(whole: tuple[str, Page]) -> None:
