@@ -124,6 +124,7 @@ def _read_graph(
     batch, channels, rows, columns = (each if isinstance(each, int) else None for each in program.sizes(image))
     rows, columns = only or (rows, columns)
     walk = begin(flow, Image((image, 0), channels or 3, (rows, columns), batch, "CHW", None not in (rows, columns)), arrays)
+    walk.tap = {source: name for name, source in program.given.items()}.get
     read_nodes(walk, lambda op: (lambda walk, node: foreign.get(node.name) or READERS[op](walk, node)) if op in READERS else None)
     found = walk.builder.finish(walk.ends(program.given[name] for name in program.outputs))
     # The second value of the split `chunk` is `chunk:1`, and of the same module.

@@ -57,9 +57,13 @@ class ExportedModule(nn.Module):
         self._file, self._dtype = checkpoint.graph, dtype
         for tap in taps:
             self.add_module(tap, nn.Identity())
+        self._shown: dict[str, list[tuple[str, int]]] = {}
+        for value, (name, place) in program.given.items():
+            if tap_of(value) in self._modules:
+                self._shown.setdefault(name, []).append((tap_of(value), place))
         # An op in place may change a value that no tap depends on through it, so it runs too.
         wanted = upstream(
-            [name for name, node in program.nodes.items() if tap_of(name) in self._modules or _is_in_place(node)],
+            [name for name, node in program.nodes.items() if name in self._shown or _is_in_place(node)],
             lambda name: [source for source, _ in program.nodes[name].inputs],
         )
         self._nodes = [(node, _function(node)) for node in program.nodes.values() if node.name in wanted and node.target]
@@ -85,10 +89,9 @@ class ExportedModule(nn.Module):
             for values in known:
                 given = _run(node, function, {name: self._argument(name, value, values) for name, value in node.arguments.items()})
                 values[node.name] = list(given) if isinstance(given, list | tuple) else [given]
-            tap = self._modules.get(tap_of(node.name))
-            if tap is not None:
-                first = [values[node.name][0] for values in known]
-                found = tap((first[0] if len(first) == 1 else torch.cat(first))[: len(images)])
+            for tap, place in self._shown.get(node.name, ()):
+                shown = [values[node.name][place] for values in known]
+                found = self.get_submodule(tap)((shown[0] if len(shown) == 1 else torch.cat(shown))[: len(images)])
             for source in self._last.get(node.name, ()):
                 for values in known:
                     del values[source]

@@ -113,6 +113,7 @@ CASES: dict[str, Case] = {
     "channels shuffled": lambda m, x: x.view(x.shape[0], 2, 3, *x.shape[2:]).transpose(1, 2).contiguous().view(x.shape),
     "shuffled by torch": lambda m, x: F.channel_shuffle(x, 3),
     "cells of channels": lambda m, x: F.pixel_shuffle(torch.cat([x, x], 1), 2),
+    "the second part": lambda m, x: torch.relu(x).chunk(2, 1)[1],
     "parts": lambda m, x: torch.cat([*x.chunk(2, 1), *x.split([1, 5], 1), x[:, 1:5:2], x.narrow(1, 2, 2)], 1),
     "parts from the end": lambda m, x: torch.cat([x.narrow(1, -3, 3), x.narrow(1, -3, 2), x.narrow(1, -1, 1)], 1),
     "a channel": lambda m, x: torch.cat([x[:, 4].unsqueeze(1) * 0.5 + 1, x[:, :2]], 1),
