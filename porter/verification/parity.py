@@ -74,7 +74,7 @@ def compare(
             times the source's own rounding at that node.
 
     Raises:
-        UsageError: the tolerance is out of range. CheckFailed: the source has no value for the logits.
+        UsageError: the tolerance is out of range. CheckFailed: the source does not show an output.
     """
     if tolerance is not None and not 0 < tolerance < 1:
         raise UsageError(f"a tolerance is between 0 and 1, got {tolerance}", where="--tolerance")
@@ -181,8 +181,9 @@ class _Worst:
 
 
 def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, seen: _Worst) -> Parity:
-    if seen.logits is None:
-        raise CheckFailed("the reference has no value for the logits, so nothing is proved", where=plan.graph.output)
+    unseen = next((path for path in plan.graph.outputs if path not in seen.nodes), None)
+    if unseen is not None or seen.logits is None:
+        raise CheckFailed("the reference does not show this output, so nothing is proved", where=unseen)
     nodes = tuple(seen.nodes[node.path] for node in plan.graph.nodes if node.path in seen.nodes)
     bad = next((node for node in nodes if not node.ok), None)
     return Parity(

@@ -15,7 +15,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit, own_checkpoint
 from porter.frameworks import Classifier, Destination, Engine, Tensors
 from porter.frameworks.dialects import Dialect, get_dialect
-from porter.graph import Dense, Graph, Node, Relu6, channels_of
+from porter.graph import Dense, GlobalAvgPool, Graph, Node, Relu6, channels_of
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY
 from porter.port import OWN_BUILD
@@ -143,8 +143,10 @@ class FileGraphSource:
             self._built[dtype] = self.engine.build_file(self.checkpoint, dtype, size)
         values = self.engine.run_reference(self._built[dtype], batch.astype(dtype), self.fit.taps)
         output = self.fit.graph.output
-        if self.fit.output == "features" and output not in values:  # porter's own pool, after a file that ends in a map
-            values[output] = values[self.fit.graph.by_path[output].inputs[0]].mean(axis=(2, 3))
+        ending = self.fit.graph.by_path[output]
+        if self.fit.output == "features" and output not in values and isinstance(ending.op, GlobalAvgPool):
+            # porter's own pool, after a file that ends in a map
+            values[output] = values[ending.inputs[0]].mean(axis=(2, 3))
         return _without_row(values, _dropped(self.fit))
 
     def disagreement(self, batch: Array) -> str | None:

@@ -1,6 +1,6 @@
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -123,10 +123,12 @@ def test_nodes_that_the_source_does_not_show_are_listed() -> None:
     assert found.uncompared == ("stem/conv", "stem/relu")
 
 
-def test_without_logits_nothing_is_proved() -> None:
-    hidden = {"stem/conv": values()["stem/conv"]}
-    with pytest.raises(CheckFailed, match="nothing is proved"):
-        compare(plan(), Fake(lambda dtype: hidden), lambda b, d: values(), {"float64": [BATCH]})[0]
+@pytest.mark.parametrize("further", [(), ("stem/relu",)])
+def test_without_an_output_nothing_is_proved(further: tuple[str, ...]) -> None:
+    graph, shown = replace(plan().graph, further=further), "pool" if further else "stem/conv"
+    hidden = {shown: values()[shown]}
+    with pytest.raises(CheckFailed, match=f"{further[0] if further else 'pool'}: the reference does not show this output"):
+        compare(replace(plan(), graph=graph), Fake(lambda dtype: hidden), lambda b, d: values(), {"float64": [BATCH]})
 
 
 def test_the_worst_of_several_sizes_counts() -> None:
