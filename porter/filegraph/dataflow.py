@@ -284,7 +284,8 @@ class Dataflow(Generic[N]):
         array = None if source[1] else self.constants.array(source[0])
         if array is None or (array.dtype.kind not in "iuf" and not is_floating(array)):
             return array
-        return array.astype(np.float64 if is_floating(array) else np.int64)
+        with np.errstate(invalid="ignore"):  # of numbers that are NaN and say so when they are cast
+            return array.astype(np.float64 if is_floating(array) else np.int64)
 
     def _small(self, source: Reference) -> Numbers | None:
         shape = self.constants.declared(source[0])
