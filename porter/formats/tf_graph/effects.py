@@ -15,7 +15,8 @@ _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "Var
 """Ops of a variable's handle that leave the variable as it is. Another op may change it."""
 _CHANGES = ("Assign", "ResourceScatter", "ResourceApply")
 """How the names of ops begin that change a variable."""
-_HANDS_ON = frozenset({"Identity", "RefIdentity", "Enter", "RefEnter"})
+_HANDS_ON = frozenset({"Identity", "RefIdentity", "Enter", "RefEnter", "Switch", "RefSwitch"})
+"""Ops that give their first input and leave it as it is."""
 _ANONYMOUS = ("", "cd2c89b7-88b7-44c8-ad83-06c2a9158347")
 """Shared names of variables that share nothing (tensorflow/core/framework/resource_handle.h)."""
 
@@ -65,7 +66,7 @@ def _changed_by(node: GraphNode, nodes: Mapping[str, GraphNode]) -> list[str]:
     found = []
     for place, (source, _) in enumerate(node.inputs):
         origin, by_value = nodes[source], False
-        while origin.op in _HANDS_ON and len(origin.inputs) == 1:
+        while origin.op in _HANDS_ON and origin.inputs:
             by_value |= not origin.op.startswith("Ref")
             origin = nodes[origin.inputs[0][0]]
         if origin.op == "VarHandleOp":

@@ -13,7 +13,6 @@ from porter.base.errors import FileError, PorterError
 from porter.filegraph.file_graph import Foreign
 from porter.files.weights import WeightsFile, fetch
 from porter.formats.reading import read_checkpoint
-from porter.formats.tf_graph.functions import follow
 from porter.formats.tf_graph.nodes import parse_reference
 from porter.formats.tf_graph.read import read_frozen_graph
 from porter.frameworks.tf.frozen.run import channels_first
@@ -186,6 +185,31 @@ def test_a_main_graph_that_changes_its_variables_is_named(tmp_path: Path, order:
         expect_same(read_checkpoint(tmp_path / "saved"), images(), value)
 
 
+@pytest.mark.parametrize("changes", [True, False])
+def test_a_condition_that_may_change_a_variable_is_named_by_what_changes_it(tmp_path: Path, changes: bool) -> None:
+    """A Switch of TensorFlow 1 hands the variable on into a branch."""
+    tf = tensorflow()
+    v1 = tf.compat.v1
+    try:
+        v1.disable_control_flow_v2()
+        with tf.Graph().as_default(), v1.Session() as session:
+            x = v1.placeholder(tf.float64, [None, 12, 11, 3], name="image")
+            scale = v1.get_variable("scale", initializer=tf.ones(3, tf.float64) * 2.0, use_resource=True)
+            yes = (lambda: scale.assign_add(tf.ones(3, tf.float64)).read_value()) if changes else (lambda: scale.read_value() + 1.0)
+            decided = v1.cond(tf.constant(True), yes, scale.read_value)
+            with tf.control_dependencies([decided]):
+                output = tf.reduce_mean(x * scale.read_value(), [1, 2])
+            session.run(v1.global_variables_initializer())
+            v1.saved_model.simple_save(session, str(tmp_path / "saved"), {"x": x}, {"y": output})
+    finally:
+        v1.enable_control_flow_v2()
+    if changes:
+        assert "(AssignAddVariableOp) changes a variable that the model reads" in refused(tmp_path / "saved")
+    else:
+        value = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"](tf.constant(images()))["y"].numpy()
+        expect_same(read_checkpoint(tmp_path / "saved"), images(), value)
+
+
 def test_a_frozen_graph_that_assigns_is_not_frozen(tmp_path: Path) -> None:
     tf = tensorflow()
     with tf.Graph().as_default() as graph:
@@ -200,10 +224,6 @@ def test_a_frozen_graph_that_assigns_is_not_frozen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "source"), [("x:1", ("x", 1)), ("x:²", ("x:²", 0)), ("x:" + "9" * 5000, ("x:" + "9" * 5000, 0))])
 def test_an_output_is_a_short_number_in_ascii(text: str, source: tuple[str, int]) -> None:
     assert parse_reference(text) == source
-
-
-def test_a_call_that_gives_its_own_value_ends() -> None:
-    assert follow(("call", 0), {("call", 0): ("call", 0)}) == ("call", 0)
 
 
 def network(x: Any) -> Any:
