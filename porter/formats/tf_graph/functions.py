@@ -56,6 +56,7 @@ def inline_functions(nodes: Mapping[str, GraphNode], functions: Iterable[Any], r
     for _ in range(_MOST_DEPTH):
         calls = [node for node in nodes.values() if called_function(node, library) is not None]
         if not calls:
+            moved = followed(moved)
             rewired = {name: _rewired(node, moved) for name, node in nodes.items()} if moved else nodes
             return Inlined(rewired, moved, ran)
         for call in calls:
@@ -76,18 +77,22 @@ def called_function(node: GraphNode, library: Mapping[str, Any]) -> str | None:
 
 
 def _rewired(node: GraphNode, moved: Mapping[Reference, Reference]) -> GraphNode:
-    return replace(node, inputs=tuple(follow(source, moved) for source in node.inputs))
+    return replace(node, inputs=tuple(moved.get(source, source) for source in node.inputs))
 
 
-def follow(source: Reference, moved: Mapping[Reference, Reference]) -> Reference:
-    """The value that replaces another; a call's output may be another call's. In a damaged file one may replace itself: it stays,
-    and the graph is refused, because no node gives it.
+def followed(moved: Mapping[Reference, Reference]) -> dict[Reference, Reference]:
+    """What replaces each value in the end; a call's output may be another call's. In a damaged file one may replace itself: it
+    stays, and the graph is refused, because no node gives it.
     """
-    for _ in moved:
-        if source not in moved:
-            break
-        source = moved[source]
-    return source
+    found: dict[Reference, Reference] = {}
+    for source in moved:
+        path = []
+        while source in moved and source not in found:
+            found[source] = source
+            path.append(source)
+            source = moved[source]
+        found |= dict.fromkeys(path, found.get(source, source))
+    return found
 
 
 def _body(call: GraphNode, library: Mapping[str, Any], taken: Names, refuse: Refuse) -> _Body:

@@ -21,7 +21,7 @@ from porter.formats.tf_checkpoint.read import read_tf_checkpoint
 from porter.formats.tf_graph.constants import Constants
 from porter.formats.tf_graph.effects import expect_repeatable, run_for
 from porter.formats.tf_graph.ends import given_by, image_inputs, loose_ends, within_network
-from porter.formats.tf_graph.functions import follow, inline_functions
+from porter.formats.tf_graph.functions import inline_functions
 from porter.formats.tf_graph.graph import PlainGraph, read_graph
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, ordered, parse_nodes, parse_reference, reference_text
 from porter.formats.tf_graph.saved_variables import VARIABLE_OPS, read_variables
@@ -91,7 +91,7 @@ def read_saved_model(path: Path) -> Checkpoint:
     if signature is None:
         ends = _ends(plain, called, moved, image)
     else:
-        ends = within_network(plain, image, [follow(source, moved) for source in outputs])
+        ends = within_network(plain, image, [moved.get(source, source) for source in outputs])
     if not ends:
         raise FileError("no output of the SavedModel depends on the image", where=str(path), next="export it again")
     ended = [name for name, _ in ends]
@@ -132,8 +132,8 @@ def _ends(
 ) -> list[Reference]:
     """The ends of a graph that does not state them: what the nodes give that nothing reads. Each call of a function is one node."""
     by_call: dict[str, list[Reference]] = {}
-    for source in moved:
-        by_call.setdefault(source[0], []).append(follow(source, moved))
+    for source, end in moved.items():
+        by_call.setdefault(source[0], []).append(end)
     given = [by_call.get(name) or given_by(called[name]) for name in loose_ends(called, image)]
     return within_network(nodes, image, chain.from_iterable(given))
 

@@ -11,6 +11,7 @@ import pytest
 
 from porter.base.errors import FileError
 from porter.formats.reading import read_checkpoint
+from porter.formats.tf_graph.functions import followed
 from porter.frameworks.tf.frozen.run import channels_first
 from tests.filegraph.values import values_of
 from tests.formats.tf_graph.file_graphs import images, run_definition, tensorflow
@@ -172,3 +173,18 @@ def test_a_frozen_graph_that_ends_at_a_split(tmp_path: Path) -> None:
     graph.op(graph.definition.node, "parts", "Split", "axis", "conv").attr["num_split"].i = 2
     graph.expect(tmp_path / "graph.pb", "parts", "parts:1")
     assert "'parts', 'parts:1'" in read_checkpoint(tmp_path / "graph.pb").notes[-1]
+
+
+class Counted(dict[tuple[str, int], tuple[str, int]]):
+    asked = 0
+
+    def __getitem__(self, key: tuple[str, int]) -> tuple[str, int]:
+        self.asked += 1
+        return super().__getitem__(key)
+
+
+def test_calls_that_hand_on_each_other_s_values_are_followed_once() -> None:
+    count = 2000
+    moved = Counted({(f"call{place}", 0): (f"call{place - 1}", 0) for place in reversed(range(1, count))})
+    assert set(followed(moved).values()) == {("call0", 0)} and moved.asked < count
+    assert followed({("one", 0): ("other", 0), ("other", 0): ("one", 0)})[("one", 0)] in {("one", 0), ("other", 0)}
