@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from porter.base.dtypes import Array, is_floating
-from porter.base.errors import FileError
+from porter.base.errors import FileError, escaped
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph
@@ -34,6 +34,8 @@ CHANNELS_LAST = "channels last"
 """A key of a definition's metadata: the image is N×H×W×C."""
 _COUNTS = (1, 3, 4)
 """How many channels images have, where neither the graph nor an open size tells which axis they are."""
+
+_MOST_NOTES = 5
 
 
 def read_onnx(path: Path) -> Checkpoint:
@@ -63,21 +65,23 @@ def _read(path: Path, refuse: Refuse) -> Checkpoint:
         return Checkpoint(path, "onnx", None, tensors, (note,), files=message.files)
     if images[0].type.tensor_type.elem_type not in FLOATS:
         raise refuse(f"the input '{images[0].name}' has whole numbers", "export the model with an input of real numbers")
-    graph, stated = _read_graph(message, images[0], sum(file.stat().st_size for file in message.files))
+    graph, stated, left_out = _read_graph(message, images[0], sum(file.stat().st_size for file in message.files))
     if not graph.outputs:
         raise refuse("no output of the model depends on its image", "export it again")
     held = {stored.name for node in graph.nodes for stored in node.tensors.values()} - graph.evaluated.keys()
     used = {name: message.arrays[name] for name in held}
-    note = f"opset {message.nodes[''].opset}, written by {message.proto.producer_name or 'an unknown program'}"
+    notes = (f"opset {message.nodes[''].opset}, written by {message.proto.producer_name or 'an unknown program'}", *left_out)
     definition = _definition(message, {**tensors, **used}, stated)
     graph = replace(graph, traced=graph.built_size is not None, definition=definition, language="onnx")
     said = {entry.key: entry.value for entry in message.proto.metadata_props}
     every = {**tensors, **used, **graph.evaluated}
-    return Checkpoint(path, "onnx", None, every, (note,), graph=graph, files=message.files, stated=said)
+    return Checkpoint(path, "onnx", None, every, notes, graph=graph, files=message.files, stated=said)
 
 
-def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Mapping[str, str]]:
-    """The graph, and what its definition states besides: constants that a port says more exactly, and the image's layout."""
+def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Mapping[str, str], list[str]]:
+    """The graph, what its definition states besides (constants that a port says more exactly, and the image's layout), and which of
+    the model's outputs are not the graph's, in words.
+    """
     nodes = message.nodes
     live = downstream(nodes, lambda name: [source for source, _ in nodes[name].inputs], [image.name])
     flow = Dataflow(nodes, live, Arrays(message.arrays), kind_of, EVALUATORS, is_cast, RESHAPES, most_bytes(size), operands)
@@ -89,11 +93,17 @@ def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Map
     walk = begin(flow, given, message.arrays)
     walk.tap = {source: name for name, source in reversed([*message.given.items()])}.get  # a copy's name comes after the first
     read_nodes(walk, READERS.get)
-    ends = {message.given[value.name]: value.name for value in message.proto.graph.output if value.name in message.given}
+    outputs = {value.name: message.given[value.name] for value in message.proto.graph.output if value.name in message.given}
+    ends = {end: name for name, end in outputs.items()}
+    left_out = [
+        f"without its output '{escaped(name)}', which is " + (f"'{escaped(ends[end])}'" if flow.is_value(end) else "a constant")
+        for name, end in outputs.items()
+        if not flow.is_value(end) or ends[end] != name
+    ]
     names = tuple(name for end, name in ends.items() if flow.is_value(end))
     found = replace(walk.builder.finish(walk.ends(ends)), output_names=names, evaluated=flow.evaluated)
     stated = {name: repr(number) for name, number in walk.exact.items()} | ({CHANNELS_LAST: ""} if last else {})
-    return named(found, _titles(nodes.values())), stated
+    return named(found, _titles(nodes.values())), stated, left_out[:_MOST_NOTES]
 
 
 def _channels_last(nodes: Mapping[str, OnnxNode], image: str, sizes: list[int | None]) -> bool:

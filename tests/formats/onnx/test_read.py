@@ -495,6 +495,16 @@ def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
         assert graph is not None and [node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)] == [kind]
 
 
+def test_outputs_that_are_left_out_are_named(tmp_path: Path) -> None:
+    """A constant, which no port gives, and a second name of a value."""
+    made = model("y = Relu (x) z = Identity (y) c = Mul (b6, two)")
+    made.graph.output.append(onnx.helper.make_tensor_value_info("two", 1, None))
+    checkpoint = read_checkpoint(written(made, tmp_path))
+    assert checkpoint.graph is not None and checkpoint.graph.output_names == ("z",)
+    said = ("'y', which is 'z'", "'c', which is a constant", "'two', which is a constant")
+    assert checkpoint.notes[1:] == tuple(f"without its output {each}" for each in said)
+
+
 def test_a_norm_over_several_axes_is_not_one_over_the_first_of_them(tmp_path: Path) -> None:
     text = "t = Transpose <perm=[0, 2, 3, 1]> (x) m = ReduceMean <axes=[3, 2]> (t) d = Sub (t, m) q = Mul (d, d) "
     text += "v = ReduceMean <axes=[3, 2]> (q) e = Add (v, half) r = Sqrt (e) y = Div (d, r)"
