@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from porter.filegraph.arithmetic import along_channels
@@ -144,13 +144,30 @@ def read_resize(walk: Walk, node: OnnxNode) -> Read:
     policy = node.text("keep_aspect_ratio_policy", "stretch")
     if policy != "stretch" and node.input(3) is not None:  # scales that are stated themselves hold
         return f"{node.op} with keep_aspect_ratio_policy {policy}"
-    factors = None if sizes is None else _factors(walk, node, sizes)
-    return f"{node.op} by no whole factor" if factors is None else upsample(walk, node, node.inputs[0], dict(enumerate(factors)))
+    if node.integer("antialias"):
+        return f"{node.op} (nearest) with antialias"  # onnxruntime runs none
+    axes = node.integers("axes")
+    places = range(4) if not axes else [axis + 4 if axis < 0 else axis for axis in axes]  # the axes that scales and sizes are of
+    if len({*places} & {*range(4)}) < len(places):
+        return f"{node.op} along axes {list(axes)}"
+    factors = None if sizes is None else _factors(walk, node, sizes, places)
+    if factors is None:
+        return f"{node.op} by no whole factor"
+    old = node.op == "Upsample" or node.opset < 11
+    rule = "asymmetric" if old else node.text("coordinate_transformation_mode", "half_pixel")
+    nearest = "floor" if old else node.text("nearest_mode", "round_prefer_floor")
+    repeats = (rule == "asymmetric" and nearest == "floor") or (
+        rule in ("half_pixel", "pytorch_half_pixel") and nearest.startswith("round")
+    )
+    # A size of one cell is repeated under every rule; a half is never reached, because a half pixel of a whole factor is none.
+    asymmetric = rule == "asymmetric" and nearest == "round_prefer_floor" and max(factors) <= 2
+    if not (repeats or asymmetric):
+        return f"{node.op} by {rule} and {nearest}, which does not repeat every cell as often"
+    return upsample(walk, node, node.inputs[0], dict(enumerate(factors)))
 
 
-def _factors(walk: Walk, node: OnnxNode, sizes: tuple[int, ...]) -> list[int] | None:
-    """How often each axis is repeated; None where the nearest cells are not a repetition."""
-    places = node.integers("axes") or range(len(sizes))  # the axes that scales and sizes are of
+def _factors(walk: Walk, node: OnnxNode, sizes: tuple[int, ...], places: Sequence[int]) -> list[int] | None:
+    """How often each axis grows, those of `places` by what the node says; None where one does not grow by a whole factor."""
     place = {"Upsample": 1}.get(node.op, 1 if node.opset < 11 else 2)
     source, wanted = node.input(place), node.input(3)
     scales = [*node.attributes["scales"].floats] if "scales" in node.attributes else None
@@ -165,12 +182,4 @@ def _factors(walk: Walk, node: OnnxNode, sizes: tuple[int, ...]) -> list[int] | 
     factors = [1] * len(sizes)
     for axis, scale in zip(places, scales, strict=True):
         factors[axis] = round(scale)
-    old = node.op == "Upsample" or node.opset < 11
-    rule = "asymmetric" if old else node.text("coordinate_transformation_mode", "half_pixel")
-    nearest = "floor" if old else node.text("nearest_mode", "round_prefer_floor")
-    repeats = (rule == "asymmetric" and nearest == "floor") or (
-        rule in ("half_pixel", "pytorch_half_pixel") and nearest.startswith("round")
-    )
-    # A size of one cell is repeated under every rule; a half is never reached, because a half pixel of a whole factor is none.
-    asymmetric = rule == "asymmetric" and nearest == "round_prefer_floor" and max(factors) <= 2
-    return factors if repeats or asymmetric else None
+    return factors

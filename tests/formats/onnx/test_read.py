@@ -488,6 +488,11 @@ def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
         "Resize with keep_aspect_ratio_policy not_larger": 'y = Resize <mode="nearest", nearest_mode="floor", '
         'coordinate_transformation_mode="asymmetric", keep_aspect_ratio_policy="not_larger"> (x, , , large)',
         "Dropout's mask": "d, m = Dropout (x) c = Cast <to=1> (m) y = Mul (d, c)",
+        "Resize (nearest) with antialias": 'y = Resize <axes=[2, 3], mode="nearest", antialias=1> (x, , factors)',
+        "Resize along axes [2, -2]": 'y = Resize <axes=[2, -2], mode="nearest"> (x, , factors)',
+        "Resize along axes [2, 7]": 'y = Resize <axes=[2, 7], mode="nearest"> (x, , factors)',
+        "Resize by asymmetric and round_prefer_ceil, which does not repeat every cell as often": 'y = Resize <mode="nearest", '
+        'coordinate_transformation_mode="asymmetric", nearest_mode="round_prefer_ceil"> (x, , scales)',
         "Resize (linear)": 'y = Resize <mode="linear"> (x, , scales)',
     }
     for kind, text in texts.items():
