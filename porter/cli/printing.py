@@ -141,6 +141,10 @@ def predictions(results: Sequence[Prediction]) -> list[str]:
     lines = []
     for prediction in results:
         lines.append(f"{prediction.image}, fed {prediction.fed}")
+        if len(prediction.top5) == 1:
+            (only,) = prediction.top5
+            lines.append(f"  output {only.logit:.4f}" + ("" if only.probability is None else f", sigmoid {only.probability:.4f}"))
+            continue
         lines += [
             f"  {guess.probability:7.2%}  logit {guess.logit:8.4f}  {guess.name or f'class {guess.index}'}"
             for guess in prediction.top5

@@ -23,13 +23,15 @@ from porter.source.protocol import read_stated
 
 @dataclass(frozen=True)
 class Guess:
-    """One class of a photo. `wnid` and `name` are None if the port's classes have no names."""
+    """One class of a photo. `wnid` and `name` are None if the port's classes have no names, `probability` is None if the port has a
+    single output that is no sigmoid's: nothing says what it is.
+    """
 
     index: int
     wnid: str | None
     name: str | None
     logit: float
-    probability: float
+    probability: float | None
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,11 @@ def _predict(port: Port, model: Any, protocol: Preprocess, image: Path, batch: A
     if not np.isfinite(logits).all():
         raise FileError("the port's logits are not finite, so it cannot rank classes", where=str(image))
     shares = probabilities(logits, port.record.activation)
+    alone = len(logits) == 1 and port.record.activation != "sigmoid"
     guesses = []
     for index in map(int, top_classes(logits[np.newaxis])[0]):  # by logits, because small probabilities underflow to 0
         label = class_label(index, port.record.label_map, port.record.background)
         wnid, name = (label.wnid, label.name) if label else (None, None)
-        guesses.append(Guess(index, wnid, name, logit=float(logits[index]), probability=float(shares[index])))
+        share = None if alone else float(shares[index])
+        guesses.append(Guess(index, wnid, name, logit=float(logits[index]), probability=share))
     return Prediction(image, fed(protocol, *batch.shape[2:]), tuple(guesses), logits)

@@ -18,9 +18,11 @@ def expect_protocol(port: Port) -> Preprocess:
     """A port's protocol.
 
     Raises:
-        UsageError: the port gives no logits, or has no protocol; the error has the line to type.
+        UsageError: the port gives no logits, takes no photos or has no protocol; the error has the line to type.
     """
     record = port.record
+    if record.output != "features":
+        _expect_colours(record.input.channels, str(port.folder))
     if record.preprocess is None and record.output != "features":
         size = max(record.input.size or record.input.native_size)
         trained_in_tf = FORMATS[record.source.format].framework == "tf" if record.source.format in FORMATS else False
@@ -97,18 +99,26 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
         ) from None
 
 
+def _expect_colours(channels: int, where: str) -> None:
+    if channels != 3:
+        raise UsageError(f"this model takes {channels} channels, photos have 3", where=where)
+
+
 def expect_square(facts: Facts, channels: int, crops: Crops, where: str) -> Preprocess:
     """The protocol of a model that predicts classes, which feeds it squares.
 
     Raises:
-        UsageError: the model gives no logits or has no protocol, or the protocol gives photos several sizes or does not allow as
-            many crops.
+        UsageError: the model gives no logits, has a single output or has no protocol, or the protocol gives photos several sizes or
+            does not allow as many crops.
     """
     protocol = _expect_classes(facts, where)
+    if facts.classes - facts.background == 1:
+        raise UsageError(
+            "this model has one output, so there are no classes to tell apart", where=where, next="porter predict prints its output"
+        )
     if protocol.fed_side is None:
         raise UsageError("this model's protocol gives every photo another size", where=where, next="give it a crop: --preprocess")
-    if channels != 3:
-        raise UsageError(f"this model takes {channels} channels, photos have 3", where=where)
+    _expect_colours(channels, where)
     if crops == 10 and protocol.crop is None:
         raise UsageError("ten crops need a protocol that crops, and this model's takes the whole photo", next="use --crops 1")
     return protocol

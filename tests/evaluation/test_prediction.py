@@ -1,3 +1,5 @@
+import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -6,7 +8,7 @@ import torch
 
 import porter
 from porter.base.errors import FileError, UsageError
-from tests.conftest import WeightsMaker
+from tests.conftest import Cli, WeightsMaker
 
 PHOTO = Path(__file__).parents[2] / "scripts" / "photos" / "chelsea.png"
 
@@ -52,3 +54,27 @@ def test_a_file_that_is_no_photo(weights_file: WeightsMaker, tmp_path: Path) -> 
     with pytest.raises(UsageError, match="photos, and this is a folder") as folder:
         porter.predict(tmp_path / "p", [tmp_path])
     assert folder.value.next == f"porter predict {tmp_path / 'p'} {tmp_path}/*"
+
+
+def test_a_single_output_is_a_number_and_no_share_of_one(weights_file: WeightsMaker, tmp_path: Path, cli: Cli) -> None:
+    """Its softmax is 1 whatever it is. A sigmoid's value is one, where the source had a sigmoid."""
+    weights, port = weights_file("mobilenet_v2_0.35", "torchvision", ".pth", classes=1), tmp_path / "p"
+    porter.convert("mobilenet_v2_0.35", "torchvision", "torch", weights=weights, out=port, check=False)
+    ((guess,),) = [found.top5 for found in porter.predict(port, [PHOTO])]
+    assert guess.probability is None and cli("predict", port, PHOTO).out.splitlines()[1:] == [f"  output {guess.logit:.4f}"]
+    record = json.loads((port / "port.json").read_text())
+    (port / "port.json").write_text(json.dumps({**record, "activation": "sigmoid"}))
+    sigmoid = 1 / (1 + math.exp(-guess.logit))
+    assert cli("predict", port, PHOTO).out.splitlines()[1:] == [f"  output {guess.logit:.4f}, sigmoid {sigmoid:.4f}"]
+    with pytest.raises(UsageError, match="this model has one output"):
+        porter.evaluate(port, PHOTO.parent)
+
+
+def test_a_model_of_other_channels_is_refused_with_a_protocol_too(weights_file: WeightsMaker, tmp_path: Path) -> None:
+    weights, port = weights_file("mobilenet_v2_0.35", "torchvision", ".pth"), tmp_path / "p"
+    porter.convert("mobilenet_v2_0.35", "torchvision", "torch", weights=weights, out=port, check=False)
+    record = json.loads((port / "port.json").read_text())
+    (port / "port.json").write_text(json.dumps({**record, "input": {**record["input"], "channels": 1}, "preprocess": None}))
+    for protocol in (None, "resize=squash,size=32,interpolation=pil_bilinear"):
+        with pytest.raises(UsageError, match="this model takes 1 channels, photos have 3"):
+            porter.predict(port, [PHOTO], preprocess=protocol)

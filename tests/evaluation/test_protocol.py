@@ -20,7 +20,8 @@ SQUASHED = Preprocess("squash", 299, "tf1_bilinear", central_fraction=0.875, div
 
 
 def port(protocol: Preprocess | None = CROPPED, size: tuple[int, int] | None = None, **fields: Any) -> Any:
-    own = {"variant": "resnet50v2", "zoo": "slim", "framework": "torch", "output": "logits", "preprocess": protocol}
+    own: dict[str, Any] = {"variant": "resnet50v2", "zoo": "slim", "framework": "torch", "output": "logits", "preprocess": protocol}
+    own |= {"classes": 1000, "background": False}
     taken = SimpleNamespace(size=size, native_size=(96, 96), channels=fields.pop("channels", 3))
     return SimpleNamespace(folder=Path("port"), record=SimpleNamespace(**{**own, "input": taken, **fields}))
 
@@ -52,6 +53,7 @@ def test_what_a_model_is_fed_is_said() -> None:
         (port(size=(160, 224)), 1, "photos are fed as squares, and this port takes only 160x224"),
         (port(size=(4000, 4000)), 1, "does not reach 4000x4000.*from 1 to 4096, got 4571"),
         (port(channels=1), 1, "1 channels"),
+        (port(classes=1), 1, "one output, so there are no classes to tell apart"),
         (port(SQUASHED), 10, "ten crops"),
     ],
 )
