@@ -8,13 +8,14 @@ ids are those of the devkit, which numbers classes in its own order: `map_clsloc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from porter.base.errors import FileError
+from porter.base.errors import FileError, escaped
 from porter.files import expect_plain
 
 IMAGENET = "imagenet-1000"
@@ -75,14 +76,23 @@ def read_labels(path: Path) -> Labels:
     if path.stat().st_size > MAX_BYTES:
         raise FileError(f"a file of labels has at most {MAX_BYTES} bytes", where=str(path))
     try:
-        names = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+        names = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except UnicodeDecodeError:
         raise FileError("this is no text in UTF-8", where=str(path)) from None
-    for number, name in enumerate(names or ("",), 1):
-        if not 0 < len(name) <= MAX_LABEL:
-            message = f"expected the name of a class on each line, of at most {MAX_LABEL} characters"
-            raise FileError(message, where=f"{path}:{number}", next="a line for each class, in the order of the head's rows")
-    return Labels(path.name, names)
+    return labels_of(path.name, names, str(path))
+
+
+def labels_of(name: str, names: Sequence[object], where: str) -> Labels:
+    """The labels that something named `name` lists.
+
+    Raises:
+        FileError: it lists none, or what is no name of a class; with its number from 1.
+    """
+    for number, each in enumerate(names or ("",), 1):
+        if not (isinstance(each, str) and 0 < len(each) <= MAX_LABEL and escaped(plain := each.replace("\t", " ")) == plain):
+            message = f"expected the name of a class, of 1 to {MAX_LABEL} characters, none of which controls a terminal"
+            raise FileError(message, where=f"{where}:{number}", next="a name for each class, in the order of the head's rows")
+    return Labels(name, tuple(map(str, names)))
 
 
 def class_label(index: int, labels: Labels | None, background: bool = False) -> Label | None:

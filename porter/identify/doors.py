@@ -52,7 +52,9 @@ def _with_config(opened: Opened, path: Path) -> Opened:
     if opened.file.published:
         return opened
     stated, warnings = stated_beside(path)
-    return replace(opened, facts=stated.of(opened.facts, str(path.parent / CONFIG_FILE)), warnings=(*opened.warnings, *warnings))
+    stated, others = stated.for_head(opened.facts)
+    facts = stated.of(opened.facts, str(path.parent / CONFIG_FILE))
+    return replace(opened, facts=facts, warnings=(*opened.warnings, *warnings, *others))
 
 
 def _no_background(opened: Opened, path: Path, wishes: Wishes) -> tuple[str, ...]:
@@ -138,12 +140,9 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
     notes += [f"its {opened.facts.activation} is taken off: --keep-activation keeps it"] if opened.facts.activation else []
     noted = opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)})
     stated, damaged = stated_within(checkpoint)
-    facts = opened.facts
-    if stated.labels is not None and stated.labels.count != facts.classes - facts.background:
-        stated = replace(stated, labels=None)  # of another head: the file was changed after porter wrote it
-    return replace(
-        opened, file=noted, facts=stated.of(facts, checkpoint.path.name), warnings=(*left_out, *damaged, *opened.warnings)
-    )
+    stated, others = stated.for_head(opened.facts)  # of another head where the file was changed after porter wrote it
+    facts = stated.of(opened.facts, checkpoint.path.name)
+    return replace(opened, file=noted, facts=facts, warnings=(*left_out, *damaged, *others, *opened.warnings))
 
 
 def expect_file(subject: str, recipes: Path | None, needing: Sequence[str] = ()) -> Path:

@@ -11,11 +11,10 @@ import json
 from pathlib import Path
 
 from porter.base.errors import PorterError, UsageError
-from porter.data.labels import LABEL_MAPS, MAX_BYTES, Labels
+from porter.data.labels import LABEL_MAPS, MAX_BYTES, Labels, labels_of
 from porter.data.statements import read_preprocess
 from porter.data.timm_config import CONFIG_FILE, from_timm
 from porter.filegraph.checkpoint import Checkpoint
-from porter.files import is_plain
 from porter.source.protocol import NOTHING, Stated
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -33,18 +32,20 @@ def stated_within(checkpoint: Checkpoint) -> tuple[Stated, tuple[str, ...]]:
     protocol, names, name = (checkpoint.stated.get(f"porter.{key}") for key in ("preprocess", "class_names", "labels"))
     try:
         listed = json.loads(names or "[]")
-        if not (isinstance(listed, list) and all(isinstance(each, str) for each in listed)):
+        if not isinstance(listed, list):
             raise UsageError("'porter.class_names' is not a list of names")
-        labels = Labels(name, tuple(listed)) if name in LABEL_MAPS or (name and listed) else None
+        labels = labels_of(name, listed, "porter.class_names") if name and listed else Labels(name) if name in LABEL_MAPS else None
         return Stated(read_preprocess(protocol) if protocol else None, labels, "file"), ()
     except (PorterError, ValueError, RecursionError) as error:
         return NOTHING, (f"what porter's metadata in the file says is not used: {error}",)
 
 
 def stated_beside(weights: Path) -> tuple[Stated, tuple[str, ...]]:
-    """What timm's config.json beside a file of weights says, and a warning where it says what porter cannot do."""
+    """What timm's config.json beside a file of weights says, and a warning where it says what porter cannot do. It may be a link,
+    as in Hugging Face's cache.
+    """
     file = weights.parent / CONFIG_FILE
-    if weights.name not in _WEIGHTS or not is_plain(file) or file.stat().st_size > MAX_BYTES:
+    if weights.name not in _WEIGHTS or not file.is_file() or file.stat().st_size > MAX_BYTES:
         return NOTHING, ()
     try:
         config = json.loads(file.read_bytes())
@@ -52,9 +53,14 @@ def stated_beside(weights: Path) -> tuple[Stated, tuple[str, ...]]:
         return NOTHING, (f"{CONFIG_FILE} beside the weights is no JSON",)
     if not isinstance(config, dict) or not isinstance(settings := config.get("pretrained_cfg"), dict):
         return NOTHING, ()
-    names = config.get("label_names")
-    labels = Labels(CONFIG_FILE, tuple(names)) if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
+    warnings, protocol, labels = [], None, None
     try:
-        return Stated(read_preprocess(from_timm(settings)), labels, "file"), ()
+        protocol = read_preprocess(from_timm(settings))
     except (PorterError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
-        return Stated(None, labels), (f"the preprocessing that {CONFIG_FILE} states is not used: {error}",)
+        warnings.append(f"the preprocessing that {CONFIG_FILE} states is not used: {error}")
+    try:
+        if isinstance(names := config.get("label_names"), list):
+            labels = labels_of(CONFIG_FILE, names, "label_names")
+    except PorterError as error:
+        warnings.append(f"the names of classes that {CONFIG_FILE} states are not used: {error}")
+    return Stated(protocol, labels, "file"), tuple(warnings)

@@ -45,6 +45,13 @@ class Stated:
             said |= {"labels": self.labels.name, "class_names": self.labels.names}
         return facts.model_copy(update=said)
 
+    def for_head(self, facts: Facts) -> tuple[Stated, tuple[str, ...]]:
+        """What a file states; without the names of classes, and with a warning, where they are of another head."""
+        if self.labels is None or self.labels.count == facts.classes - facts.background:
+            return self, ()
+        said = f"{self.labels.name} names {self.labels.count} classes, and the model has {facts.classes}: these names are not used"
+        return replace(self, labels=None), (said,)
+
 
 NOTHING = Stated()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import porter
-from porter.base.errors import UsageError
+from porter.data.labels import Labels
 from porter.data.preprocess import Preprocess, prepare
 from porter.source.beside import stated_beside, weights_in
+from porter.source.protocol import NOTHING
 from tests import originals
 from tests.conftest import WeightsMaker
 
@@ -78,5 +80,28 @@ def test_a_hugging_face_folder_gives_the_protocol_and_the_labels(weights_file: W
     again = porter.convert(VARIANT, "torchvision", "torch", weights=file, out=tmp_path / "own", check=False, **own)  # type: ignore[arg-type]
     assert again.port.record.protocol_by == "user"
     (file.parent / "config.json").write_text(json.dumps({"pretrained_cfg": SETTINGS, "label_names": names[:3]}))
-    with pytest.raises(UsageError, match=r"config\.json names 3 classes, and the model has 5"):
-        porter.convert(VARIANT, "torchvision", "torch", weights=file, out=tmp_path / "three", check=False)
+    made = porter.convert(VARIANT, "torchvision", "torch", weights=file, out=tmp_path / "three", check=False)
+    assert made.port.record.class_names == () and any("config.json names 3 classes" in warning for warning in made.warnings)
+    (tmp_path / "five.txt").write_text("\n".join("abcde"))
+    own = {"class_names": tmp_path / "five.txt"}
+    made = porter.convert(VARIANT, "torchvision", "torch", weights=file, out=tmp_path / "five", check=False, **own)  # type: ignore[arg-type]
+    assert made.port.record.class_names == tuple("abcde")
+
+
+@pytest.mark.parametrize("names", [[], ["x" * 201], ["a", ""], ["\x1b[31mred"], [3]])
+def test_what_are_no_names_of_classes_is_said(names: list[Any], tmp_path: Path) -> None:
+    stated, (said,) = stated_beside(folder(tmp_path, SETTINGS, label_names=names))
+    assert (stated.preprocess, stated.labels) == (PROTOCOL, None)
+    assert said.startswith("the names of classes that config.json states are not used: label_names:")
+
+
+def test_links_as_in_hugging_faces_cache_are_followed(tmp_path: Path) -> None:
+    blob = folder(tmp_path / "blobs", SETTINGS, label_names=["a", "b"]).with_name("config.json")
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "snapshot" / "config.json").symlink_to(blob)
+    stated, warnings = stated_beside(tmp_path / "snapshot" / "model.safetensors")
+    assert (stated.preprocess, stated.labels, warnings) == (PROTOCOL, Labels("config.json", ("a", "b")), ())
+    (tmp_path / "snapshot" / "config.json").unlink()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "snapshot" / "config.json").symlink_to(tmp_path / "pipe")
+    assert stated_beside(tmp_path / "snapshot" / "model.safetensors") == (NOTHING, ())
