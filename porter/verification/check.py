@@ -21,8 +21,8 @@ from porter.verification.results import Parity
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict, first_telling
 
-_NUMBERS = 75_000
-"""So many numbers an input size has in all its images at least, up to `_MOST_IMAGES`, as two of 128x97 have, at which most networks
+_NUMBERS = 74_000
+"""So many numbers an input size has in all its images at least, up to `_MOST_IMAGES`: two of 128x97 have them, at which most networks
 are compared: two images of a few cells show little."""
 _MOST_IMAGES = 64
 _MANY_IMAGES = 12
