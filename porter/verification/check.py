@@ -22,7 +22,7 @@ from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict, first_telling
 
 _NUMBERS = 74_000
-"""So many numbers an input size has in all its images at least, up to `_MOST_IMAGES`, because two images of a few cells show little.
+"""So many numbers an input size has in all its images at least, up to `_MOST_IMAGES`, because two of a few cells show little.
 Two of 128x97, at which most networks are compared, have them."""
 _MOST_IMAGES = 64
 _MANY_IMAGES = 12
