@@ -44,6 +44,7 @@ from porter.cli.arguments import (
 )
 from porter.cli.recipes import recipe_app
 from porter.cli.terminal import INTERRUPTED, end_with, noted_interrupts, say, show, stems_from_interrupt
+from porter.files import expect_folder
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
 """With Python's own 700, a short command spends a fifth of its time looking for garbage among imported modules."""
@@ -169,6 +170,8 @@ def evaluate(
 ) -> None:
     """Measure the top-1, top-5 and loss of ports on labelled photos. Ctrl-C stops and prints the figures so far."""
     given = _given(locals(), "results")
+    if results is not None:
+        expect_folder(results)
     try:
         measured = porter.evaluate_several(**given)
     except KeyboardInterrupt as stopped:  # typer would end without a word

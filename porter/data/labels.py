@@ -76,7 +76,7 @@ def read_labels(path: Path) -> Labels:
     if path.stat().st_size > MAX_BYTES:
         raise FileError(f"a file of labels has at most {MAX_BYTES} bytes", where=str(path))
     try:
-        names = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        names = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
     except UnicodeDecodeError:
         raise FileError("this is no text in UTF-8", where=str(path)) from None
     return labels_of(path.name, names, str(path))

@@ -57,14 +57,14 @@ def _said(value: Any) -> str:
 
 def _parsed(given: AnyPath) -> dict[str, Any]:
     text = str(given)
-    if not text.lstrip().startswith("{") and ("=" not in text or Path(text).exists()):
+    if not text.lstrip().startswith("{") and ("=" not in text or _is_there(text)):
         path = Path(text)
-        if not path.exists():
+        if not _is_there(text):
             raise UsageError(f"'{text}' is no file and no protocol", where=OPTION, next=_next())
         expect_plain(path)
         if path.stat().st_size > MAX_BYTES:
             raise FileError(f"a protocol has at most {MAX_BYTES:,} bytes", where=text)
-        text = path.read_text(encoding="utf-8", errors="replace").strip()
+        text = path.read_text(encoding="utf-8-sig", errors="replace").strip()
     if not text.lstrip().startswith("{"):
         return dict(_pairs(text))
     try:
@@ -72,6 +72,13 @@ def _parsed(given: AnyPath) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"this is no JSON: {error}", where=OPTION, next=_next()) from None
     return found
+
+
+def _is_there(text: str) -> bool:
+    try:
+        return bool(text.strip()) and Path(text).exists()
+    except (OSError, ValueError):  # longer than a file's name may be
+        return False
 
 
 def _pairs(text: str) -> Iterator[tuple[str, Any]]:

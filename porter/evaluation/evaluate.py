@@ -27,7 +27,7 @@ from porter.evaluation.protocol import protocol_of
 from porter.evaluation.published import judge, notes_on_weights, obstacles, other_protocol, published_figure
 from porter.evaluation.results import Accuracy, Evaluation, OfPort
 from porter.evaluation.scoring import Scored
-from porter.files import AnyPath, path_of
+from porter.files import AnyPath, expect_folder, path_of
 from porter.port import Port, Record, read_port, update_record
 from porter.recipe import Member
 from porter.source.of_port import member_of, source_of
@@ -159,6 +159,8 @@ def _expect_apart(folders: Sequence[AnyPath], predictions: AnyPath | None) -> No
         raise UsageError("this port is given twice", where=twice)
     if predictions is not None and len(folders) > 1:
         raise UsageError(f"it is of one port, and {len(folders)} are given", where="--predictions", next="run that port by itself")
+    if predictions is not None:
+        expect_folder(Path(predictions))
 
 
 def _entrant(folder: AnyPath, source: bool, weights: Path | None, recipes: Path | None, options: Options) -> Entrant:

@@ -7,4 +7,4 @@ from porter.files.folders import new_folder, recover_folder
 from porter.files.paths import AnyPath, path_of
 from porter.files.plain import expect_plain, is_plain
 from porter.files.weights import Digests, Fetched, WeightsFile, cache_dir, digest, digests, fetch, is_published
-from porter.files.whole import write_whole
+from porter.files.whole import expect_folder, write_whole

@@ -10,6 +10,18 @@ NEW = ".porter-new"
 """Ends the name of a file while it is written, beside its place; the next run replaces one that a killed run left."""
 
 
+def expect_folder(path: Path) -> None:
+    """Refuses, before a long run, a file that could not be written at its end.
+
+    Raises:
+        FileError: its folder is not there, or a folder stands in its place.
+    """
+    if path.is_dir():
+        raise FileError("this is a folder, expected the name of a file to write", where=str(path))
+    if not path.parent.is_dir():
+        raise FileError(f"there is no folder {path.parent} to write it into", where=str(path), next="make the folder first")
+
+
 def write_whole(path: Path, text: str) -> None:
     """Writes `text` in UTF-8 to `path`, whose old content stands until the new one is complete.
 

@@ -55,7 +55,7 @@ def test_a_row_that_no_known_map_names_has_no_label(index: int, labels: Labels |
 
 
 def test_a_file_of_labels_has_one_on_each_line(tmp_path: Path) -> None:
-    (tmp_path / "flowers.txt").write_text("daisy\r\nrose of Sharon \n")
+    (tmp_path / "flowers.txt").write_text("daisy\r\nrose of Sharon \n", encoding="utf-8-sig")  # as Windows writes it
     labels = read_labels(tmp_path / "flowers.txt")
     assert labels == Labels("flowers.txt", ("daisy", "rose of Sharon")) and labels.count == 2
     assert class_label(1, labels) == (None, "rose of Sharon") == class_label(2, labels, background=True)

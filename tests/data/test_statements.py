@@ -37,6 +37,8 @@ def test_a_protocol_is_read_as_text_json_a_mapping_or_a_file(stated: Any, protoc
     assert read_preprocess(stated) == protocol == read_preprocess(written(protocol))
     (tmp_path / "size=96").write_text(stated if isinstance(stated, str) else json.dumps(stated))
     assert read_preprocess(tmp_path / "size=96") == protocol
+    (tmp_path / "size=96").write_text((tmp_path / "size=96").read_text(), encoding="utf-8-sig")  # as Windows writes it
+    assert read_preprocess(tmp_path / "size=96") == protocol
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,9 @@ def test_a_protocol_is_read_as_text_json_a_mapping_or_a_file(stated: Any, protoc
         ("resize=squash,side=9", "'side' is no part of a protocol, which are resize, size, "),
         ("96,resize=squash", "'' is no part of a protocol"),
         ("squash", "'squash' is no file and no protocol"),
+        ("", "'' is no file and no protocol"),
+        ("squash" * 50, "is no file and no protocol"),
+        ("resize=" + "squash" * 50, "needs 'size' and 'interpolation'"),
         ("{", "this is no JSON"),
         ('{"size": [9], "resize": "squash", "interpolation": "pil_box"}', "'size' is a whole number"),
     ],

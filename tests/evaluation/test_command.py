@@ -17,6 +17,7 @@ from porter.cli.app import main
 from porter.cli.evaluation import evaluation
 from porter.data.photos import Failure
 from porter.evaluation.results import Accuracy, Agreement, Differing, Evaluation, OfPort
+from tests.conftest import Cli
 
 FOUND = Evaluation(
     photos=("val", "class folders"),
@@ -185,3 +186,11 @@ def test_only_the_first_process_prints(ended: Ended, monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(name, value)
     assert ended(replace(FOUND, expected=(1.0, 0.5), ok=False)) == (1, "", "")
     assert ended(UsageError("no such thing"), "--json") == (2, "", "error: no such thing\n")
+
+
+@pytest.mark.parametrize("option", ["--predictions", "--results"])
+def test_a_table_that_could_not_be_written_is_refused_before_the_run(cli: Cli, option: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for name, words in (("none/seen.csv", "there is no folder"), ("folder", "this is a folder")):
+        ran = cli("eval", "port", "--data", "photos", option, tmp_path / name)  # neither of which is there
+        assert ran.status == 2 and words in ran.err
