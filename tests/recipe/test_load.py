@@ -187,7 +187,7 @@ def test_mistakes_in_a_second_zoo(tmp_path: Path, section: str, message: str, ad
         ("imagenet-1000", "tiny.yaml:24:13", "'imagenet-1000' has 1000 labels, and the head of tiny from home has 10 classes"),
         ("two.txt", "tiny.yaml:24:13", "'two.txt' has 2 labels, and the head of tiny from home has 10 classes"),
         ("none.txt", "tiny.yaml:24:13", "there is no file 'none.txt' beside this one"),
-        ("bad.txt", "bad.txt:2", "expected the name of a class on each line, of at most 200 characters"),
+        ("bad.txt", "bad.txt:2", "expected the name of a class, of 1 to 200 characters, none of which controls a terminal"),
         ("../two.txt", "tiny.yaml:24:13", "'../two.txt'"),
     ],
 )
