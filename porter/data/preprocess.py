@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # a recipe's preprocessing is read by commands that need neit
 
 Resize = Literal["shorter_side", "squash", "none"]
 Channels = Literal["rgb", "bgr"]
+Rounding = Literal["even", "down"]
 Triple = tuple[float, float, float]
 
 _MOST_PIXELS = 1 << 26
@@ -59,6 +60,7 @@ class Preprocess:
         interpolation: the implementation, its roundings included (see the module); `none` where nothing is resized.
         central_fraction: share of height and width that is kept before resizing, or None for all.
         crop: side of the square kept from the centre after resizing, or None for all.
+        crop_rounding: which way a centre between two pixels is rounded; None as the library of the interpolation does.
         channels: their order in the result.
         divide: of every pixel (0..255) before mean and std.
         mean: per channel, in the order of `channels`.
@@ -73,6 +75,7 @@ class Preprocess:
     interpolation: Interpolation
     central_fraction: float | None = None
     crop: int | None = None
+    crop_rounding: Rounding | None = None
     channels: Channels = "rgb"
     divide: float = 1.0
     mean: Triple = (0.0, 0.0, 0.0)
@@ -82,6 +85,9 @@ class Preprocess:
         for name, kind in (("resize", Resize), ("interpolation", Interpolation), ("channels", Channels)):
             if getattr(self, name) not in get_args(kind):
                 raise RecipeError(f"'{name}' is one of {', '.join(get_args(kind))}, got '{getattr(self, name)}'", key=name)
+        if self.crop_rounding is not None and self.crop_rounding not in get_args(Rounding):
+            named = ", ".join(get_args(Rounding))
+            raise RecipeError(f"'crop_rounding' is one of {named}, got '{self.crop_rounding}'", key="crop_rounding")
         if (self.resize == "none") != (self.interpolation == "none"):
             message = f"'resize' and 'interpolation' are 'none' together, got '{self.resize}' and '{self.interpolation}'"
             raise RecipeError(message, key="interpolation")
@@ -109,6 +115,11 @@ class Preprocess:
     def resampling(self) -> Resampling:
         """What is known of its interpolation."""
         return RESAMPLINGS[self.interpolation]
+
+    @property
+    def rounding(self) -> Rounding:
+        """Of the crop's corner: torchvision's CenterCrop rounds half to even, TensorNets and slim round down."""
+        return self.crop_rounding or ("even" if self.resampling.torchvision else "down")
 
     @property
     def square(self) -> int:
@@ -351,8 +362,8 @@ def _target_size(height: int, width: int, protocol: Preprocess) -> tuple[int, in
 
 
 def _centre(height: int, width: int, protocol: Preprocess) -> tuple[int, int]:
-    """Top and left of the centre crop: torchvision's CenterCrop rounds half to even, TensorNets and slim round down."""
+    """Top and left of the centre crop."""
     side = protocol.square
-    if protocol.resampling.torchvision:
+    if protocol.rounding == "even":
         return round((height - side) / 2), round((width - side) / 2)
     return (height - side) // 2, (width - side) // 2

@@ -14,7 +14,7 @@ from porter.base.errors import FileError, UsageError
 from porter.data.layouts import open_photos
 from porter.data.layouts.classes import Classes
 from porter.data.photos import Failure, PhotoSet
-from porter.data.preprocess import Preprocess
+from porter.data.preprocess import Preprocess, Rounding
 from porter.data.statements import fed, in_words
 from porter.evaluation import unfinished
 from porter.evaluation.comparison import PORT, SOURCE, agreement
@@ -206,9 +206,9 @@ def _passes(
     entrants: Sequence[Entrant], sets: Mapping[Classes, PhotoSet], options: Options, process: Process, afresh: bool
 ) -> _Passes:
     """Runs all passes, unless Ctrl-C ends one; where an earlier run was ended so, goes on there."""
-    groups: dict[tuple[Classes, Preprocess, int | None], list[int]] = {}
+    groups: dict[tuple[Classes, Preprocess, int | None, Rounding], list[int]] = {}
     for place, entrant in enumerate(entrants):
-        key = (_classes(entrant), entrant.protocol.geometry, entrant.protocol.crop)
+        key = (_classes(entrant), entrant.protocol.geometry, entrant.protocol.crop, entrant.protocol.rounding)
         groups.setdefault(key, []).append(place)
     found = _Passes()
     for (classes, *_), places in groups.items():

@@ -139,7 +139,7 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
     notes = [f"it is {opened.member.name}: the recipe's names, labels and protocol are used"] if opened.member else []
     notes += [f"its {opened.facts.activation} is taken off: --keep-activation keeps it"] if opened.facts.activation else []
     noted = opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)})
-    stated, damaged = stated_within(checkpoint)
+    stated, damaged = stated_within(checkpoint) if checkpoint.stated else stated_beside(checkpoint.path)
     stated, others = stated.for_head(opened.facts)  # of another head where the file was changed after porter wrote it
     facts = stated.of(opened.facts, checkpoint.path.name)
     return replace(opened, file=noted, facts=facts, warnings=(*left_out, *damaged, *others, *opened.warnings))

@@ -60,6 +60,7 @@ KEYS: Mapping[str, str] = {
     "interpolation": "whose resampling, with its roundings",
     "central_fraction": "the share of rows and columns that is kept before resizing",
     "crop": "the side of the square that is kept after resizing",
+    "crop_rounding": "which way a centre between two pixels is rounded, where it is not as the interpolation's library does",
     "divide": "what every pixel is divided by",
     "mean": "is taken from each channel",
     "std": "divides each channel",

@@ -175,7 +175,8 @@ def preprocessing(protocol: Preprocess) -> list[str]:
     }[protocol.resize]
     steps.append(resize if protocol.resize == "none" else f"{resize}, with {whose} kernel: {kernel.how}.")
     if protocol.crop is not None:
-        steps.append(f"Keep the {protocol.crop}×{protocol.crop} pixels at the centre.")
+        rounded = {None: "", "even": ", rounded to even", "down": ", rounded down"}[protocol.crop_rounding]
+        steps.append(f"Keep the {protocol.crop}×{protocol.crop} pixels at the centre{rounded}.")
     if protocol.channels == "bgr":
         steps.append("Reverse the channels to blue, green, red.")
     if protocol.divide != 1:

@@ -1,23 +1,29 @@
 """What a file, or a file beside it, says of photos and classes.
 
-An ONNX model that porter wrote has them in its metadata. Beside a file of weights stands timm's config.json, in a folder as Hugging
-Face has it: `pretrained_cfg` says how photos are prepared, as timm.data.create_transform reads it, and `label_names` what the
-classes are.
+An ONNX model that porter wrote has them in its metadata. A folder as Hugging Face has it states them beside the weights. In timm's
+config.json, `pretrained_cfg` says how photos are prepared, as timm.data.create_transform reads it, and `label_names` what the
+classes are. transformers has preprocessor_config.json, and `id2label` in config.json.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from porter.base.errors import PorterError, UsageError
 from porter.data.labels import LABEL_MAPS, MAX_BYTES, Labels, labels_of
+from porter.data.layouts.classes import recognised
 from porter.data.statements import read_preprocess
 from porter.data.timm_config import CONFIG_FILE, from_timm
+from porter.data.transformers_config import PROCESSOR_FILE, from_transformers, unlike_transformers
 from porter.filegraph.checkpoint import Checkpoint
 from porter.source.protocol import NOTHING, Stated
 
-_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.onnx")
+_BAD = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError)
+"""What reading settings raises that are none."""
 
 
 def weights_in(path: Path) -> Path:
@@ -41,26 +47,51 @@ def stated_within(checkpoint: Checkpoint) -> tuple[Stated, tuple[str, ...]]:
 
 
 def stated_beside(weights: Path) -> tuple[Stated, tuple[str, ...]]:
-    """What timm's config.json beside a file of weights says, and a warning where it says what porter cannot do. It may be a link,
-    as in Hugging Face's cache.
+    """What timm's config.json or transformers' preprocessor_config.json beside a file of weights says, and the names of classes in
+    config.json; a warning where it says what porter cannot do. They may be links, as in Hugging Face's cache.
     """
-    file = weights.parent / CONFIG_FILE
-    if weights.name not in _WEIGHTS or not file.is_file() or file.stat().st_size > MAX_BYTES:
+    if weights.name not in _WEIGHTS:
         return NOTHING, ()
+    warnings: list[str] = []
+    config, processor = (_read_beside(weights.parent / name, warnings) for name in (CONFIG_FILE, PROCESSOR_FILE))
+    protocol, labels = None, None
+    timm = config.get("pretrained_cfg")
+    file, settings, read = (CONFIG_FILE, timm, from_timm) if timm else (PROCESSOR_FILE, processor, from_transformers)
     try:
-        config = json.loads(file.read_bytes())
-    except (ValueError, RecursionError):
-        return NOTHING, (f"{CONFIG_FILE} beside the weights is no JSON",)
-    if not isinstance(config, dict) or not isinstance(settings := config.get("pretrained_cfg"), dict):
-        return NOTHING, ()
-    warnings, protocol, labels = [], None, None
+        if settings and isinstance(settings, dict):
+            protocol = read_preprocess(read(settings))
+            warnings += unlike_transformers(settings) if file == PROCESSOR_FILE else ()
+    except (PorterError, *_BAD) as error:
+        lacks = f"it lacks {error}" if isinstance(error, KeyError) else error
+        warnings.append(f"the preprocessing that {file} states is not used: {lacks}")
     try:
-        protocol = read_preprocess(from_timm(settings))
-    except (PorterError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
-        warnings.append(f"the preprocessing that {CONFIG_FILE} states is not used: {error}")
-    try:
-        if isinstance(names := config.get("label_names"), list):
-            labels = labels_of(CONFIG_FILE, names, "label_names")
-    except PorterError as error:
+        if (names := _names(config)) is not None:
+            labels = recognised(labels_of(CONFIG_FILE, *names))
+    except (PorterError, *_BAD) as error:
         warnings.append(f"the names of classes that {CONFIG_FILE} states are not used: {error}")
-    return Stated(protocol, labels, "file"), tuple(warnings)
+    return Stated(protocol, labels, "file") if protocol or labels else NOTHING, tuple(warnings)
+
+
+def _read_beside(file: Path, warnings: list[str]) -> dict[str, Any]:
+    """The content of a JSON file, nothing where there is none."""
+    if not file.is_file() or file.stat().st_size > MAX_BYTES:
+        return {}
+    try:
+        found = json.loads(file.read_bytes())
+    except (ValueError, RecursionError):
+        warnings.append(f"{file.name} beside the weights is no JSON")
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _names(config: Mapping[str, Any]) -> tuple[list[object], str] | None:
+    """The names of the classes, and their key. transformers calls classes without names LABEL_0 and on."""
+    if isinstance(names := config.get("label_names"), list):
+        return names, "label_names"
+    if not isinstance(listed := config.get("id2label"), dict):
+        return None
+    numbered = {int(number): name for number, name in listed.items()}
+    if sorted(numbered) != [*range(len(numbered))]:
+        raise ValueError("id2label: the numbers are not those of classes from 0")
+    names = [numbered[number] for number in range(len(numbered))]
+    return None if names == [f"LABEL_{number}" for number in numbered] else (names, "id2label")

@@ -12,6 +12,7 @@ import numpy as np
 
 from porter.base.errors import RecipeError, UsageError
 from porter.data.labels import Labels, read_labels
+from porter.data.layouts.classes import recognised
 from porter.data.preprocess import Preprocess
 from porter.data.statements import OPTION, in_words, read_preprocess
 from porter.files import AnyPath
@@ -64,7 +65,7 @@ def read_stated(preprocess: AnyPath | Mapping[str, Any] | None, class_names: Any
     """
     return Stated(
         None if preprocess is None else read_preprocess(preprocess),
-        None if class_names is None else read_labels(Path(class_names)),
+        None if class_names is None else recognised(read_labels(Path(class_names))),
     )
 
 

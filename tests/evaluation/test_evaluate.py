@@ -295,6 +295,7 @@ def others(made: Made, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     stated: dict[str, tuple[str, Any]] = {
         "scaled": ("torch", kept | {"mean": 0.5}),
         "onnx": ("onnx", None),
+        "down": ("torch", kept | {"crop_rounding": "down"}),
         "squashed": ("torch", {"resize": "squash", "size": 128, "interpolation": "pil_bicubic", "divide": 255.0}),
     }
     for name, (framework, preprocess) in stated.items():
@@ -311,11 +312,11 @@ def test_several_ports_get_the_figures_of_separate_runs_from_one_decoding(
     ports = [mine.port, *others]
     settings: dict[str, Any] = {"source": True, "weights": mine.weights, "batch_size": 5, "workers": 0}
     found = porter.evaluate_several(ports, mine.photos, **settings)
-    assert len(decoded) == 2 * (PHOTOS + 1)  # the empty photo is not opened; the squashed ones are another group
+    assert len(decoded) == 3 * (PHOTOS + 1)  # the empty photo is not opened; other crops and squashed ones are other groups
     assert [(each.port, each.framework) for each in found] == [
-        (str(port), framework) for port, framework in zip(ports, ("torch", "torch", "onnx", "torch"), strict=True)
+        (str(port), framework) for port, framework in zip(ports, ("torch", "torch", "onnx", "torch", "torch"), strict=True)
     ]
-    assert len({each.evaluation.loss for each in found}) == 4
+    assert len({each.evaluation.loss for each in found}) == 5
     for each in found:
         alone, both = porter.evaluate(each.port, mine.photos, **settings).record(), each.evaluation.record()
         assert alone | {"per_second": 0} == both | {"per_second": 0}
@@ -327,7 +328,7 @@ def test_several_ports_get_the_figures_of_separate_runs_from_one_decoding(
     assert [(row["port"], float(row["top1"]), float(row["loss"])) for row in rows] == [
         (each.port, each.evaluation.top1, each.evaluation.loss) for each in found
     ]
-    assert rows[0]["name"] == f"{VARIANT} from torchvision" and rows[3]["protocol"].startswith("128x128 by")
+    assert rows[0]["name"] == f"{VARIANT} from torchvision" and rows[4]["protocol"].startswith("128x128 by")
 
 
 def test_control_c_in_the_second_pass_keeps_the_figures_of_the_first(

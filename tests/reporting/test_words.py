@@ -227,5 +227,9 @@ def test_a_protocol_is_told_step_by_step() -> None:
     )
     assert [step.split()[0] for step in steps] == ["Decode", "Keep", "Resize", "Reverse", "Divide", "Subtract"]
     assert "87.5 %" in steps[1] and "299×299" in steps[2] and steps[-1] == "Subtract 1."
-    coloured = preprocessing(Preprocess("shorter_side", 256, "pil_bicubic", crop=224, std=(0.229, 0.224, 0.225)))
-    assert "224×224" in coloured[2] and coloured[3] == "Divide by 0.229, 0.224 and 0.225, channel by channel."
+    cropped = Preprocess("shorter_side", 256, "pil_bicubic", crop=224, crop_rounding="down", std=(0.229, 0.224, 0.225))
+    coloured = preprocessing(cropped)
+    assert (
+        coloured[2] == "Keep the 224×224 pixels at the centre, rounded down."
+        and coloured[3] == "Divide by 0.229, 0.224 and 0.225, channel by channel."
+    )

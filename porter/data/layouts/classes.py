@@ -120,6 +120,12 @@ def named_labels(names: Sequence[str], classes: Classes, where: str) -> tuple[in
     return tuple(range(classes.count))
 
 
+def recognised(labels: Labels) -> Labels:
+    """ImageNet's classes where a file lists these, in the order of wnids; otherwise the labels as they are."""
+    places = sum(_imagenet_label(name) == row for row, name in enumerate(labels.names))
+    return Labels(IMAGENET) if len(labels.names) == len(imagenet_classes()) < 2 * places else labels
+
+
 def _own_labels(names: Sequence[str], labels: Labels, where: str) -> tuple[int, ...]:
     """The class of each name among a port's own labels, which may stand in any order."""
     rows = {_plain(name): row for row, name in enumerate(labels.names)}
