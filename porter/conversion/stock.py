@@ -70,7 +70,7 @@ def as_stock(
             refusals.append((len(graph.nodes), error))
             continue
         stocked = member.recipe.member(member.variant, zoo)
-        theirs = expand(stocked, {"classes": model.classes})
+        theirs = expand(stocked, {"classes": model.classes, **builder.options})
         differences = [*_site_differences(graph, theirs, size)], [*_number_differences(graph, theirs)]
         if not any(differences):
             absorbed = _absorbable(graph, theirs)
@@ -79,6 +79,12 @@ def as_stock(
             return Stock(zoo, builder, replace(graph, nodes=nodes), tensors, names, absorbed)
         refusals.append((sum(map(len, differences)), _refusal(builder.name, *differences, _kernels(graph) == _kernels(theirs))))
     raise min(refusals, key=lambda refusal: refusal[0])[1]
+
+
+def norms_epsilon(graph: Graph) -> float | None:
+    """The epsilon of all batch norms, if they have one in common."""
+    found = {node.op.epsilon for node in graph.nodes if isinstance(node.op, ops.BatchNorm)}
+    return found.pop() if len(found) == 1 else None
 
 
 def stock_arrays(framework: Destination, stock: Stock, tensors: Tensors, dtype: Dtype) -> tuple[dict[str, Array], dict[str, int]]:

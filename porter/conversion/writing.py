@@ -11,7 +11,7 @@ from pathlib import Path
 from porter.base.dtypes import Array, Dtype, cast
 from porter.base.errors import UsageError
 from porter.base.package import __version__
-from porter.conversion.stock import as_stock, stock_arrays
+from porter.conversion.stock import as_stock, norms_epsilon, stock_arrays
 from porter.frameworks import Destination, Tensors
 from porter.graph import Graph, tensor_shapes
 from porter.graph.folding import Folding, fold_norms
@@ -109,7 +109,8 @@ def write_stock(folder: Path, opened: Opened, target: Target, library: str | Non
         raise UsageError("a stock class is a variant's, and no recipe has this graph", where="--stock", next="leave it out")
     framework, libraries = target.framework, stock_libraries(target.framework.NAME, library)
     any_size = all(library.takes_any_size for library in libraries.values())
-    model = StockModel(member.variant, facts.classes, opened.sizes.built, facts.preprocess, facts.class_names)
+    epsilon = norms_epsilon(opened.graph)
+    model = StockModel(member.variant, facts.classes, opened.sizes.built, facts.preprocess, facts.class_names, epsilon)
     # A class that pads by the size, as TensorFlow does, is right at every size, where the port's own pads are for one.
     at = partial(as_stock, member, libraries, model, opened.graph, opened.tensors)
     try:

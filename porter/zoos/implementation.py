@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -26,11 +26,13 @@ class StockClass:
 
     Attributes:
         cautions: what its files say otherwise than the port.
+        options: the recipe's, which the arguments set otherwise than the zoo does.
     """
 
     name: str
     arguments: Mapping[str, Any]
     cautions: tuple[str, ...] = ()
+    options: Mapping[str, float] = field(default_factory=dict)
 
 
 class Build(Protocol):
@@ -64,6 +66,7 @@ class StockModel(NamedTuple):
     Attributes:
         size: rows and columns that the model is for.
         preprocess, class_names: see porter.port.Facts, for files that can hold them.
+        epsilon: that of the source's norms; None where they have none or several.
     """
 
     variant: str
@@ -71,6 +74,7 @@ class StockModel(NamedTuple):
     size: tuple[int, int]
     preprocess: Preprocess | None = None
     class_names: tuple[str, ...] = ()
+    epsilon: float | None = None
 
 
 class WriteStock(Protocol):

@@ -136,6 +136,15 @@ TIMM_TF: Mapping[str, Call] = {
 }
 """timm's models that pad as TensorFlow does."""
 
+WITH_EPSILON = ("efficientnet", "mnasnet", "mobilenet")
+"""What the names of timm's models begin with that take `bn_eps` (timm/models/_efficientnet_builder.py, resolve_bn_args)."""
+
+UNLIKE_TIMM: Mapping[str, str] = {
+    f"resnet{layers}v2": f"its resnetv2_{layers} has strides in the first unit of a stage, and slim's and Keras's in the last one"
+    for layers in (50, 101, 152)
+}
+"""By variant, why timm's model of a similar name is not it (timm/models/resnetv2.py)."""
+
 REFERENCES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "tf": {"keras": KERAS, "keras_applications": KERAS_APPLICATIONS, "tf_slim": TF_SLIM, "tensornets": TENSORNETS},
     "torch": {"torchvision": TORCHVISION, "timm": TIMM, "timm_tf": TIMM_TF},

@@ -16,7 +16,7 @@ from porter.data.timm_config import CONFIG_FILE, to_timm, unlike_timm
 from porter.graph.plan import Plan
 from porter.padding import Size
 from porter.zoos.implementation import Implementation, StockClass, StockLibrary, StockModel
-from porter.zoos.tables import TIMM, Call
+from porter.zoos.tables import TIMM, UNLIKE_TIMM, WITH_EPSILON, Call
 from porter.zoos.torchvision import build_by, import_models
 
 
@@ -36,6 +36,16 @@ def import_timm() -> ModuleType:
 def implementation(builders: Mapping[str, Call]) -> Implementation:
     """The models of a table, by variant."""
 
+    def called(model: StockModel) -> tuple[Call, dict[str, float]]:
+        """The call that builds a model with the source's epsilon, where it takes one, and the recipe's option that says so."""
+        name, arguments = builders[model.variant]
+        if model.epsilon is None or not name.removeprefix("tf_").startswith(WITH_EPSILON):
+            return (name, arguments), {}
+        usual = arguments.get("bn_eps", 1e-3 if name.startswith("tf_") else 1e-5)
+        return (name, {**arguments, "bn_eps": model.epsilon} if model.epsilon != usual else arguments), {
+            "bn_epsilon": model.epsilon
+        }
+
     def stock_class(model: StockModel, size: Size) -> StockClass:
         """timm's model of a variant, which takes every input size.
 
@@ -43,11 +53,12 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
             UsageError: it has none.
         """
         if model.variant not in builders:
-            raise UsageError(f"timm has no model of {model.variant}", where="--stock", next="convert without --stock")
-        name, arguments = builders[model.variant]
+            said = ": ".join([f"timm has no model of {model.variant}", *filter(None, [UNLIKE_TIMM.get(model.variant)])])
+            raise UsageError(said, where="--stock", next="convert without --stock")
+        (name, arguments), options = called(model)
         unlike = unlike_timm(model.preprocess) if model.preprocess else ()
         cautions = tuple(f"timm's transforms from {CONFIG_FILE} are not the port's protocol: {said}" for said in unlike)
-        return StockClass("timm.create_model", {"model_name": name, "num_classes": model.classes, **arguments}, cautions)
+        return StockClass("timm.create_model", {"model_name": name, "num_classes": model.classes, **arguments}, cautions, options)
 
     def write_stock(
         folder: Path, plan: Plan, model: StockModel, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
@@ -57,7 +68,7 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
         """
         from porter.frameworks.torch.port_files import write_stock
 
-        name, arguments = builders[model.variant]
+        name, arguments = called(model)[0]
         ends = next(layers[node.path] for node in plan.graph.nodes if node.path in layers), layers[plan.graph.output]
         text = json.dumps(_config(model, name, arguments, ends), indent=2).encode()
         (folder / CONFIG_FILE).write_bytes(text)

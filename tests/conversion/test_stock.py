@@ -104,6 +104,7 @@ def test_torchvisions_class_takes_the_file_strictly_and_gives_the_sources_answer
     [
         (NARROW, "keras", ".h5", {"pad_type": "same", "bn_eps": 0.001}),
         (NARROW, "torchvision", ".pth", {}),
+        ("mobilenet_v3_small", "torchvision", ".pth", {"bn_eps": 0.001}),
         pytest.param("mobilenet_v1", "keras", ".h5", {"pad_type": "same", "bn_eps": 0.001}, marks=pytest.mark.full),
         pytest.param("xception", "timm", ".pth", {}, marks=pytest.mark.full),
     ],
@@ -139,7 +140,7 @@ def test_timm_opens_the_folder(
     [
         ("xception", "keras", "timm.create_model is another function: pads 'same, -inf' in the source, '1, -inf'"),
         ("resnet50", "slim", "timm.create_model is another function: pads 'same, -inf'"),
-        ("resnet50v2", "keras", "timm has no model of resnet50v2"),
+        ("resnet50v2", "keras", "timm has no model of resnet50v2: its resnetv2_50 has strides in the first unit of a stage"),
     ],
 )
 def test_timms_model_of_another_function_is_refused(variant: str, zoo: str, message: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.base.errors import MappingError
 from porter.frameworks.torch.layout import state_keys
-from porter.graph import Graph, channels_of, tensor_shapes
+from porter.graph import Dense, Graph, channels_of, tensor_shapes
 
 
 def state_arrays(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
@@ -70,8 +70,11 @@ def canonical_tensors(
             expected = () if role == "batches" else shapes[node.path].get(role)
             if expected is None or (role == "batches" and key not in state):
                 continue
-            if key not in state or state[key].shape != expected:
-                got = f"got {state[key].shape}" if key in state else "there is none"
+            array = state.get(key)
+            if array is not None and isinstance(node.op, Dense) and array.shape == (*(expected or ()), 1, 1):
+                array = array[:, :, 0, 0]  # timm's MobileNet v3 has a convolution there
+            if array is None or array.shape != expected:
+                got = "there is none" if array is None else f"got {array.shape}"
                 raise MappingError(f"expected a tensor of shape {expected}, {got}", where=key)
-            tensors.setdefault(node.path, {})[role] = state[key]
+            tensors.setdefault(node.path, {})[role] = array
     return tensors
